@@ -1,0 +1,24 @@
+"""The warehouse itself, without Airflow."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from airflow_hivex.core.errors import HivexError
+    from airflow_hivex.core.metastore import Metastore
+    from airflow_hivex.core.session import Result, Session
+
+__all__ = ["HivexError", "Metastore", "Result", "Session"]
+
+# Resolved at first use: a cluster's job and a DAG file import this package for its
+# values alone and must not pay for SQLAlchemy and sqlglot.
+_HOMES = {"HivexError": "errors", "Metastore": "metastore", "Result": "session", "Session": "session"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -1,0 +1,551 @@
+"""The one error tree of the warehouse.
+
+Every error says what happened, on which object, and what to do next. Three
+facts let a caller decide without reading the sentence: ``code`` names the
+case, ``retryable`` tells whether the same call may succeed later, and
+``outcome`` whether anything was changed.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from airflow_hivex.core.model.routes import Route
+
+
+class Outcome(enum.Enum):
+    """What the failed call left behind."""
+
+    NONE = "none"
+    NOT_APPLIED = "not applied"
+    UNKNOWN = "unknown"
+
+
+class HivexError(Exception):
+    """Root of every error that this project raises.
+
+    A subclass takes facts and builds the sentence. The facts are kept, so that
+    an error crosses process borders by pickling with its type and attributes.
+    """
+
+    code: ClassVar[str] = "HIVEX"
+    retryable: ClassVar[bool] = False
+    outcome: ClassVar[Outcome] = Outcome.NOT_APPLIED
+
+    def __init__(self, sentence: str, *facts: Any) -> None:
+        super().__init__(sentence)
+        self._facts = facts or (sentence,)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Exception pickles its args, which are the finished sentence; a
+        # constructor that takes facts needs those instead.
+        return (type(self), self._facts)
+
+
+# -- settings and clusters -----------------------------------------------------
+
+
+class SettingsError(HivexError):
+    """A hive.* parameter cannot be used as given."""
+
+    code = "SETTINGS"
+
+
+class UnknownSettingError(SettingsError):
+    """The parameter does not exist."""
+
+    code = "UNKNOWN_SETTING"
+
+    def __init__(self, name: str, suggestions: Sequence[str] = ()) -> None:
+        hint = f" Did you mean {' or '.join(suggestions)}?" if suggestions else ""
+        super().__init__(f"There is no setting {name!r}.{hint}", name, tuple(suggestions))
+        self.name = name
+
+
+class InvalidSettingError(SettingsError):
+    """The parameter exists, its value is of the wrong type or out of range."""
+
+    code = "INVALID_SETTING"
+
+    def __init__(self, name: str, value: object, reason: str) -> None:
+        super().__init__(f"Setting {name} = {value!r} is not usable: {reason}.", name, value, reason)
+        self.name = name
+        self.value = value
+
+
+class InvalidClusterPropertiesError(SettingsError):
+    """hive.cluster.properties is malformed or incomplete."""
+
+    code = "INVALID_CLUSTER_PROPERTIES"
+
+    def __init__(self, reason: str, cluster: str | None = None) -> None:
+        where = f", cluster {cluster!r}" if cluster is not None else ""
+        super().__init__(
+            f"hive.cluster.properties{where}: {reason}. Expected JSON such as "
+            '{"c1": {"filesystem": "file:///data/c1", "jobtracker": "local[2]"}}.',
+            reason,
+            cluster,
+        )
+        self.cluster = cluster
+
+
+class UnknownClusterError(HivexError):
+    """The cluster is not in hive.cluster.properties (rule S4)."""
+
+    code = "UNKNOWN_CLUSTER"
+
+    def __init__(self, cluster: str, known: Sequence[str] = ()) -> None:
+        super().__init__(
+            f"There is no cluster {cluster!r} in hive.cluster.properties; known are: {', '.join(known) or 'none'}.",
+            cluster,
+            tuple(known),
+        )
+        self.cluster = cluster
+        self.known = tuple(known)
+
+
+class LocationOutsideClusterError(HivexError):
+    """A location does not lie in the file system of the cluster that should hold it."""
+
+    code = "LOCATION_OUTSIDE_CLUSTER"
+
+    def __init__(self, location: str, cluster: str, filesystem: str) -> None:
+        super().__init__(
+            f"Location {location!r} lies outside cluster {cluster}, whose file system is "
+            f"{filesystem}. Give a path relative to it, or choose another cluster.",
+            location,
+            cluster,
+            filesystem,
+        )
+        self.location = location
+        self.cluster = cluster
+
+
+# -- catalog --------------------------------------------------------------------
+
+
+class NoSuchObjectError(HivexError):
+    """A named object does not exist."""
+
+    code = "NO_SUCH_OBJECT"
+
+
+class NoSuchDatabaseError(NoSuchObjectError):
+    """The database does not exist."""
+
+    code = "NO_SUCH_DATABASE"
+
+    def __init__(self, database: str) -> None:
+        super().__init__(f"Database {database} does not exist; SHOW DATABASES lists those that do.", database)
+        self.database = database
+
+
+class NoSuchTableError(NoSuchObjectError):
+    """The table does not exist."""
+
+    code = "NO_SUCH_TABLE"
+
+    def __init__(self, database: str, table: str) -> None:
+        super().__init__(
+            f"Table {database}.{table} does not exist; SHOW TABLES IN {database} lists those that do.",
+            database,
+            table,
+        )
+        self.database = database
+        self.table = table
+
+
+class NoSuchPartitionError(NoSuchObjectError):
+    """The partition does not exist."""
+
+    code = "NO_SUCH_PARTITION"
+
+    def __init__(self, database: str, table: str, partition: str) -> None:
+        super().__init__(
+            f"Table {database}.{table} has no partition {partition}; SHOW PARTITIONS lists those it has.",
+            database,
+            table,
+            partition,
+        )
+        self.partition = partition
+
+
+class NoSuchColumnError(NoSuchObjectError):
+    """The table has no such column."""
+
+    code = "NO_SUCH_COLUMN"
+
+    def __init__(self, table: str, column: str, columns: Sequence[str] = ()) -> None:
+        super().__init__(
+            f"Table {table} has no column {column}; it has: {', '.join(columns)}.", table, column, tuple(columns)
+        )
+        self.table = table
+        self.column = column
+
+
+class NotOnClusterError(NoSuchObjectError):
+    """The object exists, but has no copy on the cluster asked for."""
+
+    code = "NOT_ON_CLUSTER"
+
+    def __init__(self, name: str, cluster: str, present_on: Sequence[str]) -> None:
+        super().__init__(
+            f"{name} has no copy on cluster {cluster}; it is on {', '.join(present_on)}.",
+            name,
+            cluster,
+            tuple(present_on),
+        )
+        self.cluster = cluster
+
+
+class AlreadyExistsError(HivexError):
+    """An object of that name exists already."""
+
+    code = "ALREADY_EXISTS"
+
+    def __init__(self, kind: str, name: str) -> None:
+        super().__init__(f"{kind.capitalize()} {name} exists already; use IF NOT EXISTS to accept it.", kind, name)
+        self.kind = kind
+        self.name = name
+
+
+class InvalidObjectError(HivexError):
+    """An object was described in a way that cannot be stored or used."""
+
+    code = "INVALID_OBJECT"
+
+    def __init__(self, kind: str, name: str, reason: str) -> None:
+        super().__init__(f"{kind.capitalize()} {name}: {reason}.", kind, name, reason)
+        self.kind = kind
+        self.name = name
+        self.reason = reason
+
+
+class InvalidOperationError(HivexError):
+    """The object exists, but does not allow the operation."""
+
+    code = "INVALID_OPERATION"
+
+    def __init__(self, operation: str, name: str, reason: str) -> None:
+        super().__init__(f"{operation} on {name} is refused: {reason}.", operation, name, reason)
+        self.operation = operation
+        self.name = name
+        self.reason = reason
+
+
+class CopyMismatchError(HivexError):
+    """Files on a secondary cluster differ from those of the primary."""
+
+    code = "COPY_MISMATCH"
+
+    def __init__(self, name: str, cluster: str, differences: Sequence[str]) -> None:
+        shown = "; ".join(differences[:10])
+        more = f" and {len(differences) - 10} more" if len(differences) > 10 else ""
+        super().__init__(
+            f"The files of {name} on cluster {cluster} are not a complete copy of the primary: {shown}{more}. "
+            "Copy them again, then register the copy.",
+            name,
+            cluster,
+            tuple(differences),
+        )
+        self.differences = tuple(differences)
+
+
+# -- SQL ------------------------------------------------------------------------
+
+
+class SqlError(HivexError):
+    """A statement cannot be run as written."""
+
+    code = "SQL"
+
+
+class StatementSyntaxError(SqlError):
+    """The text is not a statement that we can read. Lines and columns count from 1."""
+
+    code = "SYNTAX"
+
+    def __init__(self, reason: str, line: int, column: int, text: str = "") -> None:
+        source = text.splitlines()[line - 1] if 0 < line <= len(text.splitlines()) else ""
+        pointer = f"\n{source}\n{' ' * (column - 1)}^" if source else ""
+        super().__init__(f"Line {line}, column {column}: {reason}.{pointer}", reason, line, column, text)
+        self.reason = reason
+        self.line = line
+        self.column = column
+
+
+class UnsupportedStatementError(StatementSyntaxError):
+    """The statement is known SQL that this warehouse does not run."""
+
+    code = "UNSUPPORTED_STATEMENT"
+
+
+class ColumnCountMismatchError(SqlError):
+    """An INSERT brings more or fewer values than the table takes."""
+
+    code = "COLUMN_COUNT"
+
+    def __init__(self, table: str, expected: int, actual: int, columns: Sequence[str] = ()) -> None:
+        names = f" ({', '.join(columns)})" if columns else ""
+        super().__init__(
+            f"INSERT into {table}: {expected} columns are expected{names}, {actual} were given.",
+            table,
+            expected,
+            actual,
+            tuple(columns),
+        )
+        self.expected = expected
+        self.actual = actual
+
+
+class TypeMismatchError(SqlError):
+    """A value does not fit the type of its column."""
+
+    code = "TYPE_MISMATCH"
+
+    def __init__(self, table: str, column: str, type: str, given: str) -> None:
+        super().__init__(
+            f"Column {column} of {table} has type {type}; {given} cannot be stored in it without an explicit CAST.",
+            table,
+            column,
+            type,
+            given,
+        )
+        self.table = table
+        self.column = column
+
+
+class AnalysisError(SqlError):
+    """Spark read the statement and refused it: a column, function or type is wrong."""
+
+    code = "ANALYSIS"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(f"Spark refused the statement: {message}", message)
+
+
+class InvalidParametersError(SqlError):
+    """The parameters given do not fit the markers in the statement."""
+
+    code = "INVALID_PARAMETERS"
+
+
+# -- routing --------------------------------------------------------------------
+
+
+class RoutingError(HivexError):
+    """No cluster can run the statement. ``route`` tells what each candidate lacks."""
+
+    code = "NO_ROUTE"
+
+    def __init__(self, route: Route) -> None:
+        super().__init__(route.describe(), route)
+        self.route = route
+
+
+# -- transactions ---------------------------------------------------------------
+
+
+class TransactionError(HivexError):
+    """A transaction is not in the state that the call needs."""
+
+    code = "TRANSACTION"
+
+
+class NoSuchTransactionError(TransactionError):
+    """No transaction has this id, or its record is gone already."""
+
+    code = "NO_SUCH_TRANSACTION"
+
+    def __init__(self, txn_id: int) -> None:
+        super().__init__(f"There is no transaction {txn_id}.", txn_id)
+        self.txn_id = txn_id
+
+
+class TransactionAbortedError(TransactionError):
+    """The transaction was aborted, by its owner, a time-out or a conflict."""
+
+    code = "TRANSACTION_ABORTED"
+
+    def __init__(self, txn_id: int, reason: str | None = None) -> None:
+        because = f": {reason}" if reason else ""
+        super().__init__(
+            f"Transaction {txn_id} was aborted{because}. Nothing it wrote is visible; run the statement again.",
+            txn_id,
+            reason,
+        )
+        self.txn_id = txn_id
+        self.reason = reason
+
+
+class TransactionCommittedError(TransactionError):
+    """The transaction has committed already, so it cannot do this any more."""
+
+    code = "TRANSACTION_COMMITTED"
+
+    def __init__(self, txn_id: int) -> None:
+        super().__init__(f"Transaction {txn_id} has committed already.", txn_id)
+        self.txn_id = txn_id
+
+
+class TransactionNotOpenError(TransactionError):
+    """Write ids were asked for with a transaction that is not open or may not write."""
+
+    code = "TRANSACTION_NOT_OPEN"
+
+    def __init__(self, txn_ids: Sequence[int], why: str) -> None:
+        super().__init__(f"Transactions {', '.join(map(str, txn_ids))}: {why}.", tuple(txn_ids), why)
+        self.txn_ids = tuple(txn_ids)
+
+
+class TooManyOpenTransactionsError(TransactionError):
+    """hive.max.open.txns is reached."""
+
+    code = "TOO_MANY_OPEN_TRANSACTIONS"
+    retryable = True
+
+    def __init__(self, open_count: int, limit: int) -> None:
+        super().__init__(
+            f"{open_count} transactions are open and hive.max.open.txns is {limit}; "
+            "abort idle ones or wait for them to end.",
+            open_count,
+            limit,
+        )
+
+
+class CommitOutcomeUnknownError(TransactionError):
+    """The database was lost during a commit and could not be asked afterwards."""
+
+    code = "COMMIT_OUTCOME_UNKNOWN"
+    outcome = Outcome.UNKNOWN
+
+    def __init__(self, txn_id: int) -> None:
+        super().__init__(
+            f"The metastore database was lost while transaction {txn_id} committed. Look it up by its id "
+            "before running the statement again; do not delete its files.",
+            txn_id,
+        )
+        self.txn_id = txn_id
+
+
+class InvalidWriteIdListError(HivexError):
+    """A text is not a transaction list or write id list."""
+
+    code = "INVALID_WRITE_ID_LIST"
+
+    def __init__(self, text: str, reason: str) -> None:
+        super().__init__(f"{text!r} is not a transaction or write id list: {reason}.", text, reason)
+
+
+class NotEnoughHistoryError(HivexError):
+    """A compacted base hides data that this snapshot still needs (Hive's ACID_NOT_ENOUGH_HISTORY, 10327)."""
+
+    code = "ACID_NOT_ENOUGH_HISTORY"
+
+    def __init__(self, high_watermark: int, first_exception: int | None, base: str) -> None:
+        super().__init__(
+            f"Not enough history available for ({high_watermark},{first_exception}). Oldest available base: {base}.",
+            high_watermark,
+            first_exception,
+            base,
+        )
+        self.base = base
+
+
+# -- metastore database ---------------------------------------------------------
+
+
+class StoreError(HivexError):
+    """The metastore database refused or failed a call."""
+
+    code = "STORE"
+
+
+class StoreUnavailableError(StoreError):
+    """The metastore database cannot be reached, or was too busy for too long."""
+
+    code = "STORE_UNAVAILABLE"
+    retryable = True
+
+    def __init__(self, url: str, reason: str) -> None:
+        super().__init__(f"Metastore database {url} is not available: {reason}.", url, reason)
+
+
+class StoreTooOldError(StoreError):
+    """The database has an older schema than this release needs."""
+
+    code = "STORE_TOO_OLD"
+
+    def __init__(self, url: str, found: str, needed: str) -> None:
+        super().__init__(
+            f"Metastore database {url} has schema revision {found}, this release needs {needed}. "
+            f"Upgrade it with: hivex --metastore '{url}' metastore upgrade",
+            url,
+            found,
+            needed,
+        )
+
+
+class StoreTooNewError(StoreError):
+    """The database was upgraded by a newer release."""
+
+    code = "STORE_TOO_NEW"
+
+    def __init__(self, url: str, found: str, known: str) -> None:
+        super().__init__(
+            f"Metastore database {url} has schema revision {found}, which this release (up to {known}) does not "
+            "know. Upgrade airflow-provider-hivex.",
+            url,
+            found,
+            known,
+        )
+
+
+class NotAMetastoreError(StoreError):
+    """The database holds tables, but not ours."""
+
+    code = "NOT_A_METASTORE"
+
+    def __init__(self, url: str) -> None:
+        super().__init__(
+            f"Database {url} holds tables of something else; give an empty database or one of its own schema.", url
+        )
+
+
+# -- running --------------------------------------------------------------------
+
+
+class JobError(HivexError):
+    """A job failed on its cluster."""
+
+    code = "JOB_FAILED"
+
+    def __init__(self, cluster: str, message: str) -> None:
+        super().__init__(f"The job on cluster {cluster} failed: {message}", cluster, message)
+        self.cluster = cluster
+
+
+class JobCancelledError(JobError):
+    """A job was stopped on request."""
+
+    code = "JOB_CANCELLED"
+
+    def __init__(self, cluster: str, message: str = "it was cancelled") -> None:
+        super().__init__(cluster, message)
+
+
+class UnsupportedJobTrackerError(HivexError):
+    """No runner exists for a cluster's job tracker."""
+
+    code = "UNSUPPORTED_JOBTRACKER"
+
+    def __init__(self, cluster: str, jobtracker: str) -> None:
+        super().__init__(
+            f"Cluster {cluster} has jobtracker {jobtracker!r}; this release runs jobs on local[...] only.",
+            cluster,
+            jobtracker,
+        )

@@ -1,0 +1,163 @@
+"""What the catalog holds: databases, tables, partitions and where their copies lie.
+
+The shapes follow Hive's Thrift structures, so that they can be mapped to them
+without loss; a location belongs to a cluster (Source: seed 000, M1-M9).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+TRANSACTIONAL = "transactional"
+TRANSACTIONAL_PROPERTIES = "transactional_properties"
+ROW_LAYOUT = "hivex.row.layout"
+CLUSTER = "hivex.cluster"
+BUCKETING_VERSION = "bucketing_version"
+
+
+class TableType(enum.Enum):
+    """Hive's table types; links are tables whose data lies in another namespace."""
+
+    MANAGED_TABLE = "MANAGED_TABLE"
+    EXTERNAL_TABLE = "EXTERNAL_TABLE"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column: ``type`` is Spark's simple string, such as ``decimal(10,2)`` or ``array<int>``."""
+
+    name: str
+    type: str
+    comment: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SortColumn:
+    """One column of a bucket's sort order."""
+
+    name: str
+    ascending: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterStorageDescriptor:
+    """One copy: a cluster and the location there, relative to the cluster's file system root.
+
+    ``valid_write_ids`` is the write id list (text form) that a secondary was registered for;
+    None for a primary and for tables without transactions.
+    """
+
+    cluster: str
+    location: str
+    valid_write_ids: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StorageDescriptor:
+    """How the data of a table or partition is stored, and on which clusters (M1).
+
+    ``format`` is Spark's name of the data source (``orc``, ``parquet``, ``csv``);
+    ``serde_parameters`` are its options.
+    """
+
+    columns: tuple[Column, ...]
+    primary: ClusterStorageDescriptor
+    secondaries: tuple[ClusterStorageDescriptor, ...] = ()
+    format: str = "orc"
+    serde_parameters: Mapping[str, str] = field(default_factory=dict)
+    num_buckets: int = -1
+    bucket_columns: tuple[str, ...] = ()
+    sort_columns: tuple[SortColumn, ...] = ()
+
+    def on(self, cluster: str) -> ClusterStorageDescriptor | None:
+        """The copy on ``cluster``, or None."""
+        if self.primary.cluster == cluster:
+            return self.primary
+        return next((copy for copy in self.secondaries if copy.cluster == cluster), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """A namespace. ``location`` is relative to a cluster's file system root."""
+
+    name: str
+    location: str = ""
+    description: str | None = None
+    owner: str | None = None
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    created_at: datetime | None = None
+    id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table. ``location`` is the one of the view asked for: a cluster's, or that of a
+    client that knows no clusters (M3); ``storage`` has all of them."""
+
+    database: str
+    name: str
+    storage: StorageDescriptor
+    partition_keys: tuple[Column, ...] = ()
+    type: TableType = TableType.MANAGED_TABLE
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    owner: str | None = None
+    comment: str | None = None
+    created_at: datetime | None = None
+    location: str = ""
+    id: int | None = None
+
+    @property
+    def full_name(self) -> str:
+        """``database.table``."""
+        return f"{self.database}.{self.name}"
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns stored in the files, without partition keys."""
+        return self.storage.columns
+
+    @property
+    def is_partitioned(self) -> bool:
+        """Whether the table has partition keys."""
+        return bool(self.partition_keys)
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether its rows are seen through write ids (full ACID or insert-only)."""
+        return self.parameters.get(TRANSACTIONAL, "false").lower() == "true"
+
+    @property
+    def is_external(self) -> bool:
+        """Whether others own the files."""
+        return self.type is TableType.EXTERNAL_TABLE
+
+    @property
+    def row_layout(self) -> str:
+        """The row layout of new files of a full ACID table."""
+        return self.parameters.get(ROW_LAYOUT, "flat")
+
+    def with_location(self, location: str) -> Table:
+        """The same table as seen from a client that reads ``location``."""
+        return replace(self, location=location)
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """A partition of a table: one value a key, as text.
+
+    ``location`` is relative to the file system root of every cluster that holds it, as the
+    primary is the table's (M9); ``secondaries`` are its own.
+    """
+
+    database: str
+    table: str
+    values: tuple[str, ...]
+    name: str
+    location: str
+    secondaries: tuple[ClusterStorageDescriptor, ...] = ()
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    created_at: datetime | None = None
+    id: int | None = None

@@ -1,0 +1,125 @@
+"""The plan of a job and its result: one JSON document each, the same for every runner.
+
+A plan is self-contained: a runner needs no metastore to run it. Locations are full URIs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from airflow_hivex.core.model.objects import Column
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class WriteIdFilter:
+    """Which write ids of a scan may be seen: up to ``high_watermark``, without ``exceptions``."""
+
+    high_watermark: int
+    exceptions: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LocatedPartition:
+    """A partition whose directory does not follow from its values (ADD PARTITION ... LOCATION)."""
+
+    values: tuple[str | None, ...]
+    paths: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """One table of the query, as the job reads it and registers it under the name ``view``.
+
+    ``paths`` are the directories to read, below ``base_path`` (the table's location, from which
+    partition values are derived). With ``layout`` they are Hive's base and delta directories of a
+    full ACID table; without, plain data. No path at all is an empty table.
+    ``filter`` is there only when a directory holds write ids that the snapshot must not see.
+    """
+
+    view: str
+    table: str
+    columns: tuple[Column, ...]
+    partition_columns: tuple[Column, ...]
+    format: str
+    base_path: str
+    paths: tuple[str, ...]
+    located: tuple[LocatedPartition, ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict)
+    layout: str | None = None
+    filter: WriteIdFilter | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """Where the rows of the plan's query go: one base or delta directory per partition.
+
+    The query gives ``columns`` by position, then the dynamic partition columns; ``static`` has the
+    text values of the static ones (None for NULL), which lead in ``partition_columns``.
+    ``locations`` maps a partition's name to its URI where that is not ``path/name``.
+    With ``overwrite`` the directory is ``base_W``, else ``delta_W_W_S``.
+    ``columns`` of the table that an INSERT with a column list left out are in ``missing`` and get NULL.
+    """
+
+    path: str
+    table: str
+    columns: tuple[Column, ...]
+    partition_columns: tuple[Column, ...]
+    write_id: int
+    statement_id: int = 0
+    overwrite: bool = False
+    layout: str = "flat"
+    static: Mapping[str, str | None] = field(default_factory=dict)
+    input_columns: tuple[str, ...] = ()
+    locations: Mapping[str, str] = field(default_factory=dict)
+    bucket_columns: tuple[str, ...] = ()
+    sort_columns: tuple[str, ...] = ()
+    num_buckets: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One job: scans, the Spark SQL over their views, and what becomes of its rows.
+
+    ``tag`` names the job for cancelling; ``name`` is what people see in Spark's UI. Without ``write``
+    at most ``max_rows`` rows come back (None: all). ``parameters`` bind the ``:name`` markers.
+    """
+
+    tag: str
+    name: str
+    sql: str
+    scans: tuple[Scan, ...] = ()
+    parameters: Mapping[str, object] = field(default_factory=dict)
+    max_rows: int | None = None
+    write: Write | None = None
+    spark_conf: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenDirectory:
+    """A base or delta directory that a job made. ``partition`` is its partition's name, None for a
+    table without partitions; ``values`` are the partition's values as text, None for NULL."""
+
+    partition: str | None
+    values: tuple[str | None, ...]
+    name: str
+    files: int
+    rows: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobResult:
+    """What a job brought: columns and rows of a query, or the directories of a write."""
+
+    columns: tuple[Column, ...] = ()
+    rows: tuple[tuple[object, ...], ...] = ()
+    truncated: bool = False
+    directories: tuple[WrittenDirectory, ...] = ()
+
+    @property
+    def rows_written(self) -> int:
+        """Rows over all directories."""
+        return sum(directory.rows for directory in self.directories)

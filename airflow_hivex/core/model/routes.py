@@ -1,0 +1,87 @@
+"""Routes: which cluster runs a statement, and why not the others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class RouteInput:
+    """A table that a statement reads.
+
+    ``partitions`` are the names of those it needs, None for a table without partitions.
+    ``present`` tells, per cluster other than the primary, which of them are there and current
+    (``{""}`` stands for a table without partitions); ``stale`` those that are there but lag
+    behind the snapshot (M11). The primary has everything (M6).
+    """
+
+    table: str
+    primary: str
+    partitions: tuple[str, ...] | None = None
+    present: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    stale: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RouteOutput:
+    """A table that a statement writes; ``primary`` is None when the statement creates it."""
+
+    table: str
+    primary: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Lack:
+    """What a candidate cluster lacks of one table.
+
+    ``reason`` is one of ``missing`` (no copy there), ``stale`` (the copy lags), ``not primary``
+    (it may be written on its primary only). ``partitions`` names the first ten, ``count`` all of
+    them; both are empty when the whole table is meant.
+    """
+
+    table: str
+    reason: str
+    primary: str
+    partitions: tuple[str, ...] = ()
+    count: int = 0
+
+    def describe(self) -> str:
+        """One clause of a sentence."""
+        if self.reason == "not primary":
+            return f"{self.table} may be written on its primary {self.primary} only"
+        what = {"missing": "is not there", "stale": "is there, but behind its primary"}[self.reason]
+        if not self.count:
+            return f"{self.table} (primary {self.primary}) {what}"
+        names = ", ".join(self.partitions)
+        more = f" and {self.count - len(self.partitions)} more" if self.count > len(self.partitions) else ""
+        plural = "partition" if self.count == 1 else f"{self.count} partitions"
+        verb = what if self.count == 1 else what.replace("is ", "are ", 1).replace("its", "their")
+        return f"{plural} {names}{more} of {self.table} (primary {self.primary}) {verb}"
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A cluster that was tried, in order, and what it lacks; nothing means it can run the statement."""
+
+    cluster: str
+    why: str
+    lacks: tuple[Lack, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """The decision: ``cluster`` is None when no candidate will do; ``problem`` then says more, if
+    there is a reason beyond the candidates' lacks."""
+
+    cluster: str | None
+    reason: str
+    candidates: tuple[Candidate, ...] = ()
+
+    def describe(self) -> str:
+        """The decision as text for a log or an error."""
+        lines = [self.reason]
+        for candidate in self.candidates:
+            lacks = "; ".join(lack.describe() for lack in candidate.lacks) or "has everything"
+            lines.append(f"  {candidate.cluster} ({candidate.why}): {lacks}")
+        return "\n".join(lines)

@@ -1,0 +1,329 @@
+"""Statements as values: what kind it is, what it reads, what it writes.
+
+The reader in ``sql`` makes them, the session runs them. Positions count characters
+from 0 in the text that the user gave, end excluded, so that table names can be
+replaced there and all else is left as written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from airflow_hivex.core.model.objects import Column, SortColumn
+from airflow_hivex.core.model.predicates import Predicate, Value
+
+
+@dataclass(frozen=True, slots=True)
+class TableName:
+    """A table as the user names it: ``table`` or ``database.table``, both normalised.
+
+    ``namespace`` is the Y of a link's name ``T@Y``.
+    """
+
+    name: str
+    database: str | None = None
+    namespace: str | None = None
+
+    def __str__(self) -> str:
+        qualified = f"{self.database}.{self.name}" if self.database else self.name
+        return f"{qualified}@{self.namespace}" if self.namespace else qualified
+
+
+@dataclass(frozen=True, slots=True)
+class TableReference:
+    """One place in a query where a table is read.
+
+    ``alias`` is the name by which the query's columns may call it. ``has_alias`` is false when
+    the query gave none, so that one must be written where the name is replaced.
+    ``filters`` are the conjuncts that every row taken from here must satisfy, of those that
+    read nothing but columns that may be this table's.
+    """
+
+    table: TableName
+    start: int
+    end: int
+    alias: str
+    has_alias: bool
+    filters: tuple[Predicate, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TextEdit:
+    """Replace the characters from ``start`` to ``end`` by ``text``."""
+
+    start: int
+    end: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A SELECT (with its CTEs, set operations and sub-queries) as text and as what it reads.
+
+    ``start`` and ``end`` bound it in ``text``. ``references`` stand in order of appearance.
+    ``qualifiers`` are edits that shorten ``database.table.column`` to ``table.column``, which is
+    how the column is called once the table's name was replaced.
+    ``parameters`` are the names of its ``:name`` markers.
+    """
+
+    text: str
+    start: int
+    end: int
+    references: tuple[TableReference, ...]
+    qualifiers: tuple[TextEdit, ...] = ()
+    parameters: frozenset[str] = frozenset()
+
+    def render(self, views: Sequence[str]) -> str:
+        """The query with the table of each reference replaced by the view of the same position."""
+        edits = [
+            TextEdit(ref.start, ref.end, view if ref.has_alias else f"{view} AS `{ref.alias}`")
+            for ref, view in zip(self.references, views, strict=True)
+        ]
+        parts: list[str] = []
+        position = self.start
+        for edit in sorted([*edits, *self.qualifiers], key=lambda edit: edit.start):
+            parts += [self.text[position : edit.start], edit.text]
+            position = edit.end
+        return "".join([*parts, self.text[position : self.end]])
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A constant: its Python value and Spark's type of it (``int``, ``decimal(2,1)``, ``string``, ``void``...)."""
+
+    value: Value | bytes
+    type: str
+
+
+# -- statements that read and write rows -------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    """A query whose rows go to the user."""
+
+    query: Query
+
+
+@dataclass(frozen=True, slots=True)
+class Insert:
+    """INSERT INTO or INSERT OVERWRITE one table.
+
+    ``partition`` lists the PARTITION clause in order: a value (None for NULL) where it is static,
+    absent in ``static`` where it is dynamic. ``columns`` is the column list, if one was given.
+    ``rows`` holds the constants of a VALUES list where all of them are constants: then the
+    statement can be run without Spark; ``query`` is always there.
+    """
+
+    target: TableName
+    query: Query
+    overwrite: bool = False
+    columns: tuple[str, ...] | None = None
+    partition: tuple[str, ...] = ()
+    static: Mapping[str, Literal] = field(default_factory=dict)
+    rows: tuple[tuple[Literal, ...], ...] | None = None
+    if_not_exists: bool = False
+
+
+# -- data definition ---------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CreateDatabase:
+    """CREATE DATABASE | SCHEMA | NAMESPACE."""
+
+    name: str
+    if_not_exists: bool = False
+    comment: str | None = None
+    location: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class DropDatabase:
+    """DROP DATABASE [IF EXISTS] name [RESTRICT | CASCADE]."""
+
+    name: str
+    if_exists: bool = False
+    cascade: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AlterDatabase:
+    """ALTER DATABASE name SET DBPROPERTIES (...) | SET OWNER USER name | SET LOCATION '...'."""
+
+    name: str
+    properties: Mapping[str, str] = field(default_factory=dict)
+    owner: str | None = None
+    location: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UseDatabase:
+    """USE name."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTable:
+    """CREATE [EXTERNAL] TABLE, with ``query`` for CREATE TABLE AS SELECT.
+
+    ``format`` is the word after USING or STORED AS in lower case, None where none is given.
+    ``partition_keys`` whose type is the empty string name columns of ``columns`` (or of the
+    query), as in Spark's PARTITIONED BY (a, b).
+    """
+
+    table: TableName
+    columns: tuple[Column, ...] = ()
+    partition_keys: tuple[Column, ...] = ()
+    external: bool = False
+    if_not_exists: bool = False
+    format: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+    location: str | None = None
+    comment: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    bucket_columns: tuple[str, ...] = ()
+    sort_columns: tuple[SortColumn, ...] = ()
+    num_buckets: int = -1
+    query: Query | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DropTable:
+    """DROP TABLE [IF EXISTS] name [PURGE]."""
+
+    table: TableName
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AddPartitions:
+    """ALTER TABLE name ADD [IF NOT EXISTS] PARTITION (...) [LOCATION '...'] ...; a value of None is NULL."""
+
+    table: TableName
+    partitions: tuple[tuple[Mapping[str, Literal], str | None], ...]
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DropPartitions:
+    """ALTER TABLE name DROP [IF EXISTS] PARTITION (...) [, PARTITION (...)]; a specification may name some keys only.
+
+    Each specification is a predicate, as Hive allows comparisons there: ``PARTITION (ds < '2013')``.
+    """
+
+    table: TableName
+    specifications: tuple[Predicate, ...]
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SetTableProperties:
+    """ALTER TABLE name SET TBLPROPERTIES (...) | UNSET TBLPROPERTIES [IF EXISTS] (...)."""
+
+    table: TableName
+    set: Mapping[str, str] = field(default_factory=dict)
+    unset: tuple[str, ...] = ()
+    if_exists: bool = False
+
+
+# -- looking -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ShowDatabases:
+    """SHOW DATABASES | SCHEMAS [LIKE 'pattern']."""
+
+    pattern: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShowTables:
+    """SHOW TABLES [IN database] [LIKE 'pattern']."""
+
+    database: str | None = None
+    pattern: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShowPartitions:
+    """SHOW PARTITIONS name [PARTITION (...)]."""
+
+    table: TableName
+    specification: Predicate | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShowCreateTable:
+    """SHOW CREATE TABLE name."""
+
+    table: TableName
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeTable:
+    """DESCRIBE [EXTENDED | FORMATTED] name."""
+
+    table: TableName
+    extended: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeDatabase:
+    """DESCRIBE DATABASE [EXTENDED] name."""
+
+    name: str
+    extended: bool = False
+
+
+# -- clusters ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class UseCluster:
+    """USE CLUSTER name, or USE CLUSTER alone for None (S2, S3). Cluster names keep their case."""
+
+    name: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ShowClusters:
+    """SHOW CLUSTERS."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainRoute:
+    """EXPLAIN ROUTE statement."""
+
+    statement: RoutedStatement
+
+
+RoutedStatement: TypeAlias = Select | Insert | CreateTable
+"""Statements that run on a cluster (CreateTable when it has a query)."""
+
+Statement: TypeAlias = (
+    Select
+    | Insert
+    | CreateDatabase
+    | DropDatabase
+    | AlterDatabase
+    | UseDatabase
+    | CreateTable
+    | DropTable
+    | AddPartitions
+    | DropPartitions
+    | SetTableProperties
+    | ShowDatabases
+    | ShowTables
+    | ShowPartitions
+    | ShowCreateTable
+    | DescribeTable
+    | DescribeDatabase
+    | UseCluster
+    | ShowClusters
+    | ExplainRoute
+)
