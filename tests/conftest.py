@@ -1,0 +1,44 @@
+"""Fixtures for all tests: metastore databases."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.postgresql import start_postgresql
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.postgresql import PostgresqlServer
+
+
+@pytest.fixture(scope="session")
+def postgresql_server() -> Iterator[PostgresqlServer]:
+    """One PostgreSQL server for the whole run."""
+    server = start_postgresql()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def sqlite_url(tmp_path: Path) -> str:
+    """The URL of an SQLite metastore that does not exist yet."""
+    return f"sqlite:///{tmp_path / 'metastore.db'}"
+
+
+@pytest.fixture
+def postgresql_url(postgresql_server: PostgresqlServer) -> Iterator[str]:
+    """The URL of a new, empty PostgreSQL database."""
+    url = postgresql_server.create_database()
+    yield url
+    postgresql_server.drop_database(url)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def metastore_url(request: pytest.FixtureRequest) -> str:
+    """The URL of a new, empty database: once on SQLite, once on PostgreSQL."""
+    url: str = request.getfixturevalue(f"{request.param}_url")
+    return url

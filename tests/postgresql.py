@@ -1,0 +1,140 @@
+"""A PostgreSQL server for the tests: one that is named, or one made for this run and thrown away."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import tempfile
+import uuid
+from pathlib import Path
+
+import psycopg
+from psycopg import sql
+
+URL_VARIABLE = "HIVEX_TEST_POSTGRES_URL"
+# Durability costs time and buys nothing for a server that lives as long as a test run.
+SERVER_OPTIONS = (
+    "fsync=off",
+    "synchronous_commit=off",
+    "full_page_writes=off",
+    "autovacuum=off",
+    "max_connections=100",
+)
+
+
+class PostgresqlServer:
+    """A running server in which databases can be made. ``url`` is a libpq URL of its maintenance database."""
+
+    def __init__(self, url: str) -> None:
+        # Users of SQLAlchemy write the driver into the scheme; libpq does not know it.
+        self.url = url.replace("postgresql+psycopg://", "postgresql://", 1)
+
+    def create_database(self) -> str:
+        """The SQLAlchemy URL of a new, empty database."""
+        name = f"hivex_test_{uuid.uuid4().hex[:12]}"
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            connection.execute(sql.SQL("CREATE DATABASE {} TEMPLATE template0").format(sql.Identifier(name)))
+        before, _, rest = self.url.partition("://")
+        authority = rest.partition("/")[0]
+        return f"{before}+psycopg://{authority}/{name}"
+
+    def drop_database(self, url: str) -> None:
+        """Drop a database of ``create_database``, also under connections that a test left open."""
+        name = url.rpartition("/")[2]
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
+
+    def stop(self) -> None:
+        """Nothing to do for a server of somebody else's."""
+
+
+class TemporaryPostgresqlServer(PostgresqlServer):
+    """A server from Debian's binaries, in a directory of its own, on a free port of 127.0.0.1."""
+
+    def __init__(self, binaries: Path) -> None:
+        self._binaries = binaries
+        self._directory = Path(tempfile.mkdtemp(prefix="hivex-pg-"))
+        self._data = self._directory / "data"
+        if os.geteuid() == 0:
+            owner = pwd.getpwnam("postgres")
+            os.chown(self._directory, owner.pw_uid, owner.pw_gid)
+        try:
+            self._run(
+                "initdb", "-D", self._data, "-U", "hivex", "--auth=trust", "-E", "UTF8", "--locale=C", "--no-sync"
+            )
+            port = self._start()
+        except BaseException:
+            shutil.rmtree(self._directory, ignore_errors=True)
+            raise
+        super().__init__(f"postgresql://hivex@127.0.0.1:{port}/postgres")
+
+    def stop(self) -> None:
+        """Stop the server at once and remove its directory."""
+        self._run("pg_ctl", "-D", self._data, "-m", "immediate", "-w", "stop")
+        shutil.rmtree(self._directory)
+
+    def _start(self) -> int:
+        # Another process may take the port after it was found free: then take another one.
+        for _ in range(2):
+            with contextlib.suppress(PostgresqlUnavailableError):
+                return self._start_on(free_port())
+        return self._start_on(free_port())
+
+    def _start_on(self, port: int) -> int:
+        options = [f"-p {port}", f"-k {self._directory}", "-c listen_addresses=127.0.0.1"]
+        options += [f"-c {option}" for option in SERVER_OPTIONS]
+        log = self._directory / "log"
+        self._run("pg_ctl", "-D", self._data, "-l", log, "-o", " ".join(options), "-w", "-t", "60", "start")
+        return port
+
+    def _run(self, program: str, *arguments: object) -> None:
+        command = [str(self._binaries / program), *map(str, arguments)]
+        if os.geteuid() == 0:
+            # The server refuses to run as root.
+            command = ["runuser", "-u", "postgres", "--", *command]
+        # No pipe: the server would inherit it, and waiting for its end would never return.
+        with tempfile.TemporaryFile() as output:
+            finished = subprocess.run(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd="/", check=False
+            )
+            output.seek(0)
+            text = output.read().decode(errors="replace")
+        if finished.returncode:
+            log = self._directory / "log"
+            text += log.read_text(errors="replace") if log.exists() else ""
+            raise PostgresqlUnavailableError(f"{' '.join(command)} failed:\n{text}")
+
+
+class PostgresqlUnavailableError(RuntimeError):
+    """The tests have no PostgreSQL to run against."""
+
+
+def free_port() -> int:
+    """A TCP port of 127.0.0.1 that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def start_postgresql() -> PostgresqlServer:
+    """The server named by HIVEX_TEST_POSTGRES_URL, else a temporary one.
+
+    Raises:
+        PostgresqlUnavailableError: there is neither. The tests fail then rather than
+            being skipped: half of the promises of the store are about PostgreSQL.
+    """
+    if url := os.environ.get(URL_VARIABLE):
+        return PostgresqlServer(url)
+    installed = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
+    if installed:
+        return TemporaryPostgresqlServer(installed[-1].parent)
+    if found := shutil.which("initdb"):
+        return TemporaryPostgresqlServer(Path(found).resolve().parent)
+    raise PostgresqlUnavailableError(
+        f"No PostgreSQL server binaries were found and {URL_VARIABLE} is not set. "
+        "Run scripts/install-system-packages.sh, or set it to a URL whose user may create databases."
+    )
