@@ -1,0 +1,1 @@
+"""The metastore database: one schema, its migrations, and transactions on it."""

@@ -1,0 +1,108 @@
+"""Bringing a metastore database to the schema of this release, and telling where it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, inspect, text
+from sqlalchemy.exc import InterfaceError, OperationalError
+
+from airflow_hivex.core.errors import NotAMetastoreError, StoreTooNewError, StoreTooOldError, StoreUnavailableError
+from airflow_hivex.core.store.engine import Store
+from airflow_hivex.core.store.schema import metadata
+
+VERSION_TABLE = "hivex_alembic_version"
+# Any constant will do, as long as all clients take the same one.
+_ADVISORY_LOCK = 0x68697665_78
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaStatus:
+    """The revision of a database (None when it is empty) and that of this release."""
+
+    found: str | None
+    head: str
+    known: bool
+
+    @property
+    def state(self) -> str:
+        """``new``, ``current``, ``older`` or ``newer``."""
+        if self.found is None:
+            return "new"
+        if self.found == self.head:
+            return "current"
+        return "older" if self.known else "newer"
+
+
+def status(store: Store) -> SchemaStatus:
+    """Where the database stands. Reads only.
+
+    Raises:
+        NotAMetastoreError: it has tables of our names that we did not make.
+    """
+    with store.read() as connection:
+        return _status(store, connection)
+
+
+def prepare(store: Store) -> None:
+    """Create the schema in an empty database; check that of any other. Safe to call from many processes at once.
+
+    Raises:
+        StoreTooOldError: the database must be upgraded first; the message has the command.
+        StoreTooNewError: a newer release has upgraded it.
+        NotAMetastoreError: it has tables of our names that we did not make.
+    """
+    found = status(store)
+    if found.state == "new":
+        upgrade(store)
+        return
+    if found.state == "older":
+        raise StoreTooOldError(store.name, str(found.found), found.head)
+    if found.state == "newer":
+        raise StoreTooNewError(store.name, str(found.found), found.head)
+
+
+def upgrade(store: Store) -> SchemaStatus:
+    """Bring the database to this release's schema, in one database transaction; return where it stood before.
+
+    Raises:
+        StoreTooNewError: a newer release has upgraded it.
+        NotAMetastoreError: it has tables of our names that we did not make.
+    """
+    try:
+        with store.engine.connect().execution_options(hivex_writing=True) as connection:
+            if store.is_postgresql:
+                connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ADVISORY_LOCK})
+            before = _status(store, connection)
+            if before.state == "newer":
+                raise StoreTooNewError(store.name, str(before.found), before.head)
+            if before.state != "current":
+                config = _config()
+                config.attributes["connection"] = connection
+                command.upgrade(config, "head")
+            connection.commit()
+            return before
+    except (OperationalError, InterfaceError) as error:
+        raise StoreUnavailableError(store.name, str(error.orig).partition("\n")[0]) from error
+
+
+def _status(store: Store, connection: Connection) -> SchemaStatus:
+    script = ScriptDirectory.from_config(_config())
+    head = str(script.get_current_head())
+    found = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE}).get_current_revision()
+    if found is None and set(inspect(connection).get_table_names()) & set(metadata.tables):
+        raise NotAMetastoreError(store.name)
+    known = found is None or any(revision.revision == found for revision in script.walk_revisions())
+    return SchemaStatus(found, head, known)
+
+
+def _config() -> Config:
+    config = Config()
+    # ConfigParser reads % as the start of an interpolation.
+    config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
+    return config

@@ -1,0 +1,256 @@
+"""The one schema of the metastore database, for SQLite and PostgreSQL.
+
+Names are stored in lower case. Times are milliseconds since the epoch, as in Hive.
+What is read and written as a whole (columns, parameters) is JSON in its row, so that a
+table or partition is one row. A dropped table or partition keeps its row, marked, until
+its files are gone; the unique indexes do not see it.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+    false,
+    text,
+)
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(column_0_N_label)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+# SQLite numbers rows by itself only for a primary key declared INTEGER.
+Id = BigInteger().with_variant(Integer, "sqlite")
+Name = String(128)
+Cluster = String(128)
+
+counters = Table(
+    "counters",
+    metadata,
+    Column("name", String(32), primary_key=True),
+    Column("value", BigInteger, nullable=False),
+)
+"""Numbers that must be visible in the order in which they were handed out: ``txn`` and ``event``."""
+
+databases = Table(
+    "databases",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("name", Name, nullable=False, unique=True),
+    Column("location", Text, nullable=False),
+    Column("description", Text),
+    Column("owner", Name),
+    Column("parameters", JSON, nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+)
+
+storage_descriptors = Table(
+    "storage_descriptors",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("columns", JSON, nullable=False),
+    Column("format", String(64), nullable=False),
+    Column("serde_parameters", JSON, nullable=False),
+    Column("num_buckets", Integer, nullable=False),
+    Column("bucket_columns", JSON, nullable=False),
+    Column("sort_columns", JSON, nullable=False),
+)
+
+tables = Table(
+    "tables",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("database_id", Id, ForeignKey("databases.id"), nullable=False),
+    Column("name", Name, nullable=False),
+    Column("type", String(32), nullable=False),
+    Column("storage_descriptor_id", Id, ForeignKey("storage_descriptors.id"), nullable=False, index=True),
+    Column("primary_cluster", Cluster, nullable=False),
+    Column("location", Text, nullable=False),
+    Column("partition_keys", JSON, nullable=False),
+    Column("parameters", JSON, nullable=False),
+    Column("owner", Name),
+    Column("comment", Text),
+    Column("created_ms", BigInteger, nullable=False),
+    Column("dropped", Boolean, nullable=False, server_default=false()),
+    Index(
+        "uq_tables_database_id_name",
+        "database_id",
+        "name",
+        unique=True,
+        sqlite_where=text("dropped = 0"),
+        postgresql_where=text("NOT dropped"),
+    ),
+    Index("ix_tables_location", "primary_cluster", "location"),
+)
+
+partitions = Table(
+    "partitions",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("table_id", Id, ForeignKey("tables.id"), nullable=False),
+    Column("name", Text, nullable=False),
+    Column("location", Text, nullable=False),
+    Column("parameters", JSON, nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+    Column("dropped", Boolean, nullable=False, server_default=false()),
+    Index(
+        "uq_partitions_table_id_name",
+        "table_id",
+        "name",
+        unique=True,
+        sqlite_where=text("dropped = 0"),
+        postgresql_where=text("NOT dropped"),
+    ),
+)
+
+partition_key_values = Table(
+    "partition_key_values",
+    metadata,
+    Column("partition_id", Id, ForeignKey("partitions.id"), primary_key=True),
+    Column("position", Integer, primary_key=True),
+    Column("table_id", Id, ForeignKey("tables.id"), nullable=False),
+    Column("value", Text, nullable=False),
+    Index("ix_partition_key_values_lookup", "table_id", "position", "value", "partition_id"),
+)
+"""The values of partitions by key, so that ``key = value`` is an index look-up whatever the key."""
+
+cluster_storage_descriptors = Table(
+    "cluster_storage_descriptors",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("table_id", Id, ForeignKey("tables.id"), nullable=False),
+    Column("partition_id", Id, ForeignKey("partitions.id"), index=True),
+    Column("cluster", Cluster, nullable=False),
+    Column("location", Text, nullable=False),
+    Column("valid_write_ids", Text),
+    Column("registered_ms", BigInteger, nullable=False),
+    Index(
+        "uq_cluster_storage_descriptors_table",
+        "table_id",
+        "cluster",
+        unique=True,
+        sqlite_where=text("partition_id IS NULL"),
+        postgresql_where=text("partition_id IS NULL"),
+    ),
+    Index(
+        "uq_cluster_storage_descriptors_partition",
+        "table_id",
+        "cluster",
+        "partition_id",
+        unique=True,
+        sqlite_where=text("partition_id IS NOT NULL"),
+        postgresql_where=text("partition_id IS NOT NULL"),
+    ),
+)
+"""The secondary copies of tables without partitions, and of partitions (M5, M9). The primary is
+in the table's own row: every table has exactly one (M2), and its partitions share it."""
+
+txns = Table(
+    "txns",
+    metadata,
+    Column("id", BigInteger, primary_key=True, autoincrement=False),
+    Column("state", String(1), nullable=False),
+    Column("type", Integer, nullable=False),
+    Column("started_ms", BigInteger, nullable=False),
+    Column("heartbeat_ms", BigInteger, nullable=False),
+    Column("timeout_s", Integer, nullable=False),
+    Column("user", Name, nullable=False),
+    Column("host", String(255), nullable=False),
+    Column("agent_info", Text),
+    Column("reason", Text),
+    Index(
+        "ix_txns_unsettled",
+        "state",
+        "id",
+        sqlite_where=text("state <> 'c'"),
+        postgresql_where=text("state <> 'c'"),
+    ),
+)
+
+txn_components = Table(
+    "txn_components",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("txn_id", BigInteger, ForeignKey("txns.id"), nullable=False, index=True),
+    Column("table_id", Id, ForeignKey("tables.id"), nullable=False, index=True),
+    Column("partition", Text),
+    Column("operation", String(1), nullable=False),
+    Column("write_id", BigInteger),
+)
+"""What an unfinished or aborted transaction wrote, or may have written, for those who clean up."""
+
+txn_to_write_id = Table(
+    "txn_to_write_id",
+    metadata,
+    Column("table_id", Id, ForeignKey("tables.id"), primary_key=True),
+    Column("txn_id", BigInteger, primary_key=True),
+    Column("write_id", BigInteger, nullable=False),
+    UniqueConstraint("table_id", "write_id"),
+    Index("ix_txn_to_write_id_txn_id", "txn_id"),
+)
+
+next_write_ids = Table(
+    "next_write_ids",
+    metadata,
+    Column("table_id", Id, ForeignKey("tables.id"), primary_key=True, autoincrement=False),
+    Column("next", BigInteger, nullable=False),
+)
+
+directories = Table(
+    "directories",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("table_id", Id, ForeignKey("tables.id"), nullable=False),
+    Column("partition_id", Id, ForeignKey("partitions.id")),
+    Column("name", String(128), nullable=False),
+    Column("kind", String(16), nullable=False),
+    Column("min_write_id", BigInteger, nullable=False),
+    Column("max_write_id", BigInteger, nullable=False),
+    Column("statement_id", Integer),
+    Column("visibility_txn_id", BigInteger, nullable=False),
+    Column("row_layout", String(16), nullable=False),
+    Column("files", Integer, nullable=False),
+    Column("rows", BigInteger, nullable=False),
+    Column("size_bytes", BigInteger, nullable=False),
+    Column("txn_id", BigInteger, nullable=False),
+    Index("ix_directories_table_id_partition_id", "table_id", "partition_id"),
+    Index("ix_directories_partition_id", "partition_id"),
+)
+"""Every base, delta and delete-delta directory: rows here, not listings, make files visible."""
+
+directory_copies = Table(
+    "directory_copies",
+    metadata,
+    Column("directory_id", Id, ForeignKey("directories.id"), primary_key=True),
+    Column("cluster", Cluster, primary_key=True),
+    Column("registered_ms", BigInteger, nullable=False),
+)
+"""The clusters that hold a directory, its primary among them."""
+
+notification_log = Table(
+    "notification_log",
+    metadata,
+    Column("event_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("event_ms", BigInteger, nullable=False),
+    Column("type", String(64), nullable=False),
+    Column("database", Name),
+    Column("table", Name),
+    Column("txn_id", BigInteger),
+    Column("message", JSON, nullable=False),
+    Index("ix_notification_log_event_ms", "event_ms"),
+)
