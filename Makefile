@@ -1,0 +1,76 @@
+# Every target sets up what it needs. `make` alone tells what there is.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules
+
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+# Options for pytest, such as: make test-unit PYTEST="-k router -x"
+PYTEST ?=
+
+.PHONY: help
+help: ## Show this list
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(INSTALLED): pyproject.toml requirements/constraints.txt scripts/install-python-packages.sh
+	@scripts/install-python-packages.sh
+	@touch $@
+
+.PHONY: setup
+setup: $(INSTALLED) java ## Build .venv and make sure of Java 17
+
+.PHONY: java postgresql
+java:
+	@scripts/install-system-packages.sh java
+postgresql:
+	@scripts/install-system-packages.sh postgresql
+
+.PHONY: demo
+demo: setup ## Run the quickstart DAG on real data, in ./.demo
+	@$(BIN)/hivex demo
+
+.PHONY: test
+test: setup postgresql ## Run all tests
+	$(BIN)/pytest $(PYTEST)
+
+.PHONY: test-unit
+test-unit: setup postgresql ## Run the tests that start neither Spark nor Airflow
+	$(BIN)/pytest tests/unit $(PYTEST)
+
+.PHONY: test-airflow
+test-airflow: setup postgresql ## Run the tests of the Airflow layer
+	$(BIN)/pytest tests/airflow $(PYTEST)
+
+.PHONY: lint
+lint: $(INSTALLED) ## Check format, style, types and the direction of imports
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+.PHONY: format
+format: $(INSTALLED) ## Put the code into the project's format
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+.PHONY: bench
+bench: setup ## Measure, and print the figures as a table and as JSON
+	$(BIN)/python -m benchmarks
+
+.PHONY: requirements
+requirements: $(INSTALLED) ## Resolve the pins again (UPGRADE=1: to the newest releases)
+	$(BIN)/uv pip compile pyproject.toml --group dev --extra spark --python-version 3.11 --no-header --no-annotate \
+		--no-emit-index-url --quiet $(if $(UPGRADE),--upgrade) --output-file requirements/constraints.txt
+
+.PHONY: clean
+clean: ## Remove caches, demo data and results, but not .venv
+	rm -rf .demo .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist benchmarks/results \
+		spark-warehouse metastore_db derby.log
+	find . -path ./$(VENV) -prune -o -name __pycache__ -type d -exec rm -rf {} +
+
+.PHONY: distclean
+distclean: clean ## Remove .venv as well
+	rm -rf $(VENV)

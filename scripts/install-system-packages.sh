@@ -1,0 +1,109 @@
+#!/usr/bin/env bash
+# Make sure of what no Python package brings: a Java runtime for Spark (17 or newer) and, for the
+# tests, PostgreSQL's server programs. What is there already is used; what is missing is installed
+# from Debian's packages where that is possible, and named where it is not.
+#
+# Usage: scripts/install-system-packages.sh [java] [postgresql]      (default: both)
+set -euo pipefail
+
+# The version of the Java that Spark would start: JAVA_HOME wins over PATH, as in Spark's scripts.
+java_major_version() {
+    local java=java version
+    if [[ -n "${JAVA_HOME:-}" ]]; then
+        java="$JAVA_HOME/bin/java"
+    fi
+    command -v "$java" >/dev/null || return 1
+    version=$("$java" -version 2>&1 | sed -n 's/.* version "\([^"]*\)".*/\1/p' | head -n 1)
+    version=${version#1.} # Java 8 still calls itself 1.8
+    [[ "$version" =~ ^[0-9]+ ]] || return 1
+    echo "${BASH_REMATCH[0]}"
+}
+
+have_java() {
+    local major
+    major=$(java_major_version) && ((major >= 17))
+}
+
+have_postgresql() {
+    [[ -n "${HIVEX_TEST_POSTGRES_URL:-}" ]] && return 0
+    compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || command -v initdb >/dev/null
+}
+
+# Debian releases carry different ones; the first that exists is taken.
+java_package() {
+    local version
+    for version in 17 21 25; do
+        if apt-cache show "openjdk-$version-jre-headless" >/dev/null 2>&1; then
+            echo "openjdk-$version-jre-headless"
+            return
+        fi
+    done
+    echo openjdk-17-jre-headless
+}
+
+fail() {
+    printf '\n%s\n' "$@" >&2
+    exit 1
+}
+
+as_root=()
+if ((EUID != 0)); then
+    as_root=(sudo -n)
+fi
+
+may_install() {
+    command -v apt-get >/dev/null || return 1
+    ((EUID == 0)) || { command -v sudo >/dev/null && sudo -n true 2>/dev/null; }
+}
+
+wanted=("$@")
+if ((${#wanted[@]} == 0)); then
+    wanted=(java postgresql)
+fi
+
+missing=()
+for what in "${wanted[@]}"; do
+    case "$what" in
+    java) have_java || missing+=(java) ;;
+    postgresql) have_postgresql || missing+=(postgresql) ;;
+    *) fail "Unknown requirement '$what'; known are: java, postgresql." ;;
+    esac
+done
+if ((${#missing[@]} == 0)); then
+    exit 0
+fi
+
+# A JAVA_HOME that is too old would hide the Java that we install.
+if [[ " ${missing[*]} " == *" java "* && -n "${JAVA_HOME:-}" ]]; then
+    fail "JAVA_HOME is $JAVA_HOME, which holds no Java 17 or newer. Point it to one, or unset it."
+fi
+
+if ! may_install; then
+    fail "Missing: ${missing[*]}. Packages cannot be installed from here (no apt-get, or neither root nor sudo" \
+        "without a password). Please install:" \
+        "  java:       a Java runtime, 17 or newer          Debian: openjdk-17-jre-headless" \
+        "  postgresql: PostgreSQL's server programs         Debian: postgresql" \
+        "              (or set HIVEX_TEST_POSTGRES_URL to a server whose user may create databases)"
+fi
+
+export DEBIAN_FRONTEND=noninteractive
+echo "Installing ${missing[*]} from Debian's packages ..."
+"${as_root[@]}" apt-get update -qq
+packages=()
+for what in "${missing[@]}"; do
+    case "$what" in
+    java)
+        # Slim images have no manual pages, and the package links its own into this folder.
+        "${as_root[@]}" mkdir -p /usr/share/man/man1
+        packages+=("$(java_package)")
+        ;;
+    postgresql) packages+=(postgresql) ;;
+    esac
+done
+"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+    apt-get install -y -qq --no-install-recommends "${packages[@]}" </dev/null
+
+for what in "${missing[@]}"; do
+    "have_$what" || fail "${packages[*]} was installed, but $what is still not usable. \
+$([[ $what == java ]] && echo "The default java is older than 17: set JAVA_HOME to the newer one.")"
+done
