@@ -1,0 +1,1 @@
+"""What exists: databases, tables, partitions, their copies, and the log of changes."""

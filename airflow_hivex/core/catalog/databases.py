@@ -1,0 +1,104 @@
+"""The rows of databases. Functions here take part in the caller's transaction."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Row, delete, func, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from airflow_hivex.core.errors import AlreadyExistsError, InvalidOperationError, NoSuchDatabaseError
+from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE, check_name, normalise
+from airflow_hivex.core.model.objects import Database
+from airflow_hivex.core.store.schema import databases, tables
+
+
+def insert_database(connection: Connection, database: Database, now_ms: int) -> str:
+    """Add a database and return its stored name.
+
+    Raises:
+        AlreadyExistsError: one of that name exists.
+        InvalidObjectError: the name is not a name.
+    """
+    name = check_name("database", database.name)
+    values = {
+        "name": name,
+        "location": database.location or f"{name}.db",
+        "description": database.description,
+        "owner": database.owner,
+        "parameters": dict(database.parameters),
+        "created_ms": now_ms,
+    }
+    try:
+        with connection.begin_nested():
+            connection.execute(insert(databases).values(**values))
+    except IntegrityError as error:
+        raise AlreadyExistsError("database", name) from error
+    return name
+
+
+def select_database(connection: Connection, name: str) -> Row[Any]:
+    """The row of a database.
+
+    Raises:
+        NoSuchDatabaseError: there is none of that name.
+    """
+    row = connection.execute(select(databases).where(databases.c.name == normalise(name))).one_or_none()
+    if row is None:
+        raise NoSuchDatabaseError(normalise(name))
+    return row
+
+
+def select_database_names(connection: Connection, pattern: str | None) -> list[str]:
+    """The names that match Hive's pattern (``*`` and ``|``), sorted."""
+    names = connection.execute(select(databases.c.name)).scalars().all()
+    return matching(names, pattern)
+
+
+def update_database(connection: Connection, name: str, database: Database) -> None:
+    """Store a database's description, owner, location and parameters."""
+    row = select_database(connection, name)
+    connection.execute(
+        update(databases)
+        .where(databases.c.id == row.id)
+        .values(
+            location=database.location or row.location,
+            description=database.description,
+            owner=database.owner,
+            parameters=dict(database.parameters),
+        )
+    )
+
+
+def delete_database(connection: Connection, name: str) -> None:
+    """Remove a database that has no tables left.
+
+    Raises:
+        InvalidOperationError: it is the default database, or has tables.
+    """
+    row = select_database(connection, name)
+    if row.name == DEFAULT_DATABASE:
+        raise InvalidOperationError("DROP DATABASE", row.name, "the default database cannot be dropped")
+    left = connection.execute(
+        select(func.count()).select_from(tables).where(tables.c.database_id == row.id, ~tables.c.dropped)
+    ).scalar_one()
+    if left:
+        raise InvalidOperationError("DROP DATABASE", row.name, f"it has {left} tables; use CASCADE to drop them too")
+    # Tables that were dropped, but whose files are not all gone, move to the default database.
+    default_id = select(databases.c.id).where(databases.c.name == DEFAULT_DATABASE).scalar_subquery()
+    connection.execute(update(tables).where(tables.c.database_id == row.id).values(database_id=default_id))
+    connection.execute(delete(databases).where(databases.c.id == row.id))
+
+
+def matching(names: Sequence[str], pattern: str | None) -> list[str]:
+    """The names that a SHOW pattern matches, sorted: ``*`` stands for any characters, ``|`` for or.
+
+    SQL's ``%`` is taken as ``*``, as newer Hive and users of LIKE expect.
+    """
+    if pattern is None:
+        return sorted(names)
+    alternatives = [re.escape(part.strip()).replace(r"\*", ".*").replace("%", ".*") for part in pattern.split("|")]
+    expression = re.compile("|".join(alternatives), re.IGNORECASE)
+    return sorted(name for name in names if expression.fullmatch(name))

@@ -1,0 +1,148 @@
+"""The registered directories: what was written, where copies of it lie, and how it is forgotten."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, delete, insert, select
+
+from airflow_hivex.core.model.objects import Table
+from airflow_hivex.core.model.plans import WrittenDirectory
+from airflow_hivex.core.store.batches import batches
+from airflow_hivex.core.store.schema import (
+    cluster_storage_descriptors,
+    directories,
+    directory_copies,
+    next_write_ids,
+    partition_key_values,
+    partitions,
+    tables,
+    txn_components,
+    txn_to_write_id,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredDirectory:
+    """One row of ``directories``, without what a query does not need."""
+
+    id: int
+    partition_id: int | None
+    name: str
+    row_layout: str
+    rows: int
+    size_bytes: int
+
+
+def register(
+    connection: Connection,
+    table: Table,
+    written: Sequence[WrittenDirectory],
+    partition_ids: dict[str, int],
+    *,
+    txn_id: int,
+    write_id: int,
+    statement_id: int,
+    overwrite: bool,
+    cluster: str,
+    now_ms: int,
+) -> None:
+    """Write the rows of directories that a job made on ``cluster``. Two statements a batch."""
+    rows = [
+        {
+            "table_id": table.id,
+            "partition_id": None if directory.partition is None else partition_ids[directory.partition],
+            "name": directory.name,
+            "kind": "base" if overwrite else "delta",
+            "min_write_id": 0 if overwrite else write_id,
+            "max_write_id": write_id,
+            "statement_id": None if overwrite else statement_id,
+            "visibility_txn_id": 0,
+            "row_layout": table.row_layout,
+            "files": directory.files,
+            "rows": directory.rows,
+            "size_bytes": directory.size_bytes,
+            "txn_id": txn_id,
+        }
+        for directory in written
+    ]
+    for batch in batches(rows, 1000):
+        ids = connection.execute(insert(directories).returning(directories.c.id), batch).scalars().all()
+        add_copies(connection, ids, cluster, now_ms)
+
+
+def add_copies(connection: Connection, directory_ids: Sequence[int], cluster: str, now_ms: int) -> None:
+    """Note that ``cluster`` holds these directories."""
+    rows = [{"directory_id": each, "cluster": cluster, "registered_ms": now_ms} for each in directory_ids]
+    for batch in batches(rows):
+        connection.execute(insert(directory_copies), batch)
+
+
+def remove_copies(connection: Connection, directory_ids: Sequence[int], cluster: str) -> None:
+    """Note that ``cluster`` does not hold these directories."""
+    copies = directory_copies.c
+    for batch in batches(directory_ids):
+        connection.execute(delete(directory_copies).where(copies.cluster == cluster, copies.directory_id.in_(batch)))
+
+
+def directories_of(
+    connection: Connection, table: Table, partition_ids: Sequence[int] | None
+) -> dict[int | None, list[RegisteredDirectory]]:
+    """The directories of a table by partition id (None: of a table without partitions).
+
+    ``partition_ids`` of None means all of the table, in one round trip.
+    """
+    d = directories.c
+    query = select(d.id, d.partition_id, d.name, d.row_layout, d.rows, d.size_bytes)
+    if partition_ids is None:
+        queries = [query.where(d.table_id == table.id)]
+    else:
+        queries = [query.where(d.partition_id.in_(batch)) for batch in batches(partition_ids)]
+    found: dict[int | None, list[RegisteredDirectory]] = defaultdict(list)
+    for each in queries:
+        for row in connection.execute(each):
+            found[row.partition_id].append(RegisteredDirectory(*row))
+    return found
+
+
+def copied_directories(connection: Connection, table: Table, clusters: Collection[str]) -> dict[str, frozenset[int]]:
+    """Per cluster, the ids of the table's directories that it holds. One round trip."""
+    copies = directory_copies.c
+    query = (
+        select(copies.cluster, copies.directory_id)
+        .join(directories, directories.c.id == copies.directory_id)
+        .where(directories.c.table_id == table.id, copies.cluster.in_(clusters))
+    )
+    found: dict[str, set[int]] = defaultdict(set)
+    for cluster, directory_id in connection.execute(query):
+        found[cluster].add(directory_id)
+    return {cluster: frozenset(found[cluster]) for cluster in clusters}
+
+
+def forget_partitions(connection: Connection, ids: Sequence[int]) -> None:
+    """Remove all rows of dropped partitions, after their files are gone."""
+    for batch in batches(ids):
+        of_partitions = select(directories.c.id).where(directories.c.partition_id.in_(batch))
+        connection.execute(delete(directory_copies).where(directory_copies.c.directory_id.in_(of_partitions)))
+        connection.execute(delete(directories).where(directories.c.partition_id.in_(batch)))
+        connection.execute(delete(partition_key_values).where(partition_key_values.c.partition_id.in_(batch)))
+        connection.execute(delete(partitions).where(partitions.c.id.in_(batch), partitions.c.dropped))
+
+
+def forget_tables(connection: Connection, ids: Sequence[int]) -> None:
+    """Remove all rows of dropped tables, after their files are gone."""
+    of_tables = select(directories.c.id).where(directories.c.table_id.in_(ids))
+    connection.execute(delete(directory_copies).where(directory_copies.c.directory_id.in_(of_tables)))
+    for child in (
+        directories,
+        cluster_storage_descriptors,
+        partition_key_values,
+        partitions,
+        txn_components,
+        txn_to_write_id,
+        next_write_ids,
+    ):
+        connection.execute(delete(child).where(child.c.table_id.in_(ids)))
+    connection.execute(delete(tables).where(tables.c.id.in_(ids), tables.c.dropped))

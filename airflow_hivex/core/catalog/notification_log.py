@@ -1,0 +1,109 @@
+"""The notification log: every change, in commit order, written in the transaction of the change."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, insert, select, update
+
+from airflow_hivex.core.clock import to_datetime
+from airflow_hivex.core.store.engine import Store
+from airflow_hivex.core.store.schema import counters, notification_log
+
+
+class EventType(enum.Enum):
+    """What happened. Source: Hive EventMessage.EventType."""
+
+    CREATE_DATABASE = "CREATE_DATABASE"
+    ALTER_DATABASE = "ALTER_DATABASE"
+    DROP_DATABASE = "DROP_DATABASE"
+    CREATE_TABLE = "CREATE_TABLE"
+    ALTER_TABLE = "ALTER_TABLE"
+    DROP_TABLE = "DROP_TABLE"
+    ADD_PARTITION = "ADD_PARTITION"
+    DROP_PARTITION = "DROP_PARTITION"
+    REGISTER_COPY = "REGISTER_COPY"
+    COMMIT_TXN = "COMMIT_TXN"
+    ABORT_TXN = "ABORT_TXN"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One entry of the log; ids rise by one in commit order."""
+
+    id: int
+    time: datetime
+    type: EventType
+    database: str | None = None
+    table: str | None = None
+    txn_id: int | None = None
+    message: Mapping[str, Any] = field(default_factory=dict)
+
+
+def record(
+    connection: Connection,
+    now_ms: int,
+    type: EventType,
+    *,
+    database: str | None = None,
+    table: str | None = None,
+    txn_id: int | None = None,
+    message: Mapping[str, Any] | None = None,
+) -> int:
+    """Write an event in the caller's transaction and return its id. Two round trips.
+
+    Call it last: the counter's row stays locked until the transaction ends, which is what
+    makes the ids rise in commit order without gaps.
+    """
+    event_id = connection.execute(
+        update(counters)
+        .where(counters.c.name == "event")
+        .values(value=counters.c.value + 1)
+        .returning(counters.c.value)
+    ).scalar_one()
+    connection.execute(
+        insert(notification_log).values(
+            event_id=event_id,
+            event_ms=now_ms,
+            type=type.value,
+            database=database,
+            table=table,
+            txn_id=txn_id,
+            message=dict(message or {}),
+        )
+    )
+    return int(event_id)
+
+
+class NotificationLog:
+    """Reads the log."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def current_event_id(self) -> int:
+        """The id of the newest event, 0 when there is none."""
+        with self._store.read() as connection:
+            return int(connection.execute(select(counters.c.value).where(counters.c.name == "event")).scalar_one())
+
+    def events(self, after: int = 0, limit: int = 1000) -> list[Event]:
+        """Up to ``limit`` events with ids above ``after``, oldest first. One round trip."""
+        log = notification_log.c
+        query = select(notification_log).where(log.event_id > after).order_by(log.event_id).limit(limit)
+        with self._store.read() as connection:
+            return [
+                Event(
+                    id=row.event_id,
+                    time=to_datetime(row.event_ms),
+                    type=EventType(row.type),
+                    database=row.database,
+                    table=row.table,
+                    txn_id=row.txn_id,
+                    message=row.message,
+                )
+                for row in connection.execute(query)
+            ]

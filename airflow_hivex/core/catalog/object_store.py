@@ -1,0 +1,462 @@
+"""ObjectStore: the RawStore that reads and writes the metastore database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import Connection, Row
+
+from airflow_hivex.core.catalog import databases, directories, notification_log, partitions, tables
+from airflow_hivex.core.catalog.notification_log import EventType
+from airflow_hivex.core.catalog.pruning import find_partitions
+from airflow_hivex.core.catalog.rows import database_from_row, partition_from_row
+from airflow_hivex.core.clock import Clock
+from airflow_hivex.core.clusters.properties import Clusters
+from airflow_hivex.core.errors import (
+    AlreadyExistsError,
+    InvalidOperationError,
+    NoSuchPartitionError,
+    NotOnClusterError,
+)
+from airflow_hivex.core.model.identifiers import normalise
+from airflow_hivex.core.model.objects import ClusterStorageDescriptor, Database, Partition, Table
+from airflow_hivex.core.model.predicates import Predicate, Value
+from airflow_hivex.core.model.write_ids import ValidWriteIdList
+from airflow_hivex.core.store.batches import batches
+from airflow_hivex.core.store.engine import Store
+
+
+class ObjectStore:
+    """Databases, tables and partitions in the metastore database. See ``RawStore`` for the interface.
+
+    Every change is one database transaction together with its event; a method that takes a
+    ``connection`` joins the caller's transaction instead. Locations that come back are full URIs;
+    locations that are given may be URIs, or relative to the cluster's file system, or empty for the
+    default place.
+    """
+
+    def __init__(self, store: Store, clusters: Clusters, clock: Clock) -> None:
+        self._store = store
+        self._clusters = clusters
+        self._clock = clock
+
+    # -- databases ------------------------------------------------------------------
+
+    def create_database(self, database: Database) -> Database:
+        """Add a database and return it as stored.
+
+        Raises:
+            AlreadyExistsError: one of that name exists.
+            InvalidObjectError: the name is not a name.
+        """
+        placed = replace(
+            database, location=self._default_cluster.relative(database.location) if database.location else ""
+        )
+
+        def work(connection: Connection) -> Database:
+            name = databases.insert_database(connection, placed, self._clock())
+            notification_log.record(connection, self._clock(), EventType.CREATE_DATABASE, database=name)
+            return database_from_row(databases.select_database(connection, name))
+
+        return self._store.write(work)
+
+    def get_database(self, name: str) -> Database:
+        """A database.
+
+        Raises:
+            NoSuchDatabaseError: it does not exist.
+        """
+        with self._store.read() as connection:
+            return database_from_row(databases.select_database(connection, name))
+
+    def alter_database(self, name: str, database: Database) -> Database:
+        """Store description, owner, location and parameters of a database; its name stays."""
+        placed = replace(
+            database, location=self._default_cluster.relative(database.location) if database.location else ""
+        )
+
+        def work(connection: Connection) -> Database:
+            databases.update_database(connection, name, placed)
+            notification_log.record(connection, self._clock(), EventType.ALTER_DATABASE, database=normalise(name))
+            return database_from_row(databases.select_database(connection, name))
+
+        return self._store.write(work)
+
+    def drop_database(self, name: str, *, cascade: bool = False) -> list[Table]:
+        """Remove a database; with ``cascade`` its tables first. Returns the tables that were dropped.
+
+        Raises:
+            InvalidOperationError: it has tables and ``cascade`` is false, or is the default database.
+        """
+
+        def work(connection: Connection) -> list[Table]:
+            stored = database_from_row(databases.select_database(connection, name))
+            names = tables.select_table_names(connection, stored.name, None) if cascade else []
+            dropped = tables.select_tables(connection, [(stored.name, table) for table in names])
+            for batch in batches([int(table.id or 0) for table in dropped]):
+                tables.mark_dropped(connection, batch)
+            databases.delete_database(connection, stored.name)
+            for table in dropped:
+                self._record(connection, EventType.DROP_TABLE, table)
+            notification_log.record(connection, self._clock(), EventType.DROP_DATABASE, database=stored.name)
+            return dropped
+
+        return self._store.write(work)
+
+    def list_databases(self, pattern: str | None = None) -> list[str]:
+        """The names of databases that match a SHOW pattern, sorted."""
+        with self._store.read() as connection:
+            return databases.select_database_names(connection, pattern)
+
+    # -- tables ---------------------------------------------------------------------
+
+    def create_table(
+        self,
+        table: Table,
+        valid_write_ids: ValidWriteIdList | None = None,
+        txn_id: int | None = None,
+        connection: Connection | None = None,
+    ) -> Table:
+        """Add a table and return it as stored.
+
+        Raises:
+            AlreadyExistsError: a table of that name exists.
+            NoSuchDatabaseError: its database does not.
+            UnknownClusterError, LocationOutsideClusterError: its primary copy cannot lie there.
+        """
+        cluster = self._clusters.get(table.storage.primary.cluster)
+        location = cluster.relative(table.storage.primary.location) if table.storage.primary.location else ""
+        placed = replace(
+            table, storage=replace(table.storage, primary=ClusterStorageDescriptor(cluster.name, location))
+        )
+
+        def work(connection: Connection) -> Table:
+            stored = tables.insert_table(connection, placed, self._clock())
+            self._record(connection, EventType.CREATE_TABLE, stored, valid_write_ids, txn_id)
+            return self._seen_from(tables.select_table(connection, stored.database, stored.name), None)
+
+        return self._store.write(work, connection)
+
+    def get_table(
+        self,
+        database: str,
+        name: str,
+        valid_write_ids: ValidWriteIdList | None = None,  # noqa: ARG002 - for caches; the database is never stale
+        cluster: str | None = None,
+        connection: Connection | None = None,
+    ) -> Table:
+        """A table. Two round trips.
+
+        Raises:
+            NoSuchDatabaseError, NoSuchTableError: it does not exist.
+            UnknownClusterError: ``cluster`` is not configured.
+            NotOnClusterError: the table has no copy there.
+        """
+        with self._store.read(connection) as reading:
+            return self._seen_from(tables.select_table(reading, database, name), cluster)
+
+    def get_tables(self, database: str, names: Sequence[str], cluster: str | None = None) -> list[Table]:
+        """Those of the named tables that exist (and, with ``cluster``, have a copy there), by name."""
+        with self._store.read() as connection:
+            wanted = [(normalise(database), normalise(name)) for name in names]
+            found = [table for batch in batches(wanted, 1000) for table in tables.select_tables(connection, batch)]
+        present = [table for table in found if cluster is None or table.storage.on(cluster)]
+        return sorted((self._seen_from(table, cluster) for table in present), key=lambda table: table.name)
+
+    def alter_table(
+        self,
+        database: str,
+        name: str,
+        table: Table,
+        valid_write_ids: ValidWriteIdList | None = None,
+        txn_id: int | None = None,
+        connection: Connection | None = None,
+    ) -> Table:
+        """Store a changed table: its name, columns, parameters, owner or comment. Its place stays.
+
+        Raises:
+            NoSuchTableError: it does not exist.
+            AlreadyExistsError: its new name is taken.
+            InvalidOperationError: the change would move it to another cluster or database.
+        """
+
+        def work(connection: Connection) -> Table:
+            stored = tables.select_table(connection, database, name)
+            if normalise(table.database) != stored.database:
+                raise InvalidOperationError("ALTER TABLE", stored.full_name, "a table cannot change its database")
+            if table.storage.primary.cluster != stored.storage.primary.cluster:
+                raise InvalidOperationError("ALTER TABLE", stored.full_name, "this does not change the primary cluster")
+            placed = replace(
+                table,
+                storage=replace(table.storage, primary=stored.storage.primary, secondaries=stored.storage.secondaries),
+            )
+            tables.update_table(connection, stored, placed)
+            changed = tables.select_table(connection, database, table.name)
+            self._record(connection, EventType.ALTER_TABLE, changed, valid_write_ids, txn_id, {"was": stored.name})
+            return self._seen_from(changed, None)
+
+        return self._store.write(work, connection)
+
+    def drop_table(
+        self,
+        database: str,
+        name: str,
+        valid_write_ids: ValidWriteIdList | None = None,
+        txn_id: int | None = None,
+        connection: Connection | None = None,
+    ) -> Table:
+        """Take a table out of sight and return it. Its files stay, for :meth:`forget_tables` to follow.
+
+        Raises:
+            NoSuchDatabaseError, NoSuchTableError: it does not exist.
+        """
+
+        def work(connection: Connection) -> Table:
+            table = tables.select_table(connection, database, name)
+            tables.mark_dropped(connection, [int(table.id or 0)])
+            self._record(connection, EventType.DROP_TABLE, table, valid_write_ids, txn_id)
+            return table
+
+        return self._store.write(work, connection)
+
+    def forget_tables(self, dropped: Sequence[Table]) -> None:
+        """Remove the last rows of dropped tables, once their files are gone. Safe to repeat."""
+        self._store.write(
+            lambda connection: directories.forget_tables(connection, [int(table.id or 0) for table in dropped])
+        )
+
+    def list_tables(self, database: str, pattern: str | None = None) -> list[str]:
+        """The names of a database's tables that match a SHOW pattern, sorted.
+
+        Raises:
+            NoSuchDatabaseError: the database does not exist.
+        """
+        with self._store.read() as connection:
+            return tables.select_table_names(connection, database, pattern)
+
+    # -- partitions -----------------------------------------------------------------
+
+    def new_partition(self, table: Table, values: Sequence[Value], location: str = "") -> Partition:
+        """A partition of ``table`` to give to :meth:`add_partitions`; no round trip.
+
+        Raises:
+            InvalidObjectError: the values do not fit the table's partition keys.
+        """
+        texts = partitions.stored_values(table.full_name, table.partition_keys, values)
+        return Partition(table.database, table.name, texts, partitions.name_of(table, texts), location)
+
+    def add_partitions(
+        self,
+        database: str,
+        table: str,
+        new: Sequence[Partition],
+        valid_write_ids: ValidWriteIdList | None = None,
+        *,
+        if_not_exists: bool = False,
+        txn_id: int | None = None,
+        connection: Connection | None = None,
+    ) -> list[str]:
+        """Add partitions, all or none, and return the names of the added ones.
+
+        Raises:
+            AlreadyExistsError: one exists already and ``if_not_exists`` is false.
+            InvalidObjectError: values do not fit the keys.
+            LocationOutsideClusterError: a location is not on the table's primary cluster.
+        """
+
+        def work(connection: Connection) -> list[str]:
+            stored = self._partitioned(connection, database, table, "ADD PARTITION")
+            cluster = self._clusters.get(stored.storage.primary.cluster)
+            by_name = {partitions.name_of(stored, partition.values): partition for partition in new}
+            existing = partitions.partition_ids(connection, stored, list(by_name))
+            names = partitions.new_partition_names(stored, new, existing, if_not_exists)
+            places = {
+                name: cluster.relative(by_name[name].location) if by_name[name].location else "" for name in names
+            }
+            parameters = {name: by_name[name].parameters for name in names}
+            added = partitions.insert_partitions(connection, stored, places, self._clock(), parameters)
+            lost = sorted(set(names) - set(added))
+            if lost and not if_not_exists:
+                raise AlreadyExistsError("partition", f"{stored.full_name} {lost[0]}")
+            if added:
+                message = {"partitions": sorted(added)}
+                self._record(connection, EventType.ADD_PARTITION, stored, valid_write_ids, txn_id, message)
+            return sorted(added)
+
+        return self._store.write(work, connection)
+
+    def get_partition(
+        self,
+        database: str,
+        table: str,
+        values: Sequence[str],
+        valid_write_ids: ValidWriteIdList | None = None,  # noqa: ARG002 - for caches; the database is never stale
+        cluster: str | None = None,
+    ) -> Partition:
+        """The partition with these values.
+
+        Raises:
+            NoSuchPartitionError: the table has no such partition.
+            NotOnClusterError: it has no copy on ``cluster``.
+        """
+        with self._store.read() as connection:
+            stored = self._partitioned(connection, database, table, "get_partition")
+            row = partitions.select_partition(connection, stored, partitions.name_of(stored, values))
+            secondaries = partitions.secondaries_of(connection, [row.id])
+            return self._partition_seen_from(stored, row, secondaries.get(row.id, ()), cluster)
+
+    def get_partitions(
+        self, database: str, table: str, *, batch_size: int = 1000, cluster: str | None = None
+    ) -> Iterator[list[Partition]]:
+        """All partitions (with ``cluster``, those with a copy there), in lists of up to ``batch_size``."""
+        with self._store.read() as connection:
+            stored = self._partitioned(connection, database, table, "get_partitions")
+            ids = [row.id for row in find_partitions(connection, stored)]
+        for batch in batches(ids, batch_size):
+            with self._store.read() as connection:
+                yield self._load(connection, stored, batch, cluster)
+
+    def get_partitions_by_expr(
+        self,
+        database: str,
+        table: str,
+        expr: Predicate | None,
+        valid_write_ids: ValidWriteIdList | None = None,  # noqa: ARG002 - for caches; the database is never stale
+        cluster: str | None = None,
+    ) -> list[Partition]:
+        """The partitions whose rows may satisfy ``expr`` (and, with ``cluster``, have a copy there)."""
+        with self._store.read() as connection:
+            stored = self._partitioned(connection, database, table, "get_partitions_by_expr")
+            ids = [row.id for row in find_partitions(connection, stored, expr)]
+            return self._load(connection, stored, ids, cluster)
+
+    def list_partition_names(self, database: str, table: str, expr: Predicate | None = None) -> list[str]:
+        """The names of a table's partitions that may satisfy ``expr``, sorted.
+
+        Raises:
+            InvalidOperationError: the table has no partition keys.
+        """
+        with self._store.read() as connection:
+            stored = self._partitioned(connection, database, table, "SHOW PARTITIONS")
+            return sorted(row.name for row in find_partitions(connection, stored, expr))
+
+    def drop_partitions(
+        self,
+        database: str,
+        table: str,
+        names: Sequence[str],
+        valid_write_ids: ValidWriteIdList | None = None,
+        *,
+        if_exists: bool = False,
+        txn_id: int | None = None,
+        connection: Connection | None = None,
+    ) -> list[Partition]:
+        """Take partitions out of sight, all or none, and return them. Their files stay, for
+        :meth:`forget_partitions` to follow.
+
+        Raises:
+            NoSuchPartitionError: one does not exist and ``if_exists`` is false.
+        """
+
+        def work(connection: Connection) -> list[Partition]:
+            stored = self._partitioned(connection, database, table, "DROP PARTITION")
+            ids = partitions.partition_ids(connection, stored, names)
+            missing = [name for name in names if name not in ids]
+            if missing and not if_exists:
+                raise NoSuchPartitionError(stored.database, stored.name, missing[0])
+            dropped = self._load(connection, stored, list(ids.values()), None)
+            partitions.mark_partitions_dropped(connection, list(ids.values()))
+            if dropped:
+                message = {"partitions": sorted(ids)}
+                self._record(connection, EventType.DROP_PARTITION, stored, valid_write_ids, txn_id, message)
+            return dropped
+
+        return self._store.write(work, connection)
+
+    def forget_partitions(self, dropped: Sequence[Partition]) -> None:
+        """Remove the last rows of dropped partitions, once their files are gone. Safe to repeat."""
+        self._store.write(
+            lambda connection: directories.forget_partitions(
+                connection, [int(partition.id or 0) for partition in dropped]
+            )
+        )
+
+    # -- views of a cluster ---------------------------------------------------------
+
+    @property
+    def _default_cluster(self) -> Any:
+        return self._clusters.get(self._clusters.default)
+
+    def _seen_from(self, table: Table, cluster: str | None) -> Table:
+        """The table with the location that a session on ``cluster`` sees, or an old client (M3)."""
+        copy = self._visible_copy(table.storage.primary, table.storage.secondaries, cluster, table.full_name)
+        return table.with_location(self._uri(copy))
+
+    def _uri(self, copy: ClusterStorageDescriptor) -> str:
+        # A cluster may have been taken out of the configuration: its tables can still be listed.
+        return self._clusters.get(copy.cluster).uri(copy.location) if copy.cluster in self._clusters else copy.location
+
+    def _visible_copy(
+        self,
+        primary: ClusterStorageDescriptor,
+        secondaries: Sequence[ClusterStorageDescriptor],
+        cluster: str | None,
+        name: str,
+    ) -> ClusterStorageDescriptor:
+        copies = {copy.cluster: copy for copy in (*secondaries, primary)}
+        if cluster is None:
+            return copies.get(self._clusters.default, primary)
+        self._clusters.get(cluster)
+        if cluster not in copies:
+            raise NotOnClusterError(name, cluster, sorted(copies))
+        return copies[cluster]
+
+    def _partition_seen_from(
+        self, table: Table, row: Row[Any], secondaries: Sequence[ClusterStorageDescriptor], cluster: str | None
+    ) -> Partition:
+        partition = partition_from_row(table, row, secondaries)
+        primary = ClusterStorageDescriptor(table.storage.primary.cluster, row.location)
+        copy = self._visible_copy(primary, secondaries, cluster, f"{table.full_name} partition {row.name}")
+        return replace(partition, location=self._uri(copy))
+
+    def _load(self, connection: Connection, table: Table, ids: Sequence[int], cluster: str | None) -> list[Partition]:
+        if cluster is not None:
+            self._clusters.get(cluster)
+        secondaries: Mapping[int, Sequence[ClusterStorageDescriptor]] = partitions.secondaries_of(connection, ids)
+        everywhere = cluster is None or cluster == table.storage.primary.cluster
+        return [
+            self._partition_seen_from(table, row, secondaries.get(row.id, ()), cluster)
+            for row in partitions.select_partitions(connection, ids)
+            if everywhere or any(copy.cluster == cluster for copy in secondaries.get(row.id, ()))
+        ]
+
+    def _partitioned(self, connection: Connection, database: str, name: str, operation: str) -> Table:
+        table = tables.select_table(connection, database, name)
+        if not table.is_partitioned:
+            raise InvalidOperationError(operation, table.full_name, "the table has no partition keys")
+        return table
+
+    def _record(
+        self,
+        connection: Connection,
+        type: EventType,
+        table: Table,
+        valid_write_ids: ValidWriteIdList | None = None,
+        txn_id: int | None = None,
+        message: Mapping[str, Any] | None = None,
+    ) -> None:
+        notification_log.record(
+            connection,
+            self._clock(),
+            type,
+            database=table.database,
+            table=table.name,
+            txn_id=txn_id,
+            message={
+                "table_id": table.id,
+                "valid_write_ids": None if valid_write_ids is None else str(valid_write_ids),
+                **(message or {}),
+            },
+        )

@@ -1,0 +1,179 @@
+"""The rows of partitions. Functions here take part in the caller's transaction, set by set."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date, datetime
+from typing import Any
+
+from sqlalchemy import Connection, Row, delete, insert, select, update
+from sqlalchemy.dialects.postgresql import insert as postgresql_insert
+from sqlalchemy.dialects.sqlite import insert as sqlite_insert
+
+from airflow_hivex.core.errors import AlreadyExistsError, InvalidObjectError, NoSuchPartitionError
+from airflow_hivex.core.model.objects import ClusterStorageDescriptor, Column, Partition, Table
+from airflow_hivex.core.model.partitions import DEFAULT_PARTITION, partition_name, partition_values
+from airflow_hivex.core.model.predicates import Value, typed
+from airflow_hivex.core.store.batches import batches
+from airflow_hivex.core.store.schema import cluster_storage_descriptors, partition_key_values, partitions
+
+
+def stored_values(table: str, keys: Sequence[Column], values: Sequence[Value]) -> tuple[str, ...]:
+    """Partition values in the one text form under which they are stored.
+
+    ``7`` and ``'07'`` are one value of an int key; NULL and the empty string are the default
+    partition.
+
+    Raises:
+        InvalidObjectError: a value is not of its key's type, or their number is wrong.
+    """
+    if len(keys) != len(values):
+        raise InvalidObjectError(
+            "partition", str(tuple(values)), f"{table} has {len(keys)} partition keys, {len(values)} values were given"
+        )
+    return tuple(_stored(table, key, value) for key, value in zip(keys, values, strict=True))
+
+
+def _stored(table: str, key: Column, value: Value) -> str:
+    if value is None or value in ("", DEFAULT_PARTITION):
+        return DEFAULT_PARTITION
+    text = _text(value)
+    try:
+        checked = typed(text, key.type)
+    except (ValueError, ArithmeticError) as error:
+        raise InvalidObjectError(
+            "partition", f"{key.name}={text}", f"the value is not of type {key.type}, the type of that key of {table}"
+        ) from error
+    return _text(checked)
+
+
+def _text(value: Value) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, datetime):
+        return value.isoformat(sep=" ")
+    if isinstance(value, date):
+        return value.isoformat()
+    return str(value)
+
+
+def insert_partitions(
+    connection: Connection,
+    table: Table,
+    wanted: Mapping[str, str],
+    now_ms: int,
+    parameters: Mapping[str, Mapping[str, str]] | None = None,
+) -> dict[str, int]:
+    """Add those partitions (name to relative location) that do not exist; return the ids of the added ones.
+
+    A location of "" is the default one, below the table's. Two statements a batch of rows.
+    """
+    rows = [
+        {
+            "table_id": table.id,
+            "name": name,
+            "location": location or f"{table.storage.primary.location}/{name}",
+            "parameters": dict((parameters or {}).get(name, {})),
+            "created_ms": now_ms,
+        }
+        for name, location in wanted.items()
+    ]
+    # A concurrent writer may add the same partition: whoever is first makes it.
+    insert_or_skip = postgresql_insert if connection.dialect.name == "postgresql" else sqlite_insert
+    statement = insert_or_skip(partitions).on_conflict_do_nothing().returning(partitions.c.id, partitions.c.name)
+    added: dict[str, int] = {}
+    for batch in batches(rows, 1000):
+        added |= {row.name: row.id for row in connection.execute(statement, batch)}
+    values = [
+        {"partition_id": partition_id, "position": position, "table_id": table.id, "value": value}
+        for name, partition_id in added.items()
+        for position, value in enumerate(partition_values(name))
+    ]
+    for batch in batches(values):
+        connection.execute(insert(partition_key_values), batch)
+    return added
+
+
+def partition_ids(connection: Connection, table: Table, names: Sequence[str]) -> dict[str, int]:
+    """The ids of those partitions that exist, by name."""
+    found: dict[str, int] = {}
+    for batch in batches(names):
+        rows = connection.execute(
+            select(partitions.c.name, partitions.c.id).where(
+                partitions.c.table_id == table.id, ~partitions.c.dropped, partitions.c.name.in_(batch)
+            )
+        )
+        found |= {row.name: row.id for row in rows}
+    return found
+
+
+def new_partition_names(table: Table, given: Iterable[Partition], existing: Iterable[str], skip: bool) -> list[str]:
+    """The names of the partitions to add.
+
+    Raises:
+        AlreadyExistsError: one exists, or is given twice, and ``skip`` is false.
+    """
+    known = set(existing)
+    names = []
+    for partition in given:
+        name = name_of(table, partition.values)
+        if name in known:
+            if not skip:
+                raise AlreadyExistsError("partition", f"{table.full_name} {name}")
+            continue
+        known.add(name)
+        names.append(name)
+    return names
+
+
+def name_of(table: Table, values: Sequence[Value]) -> str:
+    """The name of the table's partition with these values."""
+    texts = stored_values(table.full_name, table.partition_keys, values)
+    return partition_name([key.name for key in table.partition_keys], texts)
+
+
+def select_partition(connection: Connection, table: Table, name: str) -> Row[Any]:
+    """The row of one partition.
+
+    Raises:
+        NoSuchPartitionError: the table has none of that name.
+    """
+    row = connection.execute(
+        select(partitions).where(partitions.c.table_id == table.id, ~partitions.c.dropped, partitions.c.name == name)
+    ).one_or_none()
+    if row is None:
+        raise NoSuchPartitionError(table.database, table.name, name)
+    return row
+
+
+def select_partitions(connection: Connection, ids: Sequence[int]) -> list[Row[Any]]:
+    """The rows of partitions by id, in id order."""
+    return [
+        row
+        for batch in batches(ids)
+        for row in connection.execute(select(partitions).where(partitions.c.id.in_(batch)).order_by(partitions.c.id))
+    ]
+
+
+def secondaries_of(connection: Connection, ids: Sequence[int]) -> dict[int, list[ClusterStorageDescriptor]]:
+    """The secondary copies of partitions, by partition id."""
+    copies = cluster_storage_descriptors.c
+    found: dict[int, list[ClusterStorageDescriptor]] = defaultdict(list)
+    for batch in batches(ids):
+        rows = connection.execute(
+            select(copies.partition_id, copies.cluster, copies.location, copies.valid_write_ids)
+            .where(copies.partition_id.in_(batch))
+            .order_by(copies.cluster)
+        )
+        for row in rows:
+            found[row.partition_id].append(ClusterStorageDescriptor(row.cluster, row.location, row.valid_write_ids))
+    return found
+
+
+def mark_partitions_dropped(connection: Connection, ids: Sequence[int]) -> None:
+    """Take partitions out of sight; their rows stay until their files are gone."""
+    copies = cluster_storage_descriptors
+    for batch in batches(ids):
+        connection.execute(update(partitions).where(partitions.c.id.in_(batch)).values(dropped=True))
+        connection.execute(delete(copies).where(copies.c.partition_id.in_(batch)))

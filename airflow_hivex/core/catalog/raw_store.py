@@ -1,0 +1,110 @@
+# ruff: noqa: D102 - ObjectStore says what each method gives and raises
+"""RawStore: what any keeper of metadata offers, whether the database or a cache before it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+from airflow_hivex.core.model.objects import Database, Partition, Table
+from airflow_hivex.core.model.predicates import Predicate
+from airflow_hivex.core.model.write_ids import ValidWriteIdList
+
+
+class RawStore(Protocol):
+    """Reads and writes of databases, tables and partitions (Source: Hive RawStore; seed 004).
+
+    ``valid_write_ids`` of a read is the query's own list for the table, which a cache compares
+    with that of its entry; of a write, the list with the writer's own id in it, which travels in
+    the change's event. ``cluster`` is the view of a session after USE CLUSTER; without it a
+    client sees the default cluster's location, else the primary's (M3, S5).
+    """
+
+    def create_database(self, database: Database) -> Database: ...
+
+    def get_database(self, name: str) -> Database: ...
+
+    def alter_database(self, name: str, database: Database) -> Database: ...
+
+    def drop_database(self, name: str, *, cascade: bool = False) -> list[Table]: ...
+
+    def list_databases(self, pattern: str | None = None) -> list[str]: ...
+
+    def create_table(
+        self, table: Table, valid_write_ids: ValidWriteIdList | None = None, txn_id: int | None = None
+    ) -> Table: ...
+
+    def get_table(
+        self,
+        database: str,
+        name: str,
+        valid_write_ids: ValidWriteIdList | None = None,
+        cluster: str | None = None,
+    ) -> Table: ...
+
+    def get_tables(self, database: str, names: Sequence[str], cluster: str | None = None) -> list[Table]: ...
+
+    def alter_table(
+        self,
+        database: str,
+        name: str,
+        table: Table,
+        valid_write_ids: ValidWriteIdList | None = None,
+        txn_id: int | None = None,
+    ) -> Table: ...
+
+    def drop_table(
+        self,
+        database: str,
+        name: str,
+        valid_write_ids: ValidWriteIdList | None = None,
+        txn_id: int | None = None,
+    ) -> Table: ...
+
+    def list_tables(self, database: str, pattern: str | None = None) -> list[str]: ...
+
+    def add_partitions(
+        self,
+        database: str,
+        table: str,
+        partitions: Sequence[Partition],
+        valid_write_ids: ValidWriteIdList | None = None,
+        *,
+        if_not_exists: bool = False,
+        txn_id: int | None = None,
+    ) -> list[str]: ...
+
+    def get_partition(
+        self,
+        database: str,
+        table: str,
+        values: Sequence[str],
+        valid_write_ids: ValidWriteIdList | None = None,
+        cluster: str | None = None,
+    ) -> Partition: ...
+
+    def get_partitions(
+        self, database: str, table: str, *, batch_size: int = 1000, cluster: str | None = None
+    ) -> Iterator[list[Partition]]: ...
+
+    def get_partitions_by_expr(
+        self,
+        database: str,
+        table: str,
+        expr: Predicate,
+        valid_write_ids: ValidWriteIdList | None = None,
+        cluster: str | None = None,
+    ) -> list[Partition]: ...
+
+    def list_partition_names(self, database: str, table: str, expr: Predicate | None = None) -> list[str]: ...
+
+    def drop_partitions(
+        self,
+        database: str,
+        table: str,
+        names: Sequence[str],
+        valid_write_ids: ValidWriteIdList | None = None,
+        *,
+        if_exists: bool = False,
+        txn_id: int | None = None,
+    ) -> list[str]: ...

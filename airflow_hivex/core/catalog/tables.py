@@ -1,0 +1,163 @@
+"""The rows of tables. Functions here take part in the caller's transaction."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from airflow_hivex.core.catalog.databases import matching, select_database
+from airflow_hivex.core.catalog.rows import storage_to_values, table_from_row, table_to_values
+from airflow_hivex.core.errors import AlreadyExistsError, NoSuchTableError
+from airflow_hivex.core.model.identifiers import check_name, normalise
+from airflow_hivex.core.model.objects import ClusterStorageDescriptor, Table
+from airflow_hivex.core.store.schema import (
+    cluster_storage_descriptors,
+    databases,
+    next_write_ids,
+    storage_descriptors,
+    tables,
+)
+
+_TABLE_QUERY = (
+    select(
+        tables,
+        databases.c.name.label("database_name"),
+        storage_descriptors.c.columns,
+        storage_descriptors.c.format,
+        storage_descriptors.c.serde_parameters,
+        storage_descriptors.c.num_buckets,
+        storage_descriptors.c.bucket_columns,
+        storage_descriptors.c.sort_columns,
+    )
+    .join(databases, tables.c.database_id == databases.c.id)
+    .join(storage_descriptors, tables.c.storage_descriptor_id == storage_descriptors.c.id)
+    .where(~tables.c.dropped)
+)
+
+
+def select_table(connection: Connection, database: str, name: str) -> Table:
+    """A table with its secondaries. Two round trips.
+
+    Raises:
+        NoSuchDatabaseError, NoSuchTableError: it does not exist.
+    """
+    found = select_tables(connection, [(normalise(database), normalise(name))])
+    if not found:
+        select_database(connection, database)
+        raise NoSuchTableError(normalise(database), normalise(name))
+    return found[0]
+
+
+def select_tables(connection: Connection, names: Iterable[tuple[str, str]]) -> list[Table]:
+    """Those tables of (database, name) pairs that exist. Two round trips, whatever the number."""
+    by_database: dict[str, list[str]] = defaultdict(list)
+    for database, name in names:
+        by_database[database].append(name)
+    rows = [
+        row
+        for database, wanted in by_database.items()
+        for row in connection.execute(_TABLE_QUERY.where(databases.c.name == database, tables.c.name.in_(wanted)))
+    ]
+    if not rows:
+        return []
+    secondaries: dict[int, list[ClusterStorageDescriptor]] = defaultdict(list)
+    copies = cluster_storage_descriptors.c
+    for copy in connection.execute(
+        select(copies.table_id, copies.cluster, copies.location, copies.valid_write_ids)
+        .where(copies.table_id.in_([row.id for row in rows]), copies.partition_id.is_(None))
+        .order_by(copies.cluster)
+    ):
+        secondaries[copy.table_id].append(ClusterStorageDescriptor(copy.cluster, copy.location, copy.valid_write_ids))
+    return [table_from_row(row, secondaries[row.id]) for row in rows]
+
+
+def select_table_names(connection: Connection, database: str, pattern: str | None) -> list[str]:
+    """The names of a database's tables that match Hive's pattern, sorted."""
+    database_id = select_database(connection, database).id
+    names = connection.execute(
+        select(tables.c.name).where(tables.c.database_id == database_id, ~tables.c.dropped)
+    ).scalars()
+    return matching(names.all(), pattern)
+
+
+def insert_table(connection: Connection, table: Table, now_ms: int) -> Table:
+    """Add a table; an empty location becomes one below its database's that no other table holds.
+
+    Raises:
+        AlreadyExistsError: a table of that name exists in the database.
+        NoSuchDatabaseError: the database does not exist.
+    """
+    name = check_name("table", table.name)
+    database = select_database(connection, table.database)
+    storage_id = connection.execute(
+        insert(storage_descriptors).values(**storage_to_values(table.storage)).returning(storage_descriptors.c.id)
+    ).scalar_one()
+    primary = table.storage.primary
+    location = primary.location or free_location(connection, primary.cluster, f"{database.location}/{name}")
+    values = table_to_values(table) | {"name": name, "location": location}
+    try:
+        with connection.begin_nested():
+            table_id = connection.execute(
+                insert(tables)
+                .values(database_id=database.id, storage_descriptor_id=storage_id, created_ms=now_ms, **values)
+                .returning(tables.c.id)
+            ).scalar_one()
+    except IntegrityError as error:
+        raise AlreadyExistsError("table", f"{database.name}.{name}") from error
+    connection.execute(insert(next_write_ids).values(table_id=table_id, next=1))
+    storage = replace(table.storage, primary=replace(primary, location=location))
+    return replace(table, database=database.name, name=name, storage=storage, id=table_id)
+
+
+def free_location(connection: Connection, cluster: str, wanted: str) -> str:
+    """``wanted``, or the same with a ``.vN`` behind it while an earlier table's files may lie there.
+
+    Write ids of a new table start again at 1, so that it must never share a folder with what a
+    dropped table or a killed writer left. Source: Hive's soft delete (table name + ``.v`` + number).
+    """
+    taken = set(
+        connection.execute(
+            select(tables.c.location).where(
+                tables.c.primary_cluster == cluster, _starts_with(tables.c.location, wanted)
+            )
+        ).scalars()
+    )
+    location, number = wanted, 1
+    while location in taken:
+        number += 1
+        location = f"{wanted}.v{number:07d}"
+    return location
+
+
+def _starts_with(column: ColumnElement[str], prefix: str) -> ColumnElement[bool]:
+    return column.startswith(prefix, autoescape=True)
+
+
+def update_table(connection: Connection, stored: Table, table: Table) -> None:
+    """Store a changed table in the place of ``stored``, which it keeps its id from."""
+    values = table_to_values(table) | {"name": check_name("table", table.name)}
+    try:
+        with connection.begin_nested():
+            connection.execute(update(tables).where(tables.c.id == stored.id).values(**values))
+    except IntegrityError as error:
+        raise AlreadyExistsError("table", f"{stored.database}.{table.name}") from error
+    if table.storage != stored.storage:
+        connection.execute(
+            update(storage_descriptors)
+            .where(
+                storage_descriptors.c.id
+                == select(tables.c.storage_descriptor_id).where(tables.c.id == stored.id).scalar_subquery()
+            )
+            .values(**storage_to_values(table.storage))
+        )
+
+
+def mark_dropped(connection: Connection, table_ids: Sequence[int]) -> None:
+    """Take tables out of sight; their rows stay until their files are gone."""
+    connection.execute(update(tables).where(tables.c.id.in_(table_ids)).values(dropped=True))
+    copies = cluster_storage_descriptors
+    connection.execute(delete(copies).where(copies.c.table_id.in_(table_ids)))
