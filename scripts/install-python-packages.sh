@@ -7,7 +7,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 venv=.venv
 
 fail() {
-    printf '\n%s\n' "$@" >&2
+    { echo; printf '%s\n' "$@"; } >&2
     exit 1
 }
 

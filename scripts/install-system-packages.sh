@@ -42,7 +42,7 @@ java_package() {
 }
 
 fail() {
-    printf '\n%s\n' "$@" >&2
+    { echo; printf '%s\n' "$@"; } >&2
     exit 1
 }
 

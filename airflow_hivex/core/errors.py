@@ -93,6 +93,17 @@ class InvalidClusterPropertiesError(SettingsError):
         self.cluster = cluster
 
 
+class InvalidConnectionError(SettingsError):
+    """An Airflow connection does not describe a metastore."""
+
+    code = "INVALID_CONNECTION"
+
+    def __init__(self, conn_id: str, reason: str) -> None:
+        super().__init__(f"Connection {conn_id!r} is not usable: {reason}.", conn_id, reason)
+        self.conn_id = conn_id
+        self.reason = reason
+
+
 class UnknownClusterError(HivexError):
     """The cluster is not in hive.cluster.properties (rule S4)."""
 

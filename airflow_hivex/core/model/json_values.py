@@ -1,0 +1,59 @@
+"""Rows as JSON: for XCom, the command line and whoever else takes text.
+
+JSON has fewer types than Spark. What it lacks becomes text that keeps every digit:
+Airflow's own serializer would turn a Decimal into a float.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Mapping, Set
+from datetime import date, datetime, time, timedelta
+from typing import TypeAlias
+
+JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
+
+
+def json_value(value: object) -> JsonValue:
+    """``value`` in JSON's types.
+
+    Dates and times become ISO 8601, binary base64, ``NaN`` and the infinities the words that
+    Spark's ``to_json`` writes (the JSON of PostgreSQL has no such numbers), a struct an object,
+    a map an object with text keys, a day-time interval seconds; everything else is ``str``.
+    """
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else _NOT_FINITE.get(value, "NaN")
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, date | datetime | time):
+        return value.isoformat()
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, bytes | bytearray | memoryview):
+        return base64.b64encode(bytes(value)).decode("ascii")
+    return _collection(value)
+
+
+def json_rows(rows: list[tuple[object, ...]]) -> list[list[JsonValue]]:
+    """The rows as lists of JSON values."""
+    return [[json_value(value) for value in row] for row in rows]
+
+
+def _collection(value: object) -> JsonValue:
+    # pyspark's Row is a tuple with names; its type is known to the data plane alone.
+    if isinstance(value, tuple) and hasattr(value, "asDict"):
+        value = value.asDict()
+    if isinstance(value, Mapping):
+        return {_key(key): json_value(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | Set):
+        return [json_value(item) for item in value]
+    return str(value)
+
+
+def _key(key: object) -> str:
+    converted = json_value(key)
+    return converted if isinstance(converted, str) else str(converted)
+
+
+_NOT_FINITE = {math.inf: "Infinity", -math.inf: "-Infinity"}

@@ -1,0 +1,95 @@
+"""What Airflow discovers about this provider."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def get_provider_info() -> dict[str, Any]:
+    """The provider's description in Airflow's form (its ``provider_info.schema.json``)."""
+    return {
+        "package-name": "airflow-provider-hivex",
+        "name": "Hivex",
+        "description": "A transactional Hive warehouse over several Spark clusters.",
+        "integrations": [
+            {
+                "integration-name": "Hivex",
+                "external-doc-url": "https://airflow-hivex.readthedocs.io/",
+                "tags": ["software"],
+            }
+        ],
+        "hooks": [{"integration-name": "Hivex", "python-modules": ["airflow_hivex.hooks.hivex"]}],
+        "operators": [{"integration-name": "Hivex", "python-modules": ["airflow_hivex.operators.query"]}],
+        "connection-types": [
+            {
+                "connection-type": "hivex",
+                "hook-class-name": "airflow_hivex.hooks.hivex.HivexHook",
+                "hook-name": "Hivex Metastore",
+                "ui-field-behaviour": {
+                    "hidden-fields": ["extra"],
+                    "relabeling": {
+                        "host": "Metastore database host",
+                        "port": "Metastore database port",
+                        "schema": "Metastore database name",
+                        "login": "Metastore database user",
+                        "password": "Metastore database password",
+                    },
+                    "placeholders": {
+                        "host": "db.example.com",
+                        "port": "5432",
+                        "schema": "hivex, or the path of the file for sqlite",
+                        "metastore_url": "sqlite:////var/lib/hivex/metastore.db",
+                        "cluster_properties": ('{"c1": {"filesystem": "file:///data/c1", "jobtracker": "local[2]"}}'),
+                        "default_cluster": "c1",
+                        "database": "default",
+                        "settings": '{"hive.txn.timeout": 300}',
+                    },
+                },
+                "conn-fields": _connection_fields(),
+            }
+        ],
+    }
+
+
+def _connection_fields() -> dict[str, Any]:
+    text = ["string", "null"]
+    return {
+        "metastore_url": {
+            "label": "Metastore URL",
+            "description": (
+                "SQLAlchemy URL of the metastore database, instead of host, port, name, user and password. "
+                "Leave the password out of it: only the password field is masked."
+            ),
+            "schema": {"type": text},
+        },
+        "dialect": {
+            "label": "Dialect",
+            "description": "The kind of database when no metastore URL is given; postgresql if empty.",
+            "schema": {"type": text, "enum": ["postgresql", "sqlite", None]},
+        },
+        "cluster_properties": {
+            "label": "Cluster properties",
+            "description": "hive.cluster.properties: JSON text, or the path of a file with it.",
+            "schema": {"type": "string", "format": "multiline", "minLength": 2},
+        },
+        "default_cluster": {
+            "label": "Default cluster",
+            "description": "hive.default.cluster.name",
+            "schema": {"type": text},
+        },
+        "use_default_cluster": {
+            "label": "Use default cluster",
+            "description": "hive.use.default.cluster: run every statement on the default cluster.",
+            "schema": {"type": ["boolean", "null"], "default": False},
+        },
+        "database": {
+            "label": "Database",
+            "description": "The current database of a new session; default if empty.",
+            "schema": {"type": text},
+        },
+        "settings": {
+            "label": "Settings",
+            "description": "Any hive.* parameters, as a JSON object.",
+            "schema": {"type": text, "format": "multiline"},
+        },
+    }

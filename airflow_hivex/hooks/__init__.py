@@ -1,0 +1,3 @@
+"""Hooks: one Airflow connection is one metastore."""
+
+from __future__ import annotations

@@ -1,0 +1,179 @@
+"""From the fields of an Airflow connection to the arguments of ``Metastore.open``."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from airflow_hivex.core.errors import InvalidConnectionError
+
+if TYPE_CHECKING:
+    from airflow.sdk import Connection
+
+CONNECTION_TYPE = "hivex"
+# Only these are taken out of the extra; whoever may edit a connection gets no further.
+EXTRAS = (
+    "metastore_url",
+    "dialect",
+    "cluster_properties",
+    "default_cluster",
+    "use_default_cluster",
+    "database",
+    "settings",
+)
+DIALECTS = {
+    "postgresql": "postgresql+psycopg",
+    "postgresql+psycopg": "postgresql+psycopg",
+    "sqlite": "sqlite",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """How to open a metastore. ``clusters`` is a mapping, JSON text or the path of a file."""
+
+    url: str = field(repr=False)
+    clusters: Mapping[str, Any] | str
+    default_cluster: str | None = None
+    database: str = "default"
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        """Equal for two configurations that open the same metastore."""
+        return json.dumps([self.url, self.clusters, self.default_cluster, self.settings], sort_keys=True, default=str)
+
+
+def embedded_configuration() -> Configuration:
+    """SQLite and one cluster ``local`` under ``$AIRFLOW_HOME/hivex``, which is made if it is not there."""
+    home = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser().resolve() / "hivex"
+    home.mkdir(parents=True, exist_ok=True)
+    return Configuration(
+        url=f"sqlite:///{home / 'metastore.db'}",
+        clusters={"local": {"filesystem": (home / "local").as_uri(), "jobtracker": "local[*]"}},
+        default_cluster="local",
+    )
+
+
+def from_connection(connection: Connection) -> Configuration:
+    """The configuration that a connection of type ``hivex`` describes.
+
+    :raises InvalidConnectionError: a field is missing, malformed, contradicts another or is unknown
+    """
+    return _ConnectionReader(connection).read()
+
+
+class _ConnectionReader:
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        if connection.conn_type != CONNECTION_TYPE:
+            raise self._invalid(f"its type is {connection.conn_type!r}, expected {CONNECTION_TYPE!r}")
+        self._extra = self._read_extra()
+
+    def read(self) -> Configuration:
+        settings = dict(self._object("settings"))
+        use_default_cluster = self._boolean("use_default_cluster")
+        if use_default_cluster is not None:
+            settings.setdefault("hive.use.default.cluster", use_default_cluster)
+        return Configuration(
+            url=self._text("metastore_url") or self._assembled_url(),
+            clusters=self._clusters(),
+            default_cluster=self._text("default_cluster"),
+            database=self._text("database") or "default",
+            settings=settings,
+        )
+
+    def _invalid(self, reason: str) -> InvalidConnectionError:
+        return InvalidConnectionError(self._connection.conn_id, reason)
+
+    def _read_extra(self) -> dict[str, Any]:
+        # Connection.extra_dejson logs malformed JSON and goes on with nothing, which would
+        # look like a connection without any field.
+        try:
+            extra = json.loads(self._connection.extra) if self._connection.extra else {}
+        except ValueError as error:
+            raise self._invalid(f"its extra is not JSON ({error})") from error
+        if not isinstance(extra, dict):
+            raise self._invalid("its extra is not a JSON object")
+        for name in extra:
+            if name not in EXTRAS:
+                near = difflib.get_close_matches(name, EXTRAS, n=1)
+                hint = f"did you mean {near[0]!r}?" if near else f"known are: {', '.join(EXTRAS)}"
+                raise self._invalid(f"its extra has an unknown field {name!r}; {hint}")
+        return extra
+
+    def _text(self, name: str) -> str | None:
+        value = self._extra.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, str):
+            raise self._invalid(f"{name} is {type(value).__name__}, expected text")
+        return value.strip() or None
+
+    def _boolean(self, name: str) -> bool | None:
+        value = self._extra.get(name)
+        if isinstance(value, str):
+            # A connection that is written as a URI has text only.
+            words = {"true": True, "false": False, "": None}
+            if value.strip().lower() not in words:
+                raise self._invalid(f"{name} is {value!r}, expected true or false")
+            return words[value.strip().lower()]
+        if value is None or isinstance(value, bool):
+            return value
+        raise self._invalid(f"{name} is {value!r}, expected true or false")
+
+    def _object(self, name: str) -> Mapping[str, Any]:
+        value = self._extra.get(name)
+        if isinstance(value, str):
+            try:
+                value = json.loads(value) if value.strip() else None
+            except ValueError as error:
+                raise self._invalid(f"{name} is not JSON ({error})") from error
+        if value is None:
+            return {}
+        if not isinstance(value, dict):
+            raise self._invalid(f"{name} is not a JSON object")
+        return value
+
+    def _clusters(self) -> Mapping[str, Any] | str:
+        value = self._extra.get("cluster_properties")
+        if isinstance(value, str):
+            value = value.strip()
+        if not value:
+            raise self._invalid(
+                'cluster_properties is missing, such as {"c1": {"filesystem": "file:///data/c1", '
+                '"jobtracker": "local[2]"}}'
+            )
+        if not isinstance(value, str | dict):
+            raise self._invalid("cluster_properties is neither a JSON object, nor JSON text, nor the path of a file")
+        return value
+
+    def _assembled_url(self) -> str:
+        dialect = DIALECTS.get(self._text("dialect") or "postgresql")
+        if dialect is None:
+            raise self._invalid(f"dialect is {self._text('dialect')!r}, expected one of {', '.join(DIALECTS)}")
+        connection = self._connection
+        database = (connection.schema or "").strip()
+        if dialect == "sqlite":
+            if not database:
+                raise self._invalid("with dialect sqlite the schema field holds the path of the database file")
+            return f"sqlite:///{Path(database).expanduser()}"
+        if not connection.host:
+            raise self._invalid("there is neither metastore_url nor a host")
+        if not database:
+            raise self._invalid("there is a host, but no database name in the schema field")
+        host = f"[{connection.host}]" if ":" in connection.host else connection.host
+        port = f":{connection.port}" if connection.port else ""
+        return f"{dialect}://{self._credentials()}{host}{port}/{database}"
+
+    def _credentials(self) -> str:
+        login, password = self._connection.login, self._connection.password
+        if not login:
+            return ""
+        return quote(login, safe="") + (f":{quote(password, safe='')}" if password else "") + "@"

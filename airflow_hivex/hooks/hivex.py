@@ -1,0 +1,186 @@
+"""The hook: from an Airflow connection to the metastore it describes."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+from airflow.sdk import BaseHook
+from airflow.sdk.exceptions import AirflowNotFoundException
+from airflow.sdk.log import mask_secret
+
+from airflow_hivex.core.errors import HivexError, InvalidConnectionError, StatementSyntaxError
+from airflow_hivex.hooks.configuration import CONNECTION_TYPE, embedded_configuration, from_connection
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from airflow_hivex.core.metastore import Metastore
+    from airflow_hivex.core.session import Result, Session
+    from airflow_hivex.hooks.configuration import Configuration
+
+_metastores: dict[str, Metastore] = {}
+_metastores_lock = threading.Lock()
+_metastores_of_parents: list[dict[str, Metastore]] = []
+
+
+def close_metastores() -> None:
+    """Close every metastore that hooks opened in this process. The next use opens it again."""
+    with _metastores_lock:
+        while _metastores:
+            _metastores.popitem()[1].close()
+
+
+def _leave_metastores_to_parent() -> None:
+    # A forked process shares the sockets of its parent: using or even closing them here would break
+    # the parent's. So they are kept, unused, and the child opens its own.
+    global _metastores, _metastores_lock
+    _metastores_of_parents.append(_metastores)
+    _metastores = {}
+    _metastores_lock = threading.Lock()
+
+
+atexit.register(close_metastores)
+os.register_at_fork(after_in_child=_leave_metastores_to_parent)
+
+
+def split_statements(sql: str | Sequence[str]) -> list[str]:
+    """The statements of one or several scripts, at least one.
+
+    :raises StatementSyntaxError: there is none, or a script cannot be taken apart
+    """
+    from airflow_hivex.core.sql.reader import split
+
+    scripts = [sql] if isinstance(sql, str) else list(sql)
+    statements = [statement for script in scripts for statement in split(script)]
+    if not statements:
+        raise StatementSyntaxError("there is no statement to run", 1, 1)
+    return statements
+
+
+class HivexHook(BaseHook):
+    """The warehouse behind a connection of type ``hivex``.
+
+    Without a connection ``hivex_default`` it is an embedded one: SQLite and one cluster ``local``
+    under ``$AIRFLOW_HOME/hivex``.
+
+    :param hivex_conn_id: the connection
+    """
+
+    conn_name_attr = "hivex_conn_id"
+    default_conn_name = "hivex_default"
+    conn_type = CONNECTION_TYPE
+    hook_name = "Hivex Metastore"
+
+    def __init__(self, hivex_conn_id: str = default_conn_name, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.hivex_conn_id = hivex_conn_id
+
+    def get_configuration(self) -> Configuration:
+        """What the connection says, checked as far as that goes without opening anything.
+
+        :raises InvalidConnectionError: the connection exists, but cannot be used
+        :raises AirflowNotFoundException: a connection other than ``hivex_default`` does not exist
+        """
+        try:
+            connection = self.get_connection(self.hivex_conn_id)
+        except AirflowNotFoundException:
+            if self.hivex_conn_id != self.default_conn_name:
+                raise
+            # Airflow passes over a connection that it cannot parse as if it were not there.
+            variable = f"AIRFLOW_CONN_{self.hivex_conn_id.upper()}"
+            if variable in os.environ:
+                raise InvalidConnectionError(
+                    self.hivex_conn_id, f"the text in {variable} is neither connection JSON nor a connection URI"
+                ) from None
+            return embedded_configuration()
+        configuration = from_connection(connection)
+        _mask_password(configuration.url)
+        return configuration
+
+    def get_metastore(self) -> Metastore:
+        """The metastore, opened at the first call in a process and shared from then on: do not close it."""
+        return self._open(self.get_configuration())
+
+    def get_conn(self) -> Metastore:
+        """The same as :meth:`get_metastore`."""
+        return self.get_metastore()
+
+    def session(
+        self,
+        *,
+        user: str | None = None,
+        database: str | None = None,
+        cluster: str | None = None,
+        agent_info: str | None = None,
+    ) -> Session:
+        """A new session; use it as a context manager.
+
+        :param user: who owns its transactions and what it creates
+        :param database: the current database; None for that of the connection
+        :param cluster: the cluster to pin, as USE CLUSTER does
+        :param agent_info: who runs it, as shown beside its transactions
+        """
+        configuration = self.get_configuration()
+        return self._open(configuration).session(
+            user=user, database=database or configuration.database, cluster=cluster or None, agent_info=agent_info
+        )
+
+    def run(
+        self,
+        sql: str | Sequence[str],
+        parameters: Mapping[str, Any] | None = None,
+        *,
+        max_rows: int | None = None,
+        user: str | None = None,
+        database: str | None = None,
+        cluster: str | None = None,
+        agent_info: str | None = None,
+    ) -> Result:
+        """Run one or several statements in one session and return the result of the last one.
+
+        :param sql: a script, or a list of them
+        :param parameters: values of the ``:name`` markers
+        :param max_rows: at most so many rows of each result; None for all
+        """
+        statements = split_statements(sql)
+        with self.session(user=user, database=database, cluster=cluster, agent_info=agent_info) as session:
+            for statement in statements:
+                result = session.sql(statement, parameters, max_rows=max_rows)
+        return result
+
+    def test_connection(self) -> tuple[bool, str]:
+        """Whether the metastore can be opened and asked, and a sentence about it."""
+        try:
+            with self.session(agent_info="connection test") as session:
+                clusters = session.sql("SHOW CLUSTERS")
+        except (HivexError, AirflowNotFoundException) as error:
+            return False, str(error)
+        return True, f"The metastore answers; its clusters are: {', '.join(str(row[0]) for row in clusters.rows)}."
+
+    @staticmethod
+    def _open(configuration: Configuration) -> Metastore:
+        # SQLAlchemy and sqlglot come with it: too much for whoever only reads a DAG file.
+        from airflow_hivex.core.metastore import Metastore
+
+        with _metastores_lock:
+            metastore = _metastores.get(configuration.key)
+            if metastore is None:
+                metastore = _metastores[configuration.key] = Metastore.open(
+                    configuration.url,
+                    clusters=configuration.clusters,
+                    default_cluster=configuration.default_cluster,
+                    settings=configuration.settings,
+                )
+            return metastore
+
+
+def _mask_password(url: str) -> None:
+    """Have Airflow hide the password of a URL that was given as a whole in its logs."""
+    password = urlsplit(url).password
+    if password:
+        mask_secret(password)
+        mask_secret(unquote(password))

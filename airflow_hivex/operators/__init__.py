@@ -1,0 +1,3 @@
+"""Operators: one module per job."""
+
+from __future__ import annotations
