@@ -8,7 +8,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Row
 
-from airflow_hivex.core.catalog import databases, directories, notification_log, partitions, tables
+from airflow_hivex.core.catalog import copies, databases, directories, notification_log, partitions, tables
+from airflow_hivex.core.catalog.binding import BoundTable, bind
 from airflow_hivex.core.catalog.notification_log import EventType
 from airflow_hivex.core.catalog.pruning import find_partitions
 from airflow_hivex.core.catalog.rows import database_from_row, partition_from_row
@@ -16,16 +17,20 @@ from airflow_hivex.core.clock import Clock
 from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.errors import (
     AlreadyExistsError,
+    CopyMismatchError,
     InvalidOperationError,
     NoSuchPartitionError,
     NotOnClusterError,
 )
+from airflow_hivex.core.files.filesystem import ClusterFiles
 from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.objects import ClusterStorageDescriptor, Database, Partition, Table
+from airflow_hivex.core.model.partitions import partition_values
 from airflow_hivex.core.model.predicates import Predicate, Value
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
 from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.engine import Store
+from airflow_hivex.core.transactions.snapshots import read_valid_txns, read_valid_write_ids
 
 
 class ObjectStore:
@@ -353,8 +358,9 @@ class ObjectStore:
         txn_id: int | None = None,
         connection: Connection | None = None,
     ) -> list[Partition]:
-        """Take partitions out of sight, all or none, and return them. Their files stay, for
-        :meth:`forget_partitions` to follow.
+        """Take partitions out of sight, all or none, and return them.
+
+        Their files stay, for :meth:`forget_partitions` to follow.
 
         Raises:
             NoSuchPartitionError: one does not exist and ``if_exists`` is false.
@@ -382,6 +388,91 @@ class ObjectStore:
                 connection, [int(partition.id or 0) for partition in dropped]
             )
         )
+
+    # -- secondary copies -------------------------------------------------------------
+
+    def register_copy(
+        self,
+        database: str,
+        table: str,
+        cluster: str,
+        partitions: Sequence[str | Sequence[Value]] | None = None,
+        *,
+        location: str | None = None,
+    ) -> list[str]:
+        """Make known that files which others copied are on ``cluster``; return what is there now (M10).
+
+        ``partitions`` are names (``month=1``) or values; None means all, or the table without
+        partitions, which comes back as its name. ``location`` is the table's folder there, by default
+        the same as on the primary. The files that the current snapshot reads are compared by name
+        and size first; what is written to the primary later makes the copy stale until it is
+        registered again (M11).
+
+        Raises:
+            UnknownClusterError: the cluster is not configured.
+            InvalidOperationError: the cluster is the table's primary.
+            NoSuchPartitionError: a partition does not exist.
+            CopyMismatchError: files are missing or differ; nothing was registered.
+        """
+        target = self._clusters.get(cluster)
+        with self._store.read() as connection:
+            bound, ids = self._bind_copies(connection, database, table, partitions)
+        stored = bound.table
+        if target.name == stored.storage.primary.cluster:
+            raise InvalidOperationError("register_copy", stored.full_name, f"{cluster} is its primary cluster")
+        primary_root = stored.storage.primary.location
+        root = target.relative(location) if location else primary_root
+        primary = self._clusters.get(stored.storage.primary.cluster)
+        found = copies.compare(
+            bound,
+            ClusterFiles(primary.filesystem, primary.storage_options).list_files(primary_root),
+            ClusterFiles(target.filesystem, target.storage_options).list_files(root),
+        )
+        if found:
+            raise CopyMismatchError(stored.full_name, cluster, found)
+        names = [partition.name or stored.full_name for partition in bound.partitions]
+
+        def work(connection: Connection) -> None:
+            copies.store_copies(connection, bound, ids, target.name, root, self._clock())
+            message = {"cluster": target.name, "partitions": names if stored.is_partitioned else None}
+            self._record(connection, EventType.REGISTER_COPY, stored, bound.write_ids, None, message)
+
+        self._store.write(work)
+        return names
+
+    def unregister_copy(
+        self, database: str, table: str, cluster: str, partitions: Sequence[str | Sequence[Value]] | None = None
+    ) -> None:
+        """Forget the copies of partitions (None: of all, or of the table) on ``cluster``; files stay.
+
+        Raises:
+            NoSuchPartitionError: a partition does not exist.
+        """
+        with self._store.read() as connection:
+            bound, ids = self._bind_copies(connection, database, table, partitions)
+        self._store.write(lambda connection: copies.drop_copies(connection, bound, ids, cluster))
+
+    def _bind_copies(
+        self, connection: Connection, database: str, name: str, wanted: Sequence[str | Sequence[Value]] | None
+    ) -> tuple[BoundTable, dict[str, int]]:
+        """The chosen partitions in the snapshot of now, and their ids by name."""
+        table = tables.select_table(connection, database, name)
+        valid_txns = read_valid_txns(connection)
+        table_id = int(table.id or 0)
+        write_ids = read_valid_write_ids(connection, {table_id: table.full_name}, valid_txns)[table_id]
+        bound = bind(connection, table, (), write_ids if table.is_transactional else None, valid_txns, ())
+        if wanted is not None and not table.is_partitioned:
+            raise InvalidOperationError("register_copy", table.full_name, "the table has no partition keys")
+        if wanted is not None:
+            names = {
+                partitions.name_of(table, partition_values(each) if isinstance(each, str) else each) for each in wanted
+            }
+            missing = names - {partition.name for partition in bound.partitions}
+            if missing:
+                raise NoSuchPartitionError(table.database, table.name, min(missing))
+            bound = replace(bound, partitions=tuple(each for each in bound.partitions if each.name in names))
+        ids = partitions.partition_ids(connection, table, [each.name for each in bound.partitions])
+        return bound, ids
 
     # -- views of a cluster ---------------------------------------------------------
 

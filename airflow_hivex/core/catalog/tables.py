@@ -84,8 +84,11 @@ def select_table_names(connection: Connection, database: str, pattern: str | Non
     return matching(names.all(), pattern)
 
 
-def insert_table(connection: Connection, table: Table, now_ms: int) -> Table:
+def insert_table(connection: Connection, table: Table, now_ms: int, *, hidden: bool = False) -> Table:
     """Add a table; an empty location becomes one below its database's that no other table holds.
+
+    A ``hidden`` one is out of everybody's sight until :func:`reveal`: its row keeps its location
+    from being used again if its writer dies before that.
 
     Raises:
         AlreadyExistsError: a table of that name exists in the database.
@@ -103,7 +106,13 @@ def insert_table(connection: Connection, table: Table, now_ms: int) -> Table:
         with connection.begin_nested():
             table_id = connection.execute(
                 insert(tables)
-                .values(database_id=database.id, storage_descriptor_id=storage_id, created_ms=now_ms, **values)
+                .values(
+                    database_id=database.id,
+                    storage_descriptor_id=storage_id,
+                    created_ms=now_ms,
+                    dropped=hidden,
+                    **values,
+                )
                 .returning(tables.c.id)
             ).scalar_one()
     except IntegrityError as error:
@@ -111,6 +120,19 @@ def insert_table(connection: Connection, table: Table, now_ms: int) -> Table:
     connection.execute(insert(next_write_ids).values(table_id=table_id, next=1))
     storage = replace(table.storage, primary=replace(primary, location=location))
     return replace(table, database=database.name, name=name, storage=storage, id=table_id)
+
+
+def reveal(connection: Connection, table: Table) -> None:
+    """Bring a hidden table into sight.
+
+    Raises:
+        AlreadyExistsError: another table has taken its name meanwhile.
+    """
+    try:
+        with connection.begin_nested():
+            connection.execute(update(tables).where(tables.c.id == table.id).values(dropped=False))
+    except IntegrityError as error:
+        raise AlreadyExistsError("table", table.full_name) from error
 
 
 def free_location(connection: Connection, cluster: str, wanted: str) -> str:

@@ -1,0 +1,171 @@
+"""Binding a table reference: which partitions and directories a query needs, and where copies lie."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sqlalchemy import Connection, select
+
+from airflow_hivex.core.catalog.directories import RegisteredDirectory, copied_directories, directories_of
+from airflow_hivex.core.catalog.pruning import find_partitions, partition_predicate
+from airflow_hivex.core.model.directories import directory_state
+from airflow_hivex.core.model.objects import Table
+from airflow_hivex.core.model.predicates import Predicate
+from airflow_hivex.core.model.routes import RouteInput
+from airflow_hivex.core.model.write_ids import ValidTxnList, ValidWriteIdList
+from airflow_hivex.core.store.batches import batches
+from airflow_hivex.core.store.schema import cluster_storage_descriptors
+from airflow_hivex.core.store.schema import partitions as partition_rows
+
+WHOLE_TABLE = ""
+"""Stands for a partition's name where the table has no partitions."""
+
+
+@dataclass(frozen=True, slots=True)
+class BoundPartition:
+    """What a query reads of one partition (or of a table without partitions).
+
+    ``location`` is relative to the primary cluster's file system; ``directories`` are the base and
+    deltas that its snapshot sees, in reading order; plain tables have none.
+    """
+
+    name: str
+    location: str
+    directories: tuple[RegisteredDirectory, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BoundTable:
+    """One table as a query sees it in its snapshot.
+
+    ``copies`` has, for each secondary cluster asked about, the locations of the needed partitions
+    whose copies are complete and current; ``stale`` the names of those that lag behind (M11).
+    ``partly_visible`` is set when a directory holds write ids that the snapshot must not see.
+    """
+
+    table: Table
+    partitions: tuple[BoundPartition, ...]
+    write_ids: ValidWriteIdList | None = None
+    partly_visible: bool = False
+    copies: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    stale: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+
+def bind(
+    connection: Connection,
+    table: Table,
+    filters: Iterable[Predicate],
+    write_ids: ValidWriteIdList | None,
+    valid_txns: ValidTxnList,
+    clusters: Collection[str],
+) -> BoundTable:
+    """The table with the partitions that ``filters`` leave, in the snapshot, on ``clusters``.
+
+    At most four round trips, whatever the number of partitions.
+    """
+    predicate = partition_predicate(filters, table.partition_keys)
+    needed: list[tuple[int | None, str, str]]
+    if table.is_partitioned:
+        rows = find_partitions(connection, table, predicate)
+        needed = [(row.id, row.name, row.location) for row in rows]
+    else:
+        needed = [(None, WHOLE_TABLE, table.storage.primary.location)]
+    visible: dict[int | None, tuple[RegisteredDirectory, ...]] = {}
+    partly_visible = False
+    pruned = [each[0] for each in needed if each[0] is not None] if predicate is not None else None
+    if table.is_transactional and write_ids is not None and needed:
+        registered = directories_of(connection, table, pruned)
+        for partition_id, _, _ in needed:
+            visible[partition_id], partial = _visible(registered.get(partition_id, ()), write_ids, valid_txns)
+            partly_visible = partly_visible or partial
+    partitions = tuple(
+        BoundPartition(name, location, visible.get(partition_id, ())) for partition_id, name, location in needed
+    )
+    secondaries = [cluster for cluster in clusters if cluster != table.storage.primary.cluster]
+    copies, stale = _copies(connection, table, partitions, pruned, secondaries)
+    return BoundTable(table, partitions, write_ids, partly_visible, copies, stale)
+
+
+def route_inputs(bound: Sequence[BoundTable]) -> list[RouteInput]:
+    """What the router needs to know, one input a table, in order of appearance.
+
+    A table that is read in several places needs the partitions of all of them.
+    """
+    by_table: dict[str, list[BoundTable]] = {}
+    for each in bound:
+        by_table.setdefault(each.table.full_name, []).append(each)
+    return [_route_input(places) for places in by_table.values()]
+
+
+def _route_input(places: Sequence[BoundTable]) -> RouteInput:
+    table = places[0].table
+    clusters = {cluster for place in places for cluster in place.copies}
+    names = dict.fromkeys(partition.name for place in places for partition in place.partitions)
+    return RouteInput(
+        table=table.full_name,
+        primary=table.storage.primary.cluster,
+        partitions=tuple(names) if table.is_partitioned else None,
+        present={c: frozenset().union(*(place.copies.get(c, {}) for place in places)) for c in clusters},
+        stale={c: frozenset().union(*(place.stale.get(c, ()) for place in places)) for c in clusters},
+    )
+
+
+def _visible(
+    registered: Sequence[RegisteredDirectory], write_ids: ValidWriteIdList, valid_txns: ValidTxnList
+) -> tuple[tuple[RegisteredDirectory, ...], bool]:
+    by_name = {directory.name: directory for directory in registered}
+    state = directory_state(by_name, write_ids, valid_txns)
+    names = (*((state.base,) if state.base else ()), *state.deltas)
+    return tuple(by_name[name] for name in names), bool(state.partial)
+
+
+def _copies(
+    connection: Connection,
+    table: Table,
+    partitions: Sequence[BoundPartition],
+    pruned: Sequence[int] | None,
+    clusters: Sequence[str],
+) -> tuple[dict[str, dict[str, str]], dict[str, frozenset[str]]]:
+    copies: dict[str, dict[str, str]] = {cluster: {} for cluster in clusters}
+    stale: dict[str, set[str]] = {cluster: set() for cluster in clusters}
+    registered = _registered_locations(connection, table, pruned, clusters) if clusters else {}
+    if not registered:
+        return copies, {}
+    wanted = None if pruned is None else [each.id for partition in partitions for each in partition.directories]
+    held = copied_directories(connection, table, wanted, clusters) if table.is_transactional else {}
+    for cluster, locations in registered.items():
+        for partition in partitions:
+            location = locations.get(partition.name)
+            if location is None:
+                continue
+            if all(directory.id in held.get(cluster, ()) for directory in partition.directories):
+                copies[cluster][partition.name] = location
+            else:
+                stale[cluster].add(partition.name)
+    return copies, {cluster: frozenset(names) for cluster, names in stale.items()}
+
+
+def _registered_locations(
+    connection: Connection, table: Table, pruned: Sequence[int] | None, clusters: Sequence[str]
+) -> dict[str, dict[str, str]]:
+    """Per cluster, the locations of the registered copies by partition name."""
+    copies = cluster_storage_descriptors.c
+    query = (
+        select(copies.cluster, partition_rows.c.name, copies.location)
+        .join_from(
+            cluster_storage_descriptors,
+            partition_rows,
+            partition_rows.c.id == copies.partition_id,
+            # The row without a partition is the copy of a table without partitions; of others,
+            # it only says where the copies of their partitions lie.
+            isouter=not table.is_partitioned,
+        )
+        .where(copies.table_id == table.id, copies.cluster.in_(clusters))
+    )
+    queries = [query] if pruned is None else [query.where(copies.partition_id.in_(ids)) for ids in batches(pruned)]
+    found: dict[str, dict[str, str]] = {}
+    for each in queries:
+        for cluster, name, location in connection.execute(each):
+            found.setdefault(cluster, {})[name or WHOLE_TABLE] = location
+    return found

@@ -1,0 +1,56 @@
+"""States and types of transactions. Source: Hive TxnStatus, TxnType, OperationType (2.1)."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from datetime import datetime
+
+MAX_STATEMENT_ID = 4095
+"""Twelve bits of the bucket property hold the statement id."""
+
+
+class TxnState(enum.Enum):
+    """The stored letters. Open turns into committed or aborted; nothing else ever changes."""
+
+    OPEN = "o"
+    ABORTED = "a"
+    COMMITTED = "c"
+
+
+class TxnType(enum.Enum):
+    """The stored numbers."""
+
+    DEFAULT = 0
+    REPL_CREATED = 1
+    READ_ONLY = 2
+    COMPACTION = 3
+    MATER_VIEW_REBUILD = 4
+    SOFT_DELETE = 5
+    REBALANCE_COMPACTION = 6
+
+
+class Operation(enum.Enum):
+    """What a transaction did to a table or partition, as stored."""
+
+    SELECT = "s"
+    INSERT = "i"
+    UPDATE = "u"
+    DELETE = "d"
+    COMPACT = "c"
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """What is known of a transaction."""
+
+    id: int
+    state: TxnState
+    type: TxnType
+    started_at: datetime
+    heartbeat_at: datetime
+    timeout_s: int
+    user: str
+    host: str
+    agent_info: str | None = None
+    reason: str | None = None
