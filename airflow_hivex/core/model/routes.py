@@ -36,8 +36,9 @@ class Lack:
     """What a candidate cluster lacks of one table.
 
     ``reason`` is one of ``missing`` (no copy there), ``stale`` (the copy lags), ``not primary``
-    (it may be written on its primary only). ``partitions`` names the first ten, ``count`` all of
-    them; both are empty when the whole table is meant.
+    (it may be written on its primary only), ``not configured`` (the cluster ``primary`` itself is
+    unknown; no table is named). ``partitions`` names the first ten, ``count`` all of them; both
+    are empty when the whole table is meant.
     """
 
     table: str
@@ -50,6 +51,8 @@ class Lack:
         """One clause of a sentence."""
         if self.reason == "not primary":
             return f"{self.table} may be written on its primary {self.primary} only"
+        if self.reason == "not configured":
+            return "it is not in hive.cluster.properties"
         what = {"missing": "is not there", "stale": "is there, but behind its primary"}[self.reason]
         if not self.count:
             return f"{self.table} (primary {self.primary}) {what}"
@@ -71,8 +74,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The decision: ``cluster`` is None when no candidate will do; ``problem`` then says more, if
-    there is a reason beyond the candidates' lacks."""
+    """The decision: ``cluster`` is None when no candidate will do; ``reason`` then says why."""
 
     cluster: str | None
     reason: str

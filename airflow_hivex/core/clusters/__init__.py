@@ -1,0 +1,1 @@
+"""Clusters: what hive.cluster.properties says, and which cluster runs a statement."""

@@ -1,0 +1,167 @@
+"""Which cluster runs a statement. A pure rule: what is where comes in, a Route goes out.
+
+Source: hive-semantics, section 8 (R1-R13, S1-S6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+
+from airflow_hivex.core.model.routes import Candidate, Lack, Route, RouteInput, RouteOutput
+
+NAMES_SHOWN = 10
+
+_WHOLE_TABLE = ("",)
+
+
+def choose_cluster(
+    inputs: Sequence[RouteInput],
+    outputs: Sequence[RouteOutput],
+    *,
+    clusters: Collection[str],
+    default: str,
+    pinned: str | None = None,
+    use_default: bool = False,
+) -> Route:
+    """The cluster that runs a statement, every candidate tried in order, and what each one lacks.
+
+    Args:
+        inputs: the tables read, in order of appearance.
+        outputs: the tables written; those that the statement creates do not take part (R7).
+        clusters: the names in hive.cluster.properties.
+        default: hive.default.cluster.name.
+        pinned: the cluster of USE CLUSTER, which alone is tried (S2).
+        use_default: hive.use.default.cluster: where no written table decides, only the default
+            cluster is tried instead of those of the tables read.
+
+    Returns:
+        A route whose ``cluster`` is None when no candidate will do; ``reason`` says why.
+    """
+    read = _by_table(inputs)
+    written = [output for output in outputs if output.primary is not None]
+    candidates: list[Candidate] = []
+    for cluster, why in _proposed(read, written, default, pinned, use_default):
+        candidates.append(Candidate(cluster, why, tuple(_lacks(cluster, read, written, clusters))))
+        if not candidates[-1].lacks:
+            return Route(cluster, _success(candidates), tuple(candidates))
+    return Route(None, _failure(candidates, read, written, clusters, pinned), tuple(candidates))
+
+
+def _by_table(inputs: Iterable[RouteInput]) -> list[RouteInput]:
+    """One input per table, so that a table read twice is not reported twice."""
+    found: dict[str, RouteInput] = {}
+    for one in inputs:
+        seen = found.get(one.table)
+        found[one.table] = one if seen is None else _merged(seen, one)
+    return list(found.values())
+
+
+def _merged(a: RouteInput, b: RouteInput) -> RouteInput:
+    if a.partitions is None or b.partitions is None:
+        partitions = None
+    else:
+        partitions = tuple(dict.fromkeys(a.partitions + b.partitions))
+    nothing: frozenset[str] = frozenset()
+    present, stale = (
+        {cluster: one.get(cluster, nothing) | two.get(cluster, nothing) for cluster in (*one, *two)}
+        for one, two in ((a.present, b.present), (a.stale, b.stale))
+    )
+    return replace(a, partitions=partitions, present=present, stale=stale)
+
+
+def _proposed(
+    read: Sequence[RouteInput], written: Sequence[RouteOutput], default: str, pinned: str | None, use_default: bool
+) -> list[tuple[str, str]]:
+    """The clusters to try, in order, each with the reason why."""
+    if pinned is not None:
+        return [(pinned, "USE CLUSTER")]
+    if written:
+        reasons = ((output.primary, f"primary of {output.table}, which is written") for output in written)
+        return _distinct(reasons)
+    if use_default:
+        return [(default, "hive.use.default.cluster")]
+    if read:
+        return _distinct((one.primary, f"primary of {one.table}") for one in read)
+    return [(default, "default cluster, as no table is read or written")]
+
+
+def _distinct(proposals: Iterable[tuple[str | None, str]]) -> list[tuple[str, str]]:
+    found: dict[str, str] = {}
+    for cluster, why in proposals:
+        if cluster is not None:
+            found.setdefault(cluster, why)
+    return list(found.items())
+
+
+def _lacks(
+    cluster: str, read: Iterable[RouteInput], written: Iterable[RouteOutput], clusters: Collection[str]
+) -> Iterable[Lack]:
+    if cluster not in clusters:
+        yield Lack("", "not configured", cluster)
+        return
+    for output in written:
+        if output.primary is not None and output.primary != cluster:
+            yield Lack(output.table, "not primary", output.primary)
+    for one in read:
+        if one.primary != cluster:
+            yield from _missing_copies(cluster, one)
+
+
+def _missing_copies(cluster: str, one: RouteInput) -> Iterable[Lack]:
+    needed = _WHOLE_TABLE if one.partitions is None else one.partitions
+    present = one.present.get(cluster, frozenset())
+    if present.issuperset(needed):
+        return
+    stale = one.stale.get(cluster, frozenset())
+    absent = dict.fromkeys(name for name in needed if name not in present)
+    for reason, names in (
+        ("missing", [name for name in absent if name not in stale]),
+        ("stale", [name for name in absent if name in stale]),
+    ):
+        if not names:
+            continue
+        if one.partitions is None:
+            yield Lack(one.table, reason, one.primary)
+        else:
+            yield Lack(one.table, reason, one.primary, tuple(names[:NAMES_SHOWN]), len(names))
+
+
+def _success(tried: Sequence[Candidate]) -> str:
+    *before, chosen = tried
+    reason = f"The statement runs on cluster {chosen.cluster} ({chosen.why})."
+    if before:
+        names = ", ".join(candidate.cluster for candidate in before)
+        reason += f" Tried before, without success: {names}."
+    return reason
+
+
+def _failure(
+    candidates: Sequence[Candidate],
+    read: Sequence[RouteInput],
+    written: Sequence[RouteOutput],
+    clusters: Collection[str],
+    pinned: str | None,
+) -> str:
+    primaries = dict.fromkeys(output.primary for output in written)
+    if len(primaries) > 1:
+        named = ", ".join(f"{output.table} (primary {output.primary})" for output in written)
+        return f"The statement writes tables of different primary clusters: {named}. Write them one by one."
+    if pinned is not None:
+        return (
+            f"The statement cannot run on cluster {pinned}, which USE CLUSTER chose. "
+            "USE CLUSTER without a name lets the warehouse choose."
+        )
+    if written:
+        return (
+            f"The statement writes {written[0].table} and so must run on its primary cluster {written[0].primary}, "
+            "which lacks something. Register a current copy of it there."
+        )
+    names = ", ".join(candidate.cluster for candidate in candidates)
+    reason = f"No cluster has everything that the statement reads; tried: {names}."
+    tried = {candidate.cluster for candidate in candidates}
+    # Secondaries are never candidates on their own (R11), but the user may want one.
+    complete = [name for name in clusters if name not in tried and not any(_lacks(name, read, (), clusters))]
+    if complete:
+        return f"{reason} Cluster {complete[0]} has copies of all of it: USE CLUSTER {complete[0]} runs it there."
+    return f"{reason} Register a current copy of what one of them lacks."
