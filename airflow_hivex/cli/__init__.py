@@ -1,0 +1,3 @@
+"""The command line: ``hivex``."""
+
+from __future__ import annotations

@@ -1,0 +1,177 @@
+"""``hivex demo``: the quickstart DAG, run by Airflow itself in a directory of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+import airflow_hivex
+
+if TYPE_CHECKING:
+    from airflow.models.dagrun import DagRun
+    from airflow.sdk import DAG, Context
+
+DAG_ID = "hivex_quickstart"
+STATEMENTS_TO_TRY = (
+    "SHOW TABLES; DESCRIBE flights",
+    "EXPLAIN ROUTE SELECT * FROM flights JOIN planes USING (tailnum)",
+    "SELECT dest, count(*) FROM flights WHERE month = 7 GROUP BY dest ORDER BY 2 DESC LIMIT 5",
+)
+
+
+def run(directory: Path) -> int:
+    """Run the DAG with two clusters below ``directory`` and show what it did. 0 if it succeeded.
+
+    Everything it writes, Airflow's own files included, lies below ``directory``.
+    """
+    console = Console(highlight=False)
+    directory = directory.resolve()
+    connection = _connection(directory)
+    _configure_airflow(directory, connection)
+    console.print(f"Airflow's home, the metastore and the clusters c1 and c2 are in [bold]{directory}[/].")
+    with console.status("Starting Airflow ..."):
+        dag = _load_dag(directory)
+    dag_run = _run_with_progress(console, dag)
+    results = _results(dag_run)
+    console.print(_table(dag, dag_run, results))
+    if dag_run.state != "success":
+        console.print(f"[bold red]The run failed.[/] The logs are in {directory / 'airflow' / 'logs'}.")
+        return 1
+    _print_answers(console, results)
+    _print_next_steps(console, directory, connection)
+    return 0
+
+
+def dags_folder() -> Path:
+    """Where the DAGs that come with the project lie: inside an installed package, beside it in a checkout."""
+    package = Path(airflow_hivex.__file__).parent
+    installed = package / "example_dags"
+    return installed if installed.is_dir() else package.parent / "dags"
+
+
+def _connection(directory: Path) -> dict[str, Any]:
+    clusters = {name: {"filesystem": (directory / name).as_uri(), "jobtracker": "local[2]"} for name in ("c1", "c2")}
+    return {
+        "conn_type": "hivex",
+        "extra": {
+            "metastore_url": f"sqlite:///{directory / 'metastore.db'}",
+            "cluster_properties": clusters,
+            "default_cluster": "c1",
+        },
+    }
+
+
+def _configure_airflow(directory: Path, connection: dict[str, Any]) -> None:
+    # Airflow reads these once, when it is imported.
+    home = directory / "airflow"
+    for folder in (home, directory / "c1", directory / "c2"):
+        folder.mkdir(parents=True, exist_ok=True)
+    os.environ |= {
+        "AIRFLOW_HOME": str(home),
+        "AIRFLOW_CONFIG": str(home / "airflow.cfg"),
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home / 'airflow.db'}",
+        "AIRFLOW__CORE__DAGS_FOLDER": str(dags_folder()),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
+        "AIRFLOW__CORE__UNIT_TEST_MODE": "False",
+        "AIRFLOW__LOGGING__LOGGING_LEVEL": "WARNING",
+        "AIRFLOW_CONN_HIVEX_DEFAULT": json.dumps(connection),
+    }
+
+
+def _load_dag(directory: Path) -> DAG:
+    from airflow.dag_processing.dagbag import DagBag
+    from airflow.utils.db import initdb
+
+    if not (directory / "airflow" / "airflow.db").exists():
+        initdb()
+    bag = DagBag(str(dags_folder() / f"{DAG_ID}.py"))
+    for path, error in bag.import_errors.items():
+        raise RuntimeError(f"{path} cannot be imported:\n{error}")
+    return bag.dags[DAG_ID]
+
+
+def _run_with_progress(console: Console, dag: DAG) -> DagRun:
+    with console.status("Running ...") as status:
+
+        def show(context: Context) -> None:
+            status.update(f"Running {context['ti'].task_id} ...")
+
+        for task in dag.tasks:
+            task.on_execute_callback = [show]
+        return dag.test()
+
+
+def _results(dag_run: DagRun) -> dict[str, dict[str, Any]]:
+    """What the tasks returned, by task id."""
+    from airflow.models.xcom import XComModel
+    from airflow.utils.session import create_session
+
+    with create_session() as session:
+        found = session.scalars(
+            XComModel.get_many(run_id=dag_run.run_id, key="return_value", dag_ids=[dag_run.dag_id])
+        ).all()
+        values = {xcom.task_id: XComModel.deserialize_value(xcom) for xcom in found}
+    return {task_id: value for task_id, value in values.items() if isinstance(value, dict)}
+
+
+def _table(dag: DAG, dag_run: DagRun, results: dict[str, dict[str, Any]]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, title=f"{dag.dag_id}: {dag_run.state}")
+    for column in ("task", "state", "cluster"):
+        table.add_column(column)
+    for column in ("rows", "seconds"):
+        table.add_column(column, justify="right")
+    for ti in sorted(dag_run.get_task_instances(), key=lambda ti: (ti.start_date is None, ti.start_date)):
+        result = results.get(ti.task_id, {})
+        seconds = f"{ti.duration:.1f}" if ti.duration is not None else ""
+        table.add_row(ti.task_id, str(ti.state), result.get("cluster") or "", _rows(result), seconds)
+    return table
+
+
+def _rows(result: dict[str, Any]) -> str:
+    if "detail" in result:
+        return str(result["detail"])
+    if result.get("rows_written") is not None:
+        return f"{result['rows_written']:,} written"
+    return f"{len(result['rows']):,} read" if result.get("columns") else ""
+
+
+def _print_answers(console: Console, results: dict[str, dict[str, Any]]) -> None:
+    refusal = next(result["reason"] for result in results.values() if "reason" in result)
+    console.print("[bold]The join of flights (on c1) and airlines (on c2) was refused:[/]")
+    console.print(refusal, markup=False)
+    answer = results["delay_per_airline"]
+    console.print(f"\n[bold]With a copy of airlines on c1, the same join ran on {answer['cluster']}:[/]")
+    table = Table(box=box.SIMPLE_HEAD)
+    for column in answer["columns"]:
+        table.add_column(column, justify="left" if column == "name" else "right")
+    for row in answer["rows"]:
+        table.add_row(*map(str, row))
+    console.print(table)
+
+
+def _print_next_steps(console: Console, directory: Path, connection: dict[str, Any]) -> None:
+    extra = connection["extra"]
+    where = Path(os.path.relpath(directory))
+    (directory / "clusters.json").write_text(json.dumps(extra["cluster_properties"], indent=2) + "\n")
+    console.print("[bold]Where things are[/]")
+    console.print(f"  tables      {where}/c1, {where}/c2", markup=False)
+    console.print(f"  metastore   {where}/metastore.db", markup=False)
+    console.print(f"  the DAG     {os.path.relpath(dags_folder() / DAG_ID)}.py", markup=False)
+    console.print("\n[bold]What to try next[/]")
+    hivex = os.path.relpath(sys.argv[0])
+    lines = [
+        f"export HIVEX_METASTORE_URL={extra['metastore_url']}",
+        f"export HIVEX_CLUSTER_PROPERTIES={directory / 'clusters.json'}",
+        "export HIVEX_DEFAULT_CLUSTER=c1",
+        *(f'{hivex} sql --database nycflights -e "{statement}"' for statement in STATEMENTS_TO_TRY),
+    ]
+    for line in lines:
+        console.print(f"  {line}", markup=False, soft_wrap=True)

@@ -1,0 +1,189 @@
+"""``hivex``: the warehouse on the command line, without Airflow.
+
+What a command needs is imported when it runs, so that ``hivex --help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from airflow_hivex import __version__
+from airflow_hivex.core.errors import HivexError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+METASTORE_VARIABLE = "HIVEX_METASTORE_URL"
+CLUSTERS_VARIABLE = "HIVEX_CLUSTER_PROPERTIES"
+DEFAULT_CLUSTER_VARIABLE = "HIVEX_DEFAULT_CLUSTER"
+
+EXIT_ERROR = 1
+EXIT_USAGE = 2
+EXIT_INTERRUPTED = 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code: 0, 1 for an error of ours, 2 for wrong usage."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    try:
+        return int(options.command(options))
+    except UsageError as error:
+        parser.error(str(error))
+    except HivexError as error:
+        _complain(f"{error} [{error.code}]")
+        return EXIT_ERROR
+    except KeyboardInterrupt:
+        _complain("interrupted")
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our output has gone, as with `| head`; Python would complain again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_ERROR
+
+
+class UsageError(Exception):
+    """The command line lacks something or contradicts itself."""
+
+
+def _complain(sentence: str) -> None:
+    sys.stderr.write(f"hivex: {sentence}\n")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="hivex", description="A transactional Hive warehouse over Spark clusters.")
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    parser.add_argument(
+        "--metastore",
+        metavar="URL",
+        default=os.environ.get(METASTORE_VARIABLE),
+        help=f"SQLAlchemy URL of the metastore database (default: ${METASTORE_VARIABLE})",
+    )
+    parser.add_argument(
+        "--clusters",
+        metavar="JSON|FILE",
+        default=os.environ.get(CLUSTERS_VARIABLE),
+        help=f"hive.cluster.properties as JSON text or the path of a file (default: ${CLUSTERS_VARIABLE})",
+    )
+    parser.add_argument(
+        "--default-cluster",
+        metavar="NAME",
+        default=os.environ.get(DEFAULT_CLUSTER_VARIABLE),
+        help=f"hive.default.cluster.name (default: ${DEFAULT_CLUSTER_VARIABLE}, or the only cluster)",
+    )
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    _add_sql(commands)
+    _add_metastore(commands)
+    _add_demo(commands)
+    return parser
+
+
+def _add_sql(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    sql = commands.add_parser("sql", help="run statements and print their results")
+    text = sql.add_mutually_exclusive_group(required=True)
+    text.add_argument("-e", "--execute", metavar="SQL", help="the statements")
+    text.add_argument("-f", "--file", metavar="FILE", help="a file with the statements; - for standard input")
+    sql.add_argument("--database", metavar="NAME", default="default", help="the current database (default: default)")
+    sql.add_argument("--cluster", metavar="NAME", help="run on this cluster, as USE CLUSTER does")
+    sql.add_argument("--format", choices=("table", "json", "csv"), default="table", help="(default: table)")
+    sql.add_argument("--max-rows", metavar="N", type=_row_count, help="at most so many rows a result (default: all)")
+    sql.set_defaults(command=_run_sql)
+
+
+def _add_metastore(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    metastore = commands.add_parser("metastore", help="look after the metastore database")
+    actions = metastore.add_subparsers(title="actions", required=True, metavar="ACTION")
+    upgrade = actions.add_parser("upgrade", help="bring the database's schema up to this release")
+    upgrade.set_defaults(command=_upgrade_metastore)
+    status = actions.add_parser("status", help="show the database's schema revision and what this release needs")
+    status.set_defaults(command=_show_metastore_status)
+
+
+def _add_demo(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    demo = commands.add_parser("demo", help="run the quickstart DAG on real data")
+    demo.add_argument(
+        "--directory",
+        metavar="DIR",
+        type=Path,
+        default=Path(".demo"),
+        help="where Airflow's home, the metastore and the two clusters go (default: .demo)",
+    )
+    demo.set_defaults(command=_run_demo)
+
+
+def _row_count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number, 0 or more")
+    return int(text)
+
+
+def _metastore_url(options: argparse.Namespace) -> str:
+    if not options.metastore:
+        raise UsageError(f"which metastore? Give --metastore URL or set {METASTORE_VARIABLE}")
+    return str(options.metastore)
+
+
+def _run_sql(options: argparse.Namespace) -> int:
+    url = _metastore_url(options)
+    if not options.clusters:
+        raise UsageError(f"which clusters? Give --clusters JSON|FILE or set {CLUSTERS_VARIABLE}")
+    text = _read_statements(options)
+
+    from airflow_hivex.cli.output import printer
+    from airflow_hivex.core.metastore import Metastore
+    from airflow_hivex.core.sql.reader import split
+
+    show = printer(options.format)
+    statements = split(text)
+    with (
+        Metastore.open(url, clusters=options.clusters, default_cluster=options.default_cluster) as metastore,
+        metastore.session(database=options.database, cluster=options.cluster, agent_info="hivex sql") as session,
+    ):
+        for statement in statements:
+            try:
+                result = session.sql(statement, max_rows=options.max_rows)
+            except KeyboardInterrupt:
+                session.cancel()
+                raise
+            show(result)
+    return 0
+
+
+def _read_statements(options: argparse.Namespace) -> str:
+    if options.execute is not None:
+        return str(options.execute)
+    if options.file == "-":
+        return sys.stdin.read()
+    try:
+        return Path(options.file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read {options.file}: {error}") from error
+
+
+def _upgrade_metastore(options: argparse.Namespace) -> int:
+    from airflow_hivex.core.metastore import Metastore
+
+    Metastore.upgrade(_metastore_url(options))
+    return _show_metastore_status(options)
+
+
+def _show_metastore_status(options: argparse.Namespace) -> int:
+    from airflow_hivex.core.metastore import Metastore
+
+    for name, value in Metastore.status(_metastore_url(options)).items():
+        sys.stdout.write(f"{name}: {value}\n")
+    return 0
+
+
+def _run_demo(options: argparse.Namespace) -> int:
+    from airflow_hivex.cli.demo import run
+
+    return run(options.directory)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
