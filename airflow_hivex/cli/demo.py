@@ -42,7 +42,7 @@ def run(directory: Path) -> int:
     results = _results(dag_run)
     console.print(_table(dag, dag_run, results))
     if dag_run.state != "success":
-        console.print(f"[bold red]The run failed.[/] The logs are in {directory / 'airflow' / 'logs'}.")
+        console.print("[bold red]The run failed;[/] the errors of its tasks stand above.")
         return 1
     _print_answers(console, results)
     _print_next_steps(console, directory, connection)
@@ -81,7 +81,7 @@ def _configure_airflow(directory: Path, connection: dict[str, Any]) -> None:
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
         "AIRFLOW__CORE__UNIT_TEST_MODE": "False",
-        "AIRFLOW__LOGGING__LOGGING_LEVEL": "WARNING",
+        "AIRFLOW__LOGGING__LOGGING_LEVEL": "ERROR",
         "AIRFLOW_CONN_HIVEX_DEFAULT": json.dumps(connection),
     }
 

@@ -82,7 +82,7 @@ class _ConnectionReader:
         if use_default_cluster is not None:
             settings.setdefault("hive.use.default.cluster", use_default_cluster)
         return Configuration(
-            url=self._text("metastore_url") or self._assembled_url(),
+            url=self._url(),
             clusters=self._clusters(),
             default_cluster=self._text("default_cluster"),
             database=self._text("database") or "default",
@@ -153,6 +153,14 @@ class _ConnectionReader:
         if not isinstance(value, str | dict):
             raise self._invalid("cluster_properties is neither a JSON object, nor JSON text, nor the path of a file")
         return value
+
+    def _url(self) -> str:
+        url = self._text("metastore_url")
+        if url is None:
+            return self._assembled_url()
+        if self._connection.host:
+            raise self._invalid("it has both metastore_url and a host; give one of them")
+        return url
 
     def _assembled_url(self) -> str:
         dialect = DIALECTS.get(self._text("dialect") or "postgresql")

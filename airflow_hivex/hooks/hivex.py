@@ -180,7 +180,11 @@ class HivexHook(BaseHook):
 
 def _mask_password(url: str) -> None:
     """Have Airflow hide the password of a URL that was given as a whole in its logs."""
-    password = urlsplit(url).password
+    try:
+        password = urlsplit(url).password
+    except ValueError:
+        # Not a URL: the metastore will say so.
+        return
     if password:
         mask_secret(password)
         mask_secret(unquote(password))

@@ -1,0 +1,84 @@
+"""Airflow for the tests: a home of its own, made once, and DAG runs in this process."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+# Airflow reads these once, when it is imported, so they are set before any test module is.
+HOME = Path(tempfile.mkdtemp(prefix="hivex-airflow-"))
+(HOME / "dags").mkdir()
+os.environ |= {
+    "AIRFLOW_HOME": str(HOME),
+    "AIRFLOW_CONFIG": str(HOME / "airflow.cfg"),
+    "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{HOME / 'airflow.db'}",
+    "AIRFLOW__CORE__DAGS_FOLDER": str(HOME / "dags"),
+    "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+    "AIRFLOW__CORE__TEST_CONNECTION": "Enabled",
+}
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from airflow.models.dagrun import DagRun
+    from airflow.sdk import DAG
+
+
+@pytest.fixture(scope="session", autouse=True)
+def airflow_home() -> Iterator[Path]:
+    """The folder that all of Airflow's files are in."""
+    yield HOME
+    shutil.rmtree(HOME)
+
+
+@pytest.fixture(scope="session")
+def airflow_database(airflow_home: Path) -> None:
+    """Airflow's own database, as ``airflow db migrate`` makes it."""
+    from airflow.utils.db import initdb
+
+    initdb()
+
+
+@pytest.fixture
+def run_dag(airflow_database: None, tmp_path: Path) -> Callable[..., DagRun]:
+    """A function that runs a DAG of the test with Airflow, as ``dag.test()`` does."""
+
+    def run(dag: DAG, **arguments: Any) -> DagRun:
+        from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
+        from airflow.models.dagbundle import DagBundleModel
+        from airflow.utils.session import create_session
+
+        # A run needs its DAG in Airflow's database, and only DAGs of a bundle get there.
+        with create_session() as session:
+            session.merge(DagBundleModel(name="tests"))
+        empty = tmp_path / "empty"
+        empty.mkdir(exist_ok=True)
+        bag = DagBag(str(empty))
+        bag.bag_dag(dag)
+        sync_bag_to_db(bag, "tests", None)
+        return dag.test(**arguments)
+
+    return run
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
+    """A connection ``hivex_default`` to a new metastore with the clusters c1 and c2: its extra."""
+    from airflow_hivex.hooks.hivex import close_metastores
+
+    extra = {
+        "metastore_url": f"sqlite:///{tmp_path / 'metastore.db'}",
+        "cluster_properties": {
+            name: {"filesystem": (tmp_path / name).as_uri(), "jobtracker": "local[2]"} for name in ("c1", "c2")
+        },
+        "default_cluster": "c1",
+    }
+    monkeypatch.setenv("AIRFLOW_CONN_HIVEX_DEFAULT", json.dumps({"conn_type": "hivex", "extra": extra}))
+    yield extra
+    close_metastores()

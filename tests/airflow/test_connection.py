@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from airflow.sdk import Connection
+from airflow.sdk.exceptions import AirflowNotFoundException
+
+from airflow_hivex.core.errors import InvalidConnectionError
+from airflow_hivex.hooks.configuration import from_connection
+from airflow_hivex.hooks.hivex import HivexHook
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CLUSTERS = {"c1": {"filesystem": "file:///data/c1", "jobtracker": "local[2]"}}
+
+
+def connection(extra: Any = None, **fields: Any) -> Connection:
+    text = extra if isinstance(extra, str) else json.dumps({"cluster_properties": CLUSTERS} | (extra or {}))
+    return Connection(conn_id="warehouse", conn_type=fields.pop("conn_type", "hivex"), extra=text, **fields)
+
+
+def test_fields_become_a_postgresql_url() -> None:
+    found = from_connection(connection(host="db", port=5433, schema="hivex", login="etl", password="p@ss/word:1"))
+    assert found.url == "postgresql+psycopg://etl:p%40ss%2Fword%3A1@db:5433/hivex"
+
+
+def test_sqlalchemy_reads_back_what_the_fields_hold() -> None:
+    from sqlalchemy.engine import make_url
+
+    url = make_url(from_connection(connection(host="::1", schema="hivex", login="a b@c", password="%/?#[]@:ü")).url)
+    assert (url.username, url.password, url.host, url.port, url.database) == (
+        "a b@c",
+        "%/?#[]@:ü",
+        "::1",
+        None,
+        "hivex",
+    )
+
+
+def test_sqlite_takes_its_path_from_the_schema_field() -> None:
+    assert from_connection(connection({"dialect": "sqlite"}, schema="/data/m.db")).url == "sqlite:////data/m.db"
+
+
+def test_metastore_url_goes_before_the_fields() -> None:
+    found = from_connection(connection({"metastore_url": "sqlite:////data/m.db"}))
+    assert found.url == "sqlite:////data/m.db"
+
+
+def test_password_does_not_show_in_the_configuration() -> None:
+    assert "secret-word" not in repr(
+        from_connection(connection(host="db", schema="h", login="u", password="secret-word"))
+    )
+
+
+def test_all_extras_are_read() -> None:
+    found = from_connection(
+        connection(
+            {
+                "metastore_url": "sqlite:////data/m.db",
+                "default_cluster": "c1",
+                "use_default_cluster": True,
+                "database": "sales",
+                "settings": '{"hive.txn.timeout": 60}',
+            }
+        )
+    )
+    assert found.clusters == CLUSTERS
+    assert (found.default_cluster, found.database) == ("c1", "sales")
+    assert found.settings == {"hive.txn.timeout": 60, "hive.use.default.cluster": True}
+
+
+def test_empty_fields_of_the_form_count_as_absent() -> None:
+    found = from_connection(
+        connection(
+            {
+                "metastore_url": "sqlite:////data/m.db",
+                "dialect": None,
+                "default_cluster": "",
+                "use_default_cluster": None,
+                "database": " ",
+                "settings": "",
+            }
+        )
+    )
+    assert (found.default_cluster, found.database, found.settings) == (None, "default", {})
+
+
+def test_connection_written_as_uri_is_read() -> None:
+    text = "hivex://etl:pw@db:5432/hivex?cluster_properties=%2Fetc%2Fclusters.json&use_default_cluster=false"
+    found = from_connection(Connection.from_uri(text, conn_id="warehouse"))
+    assert found.url == "postgresql+psycopg://etl:pw@db:5432/hivex"
+    assert found.clusters == "/etc/clusters.json"
+    assert found.settings == {"hive.use.default.cluster": False}
+
+
+@pytest.mark.parametrize(
+    ("broken", "reason"),
+    [
+        (connection("{not json", host="db", schema="h"), "extra is not JSON"),
+        (connection("[1]", host="db", schema="h"), "not a JSON object"),
+        (connection({"clusters": {}}, host="db", schema="h"), "unknown field 'clusters'"),
+        (connection({"default_clusters": "c1"}, host="db", schema="h"), "did you mean 'default_cluster'"),
+        (connection(conn_type="spark", host="db", schema="h"), "its type is 'spark'"),
+        (connection(), "neither metastore_url nor a host"),
+        (connection(host="db"), "no database name in the schema field"),
+        (connection({"metastore_url": "sqlite:////m.db"}, host="db"), "both metastore_url and a host"),
+        (connection({"dialect": "oracle"}, host="db", schema="h"), "dialect is 'oracle'"),
+        (connection({"dialect": "sqlite"}), "path of the database file"),
+        (connection({"cluster_properties": ""}, host="db", schema="h"), "cluster_properties is missing"),
+        (connection({"cluster_properties": 3}, host="db", schema="h"), "cluster_properties is neither"),
+        (connection({"settings": "{"}, host="db", schema="h"), "settings is not JSON"),
+        (connection({"settings": "[]"}, host="db", schema="h"), "settings is not a JSON object"),
+        (connection({"use_default_cluster": "maybe"}, host="db", schema="h"), "expected true or false"),
+        (connection({"default_cluster": 1}, host="db", schema="h"), "default_cluster is int"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_broken_connection_says_what_is_wrong(broken: Connection, reason: str) -> None:
+    with pytest.raises(InvalidConnectionError, match="'warehouse'") as raised:
+        from_connection(broken)
+    assert reason in str(raised.value)
+
+
+def test_without_any_connection_the_warehouse_is_embedded(airflow_home: Path) -> None:
+    found = HivexHook().get_configuration()
+    assert found.url == f"sqlite:///{airflow_home / 'hivex' / 'metastore.db'}"
+    assert found.clusters == {
+        "local": {"filesystem": (airflow_home / "hivex" / "local").as_uri(), "jobtracker": "local[*]"}
+    }
+
+
+def test_missing_connection_of_another_name_is_an_error() -> None:
+    with pytest.raises(AirflowNotFoundException, match="warehouse"):
+        HivexHook("warehouse").get_configuration()
+
+
+def test_unreadable_default_connection_is_not_replaced_by_the_embedded_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_HIVEX_DEFAULT", '{"conn_type": "hivex", ')
+    with pytest.raises(InvalidConnectionError, match="AIRFLOW_CONN_HIVEX_DEFAULT"):
+        HivexHook().get_configuration()
+
+
+def test_broken_connection_fails_its_test_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_HIVEX_DEFAULT", '{"conn_type": "hivex", "extra": {"metastore_url": "x"}}')
+    succeeded, sentence = HivexHook().test_connection()
+    assert not succeeded
+    assert "cluster_properties is missing" in sentence

@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+from importlib.metadata import entry_points
+from importlib.resources import files
+from typing import Any
+
+import jsonschema
+import pytest
+
+from airflow_hivex.get_provider_info import get_provider_info
+from airflow_hivex.hooks.configuration import EXTRAS
+
+
+@pytest.fixture(scope="module")
+def providers_manager() -> Any:
+    from airflow.providers_manager import ProvidersManager
+
+    return ProvidersManager()
+
+
+def test_info_follows_airflows_schema() -> None:
+    schema = json.loads((files("airflow") / "provider_info.schema.json").read_text())
+    jsonschema.validate(get_provider_info(), schema)
+
+
+def test_installed_package_announces_the_provider() -> None:
+    (entry_point,) = (
+        entry for entry in entry_points(group="apache_airflow_provider") if entry.value.startswith("airflow_hivex.")
+    )
+    assert entry_point.load() is get_provider_info
+
+
+def test_airflow_lists_the_provider(providers_manager: Any) -> None:
+    assert providers_manager.providers["airflow-provider-hivex"].data["name"] == "Hivex"
+
+
+def test_every_module_of_the_info_can_be_imported() -> None:
+    info = get_provider_info()
+    modules = [module for kind in ("hooks", "operators") for entry in info[kind] for module in entry["python-modules"]]
+    modules += [entry["hook-class-name"].rpartition(".")[0] for entry in info["connection-types"]]
+    for module in modules:
+        importlib.import_module(module)
+
+
+def test_airflow_knows_the_connection_type() -> None:
+    from airflow.sdk.providers_manager_runtime import ProvidersManagerTaskRuntime
+
+    hook = ProvidersManagerTaskRuntime().hooks["hivex"]
+    assert (hook.hook_class_name, hook.connection_id_attribute_name, hook.connection_testable) == (
+        "airflow_hivex.hooks.hivex.HivexHook",
+        "hivex_conn_id",
+        True,
+    )
+
+
+def test_form_offers_exactly_the_extras_that_the_hook_reads(providers_manager: Any) -> None:
+    (connection_type,) = get_provider_info()["connection-types"]
+    assert set(connection_type["conn-fields"]) == set(EXTRAS)
+    widgets = {name for name in providers_manager.connection_form_widgets if name.startswith("extra__hivex__")}
+    assert widgets == {f"extra__hivex__{name}" for name in EXTRAS}
+
+
+def test_every_default_of_the_form_fits_its_own_schema() -> None:
+    (connection_type,) = get_provider_info()["connection-types"]
+    for field in connection_type["conn-fields"].values():
+        jsonschema.Draft7Validator.check_schema(field["schema"])
+        if "default" in field["schema"]:
+            jsonschema.validate(field["schema"]["default"], field["schema"])
+
+
+def test_importing_the_airflow_layer_loads_neither_spark_nor_the_store() -> None:
+    """A DAG file pays for its imports at every parse."""
+    program = """
+import sys
+import airflow.sdk
+from airflow.sdk import BaseHook, BaseOperator, task
+before = set(sys.modules)
+import airflow_hivex.get_provider_info
+import airflow_hivex.hooks.hivex
+import airflow_hivex.operators.query
+added = set(sys.modules) - before
+heavy = {"pyspark", "sqlglot", "pyarrow", "pandas", "alembic", "fsspec", "sqlalchemy"}
+print(sorted(name for name in added if name.partition(".")[0] in heavy))
+print(sorted(name for name in added if name.startswith("airflow_hivex.core.")))
+"""
+    finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    heavy, ours = finished.stdout.splitlines()[-2:]
+    assert heavy == "[]"
+    assert "airflow_hivex.core.store" not in ours
+    assert "airflow_hivex.core.sql" not in ours
