@@ -1,0 +1,196 @@
+"""The values of the hive.* parameters, checked before anything uses them."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Self
+
+from airflow_hivex.core.errors import InvalidSettingError, UnknownSettingError
+from airflow_hivex.core.settings_table import SETTINGS, Setting
+
+_NAMES = {name: setting for setting in SETTINGS for name in (setting.name, *setting.aliases) if "<" not in name}
+_PATTERNS = [
+    (re.compile(re.escape(setting.name).replace("<pool>", r"[^.\s]+")), setting)
+    for setting in SETTINGS
+    if "<" in setting.name
+]
+
+# Hive reads any word that starts like the unit; these are the ones that people write.
+_NANOSECONDS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "min": 60 * 10**9, "h": 3600 * 10**9, "d": 86400 * 10**9}
+_TIME_WORDS = {
+    **dict.fromkeys(("ns", "nsec", "nsecs", "nanoseconds"), "ns"),
+    **dict.fromkeys(("us", "usec", "usecs", "microseconds"), "us"),
+    **dict.fromkeys(("ms", "msec", "msecs", "milliseconds"), "ms"),
+    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), "s"),
+    **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), "min"),
+    **dict.fromkeys(("h", "hour", "hours"), "h"),
+    **dict.fromkeys(("d", "day", "days"), "d"),
+}
+_BYTES = {
+    word: 1024**power
+    for power, words in enumerate((("b", "bytes"), ("k", "kb"), ("m", "mb"), ("g", "gb"), ("t", "tb"), ("p", "pb")))
+    for word in words
+}
+_QUANTITY = re.compile(r"([+-]?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)\s*([A-Za-z]*)")
+
+
+def describe(name: str) -> Setting:
+    """The declaration of a parameter, by any of its names.
+
+    Raises:
+        UnknownSettingError: there is no such parameter.
+    """
+    found = _NAMES.get(name) or next((setting for pattern, setting in _PATTERNS if pattern.fullmatch(name)), None)
+    if found is None:
+        raise UnknownSettingError(name, tuple(get_close_matches(name, _NAMES, n=3, cutoff=0.75)))
+    return found
+
+
+class Settings(Mapping[str, Any]):
+    """The value of every parameter, by any of its names; never changes.
+
+    Texts are read as Hive writes them: ``300``, ``300s``, ``5min``, ``12h``, ``true``, ``1Gb``.
+    A value is counted in its parameter's declared unit; lists are tuples of texts. Iterating
+    gives the first name of every parameter, and of the pools that were set.
+
+    Raises:
+        UnknownSettingError: there is no such parameter.
+        InvalidSettingError: a value is of the wrong type or out of range.
+    """
+
+    __slots__ = ("_given", "_values")
+
+    def __init__(self, overrides: Mapping[str, object] | None = None) -> None:
+        self._given = dict(overrides or {})
+        values = {setting.name: setting.default for setting in SETTINGS if "<" not in setting.name}
+        # The first name of a parameter counts, so it is stored last.
+        for name, value in sorted(self._given.items(), key=lambda item: describe(item[0]).name == item[0]):
+            setting = describe(name)
+            values[_key(setting, name)] = _typed(name, setting, value)
+        self._values = values
+
+    def __getitem__(self, name: str) -> Any:
+        setting = describe(name)
+        return self._values.get(_key(setting, name), setting.default)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._values or name in _NAMES
+
+    def __repr__(self) -> str:
+        return f"Settings({self._given!r})"
+
+    def with_overrides(self, overrides: Mapping[str, object]) -> Self:
+        """The same settings with some replaced.
+
+        Raises:
+            UnknownSettingError: there is no such parameter.
+            InvalidSettingError: a value is of the wrong type or out of range.
+        """
+        replaced = {_key(describe(name), name) for name in overrides}
+        kept = {name: value for name, value in self._given.items() if _key(describe(name), name) not in replaced}
+        return type(self)({**kept, **overrides})
+
+
+def _key(setting: Setting, name: str) -> str:
+    return name if "<" in setting.name else setting.name
+
+
+def _typed(name: str, setting: Setting, value: object) -> Any:
+    if value is None and setting.default is None:
+        return None
+    match setting.type:
+        case "bool":
+            return _boolean(name, value)
+        case "str":
+            if not isinstance(value, str):
+                raise InvalidSettingError(name, value, "a text is expected")
+            return value
+        case "list":
+            return _list(name, value)
+        case "properties":
+            if not isinstance(value, Mapping | str | Path):
+                raise InvalidSettingError(name, value, "a mapping, JSON text or a file is expected")
+            return value
+        case "int" | "float":
+            return _in_range(name, setting, _quantity(name, setting, value), value)
+
+
+def _boolean(name: str, value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.strip().lower() in ("true", "false"):
+        return value.strip().lower() == "true"
+    raise InvalidSettingError(name, value, "true or false is expected")
+
+
+def _list(name: str, value: object) -> tuple[str, ...]:
+    if isinstance(value, str):
+        return tuple(item.strip() for item in value.split(",") if item.strip())
+    if isinstance(value, list | tuple | set | frozenset) and all(isinstance(item, str) for item in value):
+        return tuple(sorted(value)) if isinstance(value, set | frozenset) else tuple(value)
+    raise InvalidSettingError(name, value, "a list of texts is expected, or one text with commas")
+
+
+def _quantity(name: str, setting: Setting, value: object) -> int | float:
+    if isinstance(value, str):
+        return _read(name, setting, value)
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    if whole or (isinstance(value, float) and setting.type == "float" and math.isfinite(value)):
+        assert isinstance(value, int | float)
+        return value if setting.type == "int" else float(value)
+    raise InvalidSettingError(name, value, f"{_expected(setting)} is expected")
+
+
+def _read(name: str, setting: Setting, text: str) -> int | float:
+    found = _QUANTITY.fullmatch(text.strip())
+    if not found:
+        raise InvalidSettingError(name, text, f"{_expected(setting)} is expected")
+    number, word = found[1], found[2].lower()
+    numerator, denominator = _scale(name, setting, text, word) if word else (1, 1)
+    if setting.type == "float":
+        size = float(number) * numerator / denominator
+        if not math.isfinite(size):
+            raise InvalidSettingError(name, text, "it is too large")
+        return size
+    if not re.fullmatch(r"[+-]?[0-9]{1,19}", number):
+        raise InvalidSettingError(name, text, f"{_expected(setting)} is expected")
+    quotient, rest = divmod(int(number) * numerator, denominator)
+    if rest:
+        raise InvalidSettingError(name, text, f"it is not a whole number of {setting.unit}")
+    return quotient
+
+
+def _scale(name: str, setting: Setting, text: str, word: str) -> tuple[int, int]:
+    """What a number with the unit ``word`` is multiplied with and divided by."""
+    if setting.unit in _NANOSECONDS and word in _TIME_WORDS:
+        return _NANOSECONDS[_TIME_WORDS[word]], _NANOSECONDS[setting.unit]
+    if setting.unit == "B" and word in _BYTES:
+        return _BYTES[word], 1
+    raise InvalidSettingError(name, text, f"{word} is not a unit of it; {_expected(setting)} is expected")
+
+
+def _in_range(name: str, setting: Setting, number: int | float, value: object) -> int | float:
+    low, high = setting.minimum, setting.maximum
+    if (low is not None and number < low) or (high is not None and number > high):
+        limits = f"at least {low}" if high is None else f"from {low} to {high}"
+        raise InvalidSettingError(name, value, f"it must be {limits} {setting.unit}".rstrip())
+    return number
+
+
+def _expected(setting: Setting) -> str:
+    kind = "a whole number" if setting.type == "int" else "a number"
+    if setting.unit in _NANOSECONDS:
+        return f"{kind} of {setting.unit}, or a text with its own unit such as 90s or 5min,"
+    if setting.unit == "B":
+        return f"{kind} of bytes, or a text with its own unit such as 512Mb,"
+    return kind

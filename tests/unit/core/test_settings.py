@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_hivex.core.errors import InvalidSettingError, UnknownSettingError
+from airflow_hivex.core.settings import Settings, describe
+from airflow_hivex.core.settings_table import SETTINGS
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
+def test_every_default_is_a_value_that_may_be_given(setting: Any) -> None:
+    name = setting.name.replace("<pool>", "etl")
+    assert Settings({name: setting.default})[name] == setting.default
+    assert setting.description
+    assert not setting.description.endswith(".")
+
+
+def test_every_name_belongs_to_one_parameter() -> None:
+    names = [name for setting in SETTINGS for name in (setting.name, *setting.aliases)]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize(
+    ("name", "default"),
+    [
+        ("hive.txn.timeout", 300),
+        ("metastore.txn.timeout", 300),
+        ("hive.max.open.txns", 100_000),
+        ("hive.txn.max.open.batch", 1000),
+        ("hive.txn.retrysnapshot.max.count", 5),
+        ("hive.repl.txn.timeout", 11),
+        ("hive.compactor.delta.pct.threshold", 0.1),
+        ("hive.compactor.worker.timeout", 86_400),
+        ("metastore.compactor.initiator.on", False),
+        ("hive.compactor.worker.threads", 0),
+        ("metastore.compactor.history.retention.attempted", 2),
+        ("metastore.cached.rawstore.max.cache.memory", 2**30),
+        ("metastore.cached.rawstore.cached.object.whitelist", (".*",)),
+        ("hive.metastore.event.db.listener.timetolive", 1),
+        ("hive.use.default.cluster", False),
+        ("hive.default.cluster.name", None),
+        ("hive.cluster.properties", None),
+        ("hive.compactor.worker.etl.threads", 0),
+    ],
+)
+def test_defaults_are_hives(name: str, default: object) -> None:
+    assert Settings()[name] == default
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "typed"),
+    [
+        ("hive.txn.timeout", 5, 5),
+        ("hive.txn.timeout", "300", 300),
+        ("hive.txn.timeout", "300s", 300),
+        ("hive.txn.timeout", " 5 min ", 300),
+        ("hive.txn.timeout", "12h", 43_200),
+        ("hive.txn.timeout", "7d", 604_800),
+        ("hive.txn.timeout", "2000ms", 2),
+        ("hive.compactor.wait.timeout", "5min", 300_000),
+        ("hive.compactor.aborted.txn.time.threshold", "90min", 1.5),
+        ("hive.compactor.aborted.txn.time.threshold", -1, -1.0),
+        ("metastore.compactor.initiator.failed.retry.time", "12h", 0.5),
+        ("hive.compactor.delta.pct.threshold", "0.25", 0.25),
+        ("hive.compactor.delta.pct.threshold", 1, 1.0),
+        ("hive.txn.xlock.write", "FALSE", False),
+        ("hive.txn.xlock.write", True, True),
+        ("metastore.cached.rawstore.max.cache.memory", "1Gb", 2**30),
+        ("metastore.cached.rawstore.max.cache.memory", "512mb", 2**29),
+        ("metastore.cached.rawstore.max.cache.memory", -1, -1),
+        ("metastore.cached.rawstore.catalogs", "hive, other", ("hive", "other")),
+        ("metastore.cached.rawstore.catalogs", "", ()),
+        ("metastore.cached.rawstore.catalogs", ["hive"], ("hive",)),
+        ("hive.compactor.worker.etl.threads", "3", 3),
+        ("hive.cluster.properties", {"c1": {}}, {"c1": {}}),
+        ("hive.cluster.properties", Path("/x.json"), Path("/x.json")),
+    ],
+)
+def test_values_are_typed_in_the_declared_unit(name: str, value: object, typed: object) -> None:
+    found = Settings({name: value})[name]
+    assert found == typed
+    assert type(found) is type(typed)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("hive.txn.timeout", 0, "at least 1 s"),
+        ("hive.txn.timeout", "0", "at least 1 s"),
+        ("hive.txn.timeout", "", "a whole number of s"),
+        ("hive.txn.timeout", "soon", "a whole number of s"),
+        ("hive.txn.timeout", "5 parsecs", "parsecs is not a unit"),
+        ("hive.txn.timeout", "5Gb", "gb is not a unit"),
+        ("hive.txn.timeout", "1500ms", "not a whole number of s"),
+        ("hive.txn.timeout", 1.5, "a whole number of s"),
+        ("hive.txn.timeout", True, "a whole number of s"),
+        ("hive.txn.timeout", None, "a whole number of s"),
+        ("hive.txn.timeout", "9" * 5000, "a whole number of s"),
+        ("hive.max.open.txns", "5s", "s is not a unit"),
+        ("hive.txn.retrysnapshot.max.count", 21, "from 1 to 20"),
+        ("metastore.compactor.fetch.size", 99, "from 100 to 5000"),
+        ("hive.compactor.wait.timeout", 2000, "at least 2001 ms"),
+        ("hive.compactor.delta.pct.threshold", float("nan"), "a number is expected"),
+        ("hive.compactor.delta.pct.threshold", "nan", "a number is expected"),
+        ("hive.compactor.delta.pct.threshold", "1e999", "too large"),
+        ("hive.txn.xlock.write", "yes", "true or false"),
+        ("hive.txn.xlock.write", 1, "true or false"),
+        ("hive.txn.manager", 5, "a text is expected"),
+        ("metastore.cached.rawstore.catalogs", [1], "a list of texts"),
+        ("hive.cluster.properties", 5, "a mapping, JSON text or a file"),
+    ],
+)
+def test_a_value_that_does_not_fit_is_refused(name: str, value: object, says: str) -> None:
+    with pytest.raises(InvalidSettingError, match=says) as caught:
+        Settings({name: value})
+    assert caught.value.name == name
+
+
+def test_an_unknown_name_is_refused_with_close_ones() -> None:
+    with pytest.raises(UnknownSettingError, match=r"no setting 'hive\.txn\.timeut'.*hive\.txn\.timeout"):
+        Settings({"hive.txn.timeut": 5})
+    with pytest.raises(UnknownSettingError):
+        Settings()["nonsense"]
+    assert "nonsense" not in Settings()
+
+
+def test_both_names_of_a_parameter_mean_the_same() -> None:
+    for given in ("hive.txn.timeout", "metastore.txn.timeout"):
+        settings = Settings({given: 7})
+        assert settings["hive.txn.timeout"] == settings["metastore.txn.timeout"] == 7
+        assert "hive.txn.timeout" in settings
+
+
+@pytest.mark.parametrize(
+    "names", [("hive.txn.timeout", "metastore.txn.timeout"), ("metastore.txn.timeout", "hive.txn.timeout")]
+)
+def test_the_metastore_name_counts_where_both_are_given(names: tuple[str, str]) -> None:
+    values = {"hive.txn.timeout": 7, "metastore.txn.timeout": 8}
+    assert Settings({name: values[name] for name in names})["hive.txn.timeout"] == 8
+
+
+def test_overriding_makes_new_settings() -> None:
+    before = Settings({"metastore.txn.timeout": 7, "hive.max.open.txns": 9})
+    after = before.with_overrides({"hive.txn.timeout": "8s", "hive.compactor.worker.etl.threads": 2})
+    assert (before["hive.txn.timeout"], after["hive.txn.timeout"], after["hive.max.open.txns"]) == (7, 8, 9)
+    assert "hive.compactor.worker.etl.threads" in list(after)
+    assert "hive.compactor.worker.etl.threads" not in list(before)
+
+
+def test_settings_cannot_be_changed() -> None:
+    settings = Settings()
+    with pytest.raises(TypeError):
+        settings["hive.txn.timeout"] = 5  # type: ignore[index]
+
+
+def test_settings_survive_pickling() -> None:
+    settings = Settings({"hive.txn.timeout": 7})
+    assert pickle.loads(pickle.dumps(settings)) == settings
+
+
+def test_iterating_lists_every_parameter_once() -> None:
+    assert list(Settings()) == [setting.name for setting in SETTINGS if "<" not in setting.name]
+    assert len(Settings()) == len(list(Settings()))
+    assert describe("hive.txn.timeout").unit == "s"
