@@ -31,6 +31,9 @@ def run(directory: Path) -> int:
 
     Everything it writes, Airflow's own files included, lies below ``directory``.
     """
+    if not (dags_folder() / f"{DAG_ID}.py").exists():
+        sys.stderr.write("hivex: the demo's DAG is not part of the installed package; run it in a checkout.\n")
+        return 1
     console = Console(highlight=False)
     directory = directory.resolve()
     connection = _connection(directory)
@@ -50,10 +53,8 @@ def run(directory: Path) -> int:
 
 
 def dags_folder() -> Path:
-    """Where the DAGs that come with the project lie: inside an installed package, beside it in a checkout."""
-    package = Path(airflow_hivex.__file__).parent
-    installed = package / "example_dags"
-    return installed if installed.is_dir() else package.parent / "dags"
+    """Where the DAGs of the project lie: beside the package, in a checkout."""
+    return Path(airflow_hivex.__file__).parent.parent / "dags"
 
 
 def _connection(directory: Path) -> dict[str, Any]:
