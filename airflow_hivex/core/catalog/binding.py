@@ -87,27 +87,15 @@ def bind(
     return BoundTable(table, partitions, write_ids, partly_visible, copies, stale)
 
 
-def route_inputs(bound: Sequence[BoundTable]) -> list[RouteInput]:
-    """What the router needs to know, one input a table, in order of appearance.
-
-    A table that is read in several places needs the partitions of all of them.
-    """
-    by_table: dict[str, list[BoundTable]] = {}
-    for each in bound:
-        by_table.setdefault(each.table.full_name, []).append(each)
-    return [_route_input(places) for places in by_table.values()]
-
-
-def _route_input(places: Sequence[BoundTable]) -> RouteInput:
-    table = places[0].table
-    clusters = {cluster for place in places for cluster in place.copies}
-    names = dict.fromkeys(partition.name for place in places for partition in place.partitions)
+def route_input(bound: BoundTable) -> RouteInput:
+    """What the router needs to know of one place where a table is read."""
+    table = bound.table
     return RouteInput(
         table=table.full_name,
         primary=table.storage.primary.cluster,
-        partitions=tuple(names) if table.is_partitioned else None,
-        present={c: frozenset().union(*(place.copies.get(c, {}) for place in places)) for c in clusters},
-        stale={c: frozenset().union(*(place.stale.get(c, ()) for place in places)) for c in clusters},
+        partitions=tuple(partition.name for partition in bound.partitions) if table.is_partitioned else None,
+        present={cluster: frozenset(locations) for cluster, locations in bound.copies.items()},
+        stale=bound.stale,
     )
 
 

@@ -20,12 +20,14 @@ from airflow_hivex.core.errors import (
     CopyMismatchError,
     InvalidOperationError,
     NoSuchPartitionError,
+    NoSuchTableError,
     NotOnClusterError,
 )
 from airflow_hivex.core.files.filesystem import ClusterFiles
 from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.objects import ClusterStorageDescriptor, Database, Partition, Table
 from airflow_hivex.core.model.partitions import partition_values
+from airflow_hivex.core.model.plans import Write, WrittenDirectory
 from airflow_hivex.core.model.predicates import Predicate, Value
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
 from airflow_hivex.core.store.batches import batches
@@ -388,6 +390,51 @@ class ObjectStore:
                 connection, [int(partition.id or 0) for partition in dropped]
             )
         )
+
+    # -- written directories ----------------------------------------------------------
+
+    def register_write(
+        self,
+        connection: Connection,
+        table: Table,
+        written: Sequence[WrittenDirectory],
+        *,
+        txn_id: int,
+        write: Write,
+        cluster: str,
+        partition: str | None = None,
+        new: bool = False,
+    ) -> None:
+        """Note in a committing transaction what its job wrote: new partitions, and directories.
+
+        ``partition`` is one that exists afterwards even if no row was written to it. ``new`` marks a
+        table that appears with this commit.
+
+        Raises:
+            NoSuchTableError: the table was dropped meanwhile.
+        """
+        if not tables.is_visible(connection, table):
+            raise NoSuchTableError(table.database, table.name)
+        names = {each.partition for each in written if each.partition is not None}
+        if partition is not None:
+            names.add(partition)
+        added = partitions.insert_partitions(connection, table, dict.fromkeys(sorted(names), ""), self._clock())
+        directories.register(
+            connection,
+            table,
+            written,
+            partitions.partition_ids(connection, table, sorted(names)),
+            txn_id=txn_id,
+            write_id=write.write_id,
+            statement_id=write.statement_id,
+            overwrite=write.overwrite,
+            cluster=cluster,
+            now_ms=self._clock(),
+        )
+        if new:
+            self._record(connection, EventType.CREATE_TABLE, table, None, txn_id)
+        if added:
+            self._record(connection, EventType.ADD_PARTITION, table, None, txn_id, {"partitions": sorted(added)})
 
     # -- secondary copies -------------------------------------------------------------
 

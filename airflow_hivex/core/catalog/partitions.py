@@ -90,8 +90,8 @@ def insert_partitions(
         for name, partition_id in added.items()
         for position, value in enumerate(partition_values(name))
     ]
-    for batch in batches(values):
-        connection.execute(insert(partition_key_values), batch)
+    for value_batch in batches(values):
+        connection.execute(insert(partition_key_values), value_batch)
     return added
 
 

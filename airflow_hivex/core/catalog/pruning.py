@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import date
-from typing import Any
+from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Row, select
+from sqlalchemy import ColumnElement, Connection, select
 
 from airflow_hivex.core.model.objects import Column, Table
 from airflow_hivex.core.model.partitions import DEFAULT_PARTITION, partition_values
@@ -28,8 +28,18 @@ _INTEGERS = frozenset({"tinyint", "smallint", "int", "bigint"})
 _MOST_VALUES = 1000
 
 
-def find_partitions(connection: Connection, table: Table, predicate: Predicate | None = None) -> Sequence[Row[Any]]:
-    """The rows of ``partitions`` whose rows may satisfy ``predicate``, by id. One round trip.
+class FoundPartition(NamedTuple):
+    """A row of ``partitions``, without what a query does not need."""
+
+    id: int
+    name: str
+    location: str
+
+
+def find_partitions(
+    connection: Connection, table: Table, predicate: Predicate | None = None
+) -> Sequence[FoundPartition]:
+    """The partitions whose rows may satisfy ``predicate``, by id. One round trip.
 
     Equality and IN on any key are index look-ups; all other predicates are decided here over
     the names that are left.
@@ -47,7 +57,7 @@ def find_partitions(connection: Connection, table: Table, predicate: Predicate |
         .where(partitions.c.table_id == table.id, ~partitions.c.dropped, *conditions)
         .order_by(partitions.c.id)
     )
-    rows = connection.execute(query).all()
+    rows = [FoundPartition(*row) for row in connection.execute(query)]
     if not residual:
         return rows
     return _matching(rows, table.partition_keys, And(tuple(residual)))
@@ -111,7 +121,7 @@ def _stored_text(value: Value, type: str) -> str | None:
     return None
 
 
-def _matching(rows: Sequence[Row[Any]], keys: Sequence[Column], predicate: Predicate) -> Sequence[Row[Any]]:
+def _matching(rows: Sequence[FoundPartition], keys: Sequence[Column], predicate: Predicate) -> Sequence[FoundPartition]:
     known: list[dict[str, Value | None]] = [{} for _ in keys]
     kept = []
     for row in rows:

@@ -135,6 +135,12 @@ def reveal(connection: Connection, table: Table) -> None:
         raise AlreadyExistsError("table", table.full_name) from error
 
 
+def is_visible(connection: Connection, table: Table) -> bool:
+    """Whether the table has not been dropped; keeps it from being dropped until the caller's transaction ends."""
+    row = connection.execute(select(tables.c.dropped).where(tables.c.id == table.id).with_for_update(read=True))
+    return row.scalar_one_or_none() is False
+
+
 def free_location(connection: Connection, cluster: str, wanted: str) -> str:
     """``wanted``, or the same with a ``.vN`` behind it while an earlier table's files may lie there.
 

@@ -198,6 +198,16 @@ def _like(value: Value, pattern: str) -> Truth:
     return Truth.YES if _pattern(pattern).fullmatch(value) else Truth.NO
 
 
+_PARTITION_TYPES = frozenset(
+    ["string", "varchar", "char", "tinyint", "smallint", "int", "bigint", "decimal", "double", "float", "boolean", "date", "timestamp", "timestamp_ntz"]
+)
+
+
+def is_partition_type(type: str) -> bool:
+    """Whether a partition key may have this type."""
+    return type.lower().partition("(")[0] in _PARTITION_TYPES
+
+
 def typed(text: str | None, type: str) -> Value:
     """A partition value as its column's type; text that does not fit stays out of comparisons.
 

@@ -91,7 +91,10 @@ class Store:
             reraise=True,
         )
         try:
-            return retrying(self._attempt, work)
+            for attempt in retrying:
+                with attempt:
+                    result = self._attempt(work)
+            return result
         except (OperationalError, InterfaceError) as error:
             raise StoreUnavailableError(self.name, _reason(error)) from error
 

@@ -1,0 +1,153 @@
+"""Metastore: opens the warehouse and wires its parts; the one object that users hold."""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from airflow_hivex.core.catalog.notification_log import NotificationLog
+from airflow_hivex.core.catalog.object_store import ObjectStore
+from airflow_hivex.core.clock import Clock, system_clock
+from airflow_hivex.core.clusters.properties import Clusters
+from airflow_hivex.core.errors import InvalidClusterPropertiesError
+from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE
+from airflow_hivex.core.session import Session
+from airflow_hivex.core.settings import Settings
+from airflow_hivex.core.statements.context import Services
+from airflow_hivex.core.store import migrating
+from airflow_hivex.core.store.engine import Store
+from airflow_hivex.core.transactions.housekeeper import Housekeeper
+from airflow_hivex.core.transactions.manager import TransactionManager
+
+ClusterProperties = Mapping[str, Any] | str | Path
+
+
+class Metastore:
+    """An open warehouse: its catalog, its transactions, and sessions on it.
+
+    Safe to share between threads. Close it, or use it as a context manager.
+    """
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self.settings = services.settings
+        self.clusters = services.clusters
+        self.catalog = services.catalog
+        self.transactions = services.transactions
+        self.notification_log = NotificationLog(services.store)
+        self.housekeeper = Housekeeper(services.transactions)
+
+    @classmethod
+    def open(
+        cls,
+        url: str,
+        *,
+        clusters: ClusterProperties | None = None,
+        default_cluster: str | None = None,
+        settings: Mapping[str, object] | None = None,
+        clock: Clock = system_clock,
+    ) -> Self:
+        """The warehouse whose metadata is in the database at ``url``; an empty database is made one.
+
+        Args:
+            url: ``sqlite:////path/to/metastore.db`` or ``postgresql://user@host/database``.
+            clusters: ``hive.cluster.properties``: a mapping, JSON text, or a file with it. With a
+                SQLite database it may be left out: one local cluster beside the file then holds all data.
+            default_cluster: ``hive.default.cluster.name``; may be left out when there is one cluster.
+            settings: any ``hive.*`` parameters by Hive's names.
+            clock: the current time in milliseconds since the epoch.
+
+        Raises:
+            SettingsError: a parameter or a cluster's description is not usable.
+            StoreTooOldError, StoreTooNewError: the database has the schema of another release.
+            StoreUnavailableError: the database cannot be reached.
+        """
+        checked = Settings(settings or {})
+        given = clusters if clusters is not None else checked["hive.cluster.properties"]
+        default = default_cluster or checked["hive.default.cluster.name"] or None
+        store = Store(url)
+        try:
+            described = given or _local_cluster(store)
+            configured = Clusters.from_properties(described, default, checked["hive.use.default.cluster"])
+            migrating.prepare(store)
+        except BaseException:
+            store.close()
+            raise
+        return cls(
+            Services(
+                store=store,
+                settings=checked,
+                clusters=configured,
+                catalog=ObjectStore(store, configured, clock),
+                transactions=TransactionManager(store, checked, clock),
+                clock=clock,
+            )
+        )
+
+    @staticmethod
+    def upgrade(url: str) -> dict[str, str | None]:
+        """Bring the schema of the database at ``url`` to this release's; tell where it was and is."""
+        store = Store(url)
+        try:
+            before = migrating.upgrade(store)
+        finally:
+            store.close()
+        return {"url": store.name, "before": before.found, "revision": before.head, "state": "current"}
+
+    @staticmethod
+    def status(url: str) -> dict[str, str | None]:
+        """Where the schema of the database at ``url`` stands: ``state`` is new, current, older or newer."""
+        store = Store(url)
+        try:
+            found = migrating.status(store)
+        finally:
+            store.close()
+        return {"url": store.name, "revision": found.found, "head": found.head, "state": found.state}
+
+    def session(
+        self,
+        user: str | None = None,
+        database: str = DEFAULT_DATABASE,
+        cluster: str | None = None,
+        agent_info: str | None = None,
+    ) -> Session:
+        """A session of ``user`` (by default, of the operating system's).
+
+        ``agent_info`` tells people who holds a transaction: a DAG run and task, for example.
+
+        Raises:
+            NoSuchDatabaseError, UnknownClusterError: it cannot begin there.
+        """
+        return Session(
+            self._services,
+            user=user or getpass.getuser(),
+            database=database,
+            cluster=cluster,
+            agent_info=agent_info,
+        )
+
+    def close(self) -> None:
+        """Give back the connections to the database."""
+        self._services.store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _local_cluster(store: Store) -> Mapping[str, Any]:
+    """The one cluster of users who configure none (S6): beside the SQLite file."""
+    if store.is_postgresql:
+        raise InvalidClusterPropertiesError("no cluster is given, and PostgreSQL tells no place for the data")
+    folder = Path(str(store.url.database)).absolute().parent / "warehouse"
+    return {"local": {"filesystem": folder.as_uri(), "jobtracker": "local[*]"}}

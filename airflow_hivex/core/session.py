@@ -1,0 +1,155 @@
+"""Session: what one user does with a metastore, statement by statement."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from airflow_hivex.core.errors import HivexError, InvalidOperationError
+from airflow_hivex.core.model import statements as kinds
+from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE
+from airflow_hivex.core.model.routes import Route
+from airflow_hivex.core.sql.reader import read
+from airflow_hivex.core.statements import definitions, listings, queries
+from airflow_hivex.core.statements.context import Result, Services, SessionState, StatementContext
+from airflow_hivex.core.statements.routing import route
+
+log = logging.getLogger(__name__)
+
+__all__ = ["Result", "Session"]
+
+Handler = Callable[[StatementContext, Any], Result]
+
+_HANDLERS: dict[type, Handler] = {
+    kinds.Select: queries.run_select,
+    kinds.Insert: queries.run_insert,
+    kinds.CreateDatabase: definitions.create_database,
+    kinds.DropDatabase: definitions.drop_database,
+    kinds.AlterDatabase: definitions.alter_database,
+    kinds.UseDatabase: definitions.use_database,
+    kinds.UseCluster: definitions.use_cluster,
+    kinds.DropTable: definitions.drop_table,
+    kinds.AddPartitions: definitions.add_partitions,
+    kinds.DropPartitions: definitions.drop_partitions,
+    kinds.SetTableProperties: definitions.set_table_properties,
+    kinds.ShowDatabases: listings.show_databases,
+    kinds.ShowTables: listings.show_tables,
+    kinds.ShowPartitions: listings.show_partitions,
+    kinds.ShowCreateTable: listings.show_create_table,
+    kinds.ShowClusters: listings.show_clusters,
+    kinds.DescribeTable: listings.describe_table,
+    kinds.DescribeDatabase: listings.describe_database,
+    kinds.ExplainRoute: listings.explain_route,
+}
+
+
+class Session:
+    """A current database, perhaps a pinned cluster, and statements that run one after the other.
+
+    A session belongs to one thread; only :meth:`cancel` may be called from others.
+    """
+
+    def __init__(
+        self,
+        services: Services,
+        *,
+        user: str,
+        database: str = DEFAULT_DATABASE,
+        cluster: str | None = None,
+        agent_info: str | None = None,
+    ) -> None:
+        self._services = services
+        self._state = SessionState(user=user, agent_info=agent_info)
+        self._execute(kinds.UseDatabase(database))
+        self._execute(kinds.UseCluster(cluster))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def database(self) -> str:
+        """The current database."""
+        return self._state.database
+
+    @property
+    def cluster(self) -> str | None:
+        """The cluster that USE CLUSTER has pinned, or None."""
+        return self._state.cluster
+
+    def sql(self, text: str, parameters: Mapping[str, object] | None = None, max_rows: int | None = None) -> Result:
+        """Run one statement and return what it brought.
+
+        Args:
+            text: the statement, in Spark SQL or one of Hive's.
+            parameters: values of its ``:name`` markers; Spark binds them, they are never text.
+            max_rows: the most rows that a query brings; None brings all.
+
+        Raises:
+            StatementSyntaxError: the text is not a statement that this warehouse runs.
+            RoutingError: no cluster has all that it needs; the error's ``route`` has the details.
+            NoSuchObjectError, AnalysisError, TypeMismatchError, ...: it cannot be run as written.
+            JobError: its job failed on the cluster. Nothing of it is visible.
+        """
+        return self._execute(read(text, parameters), parameters, max_rows)
+
+    def explain(self, text: str, parameters: Mapping[str, object] | None = None) -> Route:
+        """The route that a query, INSERT or CREATE TABLE AS SELECT would take now; nothing is run.
+
+        A statement that no cluster can run has a route without a cluster; its candidates say why.
+        """
+        statement = read(text, parameters)
+        if isinstance(statement, kinds.ExplainRoute):
+            statement = statement.statement
+        if not isinstance(statement, kinds.Select | kinds.Insert | kinds.CreateTable):
+            raise InvalidOperationError(
+                "EXPLAIN ROUTE", type(statement).__name__, "only statements that run on a cluster have a route"
+            )
+        return route(self._context(parameters), statement).route
+
+    def cancel(self) -> None:
+        """Stop the statement that runs now: its transaction is aborted, then its job is stopped.
+
+        For other threads and signal handlers. Without a running statement, nothing happens.
+        """
+        running = self._state.running
+        if running is None:
+            return
+        running.cancelled = True
+        try:
+            self._services.transactions.abort(running.txn_id, "it was cancelled")
+        except HivexError as error:
+            log.warning("Transaction %s could not be aborted: %s", running.txn_id, error)
+        if running.runner is not None:
+            running.runner.cancel(running.tag)
+
+    def close(self) -> None:
+        """End the session; a statement that still runs in another thread is cancelled."""
+        self.cancel()
+
+    def _context(self, parameters: Mapping[str, object] | None, max_rows: int | None = None) -> StatementContext:
+        return StatementContext(self._services, self._state, dict(parameters or {}), max_rows)
+
+    def _execute(
+        self,
+        statement: kinds.Statement,
+        parameters: Mapping[str, object] | None = None,
+        max_rows: int | None = None,
+    ) -> Result:
+        context = self._context(parameters, max_rows)
+        if isinstance(statement, kinds.CreateTable):
+            handler: Handler = (
+                definitions.create_table if statement.query is None else queries.run_create_table_as_select
+            )
+        else:
+            handler = _HANDLERS[type(statement)]
+        return handler(context, statement)

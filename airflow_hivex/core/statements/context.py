@@ -1,0 +1,125 @@
+"""What a statement runs with: the services of the metastore and the state of the session."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from airflow_hivex.core.catalog.object_store import ObjectStore
+from airflow_hivex.core.clock import Clock
+from airflow_hivex.core.clusters.properties import Cluster, Clusters
+from airflow_hivex.core.errors import InvalidOperationError, TransactionAbortedError
+from airflow_hivex.core.files.filesystem import ClusterFiles
+from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE
+from airflow_hivex.core.model.plans import JobResult, Plan
+from airflow_hivex.core.model.routes import Route
+from airflow_hivex.core.model.statements import TableName
+from airflow_hivex.core.settings import Settings
+from airflow_hivex.core.spark.runners import Runner, runner_for
+from airflow_hivex.core.store.engine import Store
+from airflow_hivex.core.transactions.manager import TransactionManager
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a statement brought.
+
+    ``columns`` and ``rows`` are the answer; ``truncated`` tells that there were more rows than
+    asked for. ``cluster`` is where it ran, ``route`` how that was decided, ``txn_id`` its
+    transaction, ``rows_written`` the number of rows that an INSERT added.
+    """
+
+    columns: list[str] = field(default_factory=list)
+    rows: list[tuple[object, ...]] = field(default_factory=list)
+    cluster: str | None = None
+    txn_id: int | None = None
+    rows_written: int | None = None
+    truncated: bool = False
+    route: Route | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """The parts of an open metastore."""
+
+    store: Store
+    settings: Settings
+    clusters: Clusters
+    catalog: ObjectStore
+    transactions: TransactionManager
+    clock: Clock
+
+    def files(self, cluster: Cluster) -> ClusterFiles:
+        """The file system of a cluster."""
+        return ClusterFiles(cluster.filesystem, cluster.storage_options)
+
+    def runner(self, cluster: Cluster) -> Runner:
+        """Who runs jobs on a cluster.
+
+        Raises:
+            UnsupportedJobTrackerError: this release has no runner for its job tracker.
+        """
+        return runner_for(cluster.name, cluster.jobtracker)
+
+
+@dataclass(slots=True)
+class Running:
+    """The statement that a session is running: its transaction and the tag of its job."""
+
+    txn_id: int
+    tag: str
+    runner: Runner | None = None
+    cancelled: bool = False
+
+
+@dataclass(slots=True)
+class SessionState:
+    """What statements change in a session: the current database, the pinned cluster, what runs."""
+
+    user: str
+    database: str = DEFAULT_DATABASE
+    cluster: str | None = None
+    agent_info: str | None = None
+    running: Running | None = None
+
+    def qualify(self, name: TableName) -> tuple[str, str]:
+        """The database and name of a table as a statement names it.
+
+        Raises:
+            InvalidOperationError: it is a link.
+        """
+        if name.namespace is not None:
+            raise InvalidOperationError("Use of a link", str(name), "this release has no links")
+        return name.database or self.database, name.name
+
+
+@dataclass(frozen=True, slots=True)
+class StatementContext:
+    """One statement: the metastore, the session, and what came with the text."""
+
+    services: Services
+    session: SessionState
+    parameters: Mapping[str, object] = field(default_factory=dict)
+    max_rows: int | None = None
+
+    def run(self, cluster: Cluster, plan: Plan) -> JobResult:
+        """Run a job of the statement's transaction on a cluster.
+
+        Raises:
+            TransactionAbortedError: the statement was cancelled before its job began.
+        """
+        running = self.session.running
+        assert running is not None
+        running.runner = self.services.runner(cluster)
+        if running.cancelled:
+            raise TransactionAbortedError(running.txn_id, "it was cancelled")
+        return running.runner.run(plan, cluster.name)
+
+
+def new_tag(txn_id: int) -> str:
+    """A name for the jobs and views of a transaction, unlike that of any other in this process.
+
+    Two metastores may hand out the same ids to one process.
+    """
+    return f"hivex_{txn_id}_{uuid.uuid4().hex[:8]}"

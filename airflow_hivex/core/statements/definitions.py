@@ -1,0 +1,297 @@
+"""CREATE, ALTER and DROP of databases, tables and partitions, and the session's own statements."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from sqlalchemy import Connection
+
+from airflow_hivex.core.catalog.pruning import partition_predicate
+from airflow_hivex.core.errors import (
+    AlreadyExistsError,
+    HivexError,
+    InvalidObjectError,
+    InvalidOperationError,
+    NoSuchColumnError,
+    NoSuchDatabaseError,
+    NoSuchPartitionError,
+    NoSuchTableError,
+)
+from airflow_hivex.core.model.objects import Database, Partition, Table
+from airflow_hivex.core.model.predicates import Predicate, columns_of
+from airflow_hivex.core.model.statements import (
+    AddPartitions,
+    AlterDatabase,
+    CreateDatabase,
+    CreateTable,
+    DropDatabase,
+    DropPartitions,
+    DropTable,
+    SetTableProperties,
+    UseCluster,
+    UseDatabase,
+)
+from airflow_hivex.core.model.write_ids import ValidWriteIdList
+from airflow_hivex.core.statements.context import Result, StatementContext
+from airflow_hivex.core.statements.table_definitions import check_properties, describe_table
+from airflow_hivex.core.statements.transactions import own_transaction
+from airflow_hivex.core.transactions.snapshots import read_valid_txns, read_valid_write_ids
+
+log = logging.getLogger(__name__)
+
+
+def create_database(context: StatementContext, statement: CreateDatabase) -> Result:
+    """CREATE DATABASE."""
+    database = Database(
+        name=statement.name,
+        location=statement.location or "",
+        description=statement.comment,
+        owner=context.session.user,
+        parameters=statement.properties,
+    )
+    try:
+        context.services.catalog.create_database(database)
+    except AlreadyExistsError:
+        if not statement.if_not_exists:
+            raise
+    return Result()
+
+
+def drop_database(context: StatementContext, statement: DropDatabase) -> Result:
+    """DROP DATABASE; with CASCADE its tables go first, and their files after that."""
+    try:
+        dropped = context.services.catalog.drop_database(statement.name, cascade=statement.cascade)
+    except NoSuchDatabaseError:
+        if not statement.if_exists:
+            raise
+        return Result()
+    _delete_tables(context, dropped)
+    return Result()
+
+
+def alter_database(context: StatementContext, statement: AlterDatabase) -> Result:
+    """ALTER DATABASE: properties are added to those it has."""
+    catalog = context.services.catalog
+    database = catalog.get_database(statement.name)
+    catalog.alter_database(
+        statement.name,
+        replace(
+            database,
+            parameters={**database.parameters, **statement.properties},
+            owner=statement.owner or database.owner,
+            location=statement.location or database.location,
+        ),
+    )
+    return Result()
+
+
+def use_database(context: StatementContext, statement: UseDatabase) -> Result:
+    """USE: the database must exist."""
+    context.session.database = context.services.catalog.get_database(statement.name).name
+    return Result()
+
+
+def use_cluster(context: StatementContext, statement: UseCluster) -> Result:
+    """USE CLUSTER: pins the session to a cluster that is configured (S2, S4), or frees it (S3)."""
+    if statement.name is not None:
+        context.services.clusters.get(statement.name)
+    context.session.cluster = statement.name
+    return Result(cluster=statement.name)
+
+
+def create_table(context: StatementContext, statement: CreateTable) -> Result:
+    """CREATE TABLE without a query. A managed table takes its first write id with it."""
+    table = describe_table(context, statement)
+    catalog = context.services.catalog
+    try:
+        if not table.is_transactional:
+            catalog.create_table(table)
+            return Result()
+        with own_transaction(context) as running:
+
+            def changes(connection: Connection) -> None:
+                created = catalog.create_table(table, txn_id=running.txn_id, connection=connection)
+                context.services.transactions.allocate_in(connection, [running.txn_id], int(created.id or 0))
+
+            context.services.transactions.commit(running.txn_id, changes)
+            return Result(txn_id=running.txn_id)
+    except AlreadyExistsError:
+        if not statement.if_not_exists:
+            raise
+        return Result()
+
+
+def drop_table(context: StatementContext, statement: DropTable) -> Result:
+    """DROP TABLE: out of sight at once; then the files of a managed table are deleted on every cluster."""
+    database, name = context.session.qualify(statement.table)
+    try:
+        table = context.services.catalog.get_table(database, name)
+    except (NoSuchTableError, NoSuchDatabaseError):
+        if not statement.if_exists:
+            raise
+        return Result()
+    dropped: list[Table] = []
+
+    def change(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:
+        dropped.append(context.services.catalog.drop_table(database, name, write_ids, txn_id, connection=connection))
+
+    result = _change(context, table, change)
+    _delete_tables(context, dropped[-1:])
+    return result
+
+
+def set_table_properties(context: StatementContext, statement: SetTableProperties) -> Result:
+    """ALTER TABLE SET and UNSET TBLPROPERTIES."""
+    database, name = context.session.qualify(statement.table)
+    catalog = context.services.catalog
+    table = catalog.get_table(database, name)
+    missing = [key for key in statement.unset if key not in table.parameters]
+    if missing and not statement.if_exists:
+        raise InvalidObjectError("table", table.full_name, f"it has no property {missing[0]} to unset")
+
+    def change(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:
+        current = catalog.get_table(database, name, connection=connection)
+        kept = {key: value for key, value in current.parameters.items() if key not in statement.unset}
+        after = {**kept, **statement.set}
+        check_properties(current.full_name, current.parameters, after)
+        catalog.alter_table(database, name, replace(current, parameters=after), write_ids, txn_id, connection)
+
+    return _change(context, table, change)
+
+
+def add_partitions(context: StatementContext, statement: AddPartitions) -> Result:
+    """ALTER TABLE ADD PARTITION, all or none."""
+    database, name = context.session.qualify(statement.table)
+    catalog = context.services.catalog
+    table = catalog.get_table(database, name)
+    keys = {key.name: key for key in table.partition_keys}
+    new = []
+    for specification, location in statement.partitions:
+        for key in specification:
+            if key not in keys:
+                raise NoSuchColumnError(table.full_name, f"{key} among its partition keys", list(keys))
+        if location and not table.is_external:
+            raise InvalidOperationError(
+                "ADD PARTITION with LOCATION", table.full_name, "partitions of a managed table lie below the table"
+            )
+        missing = [key for key in keys if key not in specification]
+        if missing:
+            raise InvalidObjectError("partition", f"of {table.full_name}", f"no value for key {missing[0]}")
+        new.append(catalog.new_partition(table, [specification[key].value for key in keys], location or ""))  # type: ignore[misc]
+
+    def change(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:
+        catalog.add_partitions(
+            database,
+            name,
+            new,
+            write_ids,
+            if_not_exists=statement.if_not_exists,
+            txn_id=txn_id,
+            connection=connection,
+        )
+
+    return _change(context, table, change)
+
+
+def drop_partitions(context: StatementContext, statement: DropPartitions) -> Result:
+    """ALTER TABLE DROP PARTITION: every partition that a specification covers; then their files."""
+    database, name = context.session.qualify(statement.table)
+    catalog = context.services.catalog
+    table = catalog.get_table(database, name)
+    names: set[str] = set()
+    for specification in statement.specifications:
+        found = catalog.list_partition_names(database, name, checked_specification(table, specification))
+        if not found and not statement.if_exists:
+            raise NoSuchPartitionError(table.database, table.name, "that the specification covers")
+        names |= set(found)
+    if not names:
+        return Result()
+    dropped: list[Sequence[Partition]] = []
+
+    def change(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:
+        dropped.append(
+            catalog.drop_partitions(
+                database, name, sorted(names), write_ids, if_exists=True, txn_id=txn_id, connection=connection
+            )
+        )
+
+    result = _change(context, table, change)
+    _delete_partitions(context, table, dropped[-1])
+    return result
+
+
+def checked_specification(table: Table, specification: Predicate) -> Predicate | None:
+    """A PARTITION clause as a predicate on the table's keys.
+
+    Raises:
+        NoSuchColumnError: it names a column that is not a partition key.
+        InvalidObjectError: a value is not of its key's type.
+    """
+    keys = [key.name for key in table.partition_keys]
+    for column in columns_of(specification) or ():
+        if column.name.lower() not in keys:
+            raise NoSuchColumnError(table.full_name, f"{column.name} among its partition keys", keys)
+    return partition_predicate([specification], table.partition_keys)
+
+
+def _change(
+    context: StatementContext,
+    table: Table,
+    change: Callable[[Connection, ValidWriteIdList | None, int | None], None],
+) -> Result:
+    """Apply a change of metadata: on a transactional table with a write id of its own, in its commit.
+
+    The write id is what tells caches that the table has changed (seed 004).
+    """
+    services = context.services
+    if not table.is_transactional:
+        services.store.write(lambda connection: change(connection, None, None))
+        return Result()
+    table_id = int(table.id or 0)
+    with own_transaction(context) as running:
+
+        def changes(connection: Connection) -> None:
+            services.transactions.allocate_in(connection, [running.txn_id], table_id)
+            valid_txns = read_valid_txns(connection, running.txn_id)
+            write_ids = read_valid_write_ids(connection, {table_id: table.full_name}, valid_txns)[table_id]
+            change(connection, write_ids, running.txn_id)
+
+        services.transactions.commit(running.txn_id, changes)
+        return Result(txn_id=running.txn_id)
+
+
+def _delete_tables(context: StatementContext, dropped: Sequence[Table]) -> None:
+    """Delete the files of dropped managed tables; what cannot be deleted stays noted in the metastore."""
+    gone = []
+    for table in dropped:
+        copies = () if table.is_external else (table.storage.primary, *table.storage.secondaries)
+        try:
+            for copy in copies:
+                context.services.files(context.services.clusters.get(copy.cluster)).delete_directory(copy.location)
+        except HivexError as error:
+            log.warning("Files of the dropped table %s are still there: %s", table.full_name, error)
+        else:
+            gone.append(table)
+    if gone:
+        context.services.catalog.forget_tables(gone)
+
+
+def _delete_partitions(context: StatementContext, table: Table, dropped: Sequence[Partition]) -> None:
+    gone = []
+    for partition in dropped:
+        try:
+            if not table.is_external:
+                primary = context.services.clusters.get(table.storage.primary.cluster)
+                context.services.files(primary).delete_directory(f"{table.storage.primary.location}/{partition.name}")
+                for copy in partition.secondaries:
+                    context.services.files(context.services.clusters.get(copy.cluster)).delete_directory(copy.location)
+        except HivexError as error:
+            log.warning(
+                "Files of the dropped partition %s of %s are still there: %s", partition.name, table.full_name, error
+            )
+        else:
+            gone.append(partition)
+    if gone:
+        context.services.catalog.forget_partitions(gone)

@@ -1,0 +1,165 @@
+"""SHOW, DESCRIBE and EXPLAIN ROUTE: what there is, as rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from airflow_hivex.core.model.objects import Table
+from airflow_hivex.core.model.statements import (
+    DescribeDatabase,
+    DescribeTable,
+    ExplainRoute,
+    ShowClusters,
+    ShowCreateTable,
+    ShowDatabases,
+    ShowPartitions,
+    ShowTables,
+)
+from airflow_hivex.core.statements.context import Result, StatementContext
+from airflow_hivex.core.statements.definitions import checked_specification
+from airflow_hivex.core.statements.routing import route
+
+
+def show_databases(context: StatementContext, statement: ShowDatabases) -> Result:
+    """SHOW DATABASES: one name a row."""
+    names = context.services.catalog.list_databases(statement.pattern)
+    return Result(["database_name"], [(name,) for name in names])
+
+
+def show_tables(context: StatementContext, statement: ShowTables) -> Result:
+    """SHOW TABLES: one name a row, as in Hive."""
+    names = context.services.catalog.list_tables(statement.database or context.session.database, statement.pattern)
+    return Result(["tab_name"], [(name,) for name in names])
+
+
+def show_partitions(context: StatementContext, statement: ShowPartitions) -> Result:
+    """SHOW PARTITIONS: one name a row."""
+    database, name = context.session.qualify(statement.table)
+    catalog = context.services.catalog
+    predicate = None
+    if statement.specification is not None:
+        predicate = checked_specification(catalog.get_table(database, name), statement.specification)
+    return Result(["partition"], [(each,) for each in catalog.list_partition_names(database, name, predicate)])
+
+
+def show_clusters(context: StatementContext, statement: ShowClusters) -> Result:  # noqa: ARG001 - one form only
+    """SHOW CLUSTERS: the configured ones, which is the default and which the session is pinned to."""
+    clusters = context.services.clusters
+    rows: list[tuple[object, ...]] = [
+        (name, cluster.filesystem, cluster.jobtracker, name == clusters.default, name == context.session.cluster)
+        for name, cluster in ((name, clusters.get(name)) for name in clusters)
+    ]
+    return Result(["cluster", "filesystem", "jobtracker", "is_default", "is_pinned"], rows)
+
+
+def describe_database(context: StatementContext, statement: DescribeDatabase) -> Result:
+    """DESCRIBE DATABASE."""
+    database = context.services.catalog.get_database(statement.name)
+    rows: list[tuple[object, ...]] = [
+        ("Namespace Name", database.name),
+        ("Comment", database.description or ""),
+        ("Location", database.location),
+        ("Owner", database.owner or ""),
+    ]
+    if statement.extended:
+        rows.append(("Properties", _properties(database.parameters)))
+    return Result(["info_name", "info_value"], rows)
+
+
+def describe_table(context: StatementContext, statement: DescribeTable) -> Result:
+    """DESCRIBE: columns, partition keys under their heading; EXTENDED adds the table's facts."""
+    database, name = context.session.qualify(statement.table)
+    table = context.services.catalog.get_table(database, name, cluster=None)
+    rows: list[tuple[object, ...]] = [
+        (column.name, column.type, column.comment) for column in (*table.columns, *table.partition_keys)
+    ]
+    if table.is_partitioned:
+        rows += [("# Partition Information", "", ""), ("# col_name", "data_type", "comment")]
+        rows += [(key.name, key.type, key.comment) for key in table.partition_keys]
+    if statement.extended:
+        rows += [("", "", ""), ("# Detailed Table Information", "", "")]
+        rows += [(fact, value, "") for fact, value in _facts(table).items()]
+    return Result(["col_name", "data_type", "comment"], rows)
+
+
+def show_create_table(context: StatementContext, statement: ShowCreateTable) -> Result:
+    """SHOW CREATE TABLE: one row, a statement that makes the same table."""
+    table = context.services.catalog.get_table(*context.session.qualify(statement.table))
+    return Result(["createtab_stmt"], [(create_statement(table),)])
+
+
+def explain_route(context: StatementContext, statement: ExplainRoute) -> Result:
+    """EXPLAIN ROUTE: one row a candidate in the order tried, whether it was chosen, and what it lacks."""
+    found = route(context, statement.statement).route
+    rows: list[tuple[object, ...]] = [
+        (
+            candidate.cluster,
+            candidate.cluster == found.cluster,
+            candidate.why,
+            "; ".join(lack.describe() for lack in candidate.lacks),
+        )
+        for candidate in found.candidates
+    ]
+    return Result(["cluster", "chosen", "why", "lacks"], rows, cluster=found.cluster, route=found)
+
+
+def create_statement(table: Table) -> str:
+    """A CREATE TABLE statement that makes the same table."""
+    columns = ",\n".join(f"  {_column(c.name, c.type, c.comment)}" for c in table.columns)
+    parts = [f"CREATE {'EXTERNAL ' if table.is_external else ''}TABLE {table.full_name} (\n{columns})"]
+    storage = table.storage
+    if table.is_external:
+        parts.append(f"USING {storage.format}")
+        if storage.serde_parameters:
+            parts.append(f"OPTIONS ({_properties(storage.serde_parameters)})")
+    if table.is_partitioned:
+        parts.append(f"PARTITIONED BY ({', '.join(_column(c.name, c.type, c.comment) for c in table.partition_keys)})")
+    if storage.num_buckets > 0:
+        by = ", ".join(f"`{name}`" for name in storage.bucket_columns)
+        order = ", ".join(f"`{c.name}` {'ASC' if c.ascending else 'DESC'}" for c in storage.sort_columns)
+        parts.append(
+            f"CLUSTERED BY ({by}){f' SORTED BY ({order})' if order else ''} INTO {storage.num_buckets} BUCKETS"
+        )
+    if table.comment:
+        parts.append(f"COMMENT {_quoted(table.comment)}")
+    if table.is_external:
+        parts.append(f"LOCATION {_quoted(table.location)}")
+    if table.parameters:
+        parts.append(f"TBLPROPERTIES ({_properties(table.parameters)})")
+    return "\n".join(parts)
+
+
+def _facts(table: Table) -> dict[str, str]:
+    storage = table.storage
+    facts = {
+        "Database": table.database,
+        "Table": table.name,
+        "Owner": table.owner or "",
+        "Created Time": "" if table.created_at is None else table.created_at.isoformat(),
+        "Type": table.type.value,
+        "Provider": storage.format,
+        "Location": table.location,
+        "Primary Cluster": storage.primary.cluster,
+        "Secondary Clusters": ", ".join(copy.cluster for copy in storage.secondaries),
+        "Table Properties": f"[{_properties(table.parameters)}]",
+    }
+    if table.comment:
+        facts["Comment"] = table.comment
+    if storage.serde_parameters:
+        facts["Storage Properties"] = f"[{_properties(storage.serde_parameters)}]"
+    if storage.num_buckets > 0:
+        facts["Num Buckets"] = str(storage.num_buckets)
+        facts["Bucket Columns"] = ", ".join(storage.bucket_columns)
+    return facts
+
+
+def _column(name: str, type: str, comment: str | None) -> str:
+    return f"`{name}` {type}{f' COMMENT {_quoted(comment)}' if comment else ''}"
+
+
+def _properties(properties: Mapping[str, str]) -> str:
+    return ", ".join(f"{_quoted(key)} = {_quoted(value)}" for key, value in sorted(properties.items()))
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -1,0 +1,188 @@
+"""What a CREATE TABLE asks for, held against the rules, as a Table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from airflow_hivex.core.errors import InvalidObjectError, NoSuchColumnError
+from airflow_hivex.core.model.objects import (
+    BUCKETING_VERSION,
+    CLUSTER,
+    ROW_LAYOUT,
+    TRANSACTIONAL,
+    TRANSACTIONAL_PROPERTIES,
+    ClusterStorageDescriptor,
+    Column,
+    StorageDescriptor,
+    Table,
+    TableType,
+)
+from airflow_hivex.core.model.predicates import is_partition_type
+from airflow_hivex.core.model.statements import CreateTable
+from airflow_hivex.core.spark.bucketing import check_bucketable
+from airflow_hivex.core.statements.context import StatementContext
+
+EXTERNAL_FORMATS = ("csv", "json", "orc", "parquet", "text")
+RESERVED_COLUMNS = frozenset({"__operation", "__original_write_id", "__bucket", "__row_id", "__write_id"})
+"""The metadata columns of the flat row layout."""
+
+_HIVE_FORMATS = {"textfile": "csv", "jsonfile": "json"}
+_MOST_BUCKETS = 4095
+
+
+def describe_table(context: StatementContext, statement: CreateTable, cluster: str | None = None) -> Table:
+    """The table that a statement describes, its primary on ``cluster`` or where the session puts new tables.
+
+    A new table's primary is the pinned cluster, else that of the property ``hivex.cluster``, else
+    the one that ran its query, else the default. A table is external when it says EXTERNAL, or
+    names a data source and a LOCATION (as in Spark); else it is managed and transactional.
+
+    Raises:
+        InvalidObjectError: columns, formats or properties do not make a table.
+        UnknownClusterError, LocationOutsideClusterError: it cannot lie where it should.
+    """
+    database, name = context.session.qualify(statement.table)
+    full_name = f"{database}.{name}"
+    columns, keys = _split_columns(full_name, statement)
+    check_columns(full_name, (*columns, *keys))
+    for key in keys:
+        _check_partition_key(full_name, key)
+    if not columns:
+        raise InvalidObjectError("table", full_name, "it needs at least one column besides its partition keys")
+    external = statement.external or (statement.format is not None and statement.location is not None)
+    data_source = _HIVE_FORMATS.get(statement.format or "", statement.format) or "orc"
+    properties = dict(statement.properties)
+    if external:
+        _check_external(full_name, data_source, properties, statement)
+    else:
+        properties = _managed_properties(full_name, data_source, properties)
+    chosen = context.services.clusters.get(
+        context.session.cluster or properties.get(CLUSTER) or cluster or context.services.clusters.default
+    )
+    location = chosen.relative(statement.location) if statement.location else ""
+    storage = StorageDescriptor(
+        columns=columns,
+        primary=ClusterStorageDescriptor(chosen.name, location),
+        format=data_source,
+        serde_parameters=dict(statement.options),
+        num_buckets=statement.num_buckets,
+        bucket_columns=tuple(each.lower() for each in statement.bucket_columns),
+        sort_columns=tuple(replace(each, name=each.name.lower()) for each in statement.sort_columns),
+    )
+    _check_buckets(full_name, storage)
+    if storage.num_buckets > 0:
+        properties.setdefault(BUCKETING_VERSION, "2")
+    return Table(
+        database=database,
+        name=name,
+        storage=storage,
+        partition_keys=keys,
+        type=TableType.EXTERNAL_TABLE if external else TableType.MANAGED_TABLE,
+        parameters=properties,
+        owner=context.session.user,
+        comment=statement.comment,
+    )
+
+
+def check_columns(table: str, columns: Iterable[Column]) -> None:
+    """Refuse columns without a usable name or type.
+
+    Raises:
+        InvalidObjectError: a name is given twice, reserved, or needs an alias; a type cannot be stored.
+    """
+    seen: set[str] = set()
+    for column in columns:
+        name = column.name.lower()
+        if not name or any(char in name for char in " ,;{}()\n\t="):
+            raise InvalidObjectError("table", table, f"give the column {column.name!r} a plain name, by AS in a query")
+        if name in RESERVED_COLUMNS:
+            raise InvalidObjectError("table", table, f"column name {name} is reserved for row identities")
+        if name in seen:
+            raise InvalidObjectError("table", table, f"it has column {name} twice")
+        if column.type == "void" or "interval" in column.type or column.type == "variant":
+            raise InvalidObjectError("table", table, f"column {name} has type {column.type}, which ORC cannot hold")
+        seen.add(name)
+
+
+def check_properties(table: str, before: Mapping[str, str], after: Mapping[str, str]) -> None:
+    """Refuse changes of properties that decide how the data is stored.
+
+    Raises:
+        InvalidObjectError: such a property would change.
+    """
+    fixed = (TRANSACTIONAL, TRANSACTIONAL_PROPERTIES, CLUSTER, BUCKETING_VERSION, "EXTERNAL")
+    for name in fixed:
+        if before.get(name, "").lower() != after.get(name, "").lower():
+            raise InvalidObjectError("table", table, f"property {name} cannot be changed after the table was made")
+    _check_layout(table, after)
+
+
+def _split_columns(table: str, statement: CreateTable) -> tuple[tuple[Column, ...], tuple[Column, ...]]:
+    """Columns and partition keys; keys without a type name columns of the list."""
+    by_name = {column.name.lower(): column for column in statement.columns}
+    keys = []
+    for key in statement.partition_keys:
+        if key.type:
+            keys.append(replace(key, name=key.name.lower()))
+        elif key.name.lower() in by_name:
+            keys.append(by_name[key.name.lower()])
+        else:
+            raise NoSuchColumnError(table, key.name, list(by_name))
+    named = {key.name.lower() for key in statement.partition_keys if not key.type}
+    columns = tuple(
+        replace(column, name=column.name.lower()) for column in statement.columns if column.name.lower() not in named
+    )
+    return columns, tuple(replace(key, name=key.name.lower()) for key in keys)
+
+
+def _check_partition_key(table: str, key: Column) -> None:
+    if not is_partition_type(key.type):
+        raise InvalidObjectError("table", table, f"partition key {key.name} cannot have type {key.type}")
+
+
+def _check_external(table: str, format: str, properties: Mapping[str, str], statement: CreateTable) -> None:
+    if format not in EXTERNAL_FORMATS:
+        raise InvalidObjectError("table", table, f"format {format} is not one of {', '.join(EXTERNAL_FORMATS)}")
+    if properties.get(TRANSACTIONAL, "false").lower() == "true":
+        raise InvalidObjectError("table", table, "an external table cannot be transactional")
+    if statement.num_buckets > 0:
+        raise InvalidObjectError("table", table, "CLUSTERED BY is for managed tables")
+
+
+def _managed_properties(table: str, format: str, properties: dict[str, str]) -> dict[str, str]:
+    if properties.get(TRANSACTIONAL, "true").lower() != "true":
+        raise InvalidObjectError(
+            "table", table, "managed tables are transactional; use CREATE EXTERNAL TABLE for plain files"
+        )
+    kind = properties.get(TRANSACTIONAL_PROPERTIES, "default").lower()
+    if kind != "default":
+        raise InvalidObjectError("table", table, f"transactional_properties={kind} is not there in this release")
+    if format != "orc":
+        raise InvalidObjectError(
+            "table", table, f"a transactional table is stored as ORC, not {format}; use CREATE EXTERNAL TABLE for that"
+        )
+    _check_layout(table, properties)
+    return {**properties, TRANSACTIONAL: "true", TRANSACTIONAL_PROPERTIES: kind}
+
+
+def _check_layout(table: str, properties: Mapping[str, str]) -> None:
+    layout = properties.get(ROW_LAYOUT, "flat")
+    if layout != "flat":
+        raise InvalidObjectError("table", table, f"{ROW_LAYOUT}={layout} is not there in this release; use flat")
+
+
+def _check_buckets(table: str, storage: StorageDescriptor) -> None:
+    if storage.num_buckets <= 0:
+        return
+    if storage.num_buckets > _MOST_BUCKETS:
+        raise InvalidObjectError("table", table, f"{storage.num_buckets} buckets are more than {_MOST_BUCKETS}")
+    types = {column.name: column.type for column in storage.columns}
+    for name in (*storage.bucket_columns, *(column.name for column in storage.sort_columns)):
+        if name not in types:
+            raise NoSuchColumnError(table, name, list(types))
+    for name in storage.bucket_columns:
+        try:
+            check_bucketable(types[name])
+        except ValueError as error:
+            raise InvalidObjectError("table", table, f"CLUSTERED BY {name}: {error}") from error
