@@ -69,8 +69,11 @@ def _connection_fields() -> dict[str, Any]:
         },
         "cluster_properties": {
             "label": "Cluster properties",
-            "description": "hive.cluster.properties: JSON text, or the path of a file with it.",
-            "schema": {"type": "string", "format": "multiline", "minLength": 2},
+            "description": (
+                "hive.cluster.properties: JSON text, or the path of a file with it. "
+                "May be left out with SQLite: one local cluster beside its file then holds all data."
+            ),
+            "schema": {"type": text, "format": "multiline"},
         },
         "default_cluster": {
             "label": "Default cluster",

@@ -67,7 +67,10 @@ def _parser() -> argparse.ArgumentParser:
         "--clusters",
         metavar="JSON|FILE",
         default=os.environ.get(CLUSTERS_VARIABLE),
-        help=f"hive.cluster.properties as JSON text or the path of a file (default: ${CLUSTERS_VARIABLE})",
+        help=(
+            f"hive.cluster.properties as JSON text or the path of a file (default: ${CLUSTERS_VARIABLE}, "
+            "or with SQLite one local cluster beside its file)"
+        ),
     )
     parser.add_argument(
         "--default-cluster",
@@ -129,8 +132,6 @@ def _metastore_url(options: argparse.Namespace) -> str:
 
 def _run_sql(options: argparse.Namespace) -> int:
     url = _metastore_url(options)
-    if not options.clusters:
-        raise UsageError(f"which clusters? Give --clusters JSON|FILE or set {CLUSTERS_VARIABLE}")
     text = _read_statements(options)
 
     from airflow_hivex.cli.output import printer
@@ -140,7 +141,7 @@ def _run_sql(options: argparse.Namespace) -> int:
     show = printer(options.format)
     statements = split(text)
     with (
-        Metastore.open(url, clusters=options.clusters, default_cluster=options.default_cluster) as metastore,
+        Metastore.open(url, clusters=options.clusters or None, default_cluster=options.default_cluster) as metastore,
         metastore.session(database=options.database, cluster=options.cluster, agent_info="hivex sql") as session,
     ):
         for statement in statements:

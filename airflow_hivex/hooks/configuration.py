@@ -36,10 +36,13 @@ DIALECTS = {
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """How to open a metastore. ``clusters`` is a mapping, JSON text or the path of a file."""
+    """How to open a metastore.
+
+    ``clusters`` is a mapping, JSON text or the path of a file; None for one local cluster beside SQLite's file.
+    """
 
     url: str = field(repr=False)
-    clusters: Mapping[str, Any] | str
+    clusters: Mapping[str, Any] | str | None = None
     default_cluster: str | None = None
     database: str = "default"
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -51,14 +54,10 @@ class Configuration:
 
 
 def embedded_configuration() -> Configuration:
-    """SQLite and one cluster ``local`` under ``$AIRFLOW_HOME/hivex``, which is made if it is not there."""
+    """SQLite under ``$AIRFLOW_HOME/hivex``, which is made if it is not there, and one local cluster beside it."""
     home = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser().resolve() / "hivex"
     home.mkdir(parents=True, exist_ok=True)
-    return Configuration(
-        url=f"sqlite:///{home / 'metastore.db'}",
-        clusters={"local": {"filesystem": (home / "local").as_uri(), "jobtracker": "local[*]"}},
-        default_cluster="local",
-    )
+    return Configuration(url=f"sqlite:///{home / 'metastore.db'}")
 
 
 def from_connection(connection: Connection) -> Configuration:
@@ -141,18 +140,13 @@ class _ConnectionReader:
             raise self._invalid(f"{name} is not a JSON object")
         return value
 
-    def _clusters(self) -> Mapping[str, Any] | str:
+    def _clusters(self) -> Mapping[str, Any] | str | None:
         value = self._extra.get("cluster_properties")
         if isinstance(value, str):
-            value = value.strip()
-        if not value:
-            raise self._invalid(
-                'cluster_properties is missing, such as {"c1": {"filesystem": "file:///data/c1", '
-                '"jobtracker": "local[2]"}}'
-            )
-        if not isinstance(value, str | dict):
-            raise self._invalid("cluster_properties is neither a JSON object, nor JSON text, nor the path of a file")
-        return value
+            return value.strip() or None
+        if value is None or isinstance(value, dict):
+            return value
+        raise self._invalid("cluster_properties is neither a JSON object, nor JSON text, nor the path of a file")
 
     def _url(self) -> str:
         url = self._text("metastore_url")

@@ -143,13 +143,16 @@ class HivexHook(BaseHook):
         """Run one or several statements in one session and return the result of the last one.
 
         :param sql: a script, or a list of them
-        :param parameters: values of the ``:name`` markers
+        :param parameters: values of the ``:name`` markers in any of the statements
         :param max_rows: at most so many rows of each result; None for all
         """
+        from airflow_hivex.core.sql.scripts import share_parameters
+
         statements = split_statements(sql)
+        shared = share_parameters(statements, parameters)
         with self.session(user=user, database=database, cluster=cluster, agent_info=agent_info) as session:
-            for statement in statements:
-                result = session.sql(statement, parameters, max_rows=max_rows)
+            for statement, values in zip(statements, shared, strict=True):
+                result = session.sql(statement, values, max_rows=max_rows)
         return result
 
     def test_connection(self) -> tuple[bool, str]:

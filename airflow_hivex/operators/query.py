@@ -83,14 +83,17 @@ class HivexQueryOperator(BaseOperator):
             session.cancel()
 
     def _run(self, agent: str) -> dict[str, Any]:
+        from airflow_hivex.core.sql.scripts import share_parameters
+
         statements = split_statements(self.sql)
+        shared = share_parameters(statements, self.parameters)
         hook = HivexHook(self.hivex_conn_id)
         with hook.session(database=self.database, cluster=self.cluster, agent_info=agent) as session:
             self._session = session
             try:
-                for number, statement in enumerate(statements, start=1):
+                for number, (statement, values) in enumerate(zip(statements, shared, strict=True), start=1):
                     self.log.info("Statement %d of %d:\n%s", number, len(statements), statement)
-                    result = session.sql(statement, self.parameters, max_rows=self.max_rows)
+                    result = session.sql(statement, values, max_rows=self.max_rows)
                     self._log(result)
             except HivexError:
                 raise

@@ -109,7 +109,6 @@ def test_connection_written_as_uri_is_read() -> None:
         (connection({"metastore_url": "sqlite:////m.db"}, host="db"), "both metastore_url and a host"),
         (connection({"dialect": "oracle"}, host="db", schema="h"), "dialect is 'oracle'"),
         (connection({"dialect": "sqlite"}), "path of the database file"),
-        (connection({"cluster_properties": ""}, host="db", schema="h"), "cluster_properties is missing"),
         (connection({"cluster_properties": 3}, host="db", schema="h"), "cluster_properties is neither"),
         (connection({"settings": "{"}, host="db", schema="h"), "settings is not JSON"),
         (connection({"settings": "[]"}, host="db", schema="h"), "settings is not a JSON object"),
@@ -127,9 +126,7 @@ def test_broken_connection_says_what_is_wrong(broken: Connection, reason: str) -
 def test_without_any_connection_the_warehouse_is_embedded(airflow_home: Path) -> None:
     found = HivexHook().get_configuration()
     assert found.url == f"sqlite:///{airflow_home / 'hivex' / 'metastore.db'}"
-    assert found.clusters == {
-        "local": {"filesystem": (airflow_home / "hivex" / "local").as_uri(), "jobtracker": "local[*]"}
-    }
+    assert found.clusters is None
 
 
 def test_missing_connection_of_another_name_is_an_error() -> None:
@@ -144,7 +141,7 @@ def test_unreadable_default_connection_is_not_replaced_by_the_embedded_one(monke
 
 
 def test_broken_connection_fails_its_test_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AIRFLOW_CONN_HIVEX_DEFAULT", '{"conn_type": "hivex", "extra": {"metastore_url": "x"}}')
+    monkeypatch.setenv("AIRFLOW_CONN_HIVEX_DEFAULT", '{"conn_type": "hivex", "extra": {"cluster_properties": "{}"}}')
     succeeded, sentence = HivexHook().test_connection()
     assert not succeeded
-    assert "cluster_properties is missing" in sentence
+    assert "neither metastore_url nor a host" in sentence
