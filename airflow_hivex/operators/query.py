@@ -61,6 +61,7 @@ class HivexQueryOperator(BaseOperator):
         self.max_rows = max_rows
         self.hivex_conn_id = hivex_conn_id
         self._session: Session | None = None
+        self._killed = False
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Run the statements.
@@ -77,6 +78,7 @@ class HivexQueryOperator(BaseOperator):
 
     def on_kill(self) -> None:
         """Stop the Spark job and abort the transaction."""
+        self._killed = True
         session = self._session
         if session is not None:
             self.log.info("Stopping the running statement and aborting its transaction.")
@@ -92,6 +94,8 @@ class HivexQueryOperator(BaseOperator):
             self._session = session
             try:
                 for number, (statement, values) in enumerate(zip(statements, shared, strict=True), start=1):
+                    if self._killed:
+                        raise AirflowFailException("The task was killed between two statements.")
                     self.log.info("Statement %d of %d:\n%s", number, len(statements), statement)
                     result = session.sql(statement, values, max_rows=self.max_rows)
                     self._log(result)

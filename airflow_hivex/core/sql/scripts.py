@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 from airflow_hivex.core.errors import InvalidParametersError
 from airflow_hivex.core.sql.tokens import Kind, tokenize
@@ -35,8 +36,4 @@ def share_parameters(
 
 def _marker_names(statement: str) -> frozenset[str]:
     tokens = tokenize(statement)
-    return frozenset(
-        name.text
-        for colon, name in zip(tokens, tokens[1:], strict=False)
-        if colon.is_symbol(":") and name.kind is Kind.WORD
-    )
+    return frozenset(name.text for colon, name in pairwise(tokens) if colon.is_symbol(":") and name.kind is Kind.WORD)

@@ -1,0 +1,214 @@
+from __future__ import annotations
+
+import json
+import threading
+import time
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from airflow.sdk import DAG, task
+from airflow.sdk.exceptions import AirflowFailException
+
+from airflow_hivex.core.errors import RoutingError, StoreUnavailableError
+from airflow_hivex.hooks.hivex import HivexHook
+from airflow_hivex.operators.query import HivexQueryOperator, agent_info
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from airflow.models.dagrun import DagRun
+
+CLUSTERS = {"c1": {"filesystem": "file:///nonexistent/c1", "jobtracker": "local[2]"}}
+
+pytestmark = [pytest.mark.airflow, pytest.mark.spark]
+
+CREATE = """
+CREATE TABLE sales (id INT, amount DECIMAL(38,18), day DATE, at TIMESTAMP, note STRING)
+STORED AS ORC TBLPROPERTIES ('transactional' = 'true');
+"""
+
+
+def context(**fields: Any) -> Any:
+    defaults = {"dag_id": "d", "task_id": "t", "run_id": "r", "try_number": 1, "map_index": -1}
+    return {"ti": SimpleNamespace(**defaults | fields)}
+
+
+def execute(sql: Any, **arguments: Any) -> dict[str, Any]:
+    return HivexQueryOperator(task_id="t", sql=sql, **arguments).execute(context())
+
+
+def states(run: DagRun) -> dict[str, str]:
+    return {ti.task_id: str(ti.state) for ti in run.get_task_instances()}
+
+
+def test_query_runs_in_a_dag_and_its_rows_reach_the_next_task(
+    warehouse: dict[str, Any], run_dag: Callable[..., DagRun], tmp_path: Path
+) -> None:
+    (tmp_path / "insert.sql").write_text(
+        "INSERT INTO sales VALUES (1, {{ params.amount }}, DATE '2013-01-31', TIMESTAMP '2013-01-31 05:00:00', :note)"
+    )
+    seen: dict[str, Any] = {}
+    with DAG("hivex_query", schedule=None, template_searchpath=str(tmp_path)) as dag:
+        create = HivexQueryOperator(task_id="create", sql=CREATE, cluster="c2")
+        insert = HivexQueryOperator(
+            task_id="insert",
+            sql="insert.sql",
+            params={"amount": "12345678901234567890.123456789012345678"},
+            parameters={"note": "{{ dag.dag_id }}; it's"},
+        )
+        select = HivexQueryOperator(task_id="select", sql=["USE default", "SELECT * FROM sales"])
+
+        @task
+        def look(result: dict[str, Any]) -> None:
+            seen.update(result)
+
+        create >> insert >> select
+        look(select.output)
+    run = run_dag(dag)
+    assert states(run) == dict.fromkeys(("create", "insert", "select", "look"), "success")
+    assert seen["columns"] == ["id", "amount", "day", "at", "note"]
+    ((identity, amount, day, at, note),) = seen["rows"]
+    assert (identity, amount, day) == (1, "12345678901234567890.123456789012345678", "2013-01-31")
+    assert at.startswith("2013-01-31T05:00:00")
+    assert note == "hivex_query; it's"
+    assert (seen["cluster"], seen["truncated"]) == ("c2", False)
+
+
+def test_insert_tells_rows_written_cluster_and_transaction(warehouse: dict[str, Any]) -> None:
+    execute(CREATE)
+    result = execute("INSERT INTO sales (id) VALUES (1), (2), (3)")
+    assert (result["rows_written"], result["cluster"], result["rows"]) == (3, "c1", [])
+    assert isinstance(result["txn_id"], int)
+    json.dumps(result, allow_nan=False)
+
+
+def test_no_more_than_max_rows_come_back(warehouse: dict[str, Any]) -> None:
+    execute([CREATE, "INSERT INTO sales (id) VALUES (1), (2), (3)"])
+    sql = "SELECT id FROM sales ORDER BY id"
+    assert execute(sql, max_rows=2)["rows"] == [[1], [2]]
+    assert execute(sql, max_rows=2)["truncated"] is True
+    assert execute(sql, max_rows=3)["truncated"] is False
+    assert execute(sql, max_rows=0)["rows"] == []
+
+
+@pytest.mark.parametrize("max_rows", [-1, "10", None, True])
+def test_max_rows_must_be_a_number_of_rows(max_rows: Any) -> None:
+    with pytest.raises(ValueError, match="max_rows"):
+        HivexQueryOperator(task_id="t", sql="SELECT 1", max_rows=max_rows)
+
+
+def test_statements_of_a_script_share_database_and_parameters(warehouse: dict[str, Any]) -> None:
+    result = execute(
+        """
+        CREATE DATABASE shop; USE shop;
+        CREATE TABLE t (a INT, b STRING) TBLPROPERTIES ('transactional' = 'true');  -- a ; in a comment
+        INSERT INTO t VALUES (:a, 'x;y'), (2, :b);
+        SELECT b FROM t WHERE a = :a;
+        """,
+        parameters={"a": 1, "b": "z"},
+    )
+    assert result["rows"] == [["x;y"]]
+
+
+@pytest.mark.parametrize(
+    ("sql", "reason"),
+    [
+        ("SELECT * FROM nowhere", "nowhere"),
+        ("SELEC 1", "Line 1, column 1"),
+        ("", "no statement"),
+        (" ; -- nothing\n", "no statement"),
+        ([], "no statement"),
+        ("USE CLUSTER c9", "c9"),
+        ("SELECT :a", ":a"),
+    ],
+)
+def test_statement_that_is_wrong_fails_without_a_retry(warehouse: dict[str, Any], sql: Any, reason: str) -> None:
+    with pytest.raises(AirflowFailException) as raised:
+        execute(sql)
+    assert reason in str(raised.value)
+
+
+def test_statement_that_is_wrong_is_not_retried_by_airflow(
+    warehouse: dict[str, Any], run_dag: Callable[..., DagRun]
+) -> None:
+    with DAG("hivex_fails", schedule=None) as dag:
+        HivexQueryOperator(task_id="wrong", sql="SELECT * FROM nowhere", retries=3, retry_delay=timedelta(hours=1))
+    run = run_dag(dag)
+    assert [(ti.state, ti.try_number) for ti in run.get_task_instances()] == [("failed", 1)]
+
+
+def test_failure_that_may_pass_is_left_to_airflows_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    extra = {"metastore_url": "postgresql+psycopg://u@127.0.0.1:1/none", "cluster_properties": CLUSTERS}
+    monkeypatch.setenv("AIRFLOW_CONN_HIVEX_DEFAULT", json.dumps({"conn_type": "hivex", "extra": extra}))
+    with pytest.raises(StoreUnavailableError):
+        execute("SHOW DATABASES")
+
+
+def test_join_of_two_clusters_fails_with_what_each_one_lacks(warehouse: dict[str, Any]) -> None:
+    create = "CREATE TABLE {} (id INT) TBLPROPERTIES ('transactional' = 'true')"
+    execute(create.format("left_side"), cluster="c1")
+    execute(create.format("right_side"), cluster="c2")
+    with pytest.raises(AirflowFailException) as raised:
+        execute("SELECT * FROM left_side JOIN right_side USING (id)")
+    assert isinstance(raised.value.__cause__, RoutingError)
+    assert "default.left_side" in str(raised.value)
+    assert "default.right_side" in str(raised.value)
+
+
+def test_killed_task_stops_its_job_and_leaves_the_table_as_it_was(warehouse: dict[str, Any]) -> None:
+    execute([CREATE, "INSERT INTO sales (id) VALUES (1)"])
+    operator = HivexQueryOperator(
+        task_id="t",
+        sql="INSERT INTO sales (id) SELECT CAST(count(*) % 7 AS INT) FROM range(100000) a, range(100000) b "
+        "WHERE hash(a.id, b.id) = 3",
+    )
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            operator.execute(context())
+        except BaseException as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    wait_for_open_transaction()
+    deadline = time.monotonic() + 60
+    while thread.is_alive() and time.monotonic() < deadline:
+        operator.on_kill()
+        thread.join(timeout=0.5)
+    assert not thread.is_alive()
+    assert [type(error) for error in failures] == [AirflowFailException]
+    assert execute("SELECT id FROM sales")["rows"] == [[1]]
+    assert HivexHook().get_metastore().transactions.valid_txns().open_ids == ()
+
+
+def wait_for_open_transaction() -> None:
+    metastore = HivexHook().get_metastore()
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if metastore.transactions.valid_txns().open_ids:
+            return
+    raise AssertionError("the statement opened no transaction")
+
+
+def test_on_kill_before_the_start_does_nothing() -> None:
+    HivexQueryOperator(task_id="t", sql="SELECT 1").on_kill()
+
+
+def test_agent_info_names_dag_task_run_and_try() -> None:
+    assert agent_info(context(try_number=2)) == "d.t r 2"
+    assert agent_info(context(map_index=3)) == "d.t[3] r 1"
+
+
+def test_hook_runs_statements_and_tests_its_connection(warehouse: dict[str, Any]) -> None:
+    hook = HivexHook()
+    assert hook.run("SELECT 1 AS one").rows == [(1,)]
+    assert hook.test_connection() == (True, "The metastore answers; its clusters are: c1, c2.")
+
+
+def test_metastore_is_opened_once_per_configuration(warehouse: dict[str, Any]) -> None:
+    assert HivexHook().get_metastore() is HivexHook().get_metastore()
