@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
-from urllib.parse import unquote
+
+from airflow_hivex.core.errors import InvalidObjectError
 
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 """The value that stands for NULL (and the empty string) in a partition name."""
@@ -31,6 +33,7 @@ _ESCAPED = {
     ]
 }
 _TABLE = str.maketrans(_ESCAPED)
+_ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
 
 
 def escape(text: str) -> str:
@@ -39,17 +42,30 @@ def escape(text: str) -> str:
 
 
 def unescape(text: str) -> str:
-    """The inverse of :func:`escape`."""
-    return unquote(text)
+    """The inverse of :func:`escape`: each ``%`` with two hexadecimal digits is one character, any other stays."""
+    return _ESCAPE.sub(lambda found: chr(int(found[1], 16)), text) if "%" in text else text
 
 
-def partition_name(keys: Iterable[str], values: Sequence[str]) -> str:
-    """The name, which is also the path below the table, of the partition with these values."""
+def partition_name(keys: Iterable[str], values: Sequence[str | None]) -> str:
+    """The name, which is also the path below the table, of the partition with these values.
+
+    NULL and the empty string are :data:`DEFAULT_PARTITION`.
+    """
     return "/".join(
         f"{escape(key.lower())}={escape(value or DEFAULT_PARTITION)}" for key, value in zip(keys, values, strict=True)
     )
 
 
 def partition_values(name: str) -> tuple[str, ...]:
-    """The values in a partition name, in key order."""
-    return tuple(unescape(part.partition("=")[2]) for part in name.split("/"))
+    """The values in a partition name, in key order.
+
+    Raises:
+        InvalidObjectError: the name is not of the form ``key=value/...``.
+    """
+    values = []
+    for part in name.split("/"):
+        key, equals, value = part.partition("=")
+        if not key or not equals:
+            raise InvalidObjectError("partition", name, "a partition's name is key=value, or several with '/' between")
+        values.append(unescape(value))
+    return tuple(values)

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from functools import lru_cache
 from typing import TypeAlias
@@ -124,8 +124,8 @@ def columns_of(predicate: Predicate) -> frozenset[ColumnReference] | None:
 def evaluate(predicate: Predicate, values: Mapping[str, Value]) -> Truth:
     """What ``predicate`` says of a row whose columns have ``values`` (keys in lower case).
 
-    A column that is not in ``values``, and two values whose types do not compare the way
-    Spark compares them without a cast, give MAYBE.
+    A column that is not in ``values``, and two values whose comparison depends on Spark's
+    settings or casts, give MAYBE.
     """
     match predicate:
         case Unknown():
@@ -133,28 +133,34 @@ def evaluate(predicate: Predicate, values: Mapping[str, Value]) -> Truth:
         case Not(operand):
             return _NEGATED[evaluate(operand, values)]
         case And(operands):
-            return _conjunction(operands, values)
+            return _first_of((Truth.NO, Truth.MAYBE, Truth.NULL), operands, values)
         case Or(operands):
-            return _NEGATED[_conjunction(tuple(Not(operand) for operand in operands), values)]
-        case In(column, candidates):
-            return evaluate(Or(tuple(Comparison(column, "=", value) for value in candidates)), values)
+            return _first_of((Truth.YES, Truth.MAYBE, Truth.NULL), operands, values)
     name = predicate.column.name.lower()
     if name not in values:
         return Truth.MAYBE
     value = values[name]
-    if isinstance(predicate, IsNull):
-        return Truth.YES if value is None else Truth.NO
-    if isinstance(predicate, Like):
-        return _like(value, predicate.pattern)
-    return _compare(value, predicate.operator, predicate.value)
+    match predicate:
+        case IsNull():
+            return Truth.YES if value is None else Truth.NO
+        case Like(_, pattern):
+            return _like(value, pattern)
+        case In(_, candidates):
+            return _in(value, candidates)
+        case Comparison(_, operator, right):
+            return _compare(value, operator, right)
 
 
-def _conjunction(operands: tuple[Predicate, ...], values: Mapping[str, Value]) -> Truth:
-    found = {evaluate(operand, values) for operand in operands}
-    for answer in (Truth.NO, Truth.MAYBE, Truth.NULL):
-        if answer in found:
-            return answer
-    return Truth.YES
+def _first_of(order: tuple[Truth, Truth, Truth], operands: Iterable[Predicate], values: Mapping[str, Value]) -> Truth:
+    """The strongest answer of the operands, in the given order; the opposite of the first when none gives any."""
+    decisive = order[0]
+    found = set()
+    for operand in operands:
+        answer = evaluate(operand, values)
+        if answer is decisive:
+            return decisive
+        found.add(answer)
+    return next((answer for answer in order if answer in found), _NEGATED[decisive])
 
 
 def _compare(left: Value, operator: str, right: Value) -> Truth:
@@ -164,42 +170,100 @@ def _compare(left: Value, operator: str, right: Value) -> Truth:
         operator = "="
     if left is None or right is None:
         return Truth.NULL
-    if not _comparable(left, right):
+    aligned = _aligned(left, right)
+    if aligned is None:
         return Truth.MAYBE
-    return Truth.YES if _COMPARE[operator](left, right) else Truth.NO
+    return Truth.YES if _COMPARE[operator](*aligned) else Truth.NO
 
 
-def _comparable(left: Value, right: Value) -> bool:
-    exact = (int, Decimal)
-    if isinstance(left, bool) or isinstance(right, bool):
-        return type(left) is type(right)
-    if isinstance(left, exact) and isinstance(right, exact):
+def _in(value: Value, candidates: tuple[Value, ...]) -> Truth:
+    if type(value) is str and value in candidates:
+        # Long lists are of texts; this look-up takes no Python call per value.
+        return Truth.YES
+    found = {_compare(value, "=", candidate) for candidate in candidates}
+    return next((answer for answer in (Truth.YES, Truth.MAYBE, Truth.NULL) if answer in found), Truth.NO)
+
+
+_WHOLE_NUMBER = re.compile(r"-?[0-9]{1,18}")
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?: [0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?)?")
+
+
+class PaddedText(str):
+    """A value of a CHAR column. Spark pads it and what it is compared with, so nothing is decided here."""
+
+    __slots__ = ()
+
+
+def _aligned(left: Value, right: Value) -> tuple[object, object] | None:
+    """Both values as Spark compares them, or None when that is not certain.
+
+    Floating point is not: its type decides on rounding, and NaN equals NaN there.
+    """
+    kinds = type(left), type(right)
+    if kinds == (str, str) or kinds == (date, date) or kinds == (bool, bool):
+        return left, right
+    if kinds == (datetime, datetime):
+        return _aligned_moments(left, right)  # type: ignore[arg-type]
+    if all(kind in (int, Decimal) for kind in kinds):
+        return (left, right) if _is_short(left) and _is_short(right) else None
+    if kinds[0] is str:
+        return _aligned_text(left, right)  # type: ignore[arg-type]
+    if kinds[1] is str:
+        turned = _aligned_text(right, left)  # type: ignore[arg-type]
+        return (turned[1], turned[0]) if turned else None
+    return None
+
+
+def _aligned_text(text: str, other: Value) -> tuple[object, object] | None:
+    """Spark turns the text into the type of the other side; here only where every setting does so."""
+    if type(other) is int and _WHOLE_NUMBER.fullmatch(text):
+        return int(text), other
+    if type(other) is date and _DAY.fullmatch(text):
+        try:
+            return date.fromisoformat(text), other
+        except ValueError:
+            return None
+    return None
+
+
+def _aligned_moments(left: datetime, right: datetime) -> tuple[object, object] | None:
+    if left.tzinfo is not None or right.tzinfo is not None:
+        return None
+    # A local time that the session's zone skips or repeats is another instant than it looks.
+    return (left, right) if left == right or abs(left - right) >= timedelta(days=1) else None
+
+
+def _is_short(number: object) -> bool:
+    """Whether Spark's common decimal type has room for all digits of it and another such number."""
+    if not isinstance(number, Decimal):
         return True
-    # Floating point against anything else, and text against numbers or dates, go through
-    # Spark's casts; equal types compare as they are.
-    return type(left) is type(right)
+    exponent = number.as_tuple().exponent
+    return isinstance(exponent, int) and -18 <= exponent <= 0 and len(number.as_tuple().digits) <= 18
 
 
 @lru_cache(maxsize=256)
-def _pattern(like: str) -> re.Pattern[str]:
+def _pattern(like: str) -> re.Pattern[str] | None:
+    """The pattern as a regular expression; None when Spark refuses it."""
     parts = re.findall(r"\\.|%|_|[^\\%_]+|\\", like, re.DOTALL)
+    if any(part[0] == "\\" and part[1:] not in ("%", "_", "\\") for part in parts):
+        return None
     wild = {"%": ".*", "_": "."}
-    return re.compile(
-        "".join(wild.get(part) or re.escape(part[1:] if part[0] == "\\" and part[1:] else part) for part in parts),
-        re.DOTALL,
-    )
+    return re.compile("".join(wild.get(part) or re.escape(part.removeprefix("\\")) for part in parts), re.DOTALL)
 
 
 def _like(value: Value, pattern: str) -> Truth:
     if value is None:
         return Truth.NULL
-    if not isinstance(value, str):
+    compiled = _pattern(pattern)
+    if type(value) is not str or compiled is None:
         return Truth.MAYBE
-    return Truth.YES if _pattern(pattern).fullmatch(value) else Truth.NO
+    return Truth.YES if compiled.fullmatch(value) else Truth.NO
 
 
 _PARTITION_TYPES = frozenset(
-    ["string", "varchar", "char", "tinyint", "smallint", "int", "bigint", "decimal", "double", "float", "boolean", "date", "timestamp", "timestamp_ntz"]
+    {"string", "varchar", "char", "tinyint", "smallint", "int", "bigint", "decimal", "double", "float"}
+    | {"boolean", "date", "timestamp", "timestamp_ntz"}
 )
 
 
@@ -216,21 +280,47 @@ def typed(text: str | None, type: str) -> Value:
     """
     if text is None:
         return None
-    base = type.lower().partition("(")[0]
-    if base in ("string", "varchar", "char"):
+    base, _, arguments = type.lower().replace(" ", "").rstrip(")").partition("(")
+    if base in ("string", "varchar"):
         return text
-    if base in ("tinyint", "smallint", "int", "integer", "bigint"):
-        return int(text)
+    if base == "char":
+        return PaddedText(text)
+    if base in _INTEGER_BITS:
+        return _integer(text, _INTEGER_BITS[base])
     if base in ("decimal", "dec", "numeric"):
-        return Decimal(text)
-    if base in ("double", "float"):
+        return _decimal(text, arguments)
+    if base in ("double", "float") and "_" not in text:
         return float(text)
-    if base == "boolean":
-        if text.lower() not in ("true", "false"):
-            raise ValueError(f"{text!r} is not a boolean")
+    if base == "boolean" and text.lower() in ("true", "false"):
         return text.lower() == "true"
-    if base == "date":
+    if base == "date" and _DAY.fullmatch(text):
         return date.fromisoformat(text)
-    if base in ("timestamp", "timestamp_ntz"):
+    if base in ("timestamp", "timestamp_ntz") and _MOMENT.fullmatch(text):
         return datetime.fromisoformat(text)
-    raise ValueError(f"{type} cannot be a partition column's type")
+    if not is_partition_type(type):
+        raise ValueError(f"{type} cannot be a partition column's type")
+    raise ValueError(f"{text!r} is not a value of type {type}")
+
+
+_INTEGER_BITS = {"tinyint": 7, "smallint": 15, "int": 31, "integer": 31, "bigint": 63}
+
+
+def _integer(text: str, bits: int) -> int:
+    if re.fullmatch(r"[+-]?[0-9]{1,40}", text):
+        number = int(text)
+        if -(1 << bits) <= number < (1 << bits):
+            return number
+    raise ValueError(f"{text!r} is not a whole number of {bits + 1} bits")
+
+
+def _decimal(text: str, arguments: str) -> Decimal:
+    """The number with its type's scale, so that 1.5 and 1.50 are one value; a bare type is decimal(10,0)."""
+    precision, _, scale = (arguments or "10,0").partition(",")
+    found = re.fullmatch(r"[+-]?0*([0-9]{0,38})(?:\.([0-9]{0,38}?)0*)?", text)
+    if not found or not re.search(r"[0-9]", text):
+        raise ValueError(f"{text!r} is not a decimal number")
+    whole, fraction = found[1], found[2] or ""
+    if len(fraction) > int(scale or 0) or len(whole) > int(precision) - int(scale or 0):
+        raise ValueError(f"{text!r} has more digits than decimal({precision},{scale or 0})")
+    sign = "-" if text.startswith("-") and (whole or fraction.strip("0")) else ""
+    return Decimal(f"{sign}{whole or '0'}.{fraction.ljust(int(scale or 0), '0')}")

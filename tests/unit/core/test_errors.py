@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Iterator
+
+import pytest
+
+from airflow_hivex.core import errors
+from airflow_hivex.core.errors import HivexError, Outcome
+from airflow_hivex.core.model.routes import Candidate, Lack, Route
+
+ROUTE = Route(None, "No cluster has everything.", (Candidate("c1", "primary of t", (Lack("d.u", "missing", "c2"),)),))
+
+EXAMPLES: dict[str, tuple[object, ...]] = {
+    "HivexError": ("something happened",),
+    "SettingsError": ("a setting is wrong",),
+    "UnknownSettingError": ("hive.tnx.timeout", ["hive.txn.timeout"]),
+    "InvalidSettingError": ("hive.txn.timeout", "soon", "a whole number of s is expected"),
+    "InvalidClusterPropertiesError": ("jobtracker is missing", "c1"),
+    "UnknownClusterError": ("c9", ["c1", "c2"]),
+    "LocationOutsideClusterError": ("/x", "c1", "file:///data/c1"),
+    "NoSuchObjectError": ("nothing of that name",),
+    "NoSuchDatabaseError": ("d",),
+    "NoSuchTableError": ("d", "t"),
+    "NoSuchPartitionError": ("d", "t", "ds=1"),
+    "NoSuchColumnError": ("d.t", "x", ["a", "b"]),
+    "NotOnClusterError": ("d.t", "c2", ["c1"]),
+    "AlreadyExistsError": ("table", "d.t"),
+    "InvalidObjectError": ("table", "d.t", "it has no columns"),
+    "InvalidOperationError": ("DROP", "d.t", "it is a link"),
+    "CopyMismatchError": ("d.t", "c2", [f"file {number} is missing" for number in range(12)]),
+    "SqlError": ("the statement cannot be run",),
+    "StatementSyntaxError": ("a name is expected", 1, 8, "SELECT ,"),
+    "UnsupportedStatementError": ("MERGE is not supported", 1, 1, "MERGE"),
+    "ColumnCountMismatchError": ("d.t", 3, 2, ["a", "b", "c"]),
+    "TypeMismatchError": ("d.t", "a", "int", "a string"),
+    "AnalysisError": ("column x cannot be resolved",),
+    "InvalidParametersError": ("no value for :x",),
+    "RoutingError": (ROUTE,),
+    "TransactionError": ("not in that state",),
+    "NoSuchTransactionError": (7,),
+    "TransactionAbortedError": (7, "it timed out"),
+    "TransactionCommittedError": (7,),
+    "TransactionNotOpenError": ([7, 8], "they may not write"),
+    "TooManyOpenTransactionsError": (100_000, 100_000),
+    "CommitOutcomeUnknownError": (7,),
+    "InvalidWriteIdListError": ("x", "it needs a high watermark"),
+    "NotEnoughHistoryError": (6, 3, "base_0000005_v0000030"),
+    "StoreError": ("the database refused",),
+    "StoreUnavailableError": ("sqlite:///x", "it is locked"),
+    "StoreTooOldError": ("sqlite:///x", "0001", "0002"),
+    "StoreTooNewError": ("sqlite:///x", "0003", "0002"),
+    "NotAMetastoreError": ("sqlite:///x",),
+    "JobError": ("c1", "out of memory"),
+    "JobCancelledError": ("c1",),
+    "InvalidConnectionError": ("hivex_default", "its host is missing"),
+    "UnsupportedJobTrackerError": ("c1", "yarn"),
+}
+
+
+def subclasses(error: type[HivexError]) -> Iterator[type[HivexError]]:
+    yield error
+    for each in error.__subclasses__():
+        yield from subclasses(each)
+
+
+# Only those of the one module; a test may define its own.
+CLASSES = [error for error in dict.fromkeys(subclasses(HivexError)) if error.__module__ == errors.__name__]
+
+
+@pytest.mark.parametrize("error", CLASSES, ids=lambda error: error.__name__)
+def test_error_survives_pickling_and_copying(error: type[HivexError]) -> None:
+    assert error.__name__ in EXAMPLES, f"give an example of the facts of {error.__name__}"
+    raised = error(*EXAMPLES[error.__name__])  # type: ignore[arg-type]
+    for again in (pickle.loads(pickle.dumps(raised)), copy.copy(raised)):
+        assert type(again) is error
+        assert str(again) == str(raised)
+        assert vars(again) == vars(raised)
+
+
+@pytest.mark.parametrize("error", CLASSES, ids=lambda error: error.__name__)
+def test_error_tells_what_a_caller_may_do(error: type[HivexError]) -> None:
+    assert isinstance(error.retryable, bool)
+    assert isinstance(error.outcome, Outcome)
+    assert error.__doc__
+
+
+def test_every_code_names_one_error() -> None:
+    codes = [error.code for error in CLASSES]
+    assert len(codes) == len(set(codes))
+
+
+def test_an_example_belongs_to_an_error() -> None:
+    assert set(EXAMPLES) == {error.__name__ for error in CLASSES}
