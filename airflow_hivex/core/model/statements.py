@@ -36,7 +36,8 @@ class TableReference:
     """One place in a query where a table is read.
 
     ``alias`` is the name by which the query's columns may call it. ``has_alias`` is false when
-    the query gave none, so that one must be written where the name is replaced.
+    the query gave none, so that one must be written where the name is replaced, or at
+    ``alias_position`` if something stands between the two (``t TABLESAMPLE (1 PERCENT) AS x``).
     ``filters`` are the conjuncts that every row taken from here must satisfy, of those that
     read nothing but columns that may be this table's.
     """
@@ -47,6 +48,7 @@ class TableReference:
     alias: str
     has_alias: bool
     filters: tuple[Predicate, ...] = ()
+    alias_position: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +79,14 @@ class Query:
 
     def render(self, views: Sequence[str]) -> str:
         """The query with the table of each reference replaced by the view of the same position."""
-        edits = [
-            TextEdit(ref.start, ref.end, view if ref.has_alias else f"{view} AS `{ref.alias}`")
-            for ref, view in zip(self.references, views, strict=True)
-        ]
+        edits: list[TextEdit] = []
+        for reference, view in zip(self.references, views, strict=True):
+            alias = "" if reference.has_alias else f" AS `{reference.alias}`"
+            if reference.alias_position is None:
+                edits.append(TextEdit(reference.start, reference.end, view + alias))
+            else:
+                edits.append(TextEdit(reference.start, reference.end, view))
+                edits.append(TextEdit(reference.alias_position, reference.alias_position, alias))
         parts: list[str] = []
         position = self.start
         for edit in sorted([*edits, *self.qualifiers], key=lambda edit: edit.start):

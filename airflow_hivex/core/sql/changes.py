@@ -1,0 +1,78 @@
+"""DROP TABLE, and ALTER TABLE for partitions and properties."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from airflow_hivex.core.model.statements import (
+    AddPartitions,
+    DropPartitions,
+    DropTable,
+    Literal,
+    SetTableProperties,
+    TableName,
+)
+from airflow_hivex.core.sql.clauses import (
+    read_partition_predicate,
+    read_properties,
+    read_property_keys,
+    read_static_partition,
+)
+from airflow_hivex.core.sql.literals import read_string
+from airflow_hivex.core.sql.tokens import Cursor, Token
+
+
+def read_drop_table(cursor: Cursor) -> DropTable:
+    """The statement whose words up to TABLE are read."""
+    if_exists = cursor.accept("IF", "EXISTS")
+    table = cursor.own_table_name("DROP TABLE")
+    cursor.accept("PURGE")
+    return DropTable(table, if_exists)
+
+
+def read_alter_table(cursor: Cursor, first: Token) -> AddPartitions | DropPartitions | SetTableProperties:
+    """The statement whose words up to TABLE are read."""
+    table = cursor.own_table_name("ALTER TABLE")
+    operation = cursor.peek()
+    if operation is None:
+        raise cursor.expected("ADD, DROP, SET or UNSET")
+    if cursor.accept("SET", "TBLPROPERTIES"):
+        return SetTableProperties(table, set=read_properties(cursor))
+    if cursor.accept("UNSET", "TBLPROPERTIES"):
+        if_exists = cursor.accept("IF", "EXISTS")
+        return SetTableProperties(table, unset=read_property_keys(cursor), if_exists=if_exists)
+    if cursor.at("ADD", "PARTITION") or cursor.at("ADD", "IF"):
+        return _add_partitions(cursor, table)
+    if cursor.at("DROP", "PARTITION") or cursor.at("DROP", "IF"):
+        return _drop_partitions(cursor, table)
+    if not operation.word:
+        raise cursor.expected("ADD, DROP, SET or UNSET")
+    following = cursor.peek(1)
+    rest = f" {following.word}" if following is not None and following.word else ""
+    raise cursor.unsupported(f"ALTER TABLE ... {operation.word}{rest} is not a statement of this release", first)
+
+
+def _add_partitions(cursor: Cursor, table: TableName) -> AddPartitions:
+    cursor.expect("ADD")
+    if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
+    cursor.expect("PARTITION")
+    found: list[tuple[Mapping[str, Literal], str | None]] = []
+    while True:
+        specification = read_static_partition(cursor)
+        found.append((specification, read_string(cursor, "a location") if cursor.accept("LOCATION") else None))
+        cursor.accept_symbol(",")
+        if not cursor.accept("PARTITION"):
+            break
+    return AddPartitions(table, tuple(found), if_not_exists)
+
+
+def _drop_partitions(cursor: Cursor, table: TableName) -> DropPartitions:
+    cursor.expect("DROP")
+    if_exists = cursor.accept("IF", "EXISTS")
+    cursor.expect("PARTITION")
+    found = [read_partition_predicate(cursor)]
+    while cursor.accept_symbol(","):
+        cursor.expect("PARTITION")
+        found.append(read_partition_predicate(cursor))
+    cursor.accept("PURGE")
+    return DropPartitions(table, tuple(found), if_exists)

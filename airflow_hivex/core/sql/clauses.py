@@ -1,0 +1,152 @@
+"""Clauses that several statements share: partition specifications and property lists."""
+
+from __future__ import annotations
+
+from airflow_hivex.core.errors import UnsupportedStatementError
+from airflow_hivex.core.model.predicates import And, ColumnReference, Comparison, IsNull, Not, Predicate
+from airflow_hivex.core.model.statements import Literal
+from airflow_hivex.core.sql.literals import read_constant, read_string
+from airflow_hivex.core.sql.tokens import Cursor, Kind, Token
+
+_COMPARISONS = {"=": "=", "==": "=", "<>": "<>", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
+
+
+def read_partition(cursor: Cursor) -> dict[str, Literal | None]:
+    """``(ds='x', hr)`` in order: the value of each static key, None for a dynamic one."""
+    cursor.expect_symbol("(")
+    found: dict[str, Literal | None] = {}
+    while True:
+        token = cursor.peek()
+        key = cursor.name("a partition column")
+        if key in found:
+            raise cursor.error(f"partition column {key} is named twice", token)
+        has_value = cursor.accept_symbol("=") or cursor.accept_symbol("==")
+        found[key] = read_value(cursor, f"a constant for {key}") if has_value else None
+        if not cursor.accept_symbol(","):
+            break
+    cursor.expect_symbol(")")
+    return found
+
+
+def read_static_partition(cursor: Cursor) -> dict[str, Literal]:
+    """``(ds='x', hr=1)`` in order; a key without a value is an error."""
+    first = cursor.peek()
+    found: dict[str, Literal] = {}
+    for key, literal in read_partition(cursor).items():
+        if literal is None:
+            raise cursor.error(f"partition column {key} needs a value here", first)
+        found[key] = literal
+    return found
+
+
+def read_partition_predicate(cursor: Cursor) -> Predicate:
+    """``(ds < '2013', hr = 1)`` as one predicate; NULL stands for the default partition."""
+    cursor.expect_symbol("(")
+    found: list[Predicate] = []
+    while True:
+        column = ColumnReference(cursor.name("a partition column"))
+        operator = cursor.peek()
+        if operator is None or not operator.is_symbol(*_COMPARISONS):
+            raise cursor.expected("one of = <> < <= > >=")
+        cursor.index += 1
+        found.append(_comparison(cursor, column, _COMPARISONS[operator.text]))
+        if not cursor.accept_symbol(","):
+            break
+    cursor.expect_symbol(")")
+    return found[0] if len(found) == 1 else And(tuple(found))
+
+
+def _comparison(cursor: Cursor, column: ColumnReference, operator: str) -> Predicate:
+    token = cursor.peek()
+    value = read_value(cursor, f"a constant for {column.name}").value
+    if isinstance(value, bytes):
+        raise cursor.error("a binary value cannot be compared here", token)
+    if value is not None:
+        return Comparison(column, operator, value)
+    if operator not in ("=", "<>"):
+        raise cursor.error("NULL can be compared by = and <> only", token)
+    return IsNull(column) if operator == "=" else Not(IsNull(column))
+
+
+def read_value(cursor: Cursor, what: str) -> Literal:
+    """The constant that must come next, and end there."""
+    literal = read_constant(cursor)
+    if literal is None:
+        raise cursor.expected(what)
+    if not cursor.at_symbol(",", ")"):
+        raise cursor.expected("',' or ')'")
+    return literal
+
+
+def read_properties(cursor: Cursor) -> dict[str, str]:
+    """``('key' = 'value', other.key = 1, ...)``; numbers and booleans become text."""
+    cursor.expect_symbol("(")
+    found: dict[str, str] = {}
+    while True:
+        token = cursor.peek()
+        key = read_property_key(cursor)
+        if key in found:
+            raise cursor.error(f"property {key} is given twice", token)
+        if not cursor.accept_symbol("="):
+            cursor.accept_symbol("==")
+        found[key] = _property_value(cursor, key)
+        if not cursor.accept_symbol(","):
+            break
+    cursor.expect_symbol(")")
+    return found
+
+
+def read_property_keys(cursor: Cursor) -> tuple[str, ...]:
+    """``('key', other.key, ...)``."""
+    cursor.expect_symbol("(")
+    found = [read_property_key(cursor)]
+    while cursor.accept_symbol(","):
+        found.append(read_property_key(cursor))
+    cursor.expect_symbol(")")
+    return tuple(dict.fromkeys(found))
+
+
+def read_property_key(cursor: Cursor) -> str:
+    """A string, or words with points between them; keys keep their case."""
+    if cursor.at_kind(Kind.STRING):
+        return read_string(cursor, "a property")
+    parts = [cursor.identifier("a property")]
+    while cursor.accept_symbol("."):
+        parts.append(cursor.identifier("a property"))
+    return ".".join(parts)
+
+
+def _property_value(cursor: Cursor, key: str) -> str:
+    if cursor.at_kind(Kind.STRING):
+        return read_string(cursor, "a value")
+    if cursor.at("TRUE") or cursor.at("FALSE"):
+        return cursor.next("a value").text.lower()
+    sign = "-" if cursor.accept_symbol("-") else ""
+    if cursor.at_kind(Kind.NUMBER):
+        return sign + cursor.next("a value").text
+    raise cursor.expected(f"a value for property {key}")
+
+
+def once(cursor: Cursor, token: Token | None, present: object) -> None:
+    """Refuse a clause that was given before."""
+    if present:
+        raise cursor.error(f"{token.text if token else 'the clause'} is given twice", token)
+
+
+_STATEMENT_WORDS = """
+ADD ALTER AND CATALOG CATALOGS CHANGE CLUSTER COLUMN COLUMNS COMPACT COMPACTIONS CONNECTOR CREATE CURRENT DATABASE
+DATA DBPROPERTIES DIRECTORY DROP EXTENDED EXTERNAL FUNCTION FUNCTIONS GLOBAL INDEX INPATH INTO LINK LINKS LOCAL
+LOCATION LOCKS MACRO MANAGED MATERIALIZED NAMESPACE OR OWNER PROCEDURE PROPERTIES QUERY REPAIR REPLACE ROLE ROLES
+SCHEMA TABLE TABLELINK TABLES TBLPROPERTIES TEMP TEMPORARY TRANSACTION TRANSACTIONS UNSET USER VARIABLE VIEW VIEWS
+""".split()  # noqa: SIM905
+
+
+def unsupported_statement(cursor: Cursor, first: Token) -> UnsupportedStatementError:
+    """The error that names a statement by the words it begins with."""
+    words = [first.word]
+    ahead = cursor.tokens.index(first) + 1
+    for token in cursor.tokens[ahead : ahead + 3]:
+        if token.word not in _STATEMENT_WORDS:
+            break
+        words.append(token.word)
+    return cursor.unsupported(f"{' '.join(words)} is not a statement of this release", first)

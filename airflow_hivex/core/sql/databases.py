@@ -1,0 +1,91 @@
+"""CREATE, DROP and ALTER DATABASE | SCHEMA | NAMESPACE, and USE."""
+
+from __future__ import annotations
+
+from airflow_hivex.core.model.statements import (
+    AlterDatabase,
+    CreateDatabase,
+    DropDatabase,
+    UseCluster,
+    UseDatabase,
+)
+from airflow_hivex.core.sql.clauses import once, read_properties, unsupported_statement
+from airflow_hivex.core.sql.literals import read_string
+from airflow_hivex.core.sql.tokens import Cursor, Kind, Token, name_of
+
+DATABASE_WORDS = ("DATABASE", "SCHEMA", "NAMESPACE")
+
+
+def read_create_database(cursor: Cursor) -> CreateDatabase:
+    """The statement whose words up to DATABASE are read."""
+    if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
+    name = cursor.database_name()
+    comment: str | None = None
+    location: str | None = None
+    properties: dict[str, str] | None = None
+    while not cursor.at_end:
+        token = cursor.peek()
+        if cursor.accept("COMMENT"):
+            once(cursor, token, comment is not None)
+            comment = read_string(cursor, "a comment")
+        elif cursor.accept("LOCATION"):
+            once(cursor, token, location is not None)
+            location = read_string(cursor, "a location")
+        elif cursor.accept("WITH"):
+            once(cursor, token, properties is not None)
+            _expect_properties_word(cursor)
+            properties = read_properties(cursor)
+        else:
+            raise cursor.expected("COMMENT, LOCATION or WITH DBPROPERTIES")
+    return CreateDatabase(name, if_not_exists, comment, location, properties or {})
+
+
+def _expect_properties_word(cursor: Cursor) -> None:
+    if not cursor.accept_one("DBPROPERTIES", "PROPERTIES"):
+        raise cursor.expected("DBPROPERTIES")
+
+
+def read_drop_database(cursor: Cursor) -> DropDatabase:
+    """The statement whose words up to DATABASE are read."""
+    if_exists = cursor.accept("IF", "EXISTS")
+    name = cursor.database_name()
+    return DropDatabase(name, if_exists, cursor.accept_one("RESTRICT", "CASCADE") == "CASCADE")
+
+
+def read_alter_database(cursor: Cursor, first: Token) -> AlterDatabase:
+    """The statement whose words up to DATABASE are read."""
+    name = cursor.database_name()
+    if not cursor.accept("SET"):
+        raise unsupported_statement(cursor, first)
+    if cursor.accept("OWNER"):
+        cursor.expect("USER")
+        return AlterDatabase(name, owner=cursor.identifier("the name of a user"))
+    if cursor.accept("LOCATION"):
+        return AlterDatabase(name, location=read_string(cursor, "a location"))
+    _expect_properties_word(cursor)
+    return AlterDatabase(name, properties=read_properties(cursor))
+
+
+def read_use(cursor: Cursor) -> UseDatabase | UseCluster:
+    """USE name, or USE CLUSTER with or without a name; the cursor stands behind USE."""
+    if cursor.accept("CLUSTER"):
+        return UseCluster(None if cursor.at_end else _cluster_name(cursor))
+    if cursor.peek(1) is not None:
+        cursor.accept_one(*DATABASE_WORDS)
+    return UseDatabase(cursor.database_name())
+
+
+def _cluster_name(cursor: Cursor) -> str:
+    """A cluster's name as written: quoted, or words joined by hyphens and points, such as ``us-east-1``."""
+    if cursor.at_kind(Kind.STRING):
+        return read_string(cursor, "the name of a cluster")
+    if cursor.at_kind(Kind.QUOTED):
+        return name_of(cursor.next("the name of a cluster"))
+    first = last = cursor.next("the name of a cluster")
+    while (token := cursor.peek()) is not None and token.start == last.end:
+        last = cursor.next("the name of a cluster")
+        if not (last.kind in (Kind.WORD, Kind.NUMBER) or last.is_symbol("-", ".")):
+            raise cursor.error("a cluster's name that holds more than letters, digits, -, _ and . is quoted", first)
+    if first.kind not in (Kind.WORD, Kind.NUMBER):
+        raise cursor.error("expected the name of a cluster", first)
+    return cursor.text[first.start : last.end]

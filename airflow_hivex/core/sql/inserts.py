@@ -1,0 +1,133 @@
+"""INSERT INTO and INSERT OVERWRITE, with the constants of a VALUES list read as rows."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from airflow_hivex.core.model.statements import Insert, Literal, Query
+from airflow_hivex.core.sql.clauses import read_partition
+from airflow_hivex.core.sql.literals import read_constant
+from airflow_hivex.core.sql.queries import at_query, read_query
+from airflow_hivex.core.sql.tokens import Cursor, Kind
+
+Rows = tuple[tuple[Literal, ...], ...]
+
+_EXACT = ("tinyint", "smallint", "int", "bigint", "decimal")
+
+
+def read_insert(cursor: Cursor) -> Insert:
+    """The statement whose word INSERT is read.
+
+    Raises:
+        StatementSyntaxError: it is not SQL, or a row of VALUES is longer than another.
+        UnsupportedStatementError: it writes a directory, by name, a link, or a DEFAULT.
+    """
+    overwrite = cursor.accept_one("INTO", "OVERWRITE")
+    if overwrite is None:
+        raise cursor.expected("INTO or OVERWRITE")
+    if cursor.at("LOCAL", "DIRECTORY") or (cursor.at("DIRECTORY") and _at_directory(cursor)):
+        raise cursor.unsupported("INSERT OVERWRITE DIRECTORY is not a statement of this release", cursor.peek(-2))
+    cursor.accept("TABLE")
+    target = cursor.own_table_name("INSERT")
+    partition: dict[str, Literal | None] = read_partition(cursor) if cursor.accept("PARTITION") else {}
+    if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
+    if cursor.at("BY", "NAME"):
+        raise cursor.unsupported("INSERT ... BY NAME is not a statement of this release; list the columns")
+    if cursor.at("REPLACE"):
+        raise cursor.unsupported("INSERT ... REPLACE is not a statement of this release")
+    columns = cursor.names("a column") if _at_columns(cursor) else None
+    if not at_query(cursor):
+        raise cursor.expected("VALUES or a query")
+    rows, query = _read_source(cursor)
+    return Insert(
+        target=target,
+        query=query,
+        overwrite=overwrite == "OVERWRITE",
+        columns=columns,
+        partition=tuple(partition),
+        static={key: literal for key, literal in partition.items() if literal is not None},
+        rows=rows,
+        if_not_exists=if_not_exists,
+    )
+
+
+def _at_directory(cursor: Cursor) -> bool:
+    following = cursor.peek(1)
+    return following is not None and (following.kind is Kind.STRING or following.word in ("USING", "OPTIONS"))
+
+
+def _at_columns(cursor: Cursor) -> bool:
+    # (a, b) lists columns; (SELECT ...), (VALUES ...) and (FROM ...) are queries.
+    named = cursor.at_kind(Kind.WORD, Kind.QUOTED, ahead=1)
+    return cursor.at_symbol("(") and named and cursor.at_symbol(",", ")", ahead=2)
+
+
+def _read_source(cursor: Cursor) -> tuple[Rows | None, Query]:
+    if not cursor.at("VALUES"):
+        return None, read_query(cursor)
+    start = cursor.index
+    rows = _constant_rows(cursor)
+    if rows is None:
+        cursor.index = start
+        _refuse_default(cursor)
+        return None, read_query(cursor)
+    tokens = cursor.tokens[start:]
+    # Among constants, a colon can only begin a marker.
+    markers = frozenset(name.text for colon, name in pairwise(tokens) if colon.is_symbol(":"))
+    return rows, Query(cursor.text, tokens[0].start, tokens[-1].end, (), (), markers)
+
+
+def _constant_rows(cursor: Cursor) -> Rows | None:
+    """The rows of VALUES up to the end of the statement; None if Spark must make them."""
+    cursor.expect("VALUES")
+    rows: list[tuple[Literal, ...]] = []
+    while True:
+        token = cursor.peek()
+        row = _constant_row(cursor)
+        if row is None:
+            return None
+        if rows and len(row) != len(rows[0]):
+            raise cursor.error(f"row {len(rows) + 1} has {len(row)} values, the rows before have {len(rows[0])}", token)
+        rows.append(row)
+        if not cursor.accept_symbol(","):
+            break
+    return tuple(rows) if cursor.at_end and _columns_have_one_type(rows) else None
+
+
+def _constant_row(cursor: Cursor) -> tuple[Literal, ...] | None:
+    if not cursor.accept_symbol("("):
+        single = read_constant(cursor)
+        return None if single is None else (single,)
+    found: list[Literal] = []
+    while True:
+        literal = read_constant(cursor)
+        if literal is None:
+            return None
+        found.append(literal)
+        if not cursor.accept_symbol(","):
+            break
+    return tuple(found) if cursor.accept_symbol(")") else None
+
+
+def _columns_have_one_type(rows: list[tuple[Literal, ...]]) -> bool:
+    """Whether no value would be cast to the type of another row's before it is stored.
+
+    Spark finds one type for each column of VALUES first: beside a number, the text '1' becomes one.
+    """
+    families: list[str | None] = [None] * len(rows[0])
+    for row in rows:
+        for position, literal in enumerate(row):
+            family = "exact" if literal.type.startswith(_EXACT) else literal.type
+            if family == "void":
+                continue
+            if families[position] not in (None, family):
+                return False
+            families[position] = family
+    return True
+
+
+def _refuse_default(cursor: Cursor) -> None:
+    tokens = cursor.tokens[cursor.index :]
+    for before, token, after in zip(tokens, tokens[1:], tokens[2:], strict=False):
+        if token.word == "DEFAULT" and before.is_symbol("(", ",") and after.is_symbol(",", ")"):
+            raise cursor.unsupported("columns have no DEFAULT here; give a value or NULL", token)

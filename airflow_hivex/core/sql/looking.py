@@ -1,0 +1,61 @@
+"""SHOW and DESCRIBE."""
+
+from __future__ import annotations
+
+from airflow_hivex.core.model.statements import (
+    DescribeDatabase,
+    DescribeTable,
+    ShowClusters,
+    ShowCreateTable,
+    ShowDatabases,
+    ShowPartitions,
+    ShowTables,
+)
+from airflow_hivex.core.sql.clauses import read_partition_predicate, unsupported_statement
+from airflow_hivex.core.sql.databases import DATABASE_WORDS
+from airflow_hivex.core.sql.literals import read_string
+from airflow_hivex.core.sql.tokens import Cursor, Kind, Token
+
+_DATABASES = tuple(f"{word}S" for word in DATABASE_WORDS)
+
+
+def read_show(
+    cursor: Cursor, first: Token
+) -> ShowClusters | ShowDatabases | ShowTables | ShowPartitions | ShowCreateTable:
+    """The statement whose word SHOW is read."""
+    if cursor.accept("CLUSTERS"):
+        return ShowClusters()
+    if cursor.accept_one(*_DATABASES):
+        return ShowDatabases(_pattern(cursor))
+    if cursor.accept("TABLES"):
+        database = cursor.database_name() if cursor.accept_one("IN", "FROM") else None
+        return ShowTables(database, _pattern(cursor))
+    if cursor.accept("PARTITIONS"):
+        table = cursor.table_name()
+        return ShowPartitions(table, read_partition_predicate(cursor) if cursor.accept("PARTITION") else None)
+    if cursor.accept("CREATE", "TABLE"):
+        return ShowCreateTable(cursor.table_name())
+    raise unsupported_statement(cursor, first)
+
+
+def _pattern(cursor: Cursor) -> str | None:
+    if cursor.accept("LIKE") or cursor.at_kind(Kind.STRING):
+        return read_string(cursor, "a pattern")
+    return None
+
+
+def read_describe(cursor: Cursor, first: Token) -> DescribeTable | DescribeDatabase:
+    """The statement whose word DESCRIBE or DESC is read."""
+    if cursor.peek(1) is not None and cursor.accept_one(*DATABASE_WORDS):
+        extended = cursor.peek(1) is not None and cursor.accept("EXTENDED")
+        return DescribeDatabase(cursor.database_name(), extended)
+    following = cursor.peek(1)
+    if following is not None and following.kind in (Kind.WORD, Kind.QUOTED):
+        if cursor.accept_one("FUNCTION", "QUERY"):
+            raise unsupported_statement(cursor, first)
+        cursor.accept("TABLE")
+    extended = cursor.peek(1) is not None and cursor.accept_one("EXTENDED", "FORMATTED") is not None
+    table = cursor.table_name()
+    if not cursor.at_end:
+        raise cursor.unsupported("DESCRIBE of a partition or of one column is not a statement of this release", first)
+    return DescribeTable(table, extended)

@@ -1,0 +1,111 @@
+"""The ``:name`` markers of a statement and the values given for them.
+
+Values are never pasted into text: Spark binds them as named arguments. They are looked at
+here to check that all are there, and to read filters and constant rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import date, datetime
+from decimal import Decimal
+
+from airflow_hivex.core.errors import InvalidParametersError
+from airflow_hivex.core.model.statements import Literal
+
+MAX_PRECISION = 38
+
+
+class Markers:
+    """Which markers a statement has, against the parameters given for it."""
+
+    def __init__(self, parameters: Mapping[str, object] | None) -> None:
+        self._literals = {name: parameter_literal(name, value) for name, value in (parameters or {}).items()}
+        self._given = parameters is not None
+        self._used: dict[str, None] = {}
+
+    def literal(self, name: str) -> Literal | None:
+        """The value for a marker, None when there is none (which ``check`` reports)."""
+        self._used[name] = None
+        return self._literals.get(name)
+
+    def use(self, names: Iterable[str]) -> None:
+        """Note that the statement has these markers."""
+        self._used.update(dict.fromkeys(names))
+
+    def check(self) -> None:
+        """Compare markers and parameters, once the statement is read.
+
+        Raises:
+            InvalidParametersError: a marker has no value, or a value has no marker.
+        """
+        missing = [f":{name}" for name in self._used if name not in self._literals]
+        unused = [name for name in self._literals if name not in self._used]
+        problems = []
+        if missing and not self._given:
+            problems.append(f"the statement has the markers {', '.join(missing)}, but no parameters were given")
+        elif missing:
+            problems.append(f"there is no value for {', '.join(missing)}")
+        if unused:
+            problems.append(f"no marker uses {', '.join(unused)}")
+        if problems:
+            raise InvalidParametersError(f"Parameters do not fit the statement: {'; '.join(problems)}.")
+
+
+def parameter_literal(name: str, value: object) -> Literal:
+    """A parameter's value with Spark's type of it.
+
+    Raises:
+        InvalidParametersError: the name is not a text, or the value is of a type, or a size,
+            that Spark has no literal for.
+    """
+    if not isinstance(name, str):
+        raise InvalidParametersError(f"The parameter name {name!r} is not a text.")
+    match value:
+        case None:
+            return Literal(None, "void")
+        case bool():
+            return Literal(value, "boolean")
+        case int():
+            return Literal(value, _integer_type(name, value))
+        case float():
+            return Literal(value, "double")
+        case Decimal():
+            return Literal(value, _decimal_parameter_type(name, value))
+        case str():
+            return Literal(value, "string")
+        case bytes() | bytearray():
+            return Literal(bytes(value), "binary")
+        case datetime():
+            return Literal(value, "timestamp")
+        case date():
+            return Literal(value, "date")
+    raise InvalidParametersError(
+        f"Parameter {name} is a {type(value).__name__}; give None, a bool, int, float, Decimal, str, bytes, "
+        "date or datetime."
+    )
+
+
+def _integer_type(name: str, value: int) -> str:
+    if -(2**31) <= value < 2**31:
+        return "int"
+    if -(2**63) <= value < 2**63:
+        return "bigint"
+    raise InvalidParametersError(f"Parameter {name} = {value} does not fit a bigint; give a Decimal.")
+
+
+def _decimal_parameter_type(name: str, value: Decimal) -> str:
+    decimal = decimal_type(value)
+    if decimal is None:
+        raise InvalidParametersError(f"Parameter {name} = {value} does not fit a decimal of {MAX_PRECISION} digits.")
+    return decimal
+
+
+def decimal_type(value: Decimal) -> str | None:
+    """Spark's type of a decimal constant: its digits, and those behind the point; None when it has none."""
+    _, digits, exponent = value.as_tuple()
+    if not isinstance(exponent, int):
+        return None
+    scale = max(0, -exponent)
+    precision = max(len(digits) + max(0, exponent), scale)
+    return f"decimal({precision},{scale})" if precision <= MAX_PRECISION else None

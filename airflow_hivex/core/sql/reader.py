@@ -1,0 +1,146 @@
+"""One statement of the user's text, as a value of ``model.statements``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from airflow_hivex.core.model.identifiers import normalise
+from airflow_hivex.core.model.statements import CreateTable, ExplainRoute, Insert, Select, Statement
+from airflow_hivex.core.sql.changes import read_alter_table, read_drop_table
+from airflow_hivex.core.sql.clauses import unsupported_statement
+from airflow_hivex.core.sql.databases import (
+    DATABASE_WORDS,
+    read_alter_database,
+    read_create_database,
+    read_drop_database,
+    read_use,
+)
+from airflow_hivex.core.sql.inserts import read_insert
+from airflow_hivex.core.sql.looking import read_describe, read_show
+from airflow_hivex.core.sql.markers import Markers
+from airflow_hivex.core.sql.queries import at_query, read_query
+from airflow_hivex.core.sql.tables import read_create_table
+from airflow_hivex.core.sql.tokens import Cursor, Token, syntax_error, tokenize
+
+_OF_OTHER_RELEASES = """
+ABORT ADD ANALYZE BEGIN CACHE CALL CLEAR COMMENT COMMIT COMPACT DECLARE DELETE DFS END EXECUTE EXPORT FETCH GRANT
+IMPORT KILL LINK LIST LOAD LOCK MAP MERGE MSCK OPTIMIZE PREPARE REDUCE REFRESH RELOAD REPAIR REPL REPLACE RESET
+REVOKE ROLLBACK SET START TRUNCATE UNCACHE UNLINK UNLOCK UPDATE VACUUM
+""".split()  # noqa: SIM905
+
+
+def split(text: str) -> list[str]:
+    """The statements of a script, without the semicolons between them.
+
+    Semicolons in strings, quoted names and comments do not part statements.
+
+    Raises:
+        StatementSyntaxError: a string, name or comment does not end.
+    """
+    statements: list[str] = []
+    first: Token | None = None
+    end = 0
+    for token in tokenize(text):
+        if token.is_symbol(";"):
+            if first is not None:
+                statements.append(text[first.start : end])
+            first = None
+        else:
+            first = first or token
+            end = token.end
+    return [*statements, text[first.start : end]] if first is not None else statements
+
+
+def read(text: str, parameters: Mapping[str, object] | None = None, *, database: str | None = None) -> Statement:
+    """The one statement that ``text`` holds; a semicolon may follow it. Positions are those of ``text``.
+
+    ``parameters`` are the values of its ``:name`` markers. ``database`` is the current database:
+    with it, ``database.table.column`` is understood where FROM names ``table`` alone.
+
+    Raises:
+        StatementSyntaxError: the text is not one statement that can be read.
+        UnsupportedStatementError: it is SQL that this release does not run.
+        InvalidParametersError: markers and parameters do not fit each other.
+    """
+    tokens = tokenize(text)
+    end = next((index for index, token in enumerate(tokens) if token.is_symbol(";")), len(tokens))
+    second = next((token for token in tokens[end:] if not token.is_symbol(";")), None)
+    if end == 0:
+        raise syntax_error(text, tokens[0].start if tokens else 0, "there is no statement here")
+    markers = Markers(parameters)
+    cursor = Cursor(text, tokens[:end], markers, None if database is None else normalise(database))
+    try:
+        statement = _statement(cursor)
+    except RecursionError as error:
+        raise syntax_error(text, tokens[0].start, "the statement is nested too deeply to be read") from error
+    if not cursor.at_end:
+        raise cursor.expected("the end of the statement")
+    if second is not None:
+        raise syntax_error(text, second.start, "a second statement begins here; run one at a time")
+    markers.check()
+    return statement
+
+
+def _statement(cursor: Cursor) -> Statement:
+    if at_query(cursor):
+        return Select(read_query(cursor))
+    first = cursor.next("a statement")
+    match first.word:
+        case "INSERT":
+            return read_insert(cursor)
+        case "CREATE":
+            return _create(cursor, first)
+        case "DROP":
+            return _drop(cursor, first)
+        case "ALTER":
+            return _alter(cursor, first)
+        case "USE":
+            return read_use(cursor)
+        case "SHOW":
+            return read_show(cursor, first)
+        case "DESCRIBE" | "DESC":
+            return read_describe(cursor, first)
+        case "EXPLAIN":
+            return _explain(cursor, first)
+    if first.word in _OF_OTHER_RELEASES:
+        raise unsupported_statement(cursor, first)
+    raise cursor.error(f"{first.text} does not begin a statement", first)
+
+
+def _create(cursor: Cursor, first: Token) -> Statement:
+    if cursor.accept_one(*DATABASE_WORDS):
+        return read_create_database(cursor)
+    modifier = next((word for word in ("EXTERNAL", "TRANSACTIONAL") if cursor.accept(word, "TABLE")), None)
+    if modifier is None and not cursor.accept("TABLE"):
+        raise unsupported_statement(cursor, first)
+    return read_create_table(cursor, external=modifier == "EXTERNAL", transactional=modifier == "TRANSACTIONAL")
+
+
+def _drop(cursor: Cursor, first: Token) -> Statement:
+    if cursor.accept_one(*DATABASE_WORDS):
+        return read_drop_database(cursor)
+    if not cursor.accept("TABLE"):
+        raise unsupported_statement(cursor, first)
+    return read_drop_table(cursor)
+
+
+def _alter(cursor: Cursor, first: Token) -> Statement:
+    if cursor.accept_one(*DATABASE_WORDS):
+        return read_alter_database(cursor, first)
+    if not cursor.accept("TABLE"):
+        raise unsupported_statement(cursor, first)
+    return read_alter_table(cursor, first)
+
+
+def _explain(cursor: Cursor, first: Token) -> ExplainRoute:
+    if not cursor.accept("ROUTE"):
+        raise cursor.unsupported(
+            "EXPLAIN is not a statement of this release; EXPLAIN ROUTE tells where one runs", first
+        )
+    inner = cursor.peek()
+    statement = _statement(cursor)
+    if isinstance(statement, (Select, Insert)) or (isinstance(statement, CreateTable) and statement.query is not None):
+        return ExplainRoute(statement)
+    raise cursor.unsupported(
+        "EXPLAIN ROUTE takes a query, an INSERT or a CREATE TABLE ... AS; all else has no route", inner
+    )

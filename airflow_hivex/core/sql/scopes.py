@@ -1,0 +1,328 @@
+"""The scopes of a query: what each SELECT reads, and which conditions hold for it.
+
+Names of WITH hide tables from their definition on; a sub-query sees the tables around it;
+a derived table sees none of its neighbours unless it is lateral.
+Source: Spark's CTESubstitution and the scoping rules of its SELECT reference.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from sqlglot import exp
+
+from airflow_hivex.core.errors import StatementSyntaxError, UnsupportedStatementError
+from airflow_hivex.core.model.identifiers import normalise
+from airflow_hivex.core.model.statements import TableName
+from airflow_hivex.core.sql.filters import conjuncts
+from airflow_hivex.core.sql.tokens import Token, syntax_error, unsupported_error
+
+Links: TypeAlias = Mapping[int, tuple[int, str, str]]
+"""Where each name ``T@Y`` begins: its end, T and Y."""
+
+_PATH = re.compile(r"[/:.*\\]")
+_QUERIES = (exp.Select, exp.SetOperation, exp.Subquery, exp.Values)
+_TABLE_PARTS = ("this", "db", "alias", "joins", "laterals", "pivots", "sample")
+_REFUSED_TABLE_PARTS = {
+    "catalog": "a table is named table or database.table; catalogs are not known here",
+    "version": "reading an earlier version of a table is not of this release",
+    "when": "reading an earlier version of a table is not of this release",
+}
+
+
+@dataclass(slots=True, eq=False)
+class Source:
+    """What FROM brings into a scope.
+
+    ``table`` is None for all but tables of the warehouse; ``start`` to ``end`` is its name in the
+    text. ``nullable``: an outer join may have made its columns NULL. ``visible``: its columns may
+    be named outside of its join. ``filterable``: its columns are still those of the table, and
+    conditions hold for all rows that are taken from it.
+    """
+
+    alias: str
+    table: TableName | None = None
+    start: int = 0
+    end: int = 0
+    has_alias: bool = True
+    alias_position: int | None = None
+    nullable: bool = False
+    visible: bool = True
+    filterable: bool = True
+
+
+@dataclass(slots=True, eq=False)
+class Condition:
+    """A conjunct of WHERE or ON, and the sources whose rows it restricts.
+
+    Each source comes with whether an outer join may have made it NULL before.
+    """
+
+    expression: exp.Expr
+    restricted: list[tuple[Source, bool]]
+
+
+@dataclass(slots=True, eq=False)
+class Scope:
+    """One SELECT. ``merges_columns``: NATURAL or USING makes one column of two."""
+
+    parent: Scope | None
+    sources: list[Source] = field(default_factory=list)
+    conditions: list[Condition] = field(default_factory=list)
+    merges_columns: bool = False
+    pivoted: bool = False
+
+
+class ScopeReader:
+    """Walks a query once and keeps its scopes, columns (with their scopes) and markers."""
+
+    def __init__(self, text: str, tokens: Sequence[Token], links: Links, table_statements: Collection[int]) -> None:
+        self.scopes: list[Scope] = []
+        self.columns: list[tuple[exp.Column, Scope]] = []
+        self.markers: set[str] = set()
+        self.links_read: set[int] = set()
+        self._text = text
+        self._tokens = tokens
+        self._links = links
+        self._table_statements = {tokens[index + 1].start for index in table_statements}
+        self._tables_read: set[int] = set()
+
+    def read(self, tree: exp.Expr) -> None:
+        """Walk the whole query.
+
+        Raises:
+            StatementSyntaxError: a table stands where none can be.
+            UnsupportedStatementError: it reads something that is not a table of the warehouse.
+        """
+        self._query(tree, frozenset(), None)
+        for table in tree.find_all(exp.Table):
+            if id(table) not in self._tables_read:
+                raise self._error(table, "a table cannot stand here")
+
+    # -- queries -----------------------------------------------------------------
+
+    def _query(self, node: exp.Expr, names: frozenset[str], outer: Scope | None) -> None:
+        # Chains of UNION are deep trees on their left side, hence the loop.
+        while True:
+            names = self._with(node, names)
+            if isinstance(node, exp.Select):
+                self._select(node, names, outer)
+                return
+            if isinstance(node, exp.SetOperation):
+                self._query(node.expression, names, outer)
+                self._walk_parts(node, names, outer, but=("this", "expression", "with_"))
+                node = node.this
+            elif isinstance(node, exp.Subquery):
+                self._walk_parts(node, names, outer, but=("this", "alias", "with_"))
+                node = node.this
+            elif isinstance(node, exp.Values):
+                self._walk_parts(node, names, outer, but=("alias", "with_"))
+                return
+            else:
+                raise self._error(node, "expected a query")
+
+    def _with(self, node: exp.Expr, names: frozenset[str]) -> frozenset[str]:
+        with_ = node.args.get("with_")
+        if with_ is None:
+            return names
+        for cte in with_.expressions:
+            name = normalise(cte.alias)
+            self._query(cte.this, names | {name} if with_.args.get("recursive") else names, None)
+            names |= {name}
+        return names
+
+    def _select(self, node: exp.Select, names: frozenset[str], outer: Scope | None) -> None:
+        scope = Scope(outer)
+        self.scopes.append(scope)
+        from_, where = node.args.get("from_"), node.args.get("where")
+        sources = self._item(from_.this, names, scope) if from_ is not None else []
+        sources = self._joins(node.args.get("joins") or [], sources, names, scope)
+        for lateral in node.args.get("laterals") or []:
+            self._item(lateral, names, scope)
+        if where is not None:
+            restricted = [(source, source.nullable) for source in sources if source.visible]
+            scope.conditions += [Condition(part, restricted) for part in conjuncts(where.this)]
+        self._walk_parts(node, names, scope, but=("from_", "joins", "laterals", "with_"))
+
+    # -- FROM --------------------------------------------------------------------
+
+    def _item(self, node: exp.Expr, names: frozenset[str], scope: Scope) -> list[Source]:
+        """One item of FROM with the joins that belong to it: the sources it brings."""
+        if isinstance(node, exp.Table):
+            sources = [self._table(node, names, scope)]
+        elif isinstance(node, exp.Subquery):
+            sources = self._subquery(node, names, scope)
+        elif isinstance(node, exp.Lateral):
+            self._walk(node.this, names, scope)
+            sources = [Source(normalise(node.alias))]
+        else:
+            self._walk(node, names, scope)
+            sources = [Source(normalise(node.alias_or_name))]
+        scope.sources += [source for source in sources if source not in scope.sources]
+        for pivot in node.args.get("pivots") or []:
+            scope.pivoted = True
+            self._walk(pivot, names, scope)
+            scope.sources.append(Source(normalise(pivot.alias)))
+        sources = self._joins(node.args.get("joins") or [], sources, names, scope)
+        for lateral in node.args.get("laterals") or []:
+            self._item(lateral, names, scope)
+        return sources
+
+    def _subquery(self, node: exp.Subquery, names: frozenset[str], scope: Scope) -> list[Source]:
+        self._walk_parts(node, names, scope, but=("this", "alias", "with_", "joins", "laterals", "pivots"))
+        alias = normalise(node.alias)
+        if not _is_relation(node.this):
+            self._query(node.this, self._with(node, names), scope.parent)
+            return [Source(alias)]
+        if not alias:
+            return self._item(node.this, names, scope)
+        # (a JOIN b) AS g hides the names a and b.
+        inner = Scope(scope.parent)
+        self.scopes.append(inner)
+        self._item(node.this, names, inner)
+        return [Source(alias)]
+
+    def _joins(
+        self, joins: Sequence[exp.Join], left: list[Source], names: frozenset[str], scope: Scope
+    ) -> list[Source]:
+        left = list(left)
+        for join in joins:
+            right = self._item(join.this, names, scope)
+            self._walk_parts(join, names, scope, but=("this", "using"))
+            self._join(join, left, right, scope)
+            left += right
+        return left
+
+    def _join(self, join: exp.Join, left: list[Source], right: list[Source], scope: Scope) -> None:
+        """Note what the join's condition restricts, and which side it may make NULL.
+
+        A row that fails ON is kept by an outer join on the side that the join preserves, so that
+        only the other side is restricted.
+        """
+        side, kind = join.side, join.kind
+        known = join.method in ("", "NATURAL") and kind in ("", "INNER", "OUTER", "CROSS", "SEMI", "ANTI")
+        scope.merges_columns |= bool(join.args.get("using")) or join.method == "NATURAL"
+        restricted: list[Source] = []
+        if not known or side == "FULL":
+            nullable = [*left, *right]
+        elif kind == "ANTI" or (side == "LEFT" and kind != "SEMI"):
+            restricted, nullable = right, right if kind != "ANTI" else []
+        elif side == "RIGHT":
+            restricted, nullable = left, left
+        else:
+            restricted, nullable = [*left, *right], []
+        on = join.args.get("on")
+        if on is not None and restricted:
+            pairs = [(source, source.nullable) for source in restricted if source.visible]
+            scope.conditions += [Condition(part, pairs) for part in conjuncts(on)]
+        for source in nullable:
+            source.nullable = True
+        if kind in ("SEMI", "ANTI"):
+            for source in right:
+                source.visible = False
+
+    # -- tables ------------------------------------------------------------------
+
+    def _table(self, node: exp.Table, names: frozenset[str], scope: Scope) -> Source:
+        self._tables_read.add(id(node))
+        for part, value in node.args.items():
+            if value and part not in _TABLE_PARTS:
+                reason = _REFUSED_TABLE_PARTS.get(part, "what stands behind the table's name is not of this release")
+                raise self._unsupported(node, reason)
+        name, database = node.this, node.args.get("db")
+        if isinstance(name, exp.Func) and database is None:
+            self._walk(name, names, scope)
+            return Source(normalise(node.alias or name.name))
+        if not isinstance(name, exp.Identifier):
+            raise self._unsupported(node, "a table is named table or database.table")
+        self._walk_parts(node, names, scope, but=("this", "db", "alias", "joins", "laterals", "pivots"))
+        source = self._named(node, name, database)
+        table = source.table
+        if table is not None and table.name in names and table.database is None and table.namespace is None:
+            return Source(source.alias)
+        return source
+
+    def _named(self, node: exp.Table, name: exp.Identifier, database: exp.Identifier | None) -> Source:
+        start, end = (database or name).meta["start"], name.meta["end"] + 1
+        link = self._links.get(name.meta["start"])
+        if link is not None:
+            self.links_read.add(name.meta["start"])
+        elif database is not None and _PATH.search(name.name):
+            raise self._unsupported(node, "a file is not read by its path; make an external table of it")
+        table = TableName(
+            link[1] if link is not None else normalise(name.name),
+            normalise(database.name) if database is not None else None,
+            link[2] if link is not None else None,
+        )
+        alias = node.args.get("alias")
+        alias_columns = alias is not None and bool(alias.args.get("columns"))
+        if alias_columns and not node.alias:
+            raise self._unsupported(node, "names for columns stand behind an alias")
+        sampled = bool(node.args.get("sample"))
+        is_statement = start in self._table_statements
+        return Source(
+            alias=normalise(node.alias) or table.name,
+            table=table,
+            start=start,
+            end=end,
+            has_alias=bool(node.alias) or is_statement,
+            alias_position=self._end_of_sample(end) if sampled else None,
+            filterable=not (sampled or alias_columns),
+        )
+
+    def _end_of_sample(self, table_end: int) -> int | None:
+        """Where an alias is written behind TABLESAMPLE (...) [REPEATABLE (...)]."""
+        depth, end = 0, None
+        for token in self._tokens:
+            if token.start < table_end:
+                continue
+            if depth == 0 and token.word not in ("TABLESAMPLE", "REPEATABLE") and not token.is_symbol("("):
+                break
+            depth += token.is_symbol("(") - token.is_symbol(")")
+            if depth == 0 and token.is_symbol(")"):
+                end = token.end
+        return end
+
+    # -- everything else ---------------------------------------------------------
+
+    def _walk_parts(self, node: exp.Expr, names: frozenset[str], scope: Scope | None, but: Collection[str]) -> None:
+        for part, value in node.args.items():
+            if part not in but:
+                for child in value if isinstance(value, list) else [value]:
+                    if isinstance(child, exp.Expr):
+                        self._walk(child, names, scope)
+
+    def _walk(self, expression: exp.Expr, names: frozenset[str], scope: Scope | None) -> None:
+        stack = [expression]
+        while stack:
+            node = stack.pop()
+            if isinstance(node, _QUERIES):
+                self._query(node, names, scope)
+            elif isinstance(node, exp.Column):
+                if scope is not None:
+                    self.columns.append((node, scope))
+            elif isinstance(node, exp.Placeholder):
+                self.markers.add(node.name)
+            else:
+                stack.extend(node.iter_expressions())
+
+    def _unsupported(self, node: exp.Expr, reason: str) -> UnsupportedStatementError:
+        return unsupported_error(self._text, self._start(node), reason)
+
+    def _error(self, node: exp.Expr, reason: str) -> StatementSyntaxError:
+        return syntax_error(self._text, self._start(node), reason)
+
+    def _start(self, node: exp.Expr) -> int:
+        """Where a node stands: its first name, else the beginning of the query."""
+        starts = [part.meta["start"] for part in node.find_all(exp.Identifier) if "start" in part.meta]
+        return min(starts, default=self._tokens[0].start)
+
+
+def _is_relation(node: exp.Expr) -> bool:
+    """Whether what stands in parentheses in FROM is a table or join rather than a query."""
+    if isinstance(node, exp.Subquery):
+        return bool(node.alias or node.args.get("joins")) or _is_relation(node.this)
+    return isinstance(node, exp.Table)

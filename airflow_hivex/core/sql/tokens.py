@@ -1,0 +1,284 @@
+"""Spark's tokens with their positions, and a cursor that walks over them.
+
+The rules of Spark's lexer decide where a string, a comment or a name ends, because Spark
+reads the same text again. sqlglot's tokenizer differs there (``'it''s'``, comments that a
+backslash continues, everything after SHOW), so it only sees what was read here.
+Source: Spark's SqlBaseLexer grammar.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from airflow_hivex.core.errors import StatementSyntaxError, UnsupportedStatementError
+from airflow_hivex.core.model.identifiers import normalise
+from airflow_hivex.core.model.statements import TableName
+from airflow_hivex.core.sql.markers import Markers
+
+
+class Kind(enum.Enum):
+    """What a token is."""
+
+    WORD = "word"
+    QUOTED = "quoted"
+    STRING = "string"
+    NUMBER = "number"
+    SYMBOL = "symbol"
+
+
+class Token(NamedTuple):
+    """A token as written, and its place in the text (end excluded)."""
+
+    kind: Kind
+    text: str
+    start: int
+    end: int
+
+    @property
+    def word(self) -> str:
+        """The upper-cased word; the empty string for all but words."""
+        return self.text.upper() if self.kind is Kind.WORD else ""
+
+    def is_symbol(self, *symbols: str) -> bool:
+        """Whether it is one of ``symbols``."""
+        return self.kind is Kind.SYMBOL and self.text in symbols
+
+
+_TOKEN = re.compile(
+    r"""
+      (?P<skip>\s+ | --(?:\\\r?\n|[^\r\n])*+)
+    | (?P<comment>/\*)
+    | (?P<string>[rR](?:'[^']*+'|"[^"]*+") | '(?:[^'\\]++|\\.|'')*+' | "(?:[^"\\]++|\\.|"")*+")
+    | (?P<quoted>`(?:[^`]++|``)*+`)
+    | (?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?:[LlSsYyDdFf]|[bB][dD])?(?!\w))
+    | (?P<word>\w+)
+    | (?P<symbol><=>|<>|!=|<=|>=|==|::|->|=>|\|>|\|\||<<|[()\[\],.;:=<>!+\-*/%&|^~@?])
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_KINDS = {kind.value: kind for kind in Kind}
+_COMMENT_EDGE = re.compile(r"/\*(?!\+)|\*/")
+
+
+def tokenize(text: str) -> list[Token]:
+    """The tokens of ``text`` without white space, comments and hints.
+
+    Raises:
+        StatementSyntaxError: a string, name or comment does not end, or a character has no
+            place in SQL.
+    """
+    tokens: list[Token] = []
+    position = 0
+    while position < len(text):
+        found = _TOKEN.match(text, position)
+        if found is None:
+            raise syntax_error(text, position, _stray(text[position]))
+        group = found.lastgroup or ""
+        if group == "comment":
+            position = _comment_end(text, position)
+            continue
+        if group != "skip":
+            tokens.append(Token(_KINDS[group], found.group(), position, found.end()))
+        position = found.end()
+    return tokens
+
+
+def _comment_end(text: str, start: int) -> int:
+    # Bracketed comments nest, as in Spark; a hint within a comment does not.
+    depth, position = 1, start + 2
+    while depth:
+        edge = _COMMENT_EDGE.search(text, position)
+        if edge is None:
+            raise syntax_error(text, start, "the comment that begins here has no end")
+        depth += 1 if edge.group() == "/*" else -1
+        position = edge.end()
+    return position
+
+
+def _stray(character: str) -> str:
+    if character in "'\"":
+        return "the string that begins here has no end"
+    if character == "`":
+        return "the quoted name that begins here has no end"
+    if character == "$":
+        return "variables ($...) are not replaced here; use :name markers with parameters"
+    return f"the character {character!r} has no place in a statement"
+
+
+def location(text: str, offset: int) -> tuple[int, int]:
+    """Line and column, both from 1, of a character; lines end where str.splitlines ends them."""
+    lines = f"{text[:offset]}^".splitlines()
+    return len(lines), len(lines[-1])
+
+
+def syntax_error(text: str, offset: int, reason: str) -> StatementSyntaxError:
+    """The error that points to a character of ``text``."""
+    return StatementSyntaxError(reason, *location(text, offset), text)
+
+
+def unsupported_error(text: str, offset: int, reason: str) -> UnsupportedStatementError:
+    """The error for what is SQL, but not of this release."""
+    return UnsupportedStatementError(reason, *location(text, offset), text)
+
+
+class Cursor:
+    """A place in a statement's tokens; reading moves it, a wrong token is an error with its position."""
+
+    def __init__(self, text: str, tokens: Sequence[Token], markers: Markers, database: str | None = None) -> None:
+        self.text = text
+        self.tokens = tokens
+        self.markers = markers
+        self.database = database
+        self.index = 0
+
+    # -- looking ---------------------------------------------------------------
+
+    @property
+    def at_end(self) -> bool:
+        """Whether all tokens are read."""
+        return self.index >= len(self.tokens)
+
+    def peek(self, ahead: int = 0) -> Token | None:
+        """The token ``ahead`` of the next one, None behind the end."""
+        index = self.index + ahead
+        return self.tokens[index] if 0 <= index < len(self.tokens) else None
+
+    def at(self, *words: str) -> bool:
+        """Whether these words, in upper case, come next."""
+        return all((token := self.peek(ahead)) is not None and token.word == word for ahead, word in enumerate(words))
+
+    def at_symbol(self, *symbols: str, ahead: int = 0) -> bool:
+        """Whether one of ``symbols`` comes next."""
+        token = self.peek(ahead)
+        return token is not None and token.is_symbol(*symbols)
+
+    def at_kind(self, *kinds: Kind, ahead: int = 0) -> bool:
+        """Whether a token of one of ``kinds`` comes next."""
+        token = self.peek(ahead)
+        return token is not None and token.kind in kinds
+
+    # -- reading ---------------------------------------------------------------
+
+    def next(self, what: str) -> Token:
+        """The next token, whatever it is; ``what`` says what was wanted if there is none."""
+        token = self.peek()
+        if token is None:
+            raise self.error(f"expected {what}, but the statement ends here")
+        self.index += 1
+        return token
+
+    def accept(self, *words: str) -> bool:
+        """Read these words if they come next."""
+        if self.at(*words):
+            self.index += len(words)
+            return True
+        return False
+
+    def accept_one(self, *words: str) -> str | None:
+        """Read one of these words if it comes next."""
+        return next((word for word in words if self.accept(word)), None)
+
+    def expect(self, *words: str) -> None:
+        """Read these words, one after the other."""
+        for word in words:
+            if not self.accept(word):
+                raise self.expected(word)
+
+    def accept_symbol(self, symbol: str) -> bool:
+        """Read a symbol if it comes next."""
+        if self.at_symbol(symbol):
+            self.index += 1
+            return True
+        return False
+
+    def expect_symbol(self, symbol: str) -> None:
+        """Read a symbol."""
+        if not self.accept_symbol(symbol):
+            raise self.expected(f"'{symbol}'")
+
+    def identifier(self, what: str) -> str:
+        """A name as written, without its backquotes."""
+        if not self.at_kind(Kind.WORD, Kind.QUOTED):
+            raise self.expected(what)
+        return name_of(self.next(what))
+
+    def name(self, what: str) -> str:
+        """A name in the form in which names are compared."""
+        token = self.peek()
+        name = normalise(self.identifier(what))
+        if not name:
+            raise self.error(f"{what} is empty", token)
+        return name
+
+    def database_name(self) -> str:
+        """The name of a database."""
+        first = self.peek()
+        name = self.name("the name of a database")
+        if self.at_symbol("."):
+            raise self.unsupported("a database has a name of one part; catalogs are not known here", first)
+        return name
+
+    def table_name(self) -> TableName:
+        """``table``, ``database.table``, either followed by ``@namespace``."""
+        first = self.peek()
+        parts = [self.name("the name of a table")]
+        while self.accept_symbol("."):
+            parts.append(self.name("the name of a table"))
+        if len(parts) > 2:
+            raise self.unsupported("a table is named table or database.table; catalogs are not known here", first)
+        namespace = self.name("the namespace of a link") if self.accept_symbol("@") else None
+        return TableName(parts[-1], parts[0] if len(parts) == 2 else None, namespace)
+
+    def own_table_name(self, operation: str) -> TableName:
+        """The name of a table that ``operation`` changes; a link's name is refused (Source: rule L9)."""
+        first = self.peek()
+        table = self.table_name()
+        if table.namespace is not None:
+            raise self.unsupported(f"{operation} does not take a link such as {table}; links are read only", first)
+        return table
+
+    def names(self, what: str) -> tuple[str, ...]:
+        """``(name, name, ...)``, each of them once."""
+        self.expect_symbol("(")
+        found: list[str] = []
+        while True:
+            token = self.peek()
+            name = self.name(what)
+            if name in found:
+                raise self.error(f"{name} is named twice", token)
+            found.append(name)
+            if not self.accept_symbol(","):
+                break
+        self.expect_symbol(")")
+        return tuple(found)
+
+    # -- refusing --------------------------------------------------------------
+
+    def offset(self, token: Token | None = None) -> int:
+        """Where ``token``, or else the next token, begins; the end of the last one behind the end."""
+        token = token or self.peek()
+        if token is not None:
+            return token.start
+        return self.tokens[-1].end if self.tokens else 0
+
+    def expected(self, what: str) -> StatementSyntaxError:
+        """The error that says what should stand here, and what does."""
+        token = self.peek()
+        found = f"found {token.text}" if token is not None else "but the statement ends here"
+        return self.error(f"expected {what}, {found}")
+
+    def error(self, reason: str, token: Token | None = None) -> StatementSyntaxError:
+        """The error for what is not SQL, at ``token`` or else at the next one."""
+        return syntax_error(self.text, self.offset(token), reason)
+
+    def unsupported(self, reason: str, token: Token | None = None) -> UnsupportedStatementError:
+        """The error for what is not of this release, at ``token`` or else at the next one."""
+        return unsupported_error(self.text, self.offset(token), reason)
+
+
+def name_of(token: Token) -> str:
+    """A name without its backquotes."""
+    return token.text[1:-1].replace("``", "`") if token.kind is Kind.QUOTED else token.text
