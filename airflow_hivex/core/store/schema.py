@@ -21,7 +21,6 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
-    false,
     text,
 )
 
@@ -86,7 +85,7 @@ tables = Table(
     Column("owner", Name),
     Column("comment", Text),
     Column("created_ms", BigInteger, nullable=False),
-    Column("dropped", Boolean, nullable=False, server_default=false()),
+    Column("dropped", Boolean, nullable=False, default=False),
     Index(
         "uq_tables_database_id_name",
         "database_id",
@@ -107,7 +106,7 @@ partitions = Table(
     Column("location", Text, nullable=False),
     Column("parameters", JSON, nullable=False),
     Column("created_ms", BigInteger, nullable=False),
-    Column("dropped", Boolean, nullable=False, server_default=false()),
+    Column("dropped", Boolean, nullable=False, default=False),
     Index(
         "uq_partitions_table_id_name",
         "table_id",

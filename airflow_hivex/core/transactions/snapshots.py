@@ -52,12 +52,10 @@ def read_valid_write_ids(
     if not ids:
         return {}
     mapping = txn_to_write_id.c
-    next_ids = dict(
-        row._tuple()
-        for row in connection.execute(
-            select(next_write_ids.c.table_id, next_write_ids.c.next).where(next_write_ids.c.table_id.in_(ids))
-        )
+    found = connection.execute(
+        select(next_write_ids.c.table_id, next_write_ids.c.next).where(next_write_ids.c.table_id.in_(ids))
     )
+    next_ids = {row.table_id: row.next for row in found}
     marks = _high_watermarks(connection, ids, valid_txns)
     invalid: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for condition in _invalid_conditions(valid_txns):

@@ -95,7 +95,7 @@ def upgrade() -> None:
         sa.Column("owner", sa.String(length=128), nullable=True),
         sa.Column("comment", sa.Text(), nullable=True),
         sa.Column("created_ms", sa.BigInteger(), nullable=False),
-        sa.Column("dropped", sa.Boolean(), server_default=sa.text("0"), nullable=False),
+        sa.Column("dropped", sa.Boolean(), nullable=False),
         sa.ForeignKeyConstraint(["database_id"], ["databases.id"], name=op.f("fk_tables_database_id_databases")),
         sa.ForeignKeyConstraint(
             ["storage_descriptor_id"],
@@ -132,7 +132,7 @@ def upgrade() -> None:
         sa.Column("location", sa.Text(), nullable=False),
         sa.Column("parameters", sa.JSON(), nullable=False),
         sa.Column("created_ms", sa.BigInteger(), nullable=False),
-        sa.Column("dropped", sa.Boolean(), server_default=sa.text("0"), nullable=False),
+        sa.Column("dropped", sa.Boolean(), nullable=False),
         sa.ForeignKeyConstraint(["table_id"], ["tables.id"], name=op.f("fk_partitions_table_id_tables")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_partitions")),
     )

@@ -1,0 +1,1 @@
+"""Files of a cluster; fsspec is imported here alone."""
