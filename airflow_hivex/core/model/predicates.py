@@ -176,15 +176,21 @@ def _compare(left: Value, operator: str, right: Value) -> Truth:
     return Truth.YES if _COMPARE[operator](*aligned) else Truth.NO
 
 
+@lru_cache(maxsize=64)
+def _only_texts(candidates: tuple[Value, ...]) -> frozenset[Value] | None:
+    """The values of a list of texts, which may be long and is asked for every partition; None for others."""
+    return frozenset(candidates) if all(type(candidate) is str for candidate in candidates) else None
+
+
 def _in(value: Value, candidates: tuple[Value, ...]) -> Truth:
-    if type(value) is str and value in candidates:
-        # Long lists are of texts; this look-up takes no Python call per value.
-        return Truth.YES
+    if type(value) is str and (texts := _only_texts(candidates)) is not None:
+        return Truth.YES if value in texts else Truth.NO
     found = {_compare(value, "=", candidate) for candidate in candidates}
     return next((answer for answer in (Truth.YES, Truth.MAYBE, Truth.NULL) if answer in found), Truth.NO)
 
 
-_WHOLE_NUMBER = re.compile(r"-?[0-9]{1,18}")
+# Without leading zeros: IN compares numbers and texts as texts where ANSI mode is off.
+_WHOLE_NUMBER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?: [0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?)?")
 
