@@ -65,7 +65,7 @@ def describe_table(context: StatementContext, statement: CreateTable, cluster: s
         columns=columns,
         primary=ClusterStorageDescriptor(chosen.name, location),
         format=data_source,
-        serde_parameters=dict(statement.options),
+        serde_parameters=_options(data_source, statement),
         num_buckets=statement.num_buckets,
         bucket_columns=tuple(each.lower() for each in statement.bucket_columns),
         sort_columns=tuple(replace(each, name=each.name.lower()) for each in statement.sort_columns),
@@ -170,6 +170,14 @@ def _check_layout(table: str, properties: Mapping[str, str]) -> None:
     layout = properties.get(ROW_LAYOUT, "flat")
     if layout != "flat":
         raise InvalidObjectError("table", table, f"{ROW_LAYOUT}={layout} is not there in this release; use flat")
+
+
+def _options(data_source: str, statement: CreateTable) -> dict[str, str]:
+    """The options of the data source; Hive's property for a header line is Spark's option."""
+    options = dict(statement.options)
+    if data_source == "csv" and statement.properties.get("skip.header.line.count") == "1":
+        options.setdefault("header", "true")
+    return options
 
 
 def _check_buckets(table: str, storage: StorageDescriptor) -> None:

@@ -1,0 +1,80 @@
+"""Timing several ways of doing one thing side by side, because machines are noisy."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+RESULTS = Path(__file__).parent / "results"
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One line of a report: seconds of the case and of its peer, and their ratio against the goal."""
+
+    name: str
+    seconds: float
+    peer: str
+    peer_seconds: float
+    ratio: float
+    goal: float
+
+    @property
+    def reached(self) -> bool:
+        return self.ratio <= self.goal
+
+
+def interleave(cases: Mapping[str, Callable[[], object]], *, rounds: int, warm_up: int = 1) -> dict[str, list[float]]:
+    """Seconds of every counted round of each case; the cases take turns within a round."""
+    seconds: dict[str, list[float]] = {name: [] for name in cases}
+    for number in range(warm_up + rounds):
+        for name, case in cases.items():
+            started = time.perf_counter()
+            case()
+            elapsed = time.perf_counter() - started
+            if number >= warm_up:
+                seconds[name].append(elapsed)
+    return seconds
+
+
+def compare(name: str, seconds: Mapping[str, list[float]], case: str, peer: str, goal: float) -> Figure:
+    """The median seconds of a case and its peer, and the median of their ratios round by round."""
+    ratios = [ours / theirs for ours, theirs in zip(seconds[case], seconds[peer], strict=True)]
+    return Figure(
+        name,
+        round(statistics.median(seconds[case]), 5),
+        peer,
+        round(statistics.median(seconds[peer]), 5),
+        round(statistics.median(ratios), 3),
+        goal,
+    )
+
+
+def report(title: str, figures: list[Figure]) -> None:
+    """Print the figures as a table and as JSON, and write the JSON below ``benchmarks/results``."""
+    table = Table(title=title)
+    for heading in ("measured", "seconds", "against", "seconds", "ratio", "goal", ""):
+        table.add_column(heading, justify="left" if heading in ("measured", "against", "") else "right")
+    for figure in figures:
+        table.add_row(
+            figure.name,
+            f"{figure.seconds:.4f}",
+            figure.peer,
+            f"{figure.peer_seconds:.4f}",
+            f"{figure.ratio:.3f}",
+            f"{figure.goal:.2f}",
+            "reached" if figure.reached else "missed",
+        )
+    console = Console(width=150)
+    console.print(table)
+    document = json.dumps({"title": title, "figures": [asdict(figure) for figure in figures]}, indent=2)
+    console.print(document, highlight=False)
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / f"{title.lower().replace(' ', '_')}.json").write_text(document + "\n")

@@ -1,0 +1,56 @@
+"""How long a SELECT on one partition takes to route and plan, by the number of partitions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from airflow_hivex.core import Metastore
+from airflow_hivex.core.model.plans import Write, WrittenDirectory
+from airflow_hivex.core.sql.reader import read
+from airflow_hivex.core.statements import planning
+from airflow_hivex.core.statements.context import StatementContext
+from airflow_hivex.core.statements.routing import chosen_cluster, route
+from benchmarks.harness import Figure, compare, interleave
+
+SIZES = (10, 1_000, 10_000)
+
+
+def run(folder: Path) -> list[Figure]:
+    """Figures for 1,000 and 10,000 partitions against 10."""
+    url = f"sqlite:///{folder / 'routing.db'}"
+    clusters = {name: {"filesystem": (folder / name).as_uri(), "jobtracker": "local[2]"} for name in ("c1", "c2")}
+    with Metastore.open(url, clusters=clusters, default_cluster="c1") as metastore:
+        for size in SIZES:
+            _make_table(metastore, size)
+        cases = {str(size): lambda size=size: _plan(metastore, size) for size in SIZES}
+        seconds = interleave(cases, rounds=200, warm_up=20)
+    return [compare(f"route and plan, {size} partitions", seconds, str(size), "10", goal=2.0) for size in SIZES[1:]]
+
+
+def _make_table(metastore: Metastore, size: int) -> None:
+    """A table with one registered directory a partition; planning reads no file."""
+    with metastore.session() as session:
+        session.sql(f"CREATE TABLE p{size} (id bigint) PARTITIONED BY (n int)")
+    table = metastore.catalog.get_table("default", f"p{size}")
+    (txn_id,) = metastore.transactions.open()
+    write_id = metastore.transactions.allocate_write_ids([txn_id], "default", table.name)[txn_id]
+    written = [
+        WrittenDirectory(f"n={n}", (str(n),), f"delta_{write_id:07d}_{write_id:07d}_0000", 1, 100, 1000)
+        for n in range(size)
+    ]
+    write = Write("", table.full_name, table.columns, table.partition_keys, write_id)
+    metastore.transactions.commit(
+        txn_id,
+        lambda connection: metastore.catalog.register_write(
+            connection, table, written, txn_id=txn_id, write=write, cluster="c1"
+        ),
+    )
+
+
+def _plan(metastore: Metastore, size: int) -> None:
+    session = metastore.session()
+    context = StatementContext(session._services, session._state)
+    statement = read(f"SELECT count(*) FROM p{size} WHERE n = {size // 2}")
+    routed = route(context, statement)
+    (scan,) = [planning.scan(bound, chosen_cluster(context, routed), "v") for bound in routed.bound]
+    assert len(scan.paths) == 1

@@ -1,0 +1,40 @@
+"""A metastore over three clusters, used as people use it: through sessions."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from airflow_hivex.core import Metastore, Session
+
+CopyTable = Callable[..., list[str]]
+
+
+@pytest.fixture
+def metastore(metastore_url: str, tmp_path: Path) -> Iterator[Metastore]:
+    clusters = {name: {"filesystem": (tmp_path / name).as_uri(), "jobtracker": "local[2]"} for name in ("c1", "c2", "c3")}
+    with Metastore.open(metastore_url, clusters=clusters, default_cluster="c1") as metastore:
+        yield metastore
+
+
+@pytest.fixture
+def session(metastore: Metastore) -> Iterator[Session]:
+    with metastore.session(user="tester") as session:
+        yield session
+
+
+@pytest.fixture
+def copy_table(metastore: Metastore, tmp_path: Path) -> CopyTable:
+    """Copies a table's files to a cluster by other means, and registers the copy."""
+
+    def copy(table: str, cluster: str, partitions: Sequence[str] | None = None) -> list[str]:
+        primary = metastore.catalog.get_table("default", table).storage.primary
+        for part in partitions or [""]:
+            source = tmp_path / primary.cluster / primary.location / part
+            shutil.copytree(source, tmp_path / cluster / primary.location / part, dirs_exist_ok=True)
+        return metastore.catalog.register_copy("default", table, cluster, partitions)
+
+    return copy
