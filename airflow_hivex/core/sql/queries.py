@@ -197,7 +197,7 @@ def _parse(text: str, masked: str, tokens: list[SqlglotToken], first: Token) -> 
 
 
 def _readable(description: str) -> str:
-    """sqlglot's message without the names of its classes."""
+    """The parser's message without the names of its classes."""
     missing = _MISSING_PART.fullmatch(description)
     if missing is not None:
         return f"{missing.group(1).upper()} is not complete"

@@ -144,7 +144,7 @@ class QueryReader:
         table = source.table
         if table is None or source in self._aliases or source.alias not in taken:
             return
-        alias = f"{table.database or self._database}__{table.name}"
+        alias = f"{table.database or table.namespace or self._database}__{table.name}"
         while alias in taken:
             alias += "_"
         self._aliases[source] = alias
