@@ -9,7 +9,7 @@ from decimal import Decimal
 import pytest
 
 from airflow_hivex.core.errors import StatementSyntaxError, UnsupportedStatementError
-from airflow_hivex.core.model.statements import Insert, Literal, TableName
+from airflow_hivex.core.model.statements import Insert, Literal, MultiInsert, TableName
 from airflow_hivex.core.sql.reader import read
 
 
@@ -184,3 +184,12 @@ def test_insert_of_another_release_is_refused_at_its_place(text: str, column: in
     with pytest.raises(UnsupportedStatementError) as error:
         read(text)
     assert error.value.column == column
+
+
+def test_insert_into_several_tables_names_all_that_it_reads_and_writes() -> None:
+    statement = read(
+        "FROM db.s INSERT INTO a SELECT x INSERT OVERWRITE TABLE db.b SELECT y WHERE z IN (SELECT 1 FROM u)"
+    )
+    assert isinstance(statement, MultiInsert)
+    assert statement.targets == (TableName("a"), TableName("b", "db"))
+    assert [str(reference.table) for reference in statement.references] == ["db.s", "u"]

@@ -177,7 +177,6 @@ def test_two_aliases_of_one_name_are_left_to_spark() -> None:
         ("SELECT * FROM f(TABLE(SELECT 1))", 17, "argument"),
         ("SELECT * FROM t WHERE x = ?", 27, ":name"),
         ("FROM t |> WHERE x = 1", 8, "pipe"),
-        ("FROM t INSERT INTO u SELECT 1 INSERT INTO v SELECT 2", 8, "INSERT"),
         ("WITH c AS (SELECT 1) INSERT INTO t SELECT * FROM c", 22, "INSERT"),
         ("WITH c AS (DELETE FROM t) SELECT 1", 1, "DELETE"),
         ("WITH c AS (UPDATE t SET a = 1) SELECT 1", 1, "UPDATE"),
@@ -205,6 +204,10 @@ def test_query_of_what_is_no_table_is_refused(text: str, column: int, reason: st
         ("SELECT * FROM t JOIN (u", 1, 23),
         ("SELECT * FROM (SELECT 1", 1, 23),
         ("WITH c AS (SELECT 1)", 1, 20),
+        ("SELECT FROM t", 1, 13),
+        ("SELECT a, FROM t", 1, 9),
+        ("SELECT * FROM SELECT t", 1, 22),
+        ("SELECT * FROM LATERAL t", 1, 23),
     ],
 )
 def test_query_that_cannot_be_read_is_refused_at_its_place(text: str, line: int, column: int) -> None:
