@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
 import tempfile
@@ -22,6 +23,9 @@ os.environ |= {
     "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
     "AIRFLOW__CORE__TEST_CONNECTION": "Enabled",
 }
+
+# Airflow puts the root logger at INFO, and py4j still has something to say when pytest has closed its log.
+logging.getLogger("py4j").setLevel(logging.WARNING)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
