@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseOperator
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_hivex.core.session import Result, Session
+
+
+# How long a task that timed out waits for its job to stop.
+CANCEL_LIMIT_S = 60
 
 
 class HivexQueryOperator(BaseOperator):
@@ -82,7 +87,9 @@ class HivexQueryOperator(BaseOperator):
         session = self._session
         if session is not None:
             self.log.info("Stopping the running statement and aborting its transaction.")
-            session.cancel()
+            # Airflow calls this in a signal handler, on top of the thread that waits for Spark's answer:
+            # that thread's connection to the JVM is in use, and it must go on to read the answer.
+            _cancel_in_thread(session)
 
     def _run(self, agent: str) -> dict[str, Any]:
         from airflow_hivex.core.sql.scripts import share_parameters
@@ -102,8 +109,9 @@ class HivexQueryOperator(BaseOperator):
             except HivexError:
                 raise
             except BaseException:
-                # A time-out of the task lands here while the Spark job still runs.
-                session.cancel()
+                # A time-out of the task lands here while the Spark job still runs, and has broken off this
+                # thread's connection to the JVM in the middle of an answer.
+                _cancel_in_thread(session).join(CANCEL_LIMIT_S)
                 raise
             finally:
                 self._session = None
@@ -124,6 +132,12 @@ class HivexQueryOperator(BaseOperator):
         elif result.columns:
             more = f"; there are more than max_rows={self.max_rows}" if result.truncated else ""
             self.log.info("Read %d rows%s.", len(result.rows), more)
+
+
+def _cancel_in_thread(session: Session) -> threading.Thread:
+    thread = threading.Thread(target=session.cancel, name="hivex-cancel")
+    thread.start()
+    return thread
 
 
 def agent_info(context: Context) -> str:
