@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from airflow_hivex.core.errors import JobError
+from airflow_hivex.core.errors import HivexError, JobError
 from airflow_hivex.core.model.plans import JobResult, Plan
 from airflow_hivex.core.spark import documents, scans, selects, writes
 from airflow_hivex.core.spark.failures import as_error
@@ -28,6 +28,8 @@ DEFAULT_CONF = {
     "spark.sql.session.timeZone": "UTC",
     # Listing many directories in the driver takes milliseconds, as a Spark job the better part of a second.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
+    # Each task that writes needs one of 4096 bucket ids.
+    "spark.sql.files.maxPartitionNum": "4000",
     # Small files share a task.
     "spark.sql.files.openCostInBytes": str(256 * 1024),
 }
@@ -43,7 +45,10 @@ def run(spark: SparkSession, plan_document: str) -> str:
 
     The session's SQL configuration is set to what the plan asks for.
     """
-    plan = documents.plan_from_json(plan_document)
+    try:
+        plan = documents.plan_from_json(plan_document)
+    except HivexError as error:
+        return documents.error_to_json(error)
     try:
         with _tagged(spark, plan):
             return documents.result_to_json(*_execute(spark, plan))

@@ -41,6 +41,7 @@ def is_local(jobtracker: str) -> bool:
 
 @dataclass(slots=True)
 class _RunningJob:
+    thread_id: int = field(default_factory=threading.get_ident)
     session: SparkSession | None = None
     cancelled: threading.Event = field(default_factory=threading.Event)
     done: threading.Event = field(default_factory=threading.Event)
@@ -107,7 +108,14 @@ class LocalRunner:
         for _ in range(int(_CANCEL_LIMIT_S / _CANCEL_INTERVAL_S)):
             # Again and again: between two jobs of one plan there is nothing to stop.
             if running.session is not None:
-                job.cancel(running.session, tag)
+                # A thread of its own: that of the job, which a signal handler borrows, talks to the
+                # JVM over the one connection on which it waits for the job.
+                stopping = threading.Thread(target=job.cancel, args=(running.session, tag), daemon=True)
+                stopping.start()
+                stopping.join(_CANCEL_LIMIT_S)
+            if running.thread_id == threading.get_ident():
+                # A signal handler on top of the job: it can only end after this returns.
+                return
             if running.done.wait(_CANCEL_INTERVAL_S):
                 return
         log.warning("Job %s was cancelled %s seconds ago and still runs", tag, _CANCEL_LIMIT_S)
@@ -119,11 +127,15 @@ class _ProcessSpark:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._base: SparkSession | None = None
+        self._process = os.getpid()
         self._sessions: dict[frozenset[tuple[str, str]], SparkSession] = {}
 
     def session(self, master: str, conf: Mapping[str, str], cluster: str) -> SparkSession:
         """A session that only jobs with this configuration use; Spark is started when it does not run."""
+        if self._base is not None and self._process != os.getpid():
+            raise JobError(cluster, "Spark was started before this process was forked; start it in the child alone")
         with self._lock:
+            self._process = os.getpid()
             if self._base is None or not _is_alive(self._base):
                 self._sessions.clear()
                 self._base = _start(master, conf, cluster)

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import orc
 
+from airflow_hivex.core.errors import StorageError
 from airflow_hivex.core.model.buckets import encode_bucket
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.plans import JobResult, Write
@@ -66,6 +67,7 @@ def write_rows(write: Write, rows: Sequence[Sequence[Literal]]) -> JobResult | N
     Raises:
         ColumnCountMismatchError: a row has more or fewer values than are taken.
         TypeMismatchError: a column needs an explicit CAST.
+        StorageError: the files cannot be written.
     """
     given: tuple[Column, ...] = ()
     for count in {len(row) for row in rows}:
@@ -87,8 +89,10 @@ def write_rows(write: Write, rows: Sequence[Sequence[Literal]]) -> JobResult | N
         for file in files:
             target = made.directory(file.partition, file.values) / layout.bucket_file_name(file.bucket)
             made.count(file.partition, file.rows, target.write(file.data))
-    except BaseException:
+    except BaseException as error:
         made.discard()
+        if isinstance(error, (OSError, pa.ArrowException)):
+            raise StorageError(write.path, str(error)) from error
         raise
     return JobResult(directories=made.written)
 
