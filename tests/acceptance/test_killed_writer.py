@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -92,12 +93,45 @@ def test_row_count_stays_a_committed_one(
             assert session.sql("SELECT count(*), count(DISTINCT part) FROM t").rows[0][0] == expected
 
 
+@pytest.mark.spark
+def test_sigterm_stops_the_job_and_aborts_its_transaction(
+    metastore: Metastore, sqlite_url: str, properties: dict[str, dict[str, str]], tmp_path: Path
+) -> None:
+    with _writer(sqlite_url, properties, tmp_path) as writer:
+        # More rows than could be written before the test's time is over.
+        _begin(writer, 10**12)
+        _wait_for(_made("*/_staging*/_temporary/*"), metastore, set(), tmp_path, writer)
+        (txn_id,) = metastore.transactions.valid_txns().open_ids
+        writer.send_signal(signal.SIGTERM)
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "cancelled\n", (tmp_path / "writer.log").read_text()
+        assert metastore.transactions.get(txn_id).state is TxnState.ABORTED
+        # The process goes on, and so does its Spark.
+        _begin(writer, 10)
+        assert writer.stdout.readline() == "done\n"
+    with metastore.session() as session:
+        assert session.sql("SELECT count(*) FROM t").rows == [(11,)]
+    assert not list((tmp_path / "c1" / "default.db" / "t").glob("_staging*"))
+
+
 def _insert_and_kill(
     moment: Moment, metastore: Metastore, url: str, properties: dict[str, dict[str, str]], folder: Path
 ) -> bool:
     """Start a writer, kill it at the moment, and tell whether it had acknowledged its INSERT."""
+    with _writer(url, properties, folder) as writer:
+        before = _names(folder, metastore)
+        _begin(writer, ROWS)
+        _wait_for(moment, metastore, before, folder, writer)
+        writer.send_signal(signal.SIGKILL)
+        writer.wait()
+        assert writer.stdout is not None
+        return "done" in writer.stdout.read()
+
+
+@contextmanager
+def _writer(url: str, properties: dict[str, dict[str, str]], folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process whose Spark is up and that waits for the number of rows to insert."""
     program = Path(__file__).with_name("inserting_process.py")
-    table = folder / "c1" / "default.db" / "t"
     with (
         (folder / "writer.log").open("w") as errors,
         subprocess.Popen(
@@ -108,21 +142,30 @@ def _insert_and_kill(
             text=True,
         ) as writer,
     ):
-        assert writer.stdin is not None
-        assert writer.stdout is not None
-        assert writer.stdout.readline() == "ready\n", (folder / "writer.log").read_text()
-        before = _names(table, metastore)
-        writer.stdin.write("go\n")
-        writer.stdin.flush()
-        assert writer.stdout.readline() == "begin\n", (folder / "writer.log").read_text()
-        deadline = time.monotonic() + 60
-        while not moment(_names(table, metastore) - before) and writer.poll() is None:
-            assert time.monotonic() < deadline, "the moment never came"
-        writer.send_signal(signal.SIGKILL)
-        writer.wait()
-        return "done" in writer.stdout.read()
+        try:
+            assert writer.stdout is not None
+            assert writer.stdout.readline() == "ready\n", (folder / "writer.log").read_text()
+            yield writer
+        finally:
+            writer.kill()
+
+
+def _begin(writer: subprocess.Popen[str], rows: int) -> None:
+    assert writer.stdin is not None
+    assert writer.stdout is not None
+    writer.stdin.write(f"{rows}\n")
+    writer.stdin.flush()
+    assert writer.stdout.readline() == "begin\n"
+
+
+def _wait_for(
+    moment: Moment, metastore: Metastore, before: set[str], folder: Path, writer: subprocess.Popen[str]
+) -> None:
+    deadline = time.monotonic() + 60
+    while not moment(_names(folder, metastore) - before) and writer.poll() is None:
+        assert time.monotonic() < deadline, "the moment never came"
 
 
 def _names(folder: Path, metastore: Metastore) -> set[str]:
     transactions = {f"transaction {txn_id}" for txn_id in metastore.transactions.valid_txns().open_ids}
-    return transactions | {str(path) for path in folder.rglob("*")}
+    return transactions | {str(path) for path in (folder / "c1" / "default.db" / "t").rglob("*")}
