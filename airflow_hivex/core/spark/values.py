@@ -44,6 +44,9 @@ _ARROW_TYPES = {
 
 _PARTITION_TYPES = frozenset({*WHOLE_NUMBERS, *TEXT, "boolean", "date", "decimal"})
 
+# Spark has an order of its own for NaN.
+_UNSORTED = frozenset({"float", "double"})
+
 # Spark notes its own type in a file where ORC's says less.
 _SPARK_TYPE = "spark.sql.catalyst.type"
 _NOTED_TYPES = {"string": "string", "varchar": "string", "char": "string", "timestamp": "timestamp"}
@@ -98,7 +101,10 @@ def write_rows(write: Write, rows: Sequence[Sequence[Literal]]) -> JobResult | N
 
 
 def _files(write: Write, values: dict[str, list[Any]], count: int) -> list[_File] | None:
-    """The files of all partitions and buckets, still in memory."""
+    """The files of all partitions and buckets, still in memory; None when Spark must make them."""
+    sorted_by = {name.lower() for name in write.sort_columns}
+    if any(column.name.lower() in sorted_by and column.type.lower() in _UNSORTED for column in write.columns):
+        return None
     columns = []
     for column in write.columns:
         arrow_type = _arrow_type(column.type)

@@ -275,6 +275,10 @@ def test_rows_of_a_bucket_are_sorted_as_declared(table: Any) -> None:
                 assert days == sorted(days, key=lambda day: day or date.min)
 
 
+def test_an_order_of_floating_point_is_left_to_spark(table: Any) -> None:
+    assert table(KEYS, bucket_columns=("k",), sort_columns=("x",), **BUCKETS).insert_values(*key_rows()) is None
+
+
 def test_buckets_and_partitions_go_together(table: Any) -> None:
     options: dict[str, Any] = {"bucket_columns": ("k",), "sort_columns": ("k",), **BUCKETS}
     t = table("k bigint", "p bigint", **options)
