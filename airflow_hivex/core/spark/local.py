@@ -29,6 +29,8 @@ log = logging.getLogger(__name__)
 
 _MASTER = re.compile(r"local(\[(\*|\d+)(,\s*\d+)?\])?")
 _DRIVER_MEMORY = "2g"
+_FIXED = ("spark.sql.extensions", "spark.sql.catalog", "spark.sql.warehouse.dir")
+"""SQL configuration that counts when Spark starts, and only then."""
 _CANCEL_INTERVAL_S = 0.2
 _CANCEL_LIMIT_S = 60.0
 _REMEMBERED_TAGS = 1000
@@ -52,7 +54,8 @@ class LocalRunner:
 
     def __init__(self, master: str) -> None:
         self._master = master
-        self._lock = threading.Lock()
+        # A signal handler may cancel on top of the thread that holds it.
+        self._lock = threading.RLock()
         self._running: dict[str, _RunningJob] = {}
         self._cancelled: OrderedDict[str, None] = OrderedDict()
 
@@ -171,7 +174,9 @@ def _start(master: str, conf: Mapping[str, str], cluster: str) -> SparkSession:
         return SparkSession.builder.getOrCreate()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master(master).appName("hivex")
-    for key, value in {**_start_conf(master), **conf}.items():
+    # SQL configuration given here would be every cluster's; a job sets its own on its session.
+    own = {key: value for key, value in conf.items() if not key.startswith("spark.sql.") or key.startswith(_FIXED)}
+    for key, value in {**_start_conf(master), **own}.items():
         builder = builder.config(key, value)
     try:
         session = builder.getOrCreate()

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
@@ -291,3 +293,27 @@ def test_views_are_dropped_after_a_job(table: Any) -> None:
     t.rows()
     with pytest.raises(AnalysisError):
         run(t.runner, "SELECT * FROM t")
+
+
+def test_sql_configuration_of_the_first_job_stays_with_it() -> None:
+    # Its own process: Spark must start with this job.
+    program = """
+from airflow_hivex.core.model.plans import Plan
+from airflow_hivex.core.spark.runners import runner_for
+sql = "SELECT string(TIMESTAMP'2020-01-01 00:00:00Z'), :local = TIMESTAMP'2020-01-01 00:00:00' AS x"
+from datetime import datetime
+for i, conf in enumerate([{"spark.sql.session.timeZone": "Asia/Tokyo", "spark.sql.ansi.enabled": "false"}, {}]):
+    plan = Plan(f"t{i}", "n", sql, parameters={"local": datetime(2020, 1, 1)}, spark_conf=conf)
+    print(runner_for("c", "local[1]").run(plan, "c").rows)
+plan = Plan("t3", "n", "SELECT CAST('x' AS INT)")
+try:
+    print(runner_for("c", "local[1]").run(plan, "c").rows)
+except Exception as error:
+    print(type(error).__name__)
+"""
+    found = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert found.stdout.splitlines() == [
+        "(('2020-01-01 09:00:00', True),)",
+        "(('2020-01-01 00:00:00', True),)",
+        "JobError",
+    ]
