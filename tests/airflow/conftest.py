@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import logging
 import os
@@ -14,6 +15,7 @@ import pytest
 
 # Airflow reads these once, when it is imported, so they are set before any test module is.
 HOME = Path(tempfile.mkdtemp(prefix="hivex-airflow-"))
+atexit.register(shutil.rmtree, HOME, ignore_errors=True)
 (HOME / "dags").mkdir()
 os.environ |= {
     "AIRFLOW_HOME": str(HOME),
@@ -34,11 +36,10 @@ if TYPE_CHECKING:
     from airflow.sdk import DAG
 
 
-@pytest.fixture(scope="session", autouse=True)
-def airflow_home() -> Iterator[Path]:
+@pytest.fixture(scope="session")
+def airflow_home() -> Path:
     """The folder that all of Airflow's files are in."""
-    yield HOME
-    shutil.rmtree(HOME)
+    return HOME
 
 
 @pytest.fixture(scope="session")
