@@ -105,12 +105,13 @@ class LocalRunner:
                 self._cancelled.popitem(last=False)
         if running is None:
             return
-        from airflow_hivex.core.spark import job
-
         running.cancelled.set()
         for _ in range(int(_CANCEL_LIMIT_S / _CANCEL_INTERVAL_S)):
             # Again and again: between two jobs of one plan there is nothing to stop.
             if running.session is not None:
+                # Not before: pyspark cannot be imported by two threads at once.
+                from airflow_hivex.core.spark import job
+
                 # A thread of its own: that of the job, which a signal handler borrows, talks to the
                 # JVM over the one connection on which it waits for the job.
                 stopping = threading.Thread(target=job.cancel, args=(running.session, tag), daemon=True)

@@ -10,6 +10,7 @@ from sqlalchemy import Connection
 
 from airflow_hivex.core.catalog.directories import directories_of
 from airflow_hivex.core.catalog.specifications import check_partitioned, covered, typed_specification
+from airflow_hivex.core.catalog.tables import is_visible
 from airflow_hivex.core.errors import (
     AlreadyExistsError,
     HivexError,
@@ -262,6 +263,8 @@ def _change(
     with own_transaction(context) as running:
 
         def changes(connection: Connection) -> None:
+            if not is_visible(connection, table):
+                raise NoSuchTableError(table.database, table.name)
             services.transactions.allocate_in(connection, [running.txn_id], table_id)
             valid_txns = read_valid_txns(connection, running.txn_id)
             write_ids = read_valid_write_ids(connection, {table_id: table.full_name}, valid_txns)[table_id]

@@ -14,6 +14,7 @@ from airflow_hivex.core.clock import Clock, to_datetime
 from airflow_hivex.core.errors import (
     CommitOutcomeUnknownError,
     HivexError,
+    NoSuchObjectError,
     NoSuchTransactionError,
     TooManyOpenTransactionsError,
     TransactionAbortedError,
@@ -264,7 +265,11 @@ class TransactionManager:
         operation: Operation | None = None,
         partition: str | None = None,
     ) -> dict[int, int]:
-        """:meth:`allocate_write_ids` in the caller's database transaction, by table id."""
+        """:meth:`allocate_write_ids` in the caller's database transaction, by table id.
+
+        Raises:
+            NoSuchObjectError: the table was dropped, and its files are gone.
+        """
         wanted = sorted(set(txn_ids))
         self._check_writable(connection, wanted)
         mapping = txn_to_write_id.c
@@ -282,7 +287,9 @@ class TransactionManager:
                 .where(next_write_ids.c.table_id == table_id)
                 .values(next=next_write_ids.c.next + len(new))
                 .returning(next_write_ids.c.next)
-            ).scalar_one()
+            ).scalar_one_or_none()
+            if following is None:
+                raise NoSuchObjectError(f"The table with id {table_id} was dropped; it gives no write ids any more.")
             first = following - len(new)
             rows = [{"table_id": table_id, "txn_id": txn_id, "write_id": first + i} for i, txn_id in enumerate(new)]
             connection.execute(insert(txn_to_write_id), rows)
