@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
+import subprocess
+import sys
 
 import pytest
 
@@ -157,6 +160,29 @@ def quoted(text: str | None) -> str:
     if text is None:
         return "NULL"
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n") + "'"
+
+
+PROGRAM = """
+import sys
+from airflow_hivex.core import Metastore
+with Metastore.open(sys.argv[1]) as metastore, metastore.session() as session:
+    session.sql("CREATE TABLE p (a int) PARTITIONED BY (ds string)")
+    session.sql("INSERT INTO p VALUES (1, :ds)", {"ds": sys.argv[2]})
+    session.sql("INSERT INTO p SELECT 2, ds FROM p")
+    print(session.sql("SELECT sum(a) FROM p WHERE ds = :ds", {"ds": sys.argv[2]}).rows)
+"""
+
+
+def test_partition_values_do_not_depend_on_the_locale(sqlite_url: str) -> None:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("LC_", "LANG"))}
+    found = subprocess.run(
+        [sys.executable, "-X", "utf8", "-c", PROGRAM, sqlite_url, "数é"],
+        env={**environment, "LC_ALL": "POSIX"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert found.stdout == "[(3,)]\n", found.stderr
 
 
 KEYS = {

@@ -14,7 +14,8 @@ import sys
 import tempfile
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -180,12 +181,35 @@ def _start(master: str, conf: Mapping[str, str], cluster: str) -> SparkSession:
     for key, value in {**_start_conf(master), **own}.items():
         builder = builder.config(key, value)
     try:
-        session = builder.getOrCreate()
+        with _utf8_locale():
+            session = builder.getOrCreate()
     except (PySparkException, OSError) as error:
         raise JobError(cluster, f"Spark did not start: {error}. See its output above") from error
     # It repeats each failed query with the whole stack as one line of JSON.
     logging.getLogger("SQLQueryContextLogger").disabled = True
     return session
+
+
+@contextmanager
+def _utf8_locale() -> Iterator[None]:
+    """While Spark's JVM is started: file names are UTF-8 to it, whatever the locale of this process.
+
+    In another one Java can neither make nor find the directory of a partition such as ``city=Zürich``.
+    """
+    names = ("LC_ALL", "LC_CTYPE", "LANG")
+    effective = next((os.environ[name] for name in names if os.environ.get(name)), "")
+    if effective.lower().replace("-", "").endswith("utf8"):
+        yield
+        return
+    before = os.environ.get("LC_ALL")
+    os.environ["LC_ALL"] = "C.UTF-8"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["LC_ALL"]
+        else:
+            os.environ["LC_ALL"] = before
 
 
 def _start_conf(master: str) -> dict[str, str]:
