@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
+from weakref import WeakKeyDictionary
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
@@ -38,6 +39,10 @@ DEFAULT_CONF = {
 _FIXED_CONF = {"spark.sql.caseSensitive": "false"}
 _DESCRIPTION = "spark.job.description"
 _TIME_ZONE_ZERO = ("UTC", "Etc/UTC", "GMT", "Etc/GMT", "Z", "Zulu")
+
+
+_CONFIGURED: WeakKeyDictionary[SparkSession, Mapping[str, str]] = WeakKeyDictionary()
+"""The configuration that a session was given last."""
 
 
 def run(spark: SparkSession, plan_document: str) -> str:
@@ -84,6 +89,10 @@ def _execute(spark: SparkSession, plan: Plan) -> tuple[JobResult, pa.Table | Non
 
 
 def _configure(spark: SparkSession, conf: Mapping[str, str]) -> None:
+    # Each key costs two calls of the JVM, so a session is configured again only for other values.
+    if _CONFIGURED.get(spark) == conf:
+        return
+    _CONFIGURED[spark] = dict(conf)
     for key, value in {**DEFAULT_CONF, **conf, **_FIXED_CONF}.items():
         # The others were fixed when the application started.
         if spark.conf.isModifiable(key):
