@@ -7,11 +7,14 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from airflow_hivex.core.spark.values import write_rows
-
 from airflow_hivex.core import Metastore, Session
-from airflow_hivex.core.model.plans import Write
-from airflow_hivex.core.model.statements import Literal
+from airflow_hivex.core.model.plans import Plan, Write
+from airflow_hivex.core.model.statements import Literal, Select
+from airflow_hivex.core.spark.values import write_rows
+from airflow_hivex.core.sql.reader import read
+from airflow_hivex.core.statements import planning
+from airflow_hivex.core.statements.context import StatementContext, new_tag
+from airflow_hivex.core.statements.routing import chosen_cluster, route
 from benchmarks.harness import Figure, compare, interleave
 
 ROWS = 5_000_000
