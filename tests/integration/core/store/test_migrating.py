@@ -36,7 +36,7 @@ def test_new_database_gets_exactly_the_declared_schema(store: Store) -> None:
 
 def test_newer_database_is_refused(store: Store) -> None:
     _set_revision(store, "9999")
-    with pytest.raises(StoreTooNewError, match="9999.*Upgrade airflow-provider-hivex"):
+    with pytest.raises(StoreTooNewError, match=r"9999.*Upgrade airflow-provider-hivex"):
         migrating.prepare(store)
     with pytest.raises(StoreTooNewError):
         migrating.upgrade(store)
@@ -45,7 +45,7 @@ def test_newer_database_is_refused(store: Store) -> None:
 def test_older_database_names_the_command_that_upgrades_it(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     older = migrating.SchemaStatus("0001", "0002", known=True)
     monkeypatch.setattr(migrating, "status", lambda _store: older)
-    with pytest.raises(StoreTooOldError, match="hivex --metastore '.*' metastore upgrade"):
+    with pytest.raises(StoreTooOldError, match=r"hivex --metastore '.*' metastore upgrade"):
         migrating.prepare(store)
 
 
