@@ -29,7 +29,7 @@ class LockType(enum.Enum):
         return _STRICTNESS[self]
 
 
-_STRICTNESS = {type: number for number, type in enumerate(LockType)}
+_STRICTNESS = {letter: number for number, letter in enumerate(LockType)}
 
 
 class LockLevel(enum.Enum):
@@ -88,8 +88,11 @@ class LockComponent:
         object.__setattr__(self, "database", normalise(self.database))
         if self.table is not None:
             object.__setattr__(self, "table", normalise(self.table))
-        if not self.database or self.table == "" or self.partition == "":
-            raise InvalidLockRequestError("a name in it is empty")
+        if self.partition is not None:
+            object.__setattr__(self, "partition", _normalise_partition(self.partition))
+        names = (self.database, self.table, self.partition)
+        if any(name is not None and (not name or "\0" in name) for name in names):
+            raise InvalidLockRequestError(f"one of the names {names} is empty or has a NUL character")
         if self.partition is not None and self.table is None:
             raise InvalidLockRequestError(f"partition {self.partition} is named without its table")
 
@@ -104,6 +107,12 @@ class LockComponent:
     def resource(self) -> str:
         """``database/table/partition``, as far as it goes."""
         return "/".join(part for part in (self.database, self.table, self.partition) if part is not None)
+
+
+def _normalise_partition(name: str) -> str:
+    """Keys are case-insensitive, values are not (2.2)."""
+    parts = (part.partition("=") for part in name.split("/"))
+    return "/".join(f"{key.lower()}{equals}{value}" for key, equals, value in parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,12 +146,17 @@ class LockInfo:
 
 @dataclass(frozen=True, slots=True)
 class LockResponse:
-    """The answer to a request. ``blocked_by`` are the first locks in the way, one a blocked component."""
+    """The answer to a request: its id (0 when it was not taken in), and the first lock in its way."""
 
     lock_id: int
     state: LockState
-    blocked_by: tuple[LockInfo, ...] = ()
+    blocked_by: LockInfo | None = None
     message: str | None = None
+
+    @property
+    def is_acquired(self) -> bool:
+        """Whether all locks of the request are held."""
+        return self.state is LockState.ACQUIRED
 
 
 class LockAction(enum.Enum):
@@ -167,11 +181,11 @@ class LockMatrix:
     blocking: Mapping[LockType, tuple[LockType, ...]] = field(init=False)
 
     def __post_init__(self) -> None:
-        found: dict[LockType, dict[LockType, None]] = {type: {} for type in LockType}
+        found: dict[LockType, dict[LockType, None]] = {requested: {} for requested in LockType}
         for (requested, ahead, _), action in self.actions.items():
             if action is LockAction.WAIT:
                 found[requested][ahead] = None
-        object.__setattr__(self, "blocking", {type: tuple(types) for type, types in found.items()})
+        object.__setattr__(self, "blocking", {requested: tuple(ahead) for requested, ahead in found.items()})
 
     def walk(self, ahead: Iterable[LockInfo]) -> list[LockInfo]:
         """The locks in the order in which a request looks at them."""

@@ -117,8 +117,11 @@ def find_conflict(connection: Connection, txn_id: int, written: Sequence[Write])
 
 
 def _overlapping(own: Mapping[str | None, Write], partition: str | None) -> Write | None:
-    """The own write that may have changed the same rows. None stands for the whole table, as long as
-    nobody has said which partitions were written; Hive takes it for another partition then."""
+    """The own write that may have changed the same rows.
+
+    No partition stands for the whole table, as long as nobody has said which ones were written;
+    Hive takes it for another partition then.
+    """
     if partition is None:
         return next(iter(own.values()), None)
     return own.get(partition) or own.get(None)

@@ -25,7 +25,7 @@ def select_locks() -> Select[Any]:
 
 
 def lock_from_row(row: Row[Any]) -> LockInfo:
-    """A row of :func:`select_locks` as a value."""
+    """A row of :func:`select_locks`, or of the table itself, as a value."""
     blocked_by = None
     if row.blocked_by_lock_id is not None:
         blocked_by = (row.blocked_by_lock_id, row.blocked_by_internal_id)
@@ -42,7 +42,7 @@ def lock_from_row(row: Row[Any]) -> LockInfo:
         ),
         state=LockState(row.state),
         requested_at=to_datetime(row.requested_ms),
-        heartbeat_at=to_datetime(row.alive_ms),
+        heartbeat_at=to_datetime(getattr(row, "alive_ms", row.heartbeat_ms)),
         acquired_at=None if row.acquired_ms is None else to_datetime(row.acquired_ms),
         user=row.user,
         host=row.host,

@@ -274,7 +274,7 @@ class TransactionManager:
                 if not beaten.rowcount:
                     raise NoSuchLockError(lock_id)
             if txn_id:
-                self._heartbeat(connection, txn_id)
+                self.heartbeat_in(connection, txn_id)
 
         self._store.write(work, name="heartbeat")
 
@@ -302,8 +302,8 @@ class TransactionManager:
             }
             ended = {txn_id: states.get(txn_id) for txn_id in range(lo, hi + 1)}
             return HeartbeatRange(
-                no_such=frozenset(id for id, state in ended.items() if state in (None, TxnState.COMMITTED.value)),
-                aborted=frozenset(id for id, state in ended.items() if state == TxnState.ABORTED.value),
+                no_such=frozenset(txn for txn, state in ended.items() if state in (None, TxnState.COMMITTED.value)),
+                aborted=frozenset(txn for txn, state in ended.items() if state == TxnState.ABORTED.value),
             )
 
         return self._store.write(work, name="heartbeat")
@@ -461,7 +461,7 @@ class TransactionManager:
         Raises:
             TransactionAbortedError, TransactionCommittedError, NoSuchTransactionError: it is not.
         """
-        raise_if_settled(self._row(connection, txn_id, for_update=True, read=True))
+        raise_if_settled(txn_id, self._row(connection, txn_id, for_update=True, read=True))
 
     def _commit(
         self,
@@ -473,17 +473,17 @@ class TransactionManager:
         row = self._row(connection, txn_id, for_update=True)
         if row.state == TxnState.COMMITTED.value:
             return
-        raise_if_settled(row)
+        raise_if_settled(txn_id, row)
         if changes is not None:
             changes(connection)
-        type = TxnType(row.type)
-        written = [] if type is TxnType.READ_ONLY else conflicts.writes_of(connection, txn_id)
+        kind = TxnType(row.type)
+        written = [] if kind is TxnType.READ_ONLY else conflicts.writes_of(connection, txn_id)
         updating = any(write.updates for write in written)
         if updating and not exclusive_write_locks:
             sentence = conflicts.find_conflict(connection, txn_id, written)
             if sentence is not None:
                 raise _ConflictFoundError(sentence)
-        if type not in _WITHOUT_COMPLETED_COMPONENTS:
+        if kind not in _WITHOUT_COMPLETED_COMPONENTS:
             conflicts.complete(connection, txn_id, written, self._clock())
         if any(write.operation for write in written):
             connection.execute(delete(txn_components).where(txn_components.c.txn_id == txn_id))
@@ -558,14 +558,15 @@ class TransactionManager:
                 connection, self._clock(), EventType.ABORT_TXN, txn_id=txn_id, message={"write_ids": written[txn_id]}
             )
 
-    def _heartbeat(self, connection: Connection, txn_id: int) -> None:
+    def heartbeat_in(self, connection: Connection, txn_id: int) -> None:
+        """The transaction's half of :meth:`heartbeat` in the caller's database transaction."""
         alive = connection.execute(update(txns).where(txns.c.id == txn_id, _IS_OPEN).values(heartbeat_ms=self._clock()))
         if alive.rowcount:
             return
         row = self._row(connection, txn_id)
         if row.state == TxnState.COMMITTED.value:
             raise NoSuchTransactionError(txn_id)
-        raise_if_settled(row)
+        raise_if_settled(txn_id, row)
 
     def _row(self, connection: Connection, txn_id: int, *, for_update: bool = False, read: bool = False) -> Row[Any]:
         query: Select[Any] = select(txns.c.id, txns.c.state, txns.c.type, txns.c.reason, txns.c.reason_code)
@@ -596,18 +597,18 @@ class _ConflictFoundError(Exception):
         self.sentence = sentence
 
 
-def raise_if_settled(row: Row[Any]) -> None:
-    """Raise what a use of a transaction (its id, state, reason and reason's code) brings when it is not open.
+def raise_if_settled(txn_id: int, row: Any) -> None:
+    """Raise what a use of a transaction (its state, reason and reason's code) brings when it is not open.
 
     Raises:
         DeadlockError, TransactionAbortedError, TransactionCommittedError: it has ended.
     """
     if row.state == TxnState.COMMITTED.value:
-        raise TransactionCommittedError(row.id)
+        raise TransactionCommittedError(txn_id)
     if row.state == TxnState.ABORTED.value:
         if row.reason_code == AbortReason.DEADLOCK.number:
-            raise DeadlockError(row.id, row.reason or AbortReason.DEADLOCK.words)
-        raise TransactionAbortedError(row.id, row.reason)
+            raise DeadlockError(txn_id, row.reason or AbortReason.DEADLOCK.words)
+        raise TransactionAbortedError(txn_id, row.reason)
 
 
 def _check_id(txn_id: int) -> None:

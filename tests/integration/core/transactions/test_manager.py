@@ -153,12 +153,14 @@ def test_table_never_written_has_no_visible_write_ids(transactions: TransactionM
     assert (write_ids.high_watermark, write_ids.exceptions) == (0, ())
 
 
-def test_only_transactions_without_heartbeat_are_reaped(transactions: TransactionManager, clock: Clock) -> None:
+def test_only_transactions_without_heartbeat_are_reaped(
+    transactions: TransactionManager, housekeeper: Housekeeper, clock: Clock
+) -> None:
     dead, alive, patient = transactions.open() + transactions.open() + transactions.open(timeout=3600)
     clock.advance(200)
     transactions.heartbeat(alive)
     clock.advance(101)
-    assert Housekeeper(transactions).run().aborted == (dead,)
+    assert housekeeper.run().aborted == (dead,)
     with pytest.raises(TransactionAbortedError, match="timed out"):
         transactions.commit(dead)
     transactions.commit(alive)

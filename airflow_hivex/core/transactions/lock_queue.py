@@ -1,0 +1,89 @@
+"""Which locks are in the way of a request: read by an index, decided by the matrix. In the caller's transaction."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Select, select, union_all
+
+from airflow_hivex.core.model.locks import LockComponent, LockInfo, LockMatrix, LockState, LockType
+from airflow_hivex.core.store.batches import batches
+from airflow_hivex.core.store.schema import locks
+from airflow_hivex.core.transactions.lock_rows import lock_from_row, select_locks
+
+# A statement of more branches, or a branch of more names, is split: SQLite takes 32,766 values.
+_NAMES = 1000
+_BRANCHES = 20
+
+
+def blocker_of(
+    connection: Connection,
+    matrix: LockMatrix,
+    components: Sequence[LockComponent],
+    txn_id: int | None,
+    *,
+    before: int | None,
+) -> tuple[LockComponent, LockInfo] | None:
+    """The first of the components that must wait, and for which lock; None when all can be granted.
+
+    ``before`` is the id of a request that is in the queue already. One round trip, and it reads
+    only locks that meet the request and are of a type that can be in its way.
+    """
+    ahead: dict[tuple[str, str | None], list[LockInfo]] = defaultdict(list)
+    queries = list(_queries(matrix, components, txn_id, before))
+    for batch in batches(queries, _BRANCHES):
+        statement = batch[0] if len(batch) == 1 else union_all(*batch)
+        for row in connection.execute(statement):
+            lock = lock_from_row(row)
+            ahead[lock.component.database, lock.component.table].append(lock)
+    if not ahead:
+        return None
+    for component in components:
+        if component.table is None:
+            met = [lock for (database, _), found in ahead.items() if database == component.database for lock in found]
+        else:
+            met = ahead.get((component.database, component.table), []) + ahead.get((component.database, None), [])
+        blocker = matrix.blocker(component, txn_id, met)
+        if blocker is not None:
+            return component, blocker
+    return None
+
+
+def locks_of_waiting_transactions(connection: Connection) -> list[LockInfo]:
+    """All locks of all transactions that wait for one. One round trip."""
+    waiting = select(locks.c.txn_id).where(locks.c.state == LockState.WAITING.value, locks.c.txn_id > 0)
+    return [lock_from_row(row) for row in connection.execute(select_locks().where(locks.c.txn_id.in_(waiting)))]
+
+
+def _queries(
+    matrix: LockMatrix, components: Sequence[LockComponent], txn_id: int | None, before: int | None
+) -> Iterator[Select[Any]]:
+    """One query a type and database, table or table with partitions: each a range of the same index."""
+    tables: dict[tuple[LockType, str], set[str]] = defaultdict(set)
+    partitions: dict[tuple[LockType, str, str], set[str]] = defaultdict(set)
+    for component in components:
+        if component.table is None:
+            yield _query(matrix, component.type, component.database, txn_id, before)
+        elif component.partition is None:
+            tables[component.type, component.database].add(component.table)
+        else:
+            partitions[component.type, component.database, component.table].add(component.partition)
+    for (requested, database), names in tables.items():
+        for batch in batches(sorted(names), _NAMES):
+            yield _query(matrix, requested, database, txn_id, before).where(locks.c.table.in_(["", *batch]))
+    for (requested, database, table), names in partitions.items():
+        for batch in batches(sorted(names), _NAMES):
+            query = _query(matrix, requested, database, txn_id, before)
+            yield query.where(locks.c.table.in_(["", table]), locks.c.partition.in_(["", *batch]))
+
+
+def _query(matrix: LockMatrix, type: LockType, database: str, txn_id: int | None, before: int | None) -> Select[Any]:
+    blocking = matrix.blocking[type]
+    query = select(locks).where(locks.c.database == database, locks.c.type.in_([each.value for each in blocking]))
+    if txn_id is not None:
+        query = query.where(locks.c.txn_id != txn_id)
+    if before is not None:
+        query = query.where(locks.c.lock_id < before)
+    return query
