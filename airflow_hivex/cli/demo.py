@@ -19,6 +19,15 @@ if TYPE_CHECKING:
     from airflow.sdk import DAG, Context
 
 DAG_ID = "hivex_quickstart"
+SPARK_LOGGING = """\
+rootLogger.level = error
+rootLogger.appenderRef.console.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{yy/MM/dd HH:mm:ss} %p %c{1}: %m%n%ex
+"""
 STATEMENTS_TO_TRY = (
     "SHOW TABLES; DESCRIBE flights",
     "EXPLAIN ROUTE SELECT * FROM flights JOIN planes USING (tailnum)",
@@ -38,7 +47,8 @@ def run(directory: Path) -> int:
     directory = directory.resolve()
     connection = _connection(directory)
     _configure_airflow(directory, connection)
-    console.print(f"Airflow's home, the metastore and the clusters c1 and c2 are in [bold]{directory}[/].")
+    _quiet_spark(directory)
+    console.print(f"Airflow's home, the metastore and the clusters c1 and c2: {directory}", soft_wrap=True)
     with console.status("Starting Airflow ..."):
         dag = _load_dag(directory)
     dag_run = _run_with_progress(console, dag)
@@ -85,6 +95,15 @@ def _configure_airflow(directory: Path, connection: dict[str, Any]) -> None:
         "AIRFLOW__LOGGING__LOGGING_LEVEL": "ERROR",
         "AIRFLOW_CONN_HIVEX_DEFAULT": json.dumps(connection),
     }
+
+
+def _quiet_spark(directory: Path) -> None:
+    # Spark tells about itself on standard error before anyone can set its log level.
+    folder = directory / "spark"
+    folder.mkdir(exist_ok=True)
+    (folder / "log4j2.properties").write_text(SPARK_LOGGING)
+    os.environ.setdefault("SPARK_CONF_DIR", str(folder))
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 
 
 def _load_dag(directory: Path) -> DAG:
@@ -147,7 +166,7 @@ def _rows(result: dict[str, Any]) -> str:
 def _print_answers(console: Console, results: dict[str, dict[str, Any]]) -> None:
     refusal = next(result["reason"] for result in results.values() if "reason" in result)
     console.print("[bold]The join of flights (on c1) and airlines (on c2) was refused:[/]")
-    console.print(refusal, markup=False)
+    console.print(refusal, markup=False, soft_wrap=True)
     answer = results["delay_per_airline"]
     console.print(f"\n[bold]With a copy of airlines on c1, the same join ran on {answer['cluster']}:[/]")
     table = Table(box=box.SIMPLE_HEAD)

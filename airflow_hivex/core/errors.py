@@ -41,6 +41,11 @@ class HivexError(Exception):
         super().__init__(sentence)
         self._facts = facts or (sentence,)
 
+    @property
+    def facts(self) -> tuple[Any, ...]:
+        """What the error was made from, in the order of its constructor's arguments."""
+        return self._facts
+
     def __reduce__(self) -> tuple[Any, ...]:
         # Exception pickles its args, which are the finished sentence; a
         # constructor that takes facts needs those instead.

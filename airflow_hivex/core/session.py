@@ -25,6 +25,7 @@ Handler = Callable[[StatementContext, Any], Result]
 _HANDLERS: dict[type, Handler] = {
     kinds.Select: queries.run_select,
     kinds.Insert: queries.run_insert,
+    kinds.MultiInsert: queries.refuse_multi_insert,
     kinds.CreateDatabase: definitions.create_database,
     kinds.DropDatabase: definitions.drop_database,
     kinds.AlterDatabase: definitions.alter_database,
@@ -100,17 +101,17 @@ class Session:
             NoSuchObjectError, AnalysisError, TypeMismatchError, ...: it cannot be run as written.
             JobError: its job failed on the cluster. Nothing of it is visible.
         """
-        return self._execute(read(text, parameters), parameters, max_rows)
+        return self._execute(read(text, parameters, database=self._state.database), parameters, max_rows)
 
     def explain(self, text: str, parameters: Mapping[str, object] | None = None) -> Route:
         """The route that a query, INSERT or CREATE TABLE AS SELECT would take now; nothing is run.
 
         A statement that no cluster can run has a route without a cluster; its candidates say why.
         """
-        statement = read(text, parameters)
+        statement = read(text, parameters, database=self._state.database)
         if isinstance(statement, kinds.ExplainRoute):
             statement = statement.statement
-        if not isinstance(statement, kinds.Select | kinds.Insert | kinds.CreateTable):
+        if not isinstance(statement, kinds.RoutedStatement):
             raise InvalidOperationError(
                 "EXPLAIN ROUTE", type(statement).__name__, "only statements that run on a cluster have a route"
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import threading
 from typing import TYPE_CHECKING, Any
@@ -169,6 +170,8 @@ class HivexHook(BaseHook):
         # SQLAlchemy and sqlglot come with it: too much for whoever only reads a DAG file.
         from airflow_hivex.core.metastore import Metastore
 
+        # Under Airflow, where the root logger is at INFO, py4j tells about every connection to the JVM.
+        logging.getLogger("py4j").setLevel(logging.WARNING)
         with _metastores_lock:
             metastore = _metastores.get(configuration.key)
             if metastore is None:

@@ -7,15 +7,21 @@ import sys
 from airflow_hivex.core import Metastore
 
 
+def tell(step: str) -> None:
+    """Let the parent know."""
+    sys.stdout.write(step + "\n")
+    sys.stdout.flush()
+
+
 def main(url: str, clusters: str) -> None:
     """Open the warehouse, warm Spark up, then insert 200,000 rows a statement, telling each step."""
     with Metastore.open(url, clusters=clusters) as metastore, metastore.session(user="killed") as session:
         session.sql("SELECT 1")
-        print("ready", flush=True)
+        tell("ready")
         while sys.stdin.readline():
-            print("begin", flush=True)
+            tell("begin")
             session.sql("INSERT INTO t SELECT id, cast(id % 3 AS string) FROM range(200000)")
-            print("done", flush=True)
+            tell("done")
 
 
 if __name__ == "__main__":

@@ -96,6 +96,16 @@ def test_e8_the_first_input_is_tried_first(setup_b: Session) -> None:
     assert [candidate.cluster for candidate in route.candidates] == ["c2"]
 
 
+def test_e9_outputs_with_different_primaries_are_refused(setup_a: Session) -> None:
+    sql = "FROM t12 INSERT INTO t11 SELECT id, name INSERT INTO t21 SELECT id, name WHERE id > 1"
+    route = setup_a.explain(sql)
+    assert route.cluster is ERROR
+    assert "default.t11" in route.describe()
+    assert "default.t21" in route.describe()
+    with pytest.raises(RoutingError):
+        setup_a.sql(sql)
+
+
 def test_e10_existing_output_decides(setup_b: Session) -> None:
     route = setup_b.explain("INSERT INTO t11 SELECT * FROM t21")
     assert route.cluster is ERROR
@@ -116,7 +126,7 @@ def test_e11_to_e13_a_pinned_cluster_alone_is_tried(setup_b: Session) -> None:
 
 
 def test_e14_unknown_cluster_is_refused_at_use(setup_a: Session) -> None:
-    with pytest.raises(UnknownClusterError, match="'c9'.*c1, c2, c3"):
+    with pytest.raises(UnknownClusterError, match=r"'c9'.*c1, c2, c3"):
         setup_a.sql("USE CLUSTER c9")
     assert setup_a.cluster is None
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from airflow.sdk import DAG, task
 from airflow.sdk.exceptions import AirflowFailException
+from pyspark import SparkContext
 
 from airflow_hivex.core.errors import RoutingError, StoreUnavailableError
 from airflow_hivex.hooks.hivex import HivexHook
@@ -159,7 +160,7 @@ def test_join_of_two_clusters_fails_with_what_each_one_lacks(warehouse: dict[str
 
 
 def test_killed_task_stops_its_job_and_leaves_the_table_as_it_was(warehouse: dict[str, Any]) -> None:
-    execute([CREATE, "INSERT INTO sales (id) VALUES (1)"])
+    execute([CREATE, "INSERT INTO sales (id) VALUES (1)", "SELECT id FROM sales"])
     operator = HivexQueryOperator(
         task_id="t",
         sql="INSERT INTO sales (id) SELECT CAST(count(*) % 7 AS INT) FROM range(100000) a, range(100000) b "
@@ -175,7 +176,7 @@ def test_killed_task_stops_its_job_and_leaves_the_table_as_it_was(warehouse: dic
 
     thread = threading.Thread(target=run)
     thread.start()
-    wait_for_open_transaction()
+    wait_for_spark_job()
     deadline = time.monotonic() + 60
     while thread.is_alive() and time.monotonic() < deadline:
         operator.on_kill()
@@ -183,16 +184,17 @@ def test_killed_task_stops_its_job_and_leaves_the_table_as_it_was(warehouse: dic
     assert not thread.is_alive()
     assert [type(error) for error in failures] == [AirflowFailException]
     assert execute("SELECT id FROM sales")["rows"] == [[1]]
+    assert SparkContext.getOrCreate().statusTracker().getActiveJobsIds() == []
     assert HivexHook().get_metastore().transactions.valid_txns().open_ids == ()
 
 
-def wait_for_open_transaction() -> None:
-    metastore = HivexHook().get_metastore()
+def wait_for_spark_job() -> None:
+    tracker = SparkContext.getOrCreate().statusTracker()
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
-        if metastore.transactions.valid_txns().open_ids:
+        if tracker.getActiveJobsIds():
             return
-    raise AssertionError("the statement opened no transaction")
+    raise AssertionError("the statement started no job")
 
 
 def test_on_kill_before_the_start_does_nothing() -> None:

@@ -1,1 +1,1 @@
-"""Files of a cluster; fsspec is imported here alone."""
+"""Files of the clusters, through fsspec."""

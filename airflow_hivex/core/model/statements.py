@@ -133,6 +133,17 @@ class Insert:
     if_not_exists: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class MultiInsert:
+    """FROM source INSERT INTO a SELECT ... INSERT INTO b SELECT ...: what it writes and reads.
+
+    It can be routed, so that EXPLAIN ROUTE tells where it would run; this release does not run it.
+    """
+
+    targets: tuple[TableName, ...]
+    references: tuple[TableReference, ...]
+
+
 # -- data definition ---------------------------------------------------------------
 
 
@@ -308,12 +319,13 @@ class ExplainRoute:
     statement: RoutedStatement
 
 
-RoutedStatement: TypeAlias = Select | Insert | CreateTable
+RoutedStatement: TypeAlias = Select | Insert | MultiInsert | CreateTable
 """Statements that run on a cluster (CreateTable when it has a query)."""
 
 Statement: TypeAlias = (
     Select
     | Insert
+    | MultiInsert
     | CreateDatabase
     | DropDatabase
     | AlterDatabase

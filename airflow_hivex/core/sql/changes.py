@@ -60,8 +60,9 @@ def _add_partitions(cursor: Cursor, table: TableName) -> AddPartitions:
     while True:
         specification = read_static_partition(cursor)
         found.append((specification, read_string(cursor, "a location") if cursor.accept("LOCATION") else None))
-        cursor.accept_symbol(",")
-        if not cursor.accept("PARTITION"):
+        if cursor.accept_symbol(","):
+            cursor.expect("PARTITION")
+        elif not cursor.accept("PARTITION"):
             break
     return AddPartitions(table, tuple(found), if_not_exists)
 

@@ -91,6 +91,8 @@ def _constant_rows(cursor: Cursor) -> Rows | None:
         rows.append(row)
         if not cursor.accept_symbol(","):
             break
+        if cursor.at_end:
+            raise cursor.expected("a row")
     return tuple(rows) if cursor.at_end and _columns_have_one_type(rows) else None
 
 

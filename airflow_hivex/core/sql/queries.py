@@ -73,6 +73,8 @@ def _refuse_tokens(text: str, tokens: Sequence[Token]) -> None:
             raise unsupported_error(text, token.start, "markers without a name (?) are not bound; write :name")
         if token.is_symbol("|>"):
             raise unsupported_error(text, token.start, "the pipe syntax |> is not of this release")
+        if token.is_symbol(",") and (following is None or following.is_symbol(")") or following.word == "FROM"):
+            raise syntax_error(text, token.start, "nothing follows this comma")
         if token.word == "IDENTIFIER" and following is not None and following.is_symbol("("):
             raise unsupported_error(text, token.start, "IDENTIFIER(...) hides what is read; write the name itself")
         if token.word == "INSERT" and following is not None and following.word in ("INTO", "OVERWRITE"):
@@ -197,7 +199,7 @@ def _parse(text: str, masked: str, tokens: list[SqlglotToken], first: Token) -> 
 
 
 def _readable(description: str) -> str:
-    """sqlglot's message without the names of its classes."""
+    """The parser's message without the names of its classes."""
     missing = _MISSING_PART.fullmatch(description)
     if missing is not None:
         return f"{missing.group(1).upper()} is not complete"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from airflow_hivex.core.model.identifiers import normalise
-from airflow_hivex.core.model.statements import CreateTable, ExplainRoute, Insert, Select, Statement
+from airflow_hivex.core.model.statements import CreateTable, ExplainRoute, Insert, MultiInsert, Select, Statement
 from airflow_hivex.core.sql.changes import read_alter_table, read_drop_table
 from airflow_hivex.core.sql.clauses import unsupported_statement
 from airflow_hivex.core.sql.databases import (
@@ -18,6 +18,7 @@ from airflow_hivex.core.sql.databases import (
 from airflow_hivex.core.sql.inserts import read_insert
 from airflow_hivex.core.sql.looking import read_describe, read_show
 from airflow_hivex.core.sql.markers import Markers
+from airflow_hivex.core.sql.multi_inserts import at_multi_insert, read_multi_insert
 from airflow_hivex.core.sql.queries import at_query, read_query
 from airflow_hivex.core.sql.tables import read_create_table
 from airflow_hivex.core.sql.tokens import Cursor, Token, syntax_error, tokenize
@@ -82,6 +83,8 @@ def read(text: str, parameters: Mapping[str, object] | None = None, *, database:
 
 
 def _statement(cursor: Cursor) -> Statement:
+    if at_multi_insert(cursor):
+        return read_multi_insert(cursor)
     if at_query(cursor):
         return Select(read_query(cursor))
     first = cursor.next("a statement")
@@ -139,7 +142,9 @@ def _explain(cursor: Cursor, first: Token) -> ExplainRoute:
         )
     inner = cursor.peek()
     statement = _statement(cursor)
-    if isinstance(statement, (Select, Insert)) or (isinstance(statement, CreateTable) and statement.query is not None):
+    if isinstance(statement, (Select, Insert, MultiInsert)) or (
+        isinstance(statement, CreateTable) and statement.query is not None
+    ):
         return ExplainRoute(statement)
     raise cursor.unsupported(
         "EXPLAIN ROUTE takes a query, an INSERT or a CREATE TABLE ... AS; all else has no route", inner

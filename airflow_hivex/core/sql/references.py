@@ -144,7 +144,7 @@ class QueryReader:
         table = source.table
         if table is None or source in self._aliases or source.alias not in taken:
             return
-        alias = f"{table.database or self._database}__{table.name}"
+        alias = f"{table.database or table.namespace or self._database}__{table.name}"
         while alias in taken:
             alias += "_"
         self._aliases[source] = alias
@@ -152,12 +152,24 @@ class QueryReader:
     # -- filters -----------------------------------------------------------------
 
     def _restrict(self, condition: Condition, scope: Scope, filters: dict[Source, list[Predicate]]) -> None:
+        named = self._named_sources(condition.expression, scope)
         for source, was_nullable in condition.restricted:
-            if source.table is None or not source.filterable:
+            if source.table is None or not source.filterable or (named is not None and source not in named):
                 continue
             predicate = self._predicate(condition.expression, source, scope)
             if restricts(predicate) and (not was_nullable or _holds_after_outer_join(predicate, scope)):
                 filters.setdefault(source, []).append(predicate)
+
+    def _named_sources(self, expression: exp.Expr, scope: Scope) -> set[Source] | None:
+        """The sources whose columns a condition may name; None when a column without qualifier leaves that open."""
+        found: set[Source] = set()
+        for column in expression.find_all(exp.Column):
+            resolved = self._resolve(_qualifiers_of(column), scope)
+            if resolved is not None:
+                found.update(resolved[1])
+            elif not _qualifiers_of(column):
+                return None
+        return found
 
     def _predicate(self, expression: exp.Expr, source: Source, scope: Scope) -> Predicate:
         def find_column(column: exp.Column) -> ColumnReference | None:

@@ -135,6 +135,8 @@ class ScopeReader:
         return names
 
     def _select(self, node: exp.Select, names: frozenset[str], outer: Scope | None) -> None:
+        if not node.expressions:
+            raise self._error(node, "SELECT names no columns")
         scope = Scope(outer)
         self.scopes.append(scope)
         from_, where = node.args.get("from_"), node.args.get("where")
@@ -155,9 +157,11 @@ class ScopeReader:
             sources = [self._table(node, names, scope)]
         elif isinstance(node, exp.Subquery):
             sources = self._subquery(node, names, scope)
-        elif isinstance(node, exp.Lateral):
+        elif isinstance(node, exp.Lateral) and isinstance(node.this, (exp.Subquery, exp.Func)):
             self._walk(node.this, names, scope)
             sources = [Source(normalise(node.alias))]
+        elif isinstance(node, (exp.Query, exp.Lateral)):
+            raise self._error(node, "a query in FROM stands in parentheses")
         else:
             self._walk(node, names, scope)
             sources = [Source(normalise(node.alias_or_name))]
@@ -236,7 +240,7 @@ class ScopeReader:
         if isinstance(name, exp.Func) and database is None:
             self._walk(name, names, scope)
             return Source(normalise(node.alias or name.name))
-        if not isinstance(name, exp.Identifier):
+        if not all(isinstance(part, exp.Identifier) and "start" in part.meta for part in (name, database or name)):
             raise self._unsupported(node, "a table is named table or database.table")
         self._walk_parts(node, names, scope, but=("this", "db", "alias", "joins", "laterals", "pivots"))
         source = self._named(node, name, database)

@@ -23,7 +23,7 @@ from airflow_hivex.core.errors import (
 from airflow_hivex.core.model.objects import Column, Table
 from airflow_hivex.core.model.partitions import DEFAULT_PARTITION
 from airflow_hivex.core.model.plans import JobResult, Plan, Write
-from airflow_hivex.core.model.statements import CreateTable, Insert, Query, Select
+from airflow_hivex.core.model.statements import CreateTable, Insert, MultiInsert, Query, Select
 from airflow_hivex.core.model.transactions import Operation
 from airflow_hivex.core.spark.values import write_rows
 from airflow_hivex.core.statements import planning
@@ -83,6 +83,13 @@ def run_insert(context: StatementContext, statement: Insert) -> Result:
         written = _write(context, running, statement, routed, cluster, write)
         _commit_write(context, running, target, write, written, cluster, whole)
     return Result(cluster=cluster.name, txn_id=running.txn_id, rows_written=written.rows_written, route=routed.route)
+
+
+def refuse_multi_insert(context: StatementContext, statement: MultiInsert) -> Result:
+    """Never a result: a multi-table INSERT is routed, so that the route's error comes first, and refused."""
+    chosen_cluster(context, route(context, statement))
+    names = ", ".join(str(name) for name in statement.targets)
+    raise InvalidOperationError("A multi-table INSERT", names, "this release runs one INSERT a statement")
 
 
 def run_create_table_as_select(context: StatementContext, statement: CreateTable) -> Result:

@@ -14,7 +14,15 @@ from airflow_hivex.core.clusters.router import choose_cluster
 from airflow_hivex.core.errors import NoSuchTableError, RoutingError
 from airflow_hivex.core.model.objects import Table
 from airflow_hivex.core.model.routes import Route, RouteOutput
-from airflow_hivex.core.model.statements import CreateTable, Insert, Query, RoutedStatement
+from airflow_hivex.core.model.statements import (
+    CreateTable,
+    Insert,
+    MultiInsert,
+    RoutedStatement,
+    Select,
+    TableName,
+    TableReference,
+)
 from airflow_hivex.core.model.write_ids import ValidTxnList
 from airflow_hivex.core.statements.context import StatementContext
 from airflow_hivex.core.transactions.snapshots import read_valid_txns, read_valid_write_ids
@@ -29,11 +37,6 @@ class RoutedQuery:
     route: Route
 
 
-def query_of(statement: RoutedStatement) -> Query | None:
-    """The query that a statement runs; None for a CREATE TABLE without one."""
-    return statement.query
-
-
 def route(context: StatementContext, statement: RoutedStatement, txn_id: int | None = None) -> RoutedQuery:
     """Bind a statement's tables and choose its cluster, without running anything.
 
@@ -45,22 +48,21 @@ def route(context: StatementContext, statement: RoutedStatement, txn_id: int | N
     """
     with context.services.store.read() as connection:
         valid_txns = read_valid_txns(connection, txn_id)
-        target = _target(context, connection, statement)
-        output = _output(context, statement, target)
-        query = query_of(statement)
-        names = [context.session.qualify(ref.table) for ref in query.references] if query else []
-        tables = _tables(connection, names)
-        bound = _bind(context, connection, query, [tables[name] for name in names], output, valid_txns)
+        targets = [select_table(connection, *context.session.qualify(name)) for name in _written(statement)]
+        outputs = [RouteOutput(table.full_name, table.storage.primary.cluster) for table in targets]
+        if isinstance(statement, CreateTable):
+            outputs.append(RouteOutput(".".join(context.session.qualify(statement.table)), None))
+        bound = _bind(context, connection, _read(statement), outputs, valid_txns)
     clusters = context.services.clusters
     chosen = choose_cluster(
         [route_input(each) for each in bound],
-        [output] if output else [],
+        outputs,
         clusters=clusters.names,
         default=clusters.default,
         pinned=context.session.cluster,
         use_default=clusters.use_default,
     )
-    return RoutedQuery(bound, target, chosen)
+    return RoutedQuery(bound, targets[0] if targets else None, chosen)
 
 
 def chosen_cluster(context: StatementContext, routed: RoutedQuery) -> Cluster:
@@ -74,18 +76,24 @@ def chosen_cluster(context: StatementContext, routed: RoutedQuery) -> Cluster:
     return context.services.clusters.get(routed.route.cluster)
 
 
-def _target(context: StatementContext, connection: Connection, statement: RoutedStatement) -> Table | None:
-    if not isinstance(statement, Insert):
-        return None
-    return select_table(connection, *context.session.qualify(statement.target))
+def _written(statement: RoutedStatement) -> tuple[TableName, ...]:
+    match statement:
+        case Insert():
+            return (statement.target,)
+        case MultiInsert():
+            return statement.targets
+        case _:
+            return ()
 
 
-def _output(context: StatementContext, statement: RoutedStatement, target: Table | None) -> RouteOutput | None:
-    if target is not None:
-        return RouteOutput(target.full_name, target.storage.primary.cluster)
-    if isinstance(statement, CreateTable):
-        return RouteOutput(".".join(context.session.qualify(statement.table)), None)
-    return None
+def _read(statement: RoutedStatement) -> tuple[TableReference, ...]:
+    match statement:
+        case MultiInsert():
+            return statement.references
+        case CreateTable(query=None):
+            return ()
+        case Select(query=query) | Insert(query=query) | CreateTable(query=query):
+            return query.references if query is not None else ()
 
 
 def _tables(connection: Connection, names: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Table]:
@@ -101,18 +109,20 @@ def _tables(connection: Connection, names: Sequence[tuple[str, str]]) -> dict[tu
 def _bind(
     context: StatementContext,
     connection: Connection,
-    query: Query | None,
-    tables: Sequence[Table],
-    output: RouteOutput | None,
+    references: Sequence[TableReference],
+    outputs: Sequence[RouteOutput],
     valid_txns: ValidTxnList,
 ) -> tuple[BoundTable, ...]:
-    if query is None:
+    if not references:
         return ()
+    names = [context.session.qualify(reference.table) for reference in references]
+    by_name = _tables(connection, names)
+    tables = [by_name[name] for name in names]
     managed = {int(table.id or 0): table.full_name for table in tables if table.is_transactional}
     write_ids = read_valid_write_ids(connection, managed, valid_txns)
     candidates = {table.storage.primary.cluster for table in tables} | {context.services.clusters.default}
-    candidates |= {cluster for cluster in (context.session.cluster, output and output.primary) if cluster}
+    candidates |= {cluster for cluster in (context.session.cluster, *(each.primary for each in outputs)) if cluster}
     return tuple(
         bind(connection, table, reference.filters, write_ids.get(int(table.id or 0)), valid_txns, candidates)
-        for table, reference in zip(tables, query.references, strict=True)
+        for table, reference in zip(tables, references, strict=True)
     )

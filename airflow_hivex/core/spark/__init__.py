@@ -1,0 +1,1 @@
+"""The data plane: plans run on Spark, small writes by pyarrow. pyspark is imported here alone."""

@@ -1,0 +1,180 @@
+"""Store assignment: the rows of a query as the columns of a table take them, as Spark's INSERT does it.
+
+Numbers are widened and narrowed with a check, anything simple may become text, text becomes
+nothing else. Source: Spark's store assignment policy ANSI (TableOutputResolver).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
+from pyspark.sql.types import (
+    ArrayType,
+    CharType,
+    DataType,
+    MapType,
+    NullType,
+    StringType,
+    StructField,
+    StructType,
+    VarcharType,
+)
+
+from airflow_hivex.core.errors import TypeMismatchError
+from airflow_hivex.core.model.objects import Column
+from airflow_hivex.core.spark.types import is_assignable, parse_atomic
+
+_DECLARED_TYPE = "__CHAR_VARCHAR_TYPE_STRING"
+"""Where Spark itself keeps the declared type of a CHAR or VARCHAR column; the values are strings to it."""
+
+
+def quoted(name: str) -> str:
+    """A column's name as an identifier in Spark SQL."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+@lru_cache(maxsize=4096)
+def declared_type(type: str) -> DataType:
+    """Spark's type of a type's text, with CHAR and VARCHAR as they are; asks the active session."""
+    return DataType.fromDDL(type)
+
+
+def field(column: Column) -> StructField:
+    """The column in a schema to read with; comparisons treat CHAR as Spark's own tables do."""
+    declared = declared_type(column.type)
+    stored = _stored(declared)
+    metadata = {} if stored == declared else {_DECLARED_TYPE: declared.simpleString()}
+    return StructField(column.name, stored, nullable=True, metadata=metadata)
+
+
+def assign(rows: DataFrame, targets: Sequence[Column], table: str) -> DataFrame:
+    """``rows``, column by position, under the names and in the types of ``targets``.
+
+    Raises:
+        TypeMismatchError: a column needs an explicit CAST. Values that do not fit fail when the rows are computed.
+    """
+    given = [item.dataType for item in rows.schema.fields]
+    declared = [declared_type(target.type) for target in targets]
+    for target, source, wanted in zip(targets, given, declared, strict=True):
+        if not _assignable(source, wanted):
+            raise TypeMismatchError(table, target.name, target.type, f"a value of type {source.simpleString()}")
+    rows = rows.toDF(*(target.name for target in targets))
+    wanted_types = [_stored(wanted) for wanted in declared]
+    if any(_shape(source) != _shape(wanted) for source, wanted in zip(given, wanted_types, strict=True)):
+        # Fields of structs match by position; DataFrame.to matches them by name, and casts with
+        # a check for overflow whatever spark.sql.ansi.enabled says.
+        renamed = [_renamed(source, wanted) for source, wanted in zip(given, wanted_types, strict=True)]
+        rows = rows.select(
+            *(
+                F.col(quoted(target.name)).cast(named).alias(target.name) if named != source else quoted(target.name)
+                for target, named, source in zip(targets, renamed, given, strict=True)
+            )
+        ).to(
+            StructType([StructField(target.name, stored) for target, stored in zip(targets, wanted_types, strict=True)])
+        )
+    if all(stored == wanted for stored, wanted in zip(wanted_types, declared, strict=True)):
+        return rows
+    return rows.select(
+        *(
+            _fitted(F.col(quoted(target.name)), wanted).alias(target.name)
+            for target, wanted in zip(targets, declared, strict=True)
+        )
+    )
+
+
+def _stored(type: DataType) -> DataType:
+    """The type with CHAR and VARCHAR as strings, which is how they are stored."""
+    match type:
+        case CharType() | VarcharType():
+            return StringType()
+        case ArrayType():
+            return ArrayType(_stored(type.elementType))
+        case MapType():
+            return MapType(_stored(type.keyType), _stored(type.valueType))
+        case StructType():
+            return StructType([StructField(item.name, _stored(item.dataType)) for item in type.fields])
+    return type
+
+
+def _shape(type: DataType) -> str:
+    # Without the NOT NULL of parts: a part that has no nulls fits one that may have them.
+    return _stored(type).json()
+
+
+def _renamed(source: DataType, target: DataType) -> DataType:
+    """``source`` with the names that struct fields have in ``target``."""
+    match source, target:
+        case ArrayType(), ArrayType():
+            return ArrayType(_renamed(source.elementType, target.elementType), source.containsNull)
+        case MapType(), MapType():
+            return MapType(
+                _renamed(source.keyType, target.keyType),
+                _renamed(source.valueType, target.valueType),
+                source.valueContainsNull,
+            )
+        case StructType(), StructType():
+            return StructType(
+                [
+                    StructField(wanted.name, _renamed(given.dataType, wanted.dataType), given.nullable)
+                    for given, wanted in zip(source.fields, target.fields, strict=True)
+                ]
+            )
+    return source
+
+
+def _assignable(source: DataType, target: DataType) -> bool:
+    match source, target:
+        case NullType(), _:
+            return True
+        case ArrayType(), ArrayType():
+            return _assignable(source.elementType, target.elementType)
+        case MapType(), MapType():
+            return _assignable(source.keyType, target.keyType) and _assignable(source.valueType, target.valueType)
+        case StructType(), StructType():
+            return len(source.fields) == len(target.fields) and all(
+                _assignable(given.dataType, wanted.dataType)
+                for given, wanted in zip(source.fields, target.fields, strict=True)
+            )
+    if source == target:
+        return True
+    given, wanted = parse_atomic(source.simpleString()), parse_atomic(target.simpleString())
+    # An interval has no name of the simple form, and may become text.
+    is_text = isinstance(target, StringType | CharType | VarcharType)
+    if given is None or wanted is None:
+        return is_text and source.simpleString().startswith("interval")
+    return is_assignable(given[0], wanted[0])
+
+
+def _fitted(value: Expression, type: DataType) -> Expression:
+    """``value`` with the lengths of CHAR and VARCHAR checked and CHAR padded, at any depth."""
+    if _stored(type) == type:
+        return value
+    match type:
+        case VarcharType():
+            return _shortened(value, type.length)
+        case CharType():
+            shortened = _shortened(value, type.length)
+            return F.when(F.char_length(value) < type.length, F.rpad(value, type.length, " ")).otherwise(shortened)
+        case ArrayType():
+            return F.transform(value, lambda item: _fitted(item, type.elementType))
+        case MapType():
+            keys = F.transform_keys(value, lambda key, _: _fitted(key, type.keyType))
+            return F.transform_values(keys, lambda _, item: _fitted(item, type.valueType))
+        case StructType():
+            parts = [_fitted(value.getField(item.name), item.dataType).alias(item.name) for item in type.fields]
+            return F.when(value.isNotNull(), F.struct(*parts))
+    return value
+
+
+def _shortened(value: Expression, length: int) -> Expression:
+    # Only spaces may be cut off. Source: Spark's CharVarcharCodegenUtils.
+    message = F.lit(f"Exceeds char/varchar type length limitation: {length}.")
+    return (
+        F.when(F.char_length(value) <= length, value)
+        .when(F.char_length(F.rtrim(value)) <= length, F.substring(value, 1, length))
+        .when(value.isNotNull(), F.raise_error(message).cast("string"))
+    )

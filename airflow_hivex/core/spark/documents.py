@@ -1,0 +1,259 @@
+"""Plans and results as JSON documents: what goes to a cluster, and what comes back.
+
+A value keeps its type: parameters are tagged, rows travel as Arrow. A job that fails also
+brings a document, which becomes an error of our tree on the caller's side.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from airflow_hivex.core.errors import (
+    AnalysisError,
+    ColumnCountMismatchError,
+    HivexError,
+    InvalidOperationError,
+    InvalidParametersError,
+    JobCancelledError,
+    JobError,
+    NoSuchColumnError,
+    TypeMismatchError,
+)
+from airflow_hivex.core.model.objects import Column
+from airflow_hivex.core.model.plans import (
+    VERSION,
+    JobResult,
+    LocatedPartition,
+    Plan,
+    Scan,
+    Write,
+    WriteIdFilter,
+    WrittenDirectory,
+)
+
+_ERRORS: dict[str, type[HivexError]] = {
+    error.code: error
+    for error in (
+        AnalysisError,
+        ColumnCountMismatchError,
+        InvalidOperationError,
+        InvalidParametersError,
+        NoSuchColumnError,
+        TypeMismatchError,
+    )
+}
+
+
+def plan_to_json(plan: Plan) -> str:
+    """The document of a plan.
+
+    Raises:
+        InvalidParametersError: a parameter is of a type that a query cannot take.
+    """
+    document = _plain(plan)
+    document["version"] = VERSION
+    document["parameters"] = {name: _tagged(name, value) for name, value in plan.parameters.items()}
+    return json.dumps(document)
+
+
+def plan_from_json(text: str) -> Plan:
+    """The plan of a document.
+
+    Raises:
+        InvalidOperationError: the document was made by a release that this one does not know.
+    """
+    document = json.loads(text)
+    version = document.pop("version")
+    if version != VERSION:
+        raise InvalidOperationError("Job", f"version {version}", f"this release runs plans of version {VERSION}")
+    document["scans"] = tuple(_scan(scan) for scan in document["scans"])
+    document["parameters"] = {name: _untagged(value) for name, value in document["parameters"].items()}
+    document["write"] = _write(document["write"]) if document["write"] else None
+    return Plan(**document)
+
+
+def result_to_json(result: JobResult, rows: pa.Table | None = None) -> str:
+    """The document of a result; the rows of a query come as an Arrow table instead of in ``result``."""
+    document = {"version": VERSION, **_plain(dataclasses.replace(result, rows=()))}
+    document["rows"] = None if rows is None else _arrow_to_text(rows)
+    return json.dumps(document)
+
+
+def error_to_json(error: HivexError) -> str:
+    """The document of a job that failed."""
+    if isinstance(error, JobError):
+        kind = "cancelled" if isinstance(error, JobCancelledError) else "job"
+        return json.dumps({"version": VERSION, "error": {"kind": kind, "facts": list(error.facts[1:])}})
+    return json.dumps({"version": VERSION, "error": {"kind": error.code, "facts": _plain(error.facts)}})
+
+
+def result_from_json(text: str, cluster: str) -> JobResult:
+    """The result of a document that a job on ``cluster`` brought.
+
+    Timestamps come with the time zone UTC, TIMESTAMP_NTZ without one; decimals exact, arrays
+    as lists, structs and maps as dicts (a map whose keys are structs or arrays as a list of pairs).
+
+    Raises:
+        HivexError: the job failed: AnalysisError and its kin for the statement, JobCancelledError
+            for one that was stopped, JobError for all else.
+    """
+    document = json.loads(text)
+    if "error" in document:
+        raise _error(document["error"], cluster)
+    columns = tuple(Column(**column) for column in document["columns"])
+    directories = tuple(
+        WrittenDirectory(**{**directory, "values": tuple(directory["values"])}) for directory in document["directories"]
+    )
+    rows: tuple[tuple[object, ...], ...] = ()
+    if document["rows"] is not None:
+        rows = _rows(_text_to_arrow(document["rows"]), columns, cluster)
+    return JobResult(columns, rows, document["truncated"], directories)
+
+
+def _error(document: Mapping[str, Any], cluster: str) -> HivexError:
+    facts: list[Any] = [tuple(fact) if isinstance(fact, list) else fact for fact in document["facts"]]
+    if document["kind"] == "cancelled":
+        return JobCancelledError(cluster, *facts)
+    if document["kind"] in _ERRORS:
+        return _ERRORS[document["kind"]](*facts)
+    return JobError(cluster, *facts)
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value):
+        return {
+            field.name: _plain(getattr(value, field.name))
+            for field in dataclasses.fields(value)
+            if field.name != "parameters"
+        }
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _column(document: Mapping[str, Any]) -> Column:
+    return Column(**document)
+
+
+def _scan(document: dict[str, Any]) -> Scan:
+    return Scan(
+        **{
+            **document,
+            "columns": tuple(map(_column, document["columns"])),
+            "partition_columns": tuple(map(_column, document["partition_columns"])),
+            "paths": tuple(document["paths"]),
+            "located": tuple(
+                LocatedPartition(tuple(located["values"]), tuple(located["paths"])) for located in document["located"]
+            ),
+            "filter": document["filter"]
+            and WriteIdFilter(document["filter"]["high_watermark"], tuple(document["filter"]["exceptions"])),
+        }
+    )
+
+
+def _write(document: dict[str, Any]) -> Write:
+    return Write(
+        **{
+            **document,
+            "columns": tuple(map(_column, document["columns"])),
+            "partition_columns": tuple(map(_column, document["partition_columns"])),
+            **{name: tuple(document[name]) for name in ("input_columns", "bucket_columns", "sort_columns")},
+        }
+    )
+
+
+# -- parameters ----------------------------------------------------------------------
+
+
+def _tagged(name: str, value: object) -> Any:
+    match value:
+        case None | bool() | str():
+            return value
+        case int():
+            return {"int": str(value)}
+        case float():
+            return {"float": value.hex()}
+        case Decimal():
+            return {"decimal": str(value)}
+        case datetime():
+            return {"datetime": value.isoformat()}
+        case date():
+            return {"date": value.isoformat()}
+        case timedelta():
+            return {"microseconds": str(value // timedelta(microseconds=1))}
+        case bytes() | bytearray():
+            return {"bytes": base64.b64encode(value).decode("ascii")}
+        case list() | tuple():
+            return {"list": [_tagged(name, item) for item in value]}
+    raise InvalidParametersError(
+        f"Parameter {name} is of type {type(value).__name__}; a query takes numbers, text, bytes, dates, "
+        "times, lists of those and None."
+    )
+
+
+def _untagged(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    ((tag, content),) = value.items()
+    match tag:
+        case "list":
+            return [_untagged(item) for item in content]
+        case "bytes":
+            return base64.b64decode(content)
+        case "microseconds":
+            return timedelta(microseconds=int(content))
+    readers: dict[str, Any] = {
+        "int": int,
+        "float": float.fromhex,
+        "decimal": Decimal,
+        "date": date.fromisoformat,
+        "datetime": datetime.fromisoformat,
+    }
+    return readers[tag](content)
+
+
+# -- rows ----------------------------------------------------------------------------
+
+
+def _arrow_to_text(table: pa.Table) -> str:
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
+        writer.write_table(table)
+    return base64.b64encode(sink.getvalue()).decode("ascii")
+
+
+def _text_to_arrow(text: str) -> pa.Table:
+    with pa.ipc.open_stream(pa.py_buffer(base64.b64decode(text))) as reader:
+        return reader.read_all()
+
+
+def _rows(table: pa.Table, columns: Sequence[Column], cluster: str) -> tuple[tuple[object, ...], ...]:
+    values = []
+    for column, data in zip(columns, table.columns, strict=True):
+        try:
+            values.append(data.to_pylist(maps_as_pydicts="lossy" if _has_plain_maps(data.type) else None))
+        except (ValueError, OverflowError) as error:
+            raise JobError(
+                cluster,
+                f"column {column.name} of type {column.type} holds a value that Python cannot hold ({error}); "
+                "CAST it to STRING",
+            ) from error
+    return tuple(zip(*values, strict=True)) if values else ((),) * table.num_rows
+
+
+def _has_plain_maps(type: pa.DataType) -> bool:
+    """Whether every key of every map in the type can be a dict's key."""
+    if pa.types.is_map(type) and pa.types.is_nested(type.key_type):
+        return False
+    return all(_has_plain_maps(type.field(i).type) for i in range(type.num_fields))

@@ -1,0 +1,58 @@
+"""What Spark raises, as errors of our tree with one readable sentence."""
+
+from __future__ import annotations
+
+import re
+
+from pyspark.errors import AnalysisException
+
+from airflow_hivex.core.errors import AnalysisError, HivexError, JobCancelledError, JobError
+from airflow_hivex.core.model.plans import Plan
+
+_CANCELLED = re.compile(r"SPARK_JOB_CANCELLED|OPERATION_CANCELED|cancelled part of cancelled job tags")
+_CAUSE = re.compile(r"^Caused by: (.*?)(?=^\s+at |^\s*\.\.\. \d+ more|^Caused by: |\Z)", re.MULTILINE | re.DOTALL)
+_FRAMES = re.compile(r"^\s+at [\w.$/<>]+\(.*", re.MULTILINE | re.DOTALL)
+_CALL = re.compile(r"\AAn error occurred while calling \S+\s*:?\s*")
+_CLASS = re.compile(r"\A(?:[a-z]\w*\.)+[\w$]+: ")
+_STATE = re.compile(r"\s*SQLSTATE: \w{5}.*", re.DOTALL)
+_CONTEXT = re.compile(r"\s*^== .*? ==$.*", re.MULTILINE | re.DOTALL)
+
+
+def as_error(error: Exception, plan: Plan) -> HivexError:
+    """``error`` as one of our tree: of the statement where Spark refused it, else of the job.
+
+    The cluster's name is left empty in a JobError; whoever started the job knows it.
+    """
+    if isinstance(error, HivexError):
+        return error
+    text = str(error)
+    if _CANCELLED.search(text):
+        return JobCancelledError("")
+    message = _with_table_names(_message(text), plan) or type(error).__name__
+    # A directory that is not there is no fault of the statement.
+    if isinstance(error, AnalysisException) and error.getCondition() != "PATH_NOT_FOUND":
+        return AnalysisError(message)
+    if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j"):
+        message = f"{type(error).__name__}: {message}"
+    return JobError("", message)
+
+
+def _message(text: str) -> str:
+    """The innermost cause, without class names, stack and the query that Spark was given."""
+    causes = [_own(cause) for cause in _CAUSE.findall(text)]
+    own = [message for message in (_own(text), *causes) if message]
+    conditions = [message for message in own if message.startswith("[")]
+    return (conditions or own or [""])[-1]
+
+
+def _own(text: str) -> str:
+    text = _FRAMES.sub("", _CALL.sub("", text.strip()))
+    text = _CLASS.sub("", text.strip())
+    return _CONTEXT.sub("", _STATE.sub("", text)).strip()
+
+
+def _with_table_names(message: str, plan: Plan) -> str:
+    for scan in sorted(plan.scans, key=lambda scan: -len(scan.view)):
+        name = ".".join(f"`{part}`" for part in scan.table.split("."))
+        message = message.replace(f"`{scan.view}`", name).replace(scan.view, scan.table)
+    return message

@@ -1,0 +1,121 @@
+"""Where a write puts its files, and the columns that a full ACID file has beside the user's.
+
+Both writers, Spark and the one of small VALUES lists, take every name from here.
+Source: hive-semantics, sections 4.1 to 4.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from airflow_hivex.core.errors import ColumnCountMismatchError, InvalidOperationError, NoSuchColumnError
+from airflow_hivex.core.model.buckets import MAX_WRITER_ID
+from airflow_hivex.core.model.directories import base_name, delta_name
+from airflow_hivex.core.model.objects import Column
+from airflow_hivex.core.model.partitions import DEFAULT_PARTITION, partition_name
+from airflow_hivex.core.model.plans import Write
+
+OPERATION = "__operation"
+ORIGINAL_WRITE_ID = "__original_write_id"
+BUCKET = "__bucket"
+ROW_ID = "__row_id"
+WRITE_ID = "__write_id"
+
+METADATA_COLUMNS = (
+    Column(OPERATION, "int"),
+    Column(ORIGINAL_WRITE_ID, "bigint"),
+    Column(BUCKET, "int"),
+    Column(ROW_ID, "bigint"),
+    Column(WRITE_ID, "bigint"),
+)
+"""The first columns of a file with the row layout ``flat``."""
+
+INSERT_OPERATION = 0
+
+FLAT = "flat"
+COMPRESSION = "zstd"
+
+VERSION_FILE = "_orc_acid_version"
+VERSION = b"2"
+
+MOST_WRITERS = MAX_WRITER_ID + 1
+"""Tasks that one statement may write with: each needs a bucket id of its own."""
+
+
+def directory_name(write: Write) -> str:
+    """The base or delta directory that every partition of the write gets."""
+    if write.overwrite:
+        return base_name(write.write_id)
+    return delta_name(write.write_id, write.write_id, write.statement_id)
+
+
+def staging_name(write: Write) -> str:
+    """The hidden directory below the table's, where Spark writes first."""
+    return f"_staging_{write.write_id}_{write.statement_id}"
+
+
+def bucket_file_name(bucket: int) -> str:
+    """The name of a bucket file."""
+    return f"bucket_{bucket:05d}"
+
+
+def partition_location(write: Write, partition: str | None) -> str:
+    """The URI of the directory that holds a partition's base and delta directories."""
+    if partition is None:
+        return write.path
+    return write.locations.get(partition) or f"{write.path.rstrip('/')}/{partition}"
+
+
+def partition_of(write: Write, dynamic: Mapping[str, str | None]) -> tuple[str | None, tuple[str | None, ...]]:
+    """The name and the values of a partition, given the text of its dynamic values by lower-case key."""
+    if not write.partition_columns:
+        return None, ()
+    static = static_values(write)
+    values = tuple(
+        _value(static[key] if key in static else dynamic[key])
+        for key in (column.name.lower() for column in write.partition_columns)
+    )
+    name = partition_name([column.name for column in write.partition_columns], [value or "" for value in values])
+    return name, values
+
+
+def _value(text: str | None) -> str | None:
+    # The empty string and the default partition's name both stand for NULL in a partition's name.
+    return None if text in (None, "", DEFAULT_PARTITION) else text
+
+
+def static_values(write: Write) -> dict[str, str | None]:
+    """The static partition values by lower-case key."""
+    return {name.lower(): value for name, value in write.static.items()}
+
+
+def dynamic_columns(write: Write) -> tuple[Column, ...]:
+    """The partition columns whose values come from the rows."""
+    static = static_values(write)
+    return tuple(column for column in write.partition_columns if column.name.lower() not in static)
+
+
+def given_columns(write: Write, count: int) -> tuple[Column, ...]:
+    """The columns that ``count`` values of an input row go to, in its order.
+
+    Raises:
+        ColumnCountMismatchError: the row has more or fewer values.
+        NoSuchColumnError: the column list names a column that does not exist.
+        InvalidOperationError: the write is of a kind that cannot be made.
+    """
+    if write.layout != FLAT:
+        raise InvalidOperationError("INSERT", write.table, f"rows of layout {write.layout!r} are not written")
+    if write.num_buckets > MOST_WRITERS:
+        raise InvalidOperationError("INSERT", write.table, f"it has more than {MOST_WRITERS} buckets")
+    takes = (*write.columns, *dynamic_columns(write))
+    chosen: Sequence[Column] = takes
+    if write.input_columns:
+        by_name = {column.name.lower(): column for column in takes}
+        for name in write.input_columns:
+            if name.lower() not in by_name:
+                raise NoSuchColumnError(write.table, name, [column.name for column in takes])
+        chosen = [by_name[name.lower()] for name in write.input_columns]
+    names = [column.name for column in chosen]
+    if len(chosen) != count or len({name.lower() for name in names}) != len(names):
+        raise ColumnCountMismatchError(write.table, len({name.lower() for name in names}), count, names)
+    return tuple(chosen)

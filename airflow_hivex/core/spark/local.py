@@ -1,0 +1,199 @@
+"""Jobs in this process, for clusters whose job tracker is ``local[...]``.
+
+One Spark runs per process, whatever the number of clusters: they are told apart by their file
+systems. It is started by the first job. pyspark is imported then, not before.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shutil
+import sys
+import tempfile
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow_hivex.core.errors import HivexError, JobCancelledError, JobError
+from airflow_hivex.core.model.plans import JobResult, Plan
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
+
+_MASTER = re.compile(r"local(\[(\*|\d+)(,\s*\d+)?\])?")
+_DRIVER_MEMORY = "2g"
+_CANCEL_INTERVAL_S = 0.2
+_CANCEL_LIMIT_S = 60.0
+_REMEMBERED_TAGS = 1000
+
+
+def is_local(jobtracker: str) -> bool:
+    """Whether jobs of a cluster with this job tracker run in the process."""
+    return _MASTER.fullmatch(jobtracker) is not None
+
+
+@dataclass(slots=True)
+class _RunningJob:
+    session: SparkSession | None = None
+    cancelled: threading.Event = field(default_factory=threading.Event)
+    done: threading.Event = field(default_factory=threading.Event)
+
+
+class LocalRunner:
+    """Runs plans on the Spark of this process, several at a time from several threads."""
+
+    def __init__(self, master: str) -> None:
+        self._master = master
+        self._lock = threading.Lock()
+        self._running: dict[str, _RunningJob] = {}
+        self._cancelled: OrderedDict[str, None] = OrderedDict()
+
+    def run(self, plan: Plan, cluster: str) -> JobResult:
+        """The result of a plan.
+
+        Raises:
+            AnalysisError: Spark refuses the statement, or the like for an INSERT's columns.
+            JobCancelledError: :meth:`cancel` was called for the plan's tag, also before it began.
+            JobError: anything else, such as an overflow; nothing was written then. Without Java
+                no job can run.
+        """
+        from airflow_hivex.core.spark import documents
+
+        document = documents.plan_to_json(plan)
+        running = _RunningJob()
+        with self._lock:
+            if plan.tag in self._cancelled:
+                raise JobCancelledError(cluster)
+            self._running[plan.tag] = running
+        try:
+            return self._run(document, plan, cluster, running)
+        finally:
+            running.done.set()
+            with self._lock:
+                del self._running[plan.tag]
+
+    def _run(self, document: str, plan: Plan, cluster: str, running: _RunningJob) -> JobResult:
+        running.session = _SPARK.session(self._master, plan.spark_conf, cluster)
+        if running.cancelled.is_set():
+            raise JobCancelledError(cluster)
+        from airflow_hivex.core.spark import documents, job
+
+        try:
+            return documents.result_from_json(job.run(running.session, document), cluster)
+        except HivexError as error:
+            if running.cancelled.is_set() and not isinstance(error, JobCancelledError):
+                raise JobCancelledError(cluster) from error
+            raise
+
+    def cancel(self, tag: str) -> None:
+        """Stop the job with this tag, and wait until it ended, at most a minute; one that has not begun never will."""
+        with self._lock:
+            running = self._running.get(tag)
+            self._cancelled[tag] = None
+            if len(self._cancelled) > _REMEMBERED_TAGS:
+                self._cancelled.popitem(last=False)
+        if running is None:
+            return
+        from airflow_hivex.core.spark import job
+
+        running.cancelled.set()
+        for _ in range(int(_CANCEL_LIMIT_S / _CANCEL_INTERVAL_S)):
+            # Again and again: between two jobs of one plan there is nothing to stop.
+            if running.session is not None:
+                job.cancel(running.session, tag)
+            if running.done.wait(_CANCEL_INTERVAL_S):
+                return
+        log.warning("Job %s was cancelled %s seconds ago and still runs", tag, _CANCEL_LIMIT_S)
+
+
+class _ProcessSpark:
+    """The one Spark of this process, and a session of it for each configuration."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._base: SparkSession | None = None
+        self._sessions: dict[frozenset[tuple[str, str]], SparkSession] = {}
+
+    def session(self, master: str, conf: Mapping[str, str], cluster: str) -> SparkSession:
+        """A session that only jobs with this configuration use; Spark is started when it does not run."""
+        with self._lock:
+            if self._base is None or not _is_alive(self._base):
+                self._sessions.clear()
+                self._base = _start(master, conf, cluster)
+            key = frozenset(conf.items())
+            if key not in self._sessions:
+                self._sessions[key] = self._base.newSession()
+            return self._sessions[key]
+
+
+_SPARK = _ProcessSpark()
+
+
+def _is_alive(session: SparkSession) -> bool:
+    from py4j.protocol import Py4JError
+
+    context: Any = session.sparkContext
+    if context._jsc is None:
+        return False
+    try:
+        return not context._jsc.sc().isStopped()
+    except (Py4JError, OSError):
+        return False
+
+
+def _start(master: str, conf: Mapping[str, str], cluster: str) -> SparkSession:
+    from pyspark import SparkContext
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    _check_java(cluster)
+    if SparkContext._active_spark_context is not None:
+        log.info("Using the Spark that runs in this process already")
+        return SparkSession.builder.getOrCreate()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.master(master).appName("hivex")
+    for key, value in {**_start_conf(master), **conf}.items():
+        builder = builder.config(key, value)
+    try:
+        session = builder.getOrCreate()
+    except (PySparkException, OSError) as error:
+        raise JobError(cluster, f"Spark did not start: {error}. See its output above") from error
+    # It repeats each failed query with the whole stack as one line of JSON.
+    logging.getLogger("SQLQueryContextLogger").disabled = True
+    return session
+
+
+def _start_conf(master: str) -> dict[str, str]:
+    cores = re.search(r"\[(\d+)", master)
+    count = int(cores[1]) if cores else (os.cpu_count() or 1) if "*" in master else 1
+    return {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        # At ERROR each failed task leaves its whole stack in the log; the error that we raise says it in a line.
+        "spark.log.level": "FATAL",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.memory": _DRIVER_MEMORY,
+        # ORC's timestamps are local times of the JVM.
+        "spark.driver.extraJavaOptions": "-Duser.timezone=UTC",
+        "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / "hivex-spark-warehouse"),
+        "spark.sql.shuffle.partitions": str(2 * count),
+        "spark.sql.adaptive.enabled": "true",
+    }
+
+
+def _check_java(cluster: str) -> None:
+    home = os.environ.get("JAVA_HOME")
+    java = Path(home) / "bin" / "java" if home else shutil.which("java")
+    if java is None or not Path(java).exists():
+        where = f"JAVA_HOME is {home}, which has no bin/java" if home else "there is no java on the PATH"
+        raise JobError(
+            cluster, f"Spark needs Java 17, and {where}. Install a JRE (openjdk-17-jre-headless) or set JAVA_HOME"
+        )

@@ -1,0 +1,113 @@
+"""Tables as a job reads them: one DataFrame and one temporary view each.
+
+Source: spark-notes, sections 2 and 8: one scan over all directories, partition columns from the path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
+from pyspark.sql.types import StructField, StructType
+
+from airflow_hivex.core.errors import InvalidOperationError
+from airflow_hivex.core.model.plans import LocatedPartition, Scan
+from airflow_hivex.core.spark.assignment import field, quoted
+from airflow_hivex.core.spark.layout import FLAT, METADATA_COLUMNS, WRITE_ID
+
+_NO_GLOBBING = "__globPaths__"
+"""Spark's own switch: the paths are taken as they stand, with any ``*`` and ``[`` in them."""
+
+
+def register(spark: SparkSession, scan: Scan) -> None:
+    """Make the table of ``scan`` readable under its view's name. Lists the directories, reads no data.
+
+    Raises:
+        InvalidOperationError: the rows are stored in a layout that this release does not read.
+    """
+    frame(spark, scan).createOrReplaceTempView(scan.view)
+
+
+def frame(spark: SparkSession, scan: Scan) -> DataFrame:
+    """The rows of a table: its columns, then its partition columns."""
+    if scan.layout not in (None, FLAT):
+        raise InvalidOperationError("SELECT", scan.table, f"rows of layout {scan.layout!r} are not read")
+    parts = []
+    if scan.paths:
+        parts.append(_load(spark, scan, scan.paths, scan.base_path))
+    parts += [_located(spark, scan, partition) for partition in scan.located if partition.paths]
+    parts = [part for part in parts if part is not None]
+    if not parts:
+        return spark.range(0).select(*_columns(scan, [F.lit(None)] * len(_fields(scan))))
+    whole = parts[0]
+    for part in parts[1:]:
+        assert whole is not None
+        assert part is not None
+        whole = whole.union(part)
+    assert whole is not None
+    return whole
+
+
+def _fields(scan: Scan) -> list[StructField]:
+    return [field(column) for column in (*scan.columns, *scan.partition_columns)]
+
+
+def _columns(scan: Scan, values: Sequence[Expression]) -> list[Expression]:
+    return [
+        value.cast(item.dataType).alias(item.name, metadata=item.metadata)
+        for value, item in zip(values, _fields(scan), strict=True)
+    ]
+
+
+def _located(spark: SparkSession, scan: Scan, partition: LocatedPartition) -> DataFrame | None:
+    """A partition somewhere else: its values do not stand in its path."""
+    # Nothing above the data is looked at for partition values.
+    base = partition.paths[0].rstrip("/")
+    base = base.rpartition("/")[0] if scan.layout else base
+    rows = _load(spark, scan, partition.paths, base, partitioned=False)
+    if rows is None:
+        return None
+    own = [F.col(quoted(column.name)) for column in scan.columns]
+    return rows.select(*_columns(scan, [*own, *map(F.lit, partition.values)]))
+
+
+def _load(
+    spark: SparkSession, scan: Scan, paths: Sequence[str], base: str, partitioned: bool = True
+) -> DataFrame | None:
+    """The data below ``paths``; None where an external table's directories are all missing."""
+    columns = (*scan.columns, *(scan.partition_columns if partitioned else ()))
+    metadata = METADATA_COLUMNS if scan.layout else ()
+    schema = StructType([field(column) for column in (*metadata, *columns)])
+    reader = (
+        spark.read.format(scan.format)
+        .options(**scan.options)
+        .schema(schema)
+        .option("basePath", base)
+        .option(_NO_GLOBBING, "false")
+    )
+    try:
+        rows = reader.load(list(paths))
+    except AnalysisException as error:
+        if scan.layout or error.getCondition() != "PATH_NOT_FOUND":
+            raise
+        # As in Hive, a directory that nobody has made yet is an empty one.
+        there = [path for path in paths if len(paths) > 1 and _exists(spark, scan.format, path)]
+        return _load(spark, scan, there, base, partitioned) if there else None
+    if scan.filter is not None:
+        rows = rows.where(F.col(WRITE_ID) <= F.lit(scan.filter.high_watermark))
+        if scan.filter.exceptions:
+            rows = rows.where(~F.col(WRITE_ID).isin(list(scan.filter.exceptions)))
+    return rows.select(*(quoted(column.name) for column in columns)) if metadata else rows
+
+
+def _exists(spark: SparkSession, format: str, path: str) -> bool:
+    try:
+        spark.read.format(format).schema("value string").option(_NO_GLOBBING, "false").load(path)
+    except AnalysisException as error:
+        if error.getCondition() != "PATH_NOT_FOUND":
+            raise
+        return False
+    return True

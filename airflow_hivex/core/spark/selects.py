@@ -1,0 +1,60 @@
+"""SELECT: the rows of a query, with their exact types, to the caller."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
+from pyspark.sql.types import (
+    ArrayType,
+    CalendarIntervalType,
+    DataType,
+    MapType,
+    StructType,
+    VariantType,
+    YearMonthIntervalType,
+)
+
+from airflow_hivex.core.model.objects import Column
+from airflow_hivex.core.model.plans import JobResult
+
+_WITHOUT_PYTHON_TYPE = (CalendarIntervalType, YearMonthIntervalType, VariantType)
+
+
+def fetch(rows: DataFrame, max_rows: int | None) -> tuple[JobResult, pa.Table | None]:
+    """Columns of a query and at most ``max_rows`` of its rows (None: all).
+
+    With 0 nothing is run: the columns alone are asked for. A column that holds intervals of
+    months, or VARIANT, comes as text, since Python has no such values.
+    """
+    columns = tuple(Column(field.name, field.dataType.simpleString()) for field in rows.schema.fields)
+    if max_rows == 0:
+        return JobResult(columns), None
+    types = [field.dataType for field in rows.schema.fields]
+    # By position: a query may give one name to several columns.
+    rows = rows.toDF(*(f"c{i}" for i in range(len(columns))))
+    if any(map(_is_foreign, types)):
+        rows = rows.select(*(_readable(F.col(f"c{i}"), given).alias(f"c{i}") for i, given in enumerate(types)))
+    if max_rows is not None:
+        rows = rows.limit(max_rows + 1)
+    table = rows.toArrow()
+    truncated = max_rows is not None and table.num_rows > max_rows
+    return JobResult(columns, truncated=truncated), table.slice(0, max_rows) if truncated else table
+
+
+def _is_foreign(type: DataType) -> bool:
+    match type:
+        case ArrayType():
+            return _is_foreign(type.elementType)
+        case MapType():
+            return _is_foreign(type.keyType) or _is_foreign(type.valueType)
+        case StructType():
+            return any(_is_foreign(field.dataType) for field in type.fields)
+    return isinstance(type, _WITHOUT_PYTHON_TYPE)
+
+
+def _readable(value: Expression, type: DataType) -> Expression:
+    if isinstance(type, VariantType):
+        return F.to_json(value)
+    return value.cast("string") if _is_foreign(type) else value

@@ -1,0 +1,77 @@
+"""Files by URI, where the job runs: renames, deletes and small writes through pyarrow.
+
+A location is read as Hadoop reads a path: as it stands, ``%2F`` in a partition's name is
+three characters.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.fs as pafs
+
+_URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(/.*)?")
+_SCHEMES = {"s3a": "s3", "s3n": "s3"}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A path in a pyarrow file system."""
+
+    filesystem: Any
+    path: str
+
+    def __truediv__(self, name: str) -> Place:
+        return Place(self.filesystem, f"{self.path.rstrip('/')}/{name}")
+
+    def create_directory(self) -> None:
+        """Make the directory and those above it; it may exist."""
+        self.filesystem.create_dir(self.path, recursive=True)
+
+    def exists(self) -> bool:
+        """Whether a file or directory is there."""
+        return bool(self.filesystem.get_file_info(self.path).type != pafs.FileType.NotFound)
+
+    def files(self) -> list[tuple[str, int]]:
+        """Path below this directory and size of every file in it, at any depth; empty if it is not there."""
+        selector = pafs.FileSelector(self.path, recursive=True, allow_not_found=True)
+        start = len(self.path.rstrip("/")) + 1
+        return sorted(
+            (info.path[start:], int(info.size))
+            for info in self.filesystem.get_file_info(selector)
+            if info.type == pafs.FileType.File
+        )
+
+    def move(self, target: Place) -> None:
+        """Rename a file; both are in one file system."""
+        self.filesystem.move(self.path, target.path)
+
+    def open(self) -> Any:
+        """The file for reading, with random access."""
+        return self.filesystem.open_input_file(self.path)
+
+    def write(self, data: bytes | memoryview | Any) -> int:
+        """Make or replace the file; the bytes written."""
+        with self.filesystem.open_output_stream(self.path) as stream:
+            stream.write(data)
+        return len(data)
+
+    def delete(self) -> None:
+        """Remove the directory with all in it; it may be missing."""
+        if self.exists():
+            self.filesystem.delete_dir(self.path)
+
+
+def place(location: str) -> Place:
+    """The place that a URI or local path stands for."""
+    found = _URI.fullmatch(location)
+    if found is None:
+        return Place(pafs.LocalFileSystem(), str(Path(location).absolute()))
+    scheme, authority, path = found[1].lower(), found[2] or "", found[3] or "/"
+    if scheme == "file":
+        return Place(pafs.LocalFileSystem(), path)
+    filesystem, root = pafs.FileSystem.from_uri(f"{_SCHEMES.get(scheme, scheme)}://{authority}/")
+    return Place(filesystem, f"{root.rstrip('/')}{path}")

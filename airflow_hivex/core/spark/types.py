@@ -1,0 +1,52 @@
+"""Spark's types as text: their names and parameters, and which may be stored in which."""
+
+from __future__ import annotations
+
+import re
+
+WHOLE_NUMBERS = {"tinyint": 7, "smallint": 15, "int": 31, "bigint": 63}
+"""Whole-number types, with the bits beside the sign."""
+
+_NUMBERS = frozenset({*WHOLE_NUMBERS, "float", "double", "decimal"})
+TEXT = frozenset({"string", "varchar", "char"})
+_MOMENTS = frozenset({"date", "timestamp", "timestamp_ntz"})
+_ATOMIC = _NUMBERS | TEXT | _MOMENTS | {"boolean", "binary"}
+_SYNONYMS = {
+    "byte": "tinyint",
+    "short": "smallint",
+    "integer": "int",
+    "long": "bigint",
+    "real": "float",
+    "dec": "decimal",
+    "numeric": "decimal",
+    "character": "char",
+    "timestamp_ltz": "timestamp",
+    "null": "void",
+}
+
+_TYPE = re.compile(r"\s*([a-z_]+)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?\s*")
+
+
+def parse_atomic(type: str) -> tuple[str, tuple[int, ...]] | None:
+    """The name and parameters of a type without parts, ``("decimal", (10, 2))``; None for any other."""
+    found = _TYPE.fullmatch(type.lower())
+    if found is None:
+        return None
+    name = _SYNONYMS.get(found[1], found[1])
+    parameters = tuple(int(number) for number in found.groups()[1:] if number is not None)
+    if name == "decimal":
+        parameters = (*parameters, *(10, 0)[len(parameters) :])
+    return name, parameters
+
+
+def is_assignable(given: str, target: str) -> bool:
+    """Whether INSERT may store a value of one atomic type, by name, in a column of another.
+
+    Source: Spark's store assignment policy ANSI (Cast.canANSIStoreAssign).
+    """
+    return (
+        given in (target, "void")
+        or (given in _NUMBERS and target in _NUMBERS)
+        or (given in _MOMENTS and target in _MOMENTS)
+        or (given in _ATOMIC and target in TEXT)
+    )

