@@ -271,6 +271,16 @@ def meet(one: LockComponent, other: LockComponent) -> bool:
     return one.partition is None or other.partition is None or one.partition == other.partition
 
 
+def covers(held: LockComponent, request: LockComponent) -> bool:
+    """Whether who holds one lock has all that the other would give: nothing it bears, the other does not."""
+    return (
+        held.type.strictness >= request.type.strictness
+        and held.database == request.database
+        and held.table in (None, request.table)
+        and held.partition in (None, request.partition)
+    )
+
+
 def is_harmless(request: LockComponent, ahead: LockComponent) -> bool:
     """The two exceptions of 3.2 between locks on a database and on what is in it."""
     if request.type is LockType.SHARED_READ and ahead.type is LockType.EXCLUSIVE:
@@ -289,6 +299,13 @@ def find_deadlock(txn_id: int, locks: Sequence[LockInfo], matrix: LockMatrix) ->
     waits_for: dict[int, set[int]] = defaultdict(set)
     for waiting in locks:
         if waiting.state is not LockState.WAITING or not waiting.txn_id:
+            continue
+        if any(
+            held.txn_id == waiting.txn_id
+            and held.state is LockState.ACQUIRED
+            and covers(held.component, waiting.component)
+            for held in locks
+        ):
             continue
         waits_for[waiting.txn_id].update(
             ahead.txn_id

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, select, union_all
 
-from airflow_hivex.core.model.locks import LockComponent, LockInfo, LockMatrix, LockState, LockType
+from airflow_hivex.core.model.locks import LockComponent, LockInfo, LockMatrix, LockState, LockType, covers
 from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.schema import locks
 from airflow_hivex.core.transactions.lock_rows import lock_from_row, select_locks
@@ -28,7 +28,8 @@ def blocker_of(
 ) -> tuple[LockComponent, LockInfo] | None:
     """The first of the components that must wait, and for which lock; None when all can be granted.
 
-    ``before`` is the id of a request that is in the queue already. One round trip, and it reads
+    ``before`` is the id of a request that is in the queue already. What the transaction holds
+    already, it need not wait for again. One round trip, two when something is in the way; they read
     only locks that meet the request and are of a type that can be in its way.
     """
     ahead: dict[tuple[str, str | None], list[LockInfo]] = defaultdict(list)
@@ -40,15 +41,27 @@ def blocker_of(
             ahead[lock.component.database, lock.component.table].append(lock)
     if not ahead:
         return None
+    held: list[LockComponent] | None = None
     for component in components:
         if component.table is None:
             met = [lock for (database, _), found in ahead.items() if database == component.database for lock in found]
         else:
             met = ahead.get((component.database, component.table), []) + ahead.get((component.database, None), [])
         blocker = matrix.blocker(component, txn_id, met)
-        if blocker is not None:
+        if blocker is None:
+            continue
+        if held is None:
+            held = _held_by(connection, txn_id)
+        if not any(covers(each, component) for each in held):
             return component, blocker
     return None
+
+
+def _held_by(connection: Connection, txn_id: int | None) -> list[LockComponent]:
+    if txn_id is None:
+        return []
+    query = select(locks).where(locks.c.txn_id == txn_id, locks.c.state == LockState.ACQUIRED.value)
+    return [lock_from_row(row).component for row in connection.execute(query)]
 
 
 def locks_of_waiting_transactions(connection: Connection) -> list[LockInfo]:
