@@ -174,6 +174,7 @@ txns = Table(
     Column("reason", Text),
     Column("reason_code", Integer),
     Column("min_open_id", BigInteger),
+    Column("ended_ms", BigInteger),
     Index(
         "ix_txns_unsettled",
         "state",

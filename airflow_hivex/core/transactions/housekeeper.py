@@ -105,9 +105,10 @@ class Housekeeper:
     def _purge_transactions(self, connection: Connection) -> int:
         """Remove ended transactions that left nothing to clean, but never the one with the highest id.
 
-        They are kept for their time-out: so long their owner may ask how a commit has ended.
+        They are kept for another time-out: so long their owner may ask how they have ended.
         """
-        kept_until = txns.c.heartbeat_ms + cast(txns.c.timeout_s, BigInteger) * 1000
+        ended_ms = func.coalesce(txns.c.ended_ms, txns.c.heartbeat_ms)
+        kept_until = ended_ms + cast(txns.c.timeout_s, BigInteger) * 1000
         return connection.execute(
             delete(txns).where(~_IS_OPEN, txns.c.id < _HIGHEST, kept_until < self._clock(), ~_HAS_COMPONENTS)
         ).rowcount

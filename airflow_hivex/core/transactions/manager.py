@@ -491,7 +491,9 @@ class TransactionManager:
         if updating:
             conflicts.record_write_set(connection, txn_id, written)
         settled = connection.execute(
-            update(txns).where(txns.c.id == txn_id, _IS_OPEN).values(state=TxnState.COMMITTED.value)
+            update(txns)
+            .where(txns.c.id == txn_id, _IS_OPEN)
+            .values(state=TxnState.COMMITTED.value, ended_ms=self._clock())
         )
         if settled.rowcount != 1:
             raise TransactionAbortedError(txn_id)
@@ -531,7 +533,7 @@ class TransactionManager:
             connection.execute(
                 update(txns)
                 .where(txns.c.id.in_(chosen), _IS_OPEN)
-                .values(state=TxnState.ABORTED.value, reason=reason, reason_code=code.number)
+                .values(state=TxnState.ABORTED.value, reason=reason, reason_code=code.number, ended_ms=self._clock())
                 .returning(txns.c.id)
             ).scalars()
         )

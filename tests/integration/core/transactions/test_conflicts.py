@@ -1,4 +1,4 @@
-"""First committer wins. The cases restate those of Hive's TestDbTxnManager2 (checkWriteConflict, testWriteSetTracking)."""
+"""First committer wins. The cases restate those of Hive's TestDbTxnManager2 and TestTxnHandler."""
 
 from __future__ import annotations
 

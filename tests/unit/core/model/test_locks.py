@@ -156,8 +156,8 @@ def test_lock_on_nothing_is_refused(names: tuple[str, ...]) -> None:
 
 
 def test_types_rise_in_strictness() -> None:
-    assert [type.strictness for type in (R, W, X, E)] == [0, 1, 2, 3]
-    assert [type.value for type in LockType] == ["r", "w", "x", "e"]
+    assert [each.strictness for each in (R, W, X, E)] == [0, 1, 2, 3]
+    assert [each.value for each in LockType] == ["r", "w", "x", "e"]
 
 
 def test_writing_operations_are_those_that_change_rows() -> None:
@@ -206,8 +206,8 @@ def test_circle_through_the_queue_is_found() -> None:
 )
 def test_a_circle_is_one_in_which_each_waits_for_the_next(drawn: list[tuple[LockType, str, int, bool]]) -> None:
     locks = [
-        lock(number, on(type, table), WAITING if waiting else ACQUIRED, txn_id)
-        for number, (type, table, txn_id, waiting) in enumerate(drawn, 1)
+        lock(number, on(kind, table), WAITING if waiting else ACQUIRED, txn_id)
+        for number, (kind, table, txn_id, waiting) in enumerate(drawn, 1)
     ]
     for txn_id in range(1, 5):
         circle = find_deadlock(txn_id, locks, HIVE_4)
@@ -236,7 +236,7 @@ def test_who_bears_the_covering_lock_bears_the_covered_one(
     asked: tuple[LockType, tuple[str | None, str | None]],
     other: tuple[LockType, tuple[str | None, str | None]],
 ) -> None:
-    first, second, third = (on(type, *level) for type, level in (held, asked, other))
+    first, second, third = (on(kind, *level) for kind, level in (held, asked, other))
     for matrix in (HIVE_4, HIVE_2_3):
         together = not waits(matrix, first, lock(1, third)) and not waits(matrix, third, lock(1, first))
         if covers(first, second) and together:

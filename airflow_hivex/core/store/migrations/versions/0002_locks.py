@@ -71,6 +71,7 @@ def upgrade() -> None:
     op.create_index("ix_write_set_commit_id", "write_set", ["commit_id"])
     op.add_column("txns", sa.Column("reason_code", sa.Integer(), nullable=True))
     op.add_column("txns", sa.Column("min_open_id", sa.BigInteger(), nullable=True))
+    op.add_column("txns", sa.Column("ended_ms", sa.BigInteger(), nullable=True))
     op.create_index("ix_txns_min_open_id", "txns", ["min_open_id"], sqlite_where=_OPEN, postgresql_where=_OPEN)
     # Of those that are open now, none can have begun before the lowest of them.
     txns = sa.table("txns", sa.column("id"), sa.column("state"), sa.column("min_open_id"))
@@ -85,6 +86,7 @@ def downgrade() -> None:
     counters = sa.table("counters", sa.column("name"))
     op.execute(sa.delete(counters).where(counters.c.name == "lock"))
     op.drop_index("ix_txns_min_open_id", table_name="txns")
+    op.drop_column("txns", "ended_ms")
     op.drop_column("txns", "min_open_id")
     op.drop_column("txns", "reason_code")
     op.drop_table("write_set")
