@@ -104,6 +104,11 @@ class LockComponent:
         return LockLevel.TABLE if self.partition is None else LockLevel.PARTITION
 
     @property
+    def full_table(self) -> str:
+        """``database/table``, also of a lock on a partition; empty for one on a database."""
+        return "" if self.table is None else f"{self.database}/{self.table}"
+
+    @property
     def resource(self) -> str:
         """``database/table/partition``, as far as it goes."""
         return "/".join(part for part in (self.database, self.table, self.partition) if part is not None)

@@ -73,30 +73,30 @@ def locks_of_waiting_transactions(connection: Connection) -> list[LockInfo]:
 def _queries(
     matrix: LockMatrix, components: Sequence[LockComponent], txn_id: int | None, before: int | None
 ) -> Iterator[Select[Any]]:
-    """One query a type and database, table or table with partitions: each a range of the same index."""
-    tables: dict[tuple[LockType, str], set[str]] = defaultdict(set)
-    partitions: dict[tuple[LockType, str, str], set[str]] = defaultdict(set)
+    """For every type of request: what is on its things themselves or above them, and what is below them."""
+    at_or_above: dict[LockType, set[str]] = defaultdict(set)
+    of_tables: dict[LockType, set[str]] = defaultdict(set)
+    in_databases: dict[LockType, set[str]] = defaultdict(set)
     for component in components:
         if component.table is None:
-            yield _query(matrix, component.type, component.database, txn_id, before)
-        elif component.partition is None:
-            tables[component.type, component.database].add(component.table)
+            in_databases[component.type].add(component.database)
+            continue
+        at_or_above[component.type].add(component.database)
+        if component.partition is None:
+            of_tables[component.type].add(component.full_table)
         else:
-            partitions[component.type, component.database, component.table].add(component.partition)
-    for (requested, database), names in tables.items():
-        for batch in batches(sorted(names), _NAMES):
-            yield _query(matrix, requested, database, txn_id, before).where(locks.c.table.in_(["", *batch]))
-    for (requested, database, table), names in partitions.items():
-        for batch in batches(sorted(names), _NAMES):
-            query = _query(matrix, requested, database, txn_id, before)
-            yield query.where(locks.c.table.in_(["", table]), locks.c.partition.in_(["", *batch]))
-
-
-def _query(matrix: LockMatrix, type: LockType, database: str, txn_id: int | None, before: int | None) -> Select[Any]:
-    blocking = matrix.blocking[type]
-    query = select(locks).where(locks.c.database == database, locks.c.type.in_([each.value for each in blocking]))
-    if txn_id is not None:
-        query = query.where(locks.c.txn_id != txn_id)
-    if before is not None:
-        query = query.where(locks.c.lock_id < before)
-    return query
+            at_or_above[component.type] |= {component.full_table, component.resource}
+    for column, names_by_type in (
+        (locks.c.resource, at_or_above),
+        (locks.c.full_table, of_tables),
+        (locks.c.database, in_databases),
+    ):
+        for requested, names in names_by_type.items():
+            mildest = min(ahead.strictness for ahead in matrix.blocking[requested])
+            for batch in batches(sorted(names), _NAMES):
+                query = select(locks).where(column.in_(batch), locks.c.strictness >= mildest)
+                if txn_id is not None:
+                    query = query.where(locks.c.txn_id != txn_id)
+                if before is not None:
+                    query = query.where(locks.c.lock_id < before)
+                yield query

@@ -57,19 +57,23 @@ def release(connection: Connection, *conditions: ColumnElement[bool]) -> frozens
     Whoever waits for them learns of it when the caller's transaction commits. One round trip,
     and one more on PostgreSQL if anything was deleted.
     """
-    deleted = frozenset(connection.execute(delete(locks).where(*conditions).returning(locks.c.lock_id)).scalars())
+    rows = connection.execute(delete(locks).where(*conditions).returning(locks.c.lock_id, locks.c.state)).all()
+    deleted = frozenset(row.lock_id for row in rows)
     if deleted:
-        _announce(connection, deleted)
+        _announce(connection, deleted, to_themselves=any(row.state == LockState.WAITING.value for row in rows))
     return deleted
 
 
-def _announce(connection: Connection, lock_ids: Collection[int]) -> None:
+def _announce(connection: Connection, lock_ids: Collection[int], *, to_themselves: bool) -> None:
     if connection.dialect.name != "postgresql":
         return
     payload = ",".join(map(str, lock_ids))
+    if len(payload) > _LONGEST_PAYLOAD:
+        connection.execute(select(func.pg_notify(CHANNEL, "")))
+        return
     # Notifications pass through one lock of the whole database server, so nobody is told in vain.
-    # A request that was not there to be seen here finds the rows gone; see ``LockManager._wait``.
-    waiting = select(locks.c.lock_id).where(locks.c.state == LockState.WAITING.value).exists()
-    connection.execute(
-        select(func.pg_notify(CHANNEL, payload if len(payload) <= _LONGEST_PAYLOAD else "")).where(waiting)
-    )
+    # A request that was not there to be seen here finds the rows gone; see ``LockManager._is_there``.
+    news = select(func.pg_notify(CHANNEL, payload))
+    if not to_themselves:
+        news = news.where(select(locks.c.lock_id).where(locks.c.blocked_by_lock_id.in_(lock_ids)).exists())
+    connection.execute(news)

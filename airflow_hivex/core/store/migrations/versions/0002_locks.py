@@ -12,6 +12,7 @@ depends_on = None
 
 _ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 _WAITING = sa.text("state = 'w'")
+_BLOCKED = sa.text("blocked_by_lock_id IS NOT NULL")
 _OPEN = sa.text("state = 'o'")
 
 
@@ -25,7 +26,10 @@ def upgrade() -> None:
         sa.Column("database", sa.String(length=128), nullable=False),
         sa.Column("table", sa.String(length=128), nullable=False),
         sa.Column("partition", sa.Text(), nullable=False),
+        sa.Column("full_table", sa.Text(), nullable=False),
+        sa.Column("resource", sa.Text(), nullable=False),
         sa.Column("type", sa.String(length=1), nullable=False),
+        sa.Column("strictness", sa.Integer(), nullable=False),
         sa.Column("operation", sa.Integer(), nullable=False),
         sa.Column("state", sa.String(length=1), nullable=False),
         sa.Column("requested_ms", sa.BigInteger(), nullable=False),
@@ -38,9 +42,18 @@ def upgrade() -> None:
         sa.Column("blocked_by_internal_id", sa.Integer(), nullable=True),
         sa.PrimaryKeyConstraint("lock_id", "internal_id", name=op.f("pk_locks")),
     )
-    op.create_index("ix_locks_resource", "locks", ["database", "table", "type", "partition"])
+    op.create_index("ix_locks_database", "locks", ["database", "strictness"])
+    op.create_index("ix_locks_full_table", "locks", ["full_table", "strictness"])
+    op.create_index("ix_locks_resource", "locks", ["resource", "strictness"])
     op.create_index("ix_locks_txn_id", "locks", ["txn_id"])
     op.create_index("ix_locks_waiting", "locks", ["txn_id"], sqlite_where=_WAITING, postgresql_where=_WAITING)
+    op.create_index(
+        "ix_locks_blocked_by_lock_id",
+        "locks",
+        ["blocked_by_lock_id"],
+        sqlite_where=_BLOCKED,
+        postgresql_where=_BLOCKED,
+    )
     op.create_table(
         "completed_txn_components",
         sa.Column("id", _ID, nullable=False),
