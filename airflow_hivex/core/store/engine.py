@@ -137,7 +137,9 @@ def _parse(url: str) -> URL:
 
 def _engine(url: URL) -> Engine:
     if url.get_backend_name() == "postgresql":
-        return create_engine(url, isolation_level="READ COMMITTED", pool_pre_ping=True)
+        engine = create_engine(url, isolation_level="READ COMMITTED", pool_pre_ping=True)
+        event.listen(engine, "connect", _prepare_postgresql)
+        return engine
     folder = Path(str(url.database)).parent
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -147,6 +149,12 @@ def _engine(url: URL) -> Engine:
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine
+
+
+def _prepare_postgresql(connection: Any, _record: object) -> None:
+    # A plan kept from when a table was empty reads the whole of it after it has grown.
+    connection.execute("SET plan_cache_mode = force_custom_plan")
+    connection.commit()
 
 
 def _prepare_sqlite(connection: Any, _record: object) -> None:
