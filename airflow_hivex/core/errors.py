@@ -653,6 +653,17 @@ class JobCancelledError(JobError):
         super().__init__(cluster, message)
 
 
+class StorageError(HivexError):
+    """Files of a cluster could not be listed, written or deleted."""
+
+    code = "STORAGE"
+    retryable = True
+
+    def __init__(self, location: str, reason: str) -> None:
+        super().__init__(f"Storage at {location} does not answer as it should: {reason}.", location, reason)
+        self.location = location
+
+
 class UnsupportedJobTrackerError(HivexError):
     """No runner exists for a cluster's job tracker."""
 

@@ -76,7 +76,7 @@ class Metastore:
         default = default_cluster or checked["hive.default.cluster.name"] or None
         store = Store(url, fault)
         try:
-            described = given or _local_cluster(store)
+            described = _local_cluster(store) if given is None or given == "" else given
             configured = Clusters.from_properties(described, default, checked["hive.use.default.cluster"])
             migrating.prepare(store)
         except BaseException:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from airflow_hivex.core.errors import HivexError, InvalidOperationError
+from airflow_hivex.core.errors import HivexError, InvalidOperationError, InvalidParametersError
 from airflow_hivex.core.model import statements as kinds
 from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE
 from airflow_hivex.core.model.routes import Route
@@ -99,8 +99,11 @@ class Session:
             StatementSyntaxError: the text is not a statement that this warehouse runs.
             RoutingError: no cluster has all that it needs; the error's ``route`` has the details.
             NoSuchObjectError, AnalysisError, TypeMismatchError, ...: it cannot be run as written.
+            InvalidParametersError: parameters do not fit the markers, or ``max_rows`` is negative.
             JobError: its job failed on the cluster. Nothing of it is visible.
         """
+        if max_rows is not None and max_rows < 0:
+            raise InvalidParametersError(f"max_rows = {max_rows} is not a number of rows; None brings all.")
         return self._execute(read(text, parameters, database=self._state.database), parameters, max_rows)
 
     def explain(self, text: str, parameters: Mapping[str, object] | None = None) -> Route:

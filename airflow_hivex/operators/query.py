@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextvars
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseOperator
@@ -17,6 +19,10 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_hivex.core.session import Result, Session
+
+
+# How long a task that timed out waits for its statement to end.
+CANCEL_LIMIT_S = 60
 
 
 class HivexQueryOperator(BaseOperator):
@@ -90,21 +96,18 @@ class HivexQueryOperator(BaseOperator):
         statements = split_statements(self.sql)
         shared = share_parameters(statements, self.parameters)
         hook = HivexHook(self.hivex_conn_id)
-        with hook.session(database=self.database, cluster=self.cluster, agent_info=agent) as session:
+        with (
+            hook.session(database=self.database, cluster=self.cluster, agent_info=agent) as session,
+            _StatementThread(session) as thread,
+        ):
             self._session = session
             try:
                 for number, (statement, values) in enumerate(zip(statements, shared, strict=True), start=1):
                     if self._killed:
                         raise AirflowFailException("The task was killed between two statements.")
                     self.log.info("Statement %d of %d:\n%s", number, len(statements), statement)
-                    result = session.sql(statement, values, max_rows=self.max_rows)
+                    result = thread.sql(statement, values, self.max_rows)
                     self._log(result)
-            except HivexError:
-                raise
-            except BaseException:
-                # A time-out of the task lands here while the Spark job still runs.
-                session.cancel()
-                raise
             finally:
                 self._session = None
         return {
@@ -124,6 +127,37 @@ class HivexQueryOperator(BaseOperator):
         elif result.columns:
             more = f"; there are more than max_rows={self.max_rows}" if result.truncated else ""
             self.log.info("Read %d rows%s.", len(result.rows), more)
+
+
+class _StatementThread:
+    """Runs a session's statements in a thread of its own while the caller waits.
+
+    Signals come to the main thread: Airflow's time-out raises there, and ``on_kill`` is called on top
+    of whatever it does. It must find a wait that can be broken off, not a connection to the JVM or to
+    the metastore in the middle of an answer.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="hivex-statement")
+
+    def __enter__(self) -> _StatementThread:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._executor.shutdown(wait=False)
+
+    def sql(self, statement: str, parameters: Mapping[str, Any] | None, max_rows: int) -> Result:
+        """The result of a statement, which is cancelled if the wait for it is broken off."""
+        variables = contextvars.copy_context()
+        future = self._executor.submit(variables.run, self._session.sql, statement, parameters, max_rows)
+        try:
+            return future.result()
+        except BaseException:
+            if not future.done():
+                self._session.cancel()
+                wait([future], timeout=CANCEL_LIMIT_S)
+            raise
 
 
 def agent_info(context: Context) -> str:

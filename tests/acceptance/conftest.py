@@ -15,7 +15,9 @@ CopyTable = Callable[..., list[str]]
 
 @pytest.fixture
 def metastore(metastore_url: str, tmp_path: Path) -> Iterator[Metastore]:
-    clusters = {name: {"filesystem": (tmp_path / name).as_uri(), "jobtracker": "local[2]"} for name in ("c1", "c2", "c3")}
+    clusters = {
+        name: {"filesystem": (tmp_path / name).as_uri(), "jobtracker": "local[2]"} for name in ("c1", "c2", "c3")
+    }
     with Metastore.open(metastore_url, clusters=clusters, default_cluster="c1") as metastore:
         yield metastore
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 
 from airflow_hivex.core import Metastore
+from airflow_hivex.core.errors import JobCancelledError, TransactionAbortedError
 
 
 def tell(step: str) -> None:
@@ -14,14 +16,22 @@ def tell(step: str) -> None:
 
 
 def main(url: str, clusters: str) -> None:
-    """Open the warehouse, warm Spark up, then insert 200,000 rows a statement, telling each step."""
+    """Open the warehouse, warm Spark up, then insert 200,000 rows a statement, telling each step.
+
+    SIGTERM cancels the statement, as Airflow's on_kill does in a task.
+    """
     with Metastore.open(url, clusters=clusters) as metastore, metastore.session(user="killed") as session:
+        signal.signal(signal.SIGTERM, lambda _signal, _frame: session.cancel())
         session.sql("SELECT 1")
         tell("ready")
-        while sys.stdin.readline():
+        while rows := sys.stdin.readline().strip():
             tell("begin")
-            session.sql("INSERT INTO t SELECT id, cast(id % 3 AS string) FROM range(200000)")
-            tell("done")
+            try:
+                session.sql(f"INSERT INTO t SELECT id, cast(id % 3 AS string) FROM range({rows})")
+            except (JobCancelledError, TransactionAbortedError):
+                tell("cancelled")
+            else:
+                tell("done")
 
 
 if __name__ == "__main__":

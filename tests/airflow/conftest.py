@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import json
+import logging
 import os
 import shutil
 import tempfile
@@ -13,6 +15,7 @@ import pytest
 
 # Airflow reads these once, when it is imported, so they are set before any test module is.
 HOME = Path(tempfile.mkdtemp(prefix="hivex-airflow-"))
+atexit.register(shutil.rmtree, HOME, ignore_errors=True)
 (HOME / "dags").mkdir()
 os.environ |= {
     "AIRFLOW_HOME": str(HOME),
@@ -23,6 +26,9 @@ os.environ |= {
     "AIRFLOW__CORE__TEST_CONNECTION": "Enabled",
 }
 
+# Airflow puts the root logger at INFO, and py4j still has something to say when pytest has closed its log.
+logging.getLogger("py4j").setLevel(logging.WARNING)
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -30,11 +36,10 @@ if TYPE_CHECKING:
     from airflow.sdk import DAG
 
 
-@pytest.fixture(scope="session", autouse=True)
-def airflow_home() -> Iterator[Path]:
+@pytest.fixture(scope="session")
+def airflow_home() -> Path:
     """The folder that all of Airflow's files are in."""
-    yield HOME
-    shutil.rmtree(HOME)
+    return HOME
 
 
 @pytest.fixture(scope="session")

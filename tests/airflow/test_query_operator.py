@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import threading
 import time
 from datetime import timedelta
@@ -17,7 +19,7 @@ from airflow_hivex.hooks.hivex import HivexHook
 from airflow_hivex.operators.query import HivexQueryOperator, agent_info
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from airflow.models.dagrun import DagRun
@@ -159,33 +161,47 @@ def test_join_of_two_clusters_fails_with_what_each_one_lacks(warehouse: dict[str
     assert "default.right_side" in str(raised.value)
 
 
-def test_killed_task_stops_its_job_and_leaves_the_table_as_it_was(warehouse: dict[str, Any]) -> None:
+ENDLESS = (
+    "INSERT INTO sales (id) SELECT CAST(count(*) % 7 AS INT) FROM range(1000000) a, range(1000000) b "
+    "WHERE hash(a.id, b.id) = 3"
+)
+
+
+@pytest.fixture
+def sales(warehouse: dict[str, Any]) -> Iterator[None]:
+    """The table sales with one row, which nothing that goes wrong in the test may change."""
     execute([CREATE, "INSERT INTO sales (id) VALUES (1)", "SELECT id FROM sales"])
-    operator = HivexQueryOperator(
-        task_id="t",
-        sql="INSERT INTO sales (id) SELECT CAST(count(*) % 7 AS INT) FROM range(100000) a, range(100000) b "
-        "WHERE hash(a.id, b.id) = 3",
-    )
-    failures: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            operator.execute(context())
-        except BaseException as error:
-            failures.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    wait_for_spark_job()
-    deadline = time.monotonic() + 60
-    while thread.is_alive() and time.monotonic() < deadline:
-        operator.on_kill()
-        thread.join(timeout=0.5)
-    assert not thread.is_alive()
-    assert [type(error) for error in failures] == [AirflowFailException]
-    assert execute("SELECT id FROM sales")["rows"] == [[1]]
+    yield
     assert SparkContext.getOrCreate().statusTracker().getActiveJobsIds() == []
     assert HivexHook().get_metastore().transactions.valid_txns().open_ids == ()
+    assert execute("SELECT id FROM sales")["rows"] == [[1]]
+
+
+@pytest.mark.usefixtures("sales")
+def test_killed_task_stops_its_job_and_leaves_the_table_as_it_was() -> None:
+    """Airflow calls on_kill in a signal handler of the main thread, where the task runs."""
+    operator = HivexQueryOperator(task_id="t", sql=ENDLESS)
+    before = signal.signal(signal.SIGTERM, lambda *_: operator.on_kill())
+
+    def kill() -> None:
+        wait_for_spark_job()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    try:
+        with pytest.raises(AirflowFailException, match="cancelled"):
+            operator.execute(context())
+    finally:
+        killer.join()
+        signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.usefixtures("sales")
+def test_task_that_times_out_stops_its_job_and_leaves_the_table_as_it_was(run_dag: Callable[..., DagRun]) -> None:
+    with DAG("hivex_times_out", schedule=None) as dag:
+        HivexQueryOperator(task_id="endless", sql=ENDLESS, execution_timeout=timedelta(seconds=3))
+    assert states(run_dag(dag)) == {"endless": "failed"}
 
 
 def wait_for_spark_job() -> None:

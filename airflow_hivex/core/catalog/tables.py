@@ -11,7 +11,7 @@ from sqlalchemy.exc import IntegrityError
 
 from airflow_hivex.core.catalog.databases import matching, select_database
 from airflow_hivex.core.catalog.rows import storage_to_values, table_from_row, table_to_values
-from airflow_hivex.core.errors import AlreadyExistsError, NoSuchTableError
+from airflow_hivex.core.errors import AlreadyExistsError, InvalidObjectError, NoSuchTableError
 from airflow_hivex.core.model.identifiers import check_name, normalise
 from airflow_hivex.core.model.objects import ClusterStorageDescriptor, Table
 from airflow_hivex.core.store.schema import (
@@ -93,6 +93,7 @@ def insert_table(connection: Connection, table: Table, now_ms: int, *, hidden: b
     Raises:
         AlreadyExistsError: a table of that name exists in the database.
         NoSuchDatabaseError: the database does not exist.
+        InvalidObjectError: its files would lie among those of another table.
     """
     name = check_name("table", table.name)
     database = select_database(connection, table.database)
@@ -119,7 +120,9 @@ def insert_table(connection: Connection, table: Table, now_ms: int, *, hidden: b
         raise AlreadyExistsError("table", f"{database.name}.{name}") from error
     connection.execute(insert(next_write_ids).values(table_id=table_id, next=1))
     storage = replace(table.storage, primary=replace(primary, location=location))
-    return replace(table, database=database.name, name=name, storage=storage, id=table_id)
+    stored = replace(table, database=database.name, name=name, storage=storage, id=table_id)
+    _check_apart(connection, stored)
+    return stored
 
 
 def reveal(connection: Connection, table: Table) -> None:
@@ -155,10 +158,42 @@ def free_location(connection: Connection, cluster: str, wanted: str) -> str:
         ).scalars()
     )
     location, number = wanted, 1
-    while location in taken:
+    while any(other == location or other.startswith(f"{location}/") for other in taken):
         number += 1
         location = f"{wanted}.v{number:07d}"
     return location
+
+
+def _check_apart(connection: Connection, table: Table) -> None:
+    """Refuse a table whose folder is, holds or lies in that of another, if either is managed.
+
+    DROP TABLE deletes the whole folder of a managed table, and write ids are counted per table.
+
+    Raises:
+        InvalidObjectError: the location is not the table's alone.
+    """
+    cluster, location = table.storage.primary.cluster, table.storage.primary.location
+    names = location.split("/")
+    above = ["/".join(names[:depth]) for depth in range(1, len(names) + 1)]
+    column = tables.c.location
+    overlapping = select(databases.c.name, tables.c.name, column).where(
+        tables.c.database_id == databases.c.id,
+        tables.c.id != table.id,
+        tables.c.primary_cluster == cluster,
+        column.in_(above) | _starts_with(column, f"{location}/"),
+    )
+    if table.is_external:
+        overlapping = overlapping.where(tables.c.type != table.type.value)
+    other = connection.execute(overlapping.limit(1)).one_or_none()
+    if other is not None:
+        reason = f"location {location} is not apart from that of table {other[0]}.{other[1]}, {other[2]}"
+        raise InvalidObjectError("table", table.full_name, f"{reason}; give it another one")
+    column = databases.c.location
+    holds = select(databases.c.name).where((column == location) | _starts_with(column, f"{location}/"))
+    holder = None if table.is_external else connection.execute(holds.limit(1)).scalar_one_or_none()
+    if holder is not None:
+        reason = f"location {location} holds the tables of database {holder}"
+        raise InvalidObjectError("table", table.full_name, f"{reason}; give it another one")
 
 
 def _starts_with(column: ColumnElement[str], prefix: str) -> ColumnElement[bool]:

@@ -2,36 +2,105 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import fsspec
 
+from airflow_hivex.core.errors import InvalidOperationError, StorageError
+
 
 class ClusterFiles:
-    """Files below the root of a cluster's file system. Locations are relative to it."""
+    """Directories below the root of a cluster's file system, by their location relative to it.
+
+    ``filesystem`` is the root's URI, ``storage_options`` go to fsspec as they are.
+
+    Raises:
+        StorageError: there is no such file system, or what it needs is not installed.
+    """
 
     def __init__(self, filesystem: str, storage_options: Mapping[str, Any] | None = None) -> None:
-        self._fs, self._root = fsspec.core.url_to_fs(filesystem, **dict(storage_options or {}))
+        self._filesystem = filesystem
+        with _storage(filesystem):
+            self._fs, root = fsspec.core.url_to_fs(filesystem, **dict(storage_options or {}))
+        self._root = root.rstrip("/")
+
+    def exists(self, location: str) -> bool:
+        """Whether a file or directory is there."""
+        path = self._path(location)
+        with _storage(path):
+            return bool(self._fs.exists(path))
 
     def list_files(self, location: str) -> dict[str, int]:
-        """All data files below a location: relative name to size. Hidden ones are left out."""
-        folder = self._path(location)
-        if not self._fs.exists(folder):
-            return {}
-        found = self._fs.find(folder, detail=True)
-        files = {path[len(folder) :].lstrip("/"): int(facts["size"]) for path, facts in found.items()}
-        return {name: size for name, size in files.items() if not _is_hidden(name)}
+        """All data files below a location, at any depth: name relative to it, and size in bytes.
+
+        Hidden ones are left out, as Spark and Hive do; a location that is not there has none.
+
+        Raises:
+            StorageError: the file system cannot be read.
+        """
+        path = self._path(location)
+        with _storage(path):
+            self._fs.invalidate_cache(path)
+            if not self._fs.isdir(path):
+                return {}
+            found = self._fs.find(path, detail=True)
+        files = {name[len(path) :].lstrip("/"): int(facts["size"] or 0) for name, facts in found.items()}
+        return {name: size for name, size in sorted(files.items()) if not _is_hidden(name)}
+
+    def make_directory(self, location: str) -> None:
+        """Make a directory and those above it; it may exist.
+
+        Raises:
+            StorageError: it cannot be made.
+        """
+        path = self._path(location)
+        with _storage(path):
+            self._fs.makedirs(path, exist_ok=True)
 
     def delete_directory(self, location: str) -> None:
-        """Delete a folder and all below it; one that is not there is fine."""
-        folder = self._path(location)
-        if self._fs.exists(folder):
-            self._fs.rm(folder, recursive=True)
+        """Delete a directory and all below it; one that is not there is fine.
+
+        Raises:
+            InvalidOperationError: the location is the root itself.
+            StorageError: it could not be deleted, or not all of it.
+        """
+        path = self._path(location)
+        if path.rstrip("/") == self._root:
+            raise InvalidOperationError("Delete", self._filesystem, "it is the root of a cluster's file system")
+        with _storage(path):
+            self._fs.invalidate_cache(path)
+            if self._fs.exists(path):
+                self._fs.rm(path, recursive=True)
+
+    def delete_empty_directories(self, location: str, depth: int) -> None:
+        """Delete a directory if it is empty, then those above it likewise, ``depth`` in all.
+
+        One that holds anything stays, and ends it; what cannot be deleted is of no consequence.
+        """
+        for _ in range(depth):
+            try:
+                self._fs.rmdir(self._path(location))
+            except (OSError, ValueError, NotImplementedError):
+                return
+            location = location.rpartition("/")[0]
 
     def _path(self, location: str) -> str:
-        return f"{self._root.rstrip('/')}/{location}".rstrip("/")
+        names = [name for name in location.split("/") if name not in ("", ".")]
+        if ".." in names:
+            raise InvalidOperationError("Access", location, "a location does not lead upwards")
+        return "/".join((self._root, *names))
+
+
+@contextmanager
+def _storage(location: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ImportError, ValueError) as error:
+        raise StorageError(location, str(error) or type(error).__name__) from error
 
 
 def _is_hidden(name: str) -> bool:
-    return any(part.startswith((".", "_")) for part in name.split("/"))
+    # A partition's directory is never hidden, not even that of a key that starts with an underscore.
+    return any(part.startswith(".") or (part.startswith("_") and "=" not in part) for part in name.split("/"))

@@ -95,7 +95,8 @@ class Database:
 @dataclass(frozen=True, slots=True)
 class Table:
     """A table. ``location`` is the one of the view asked for: a cluster's, or that of a
-    client that knows no clusters (M3); ``storage`` has all of them."""
+    client that knows no clusters (M3); ``storage`` has all of them.
+    """
 
     database: str
     name: str

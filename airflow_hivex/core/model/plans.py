@@ -100,7 +100,8 @@ class Plan:
 @dataclass(frozen=True, slots=True)
 class WrittenDirectory:
     """A base or delta directory that a job made. ``partition`` is its partition's name, None for a
-    table without partitions; ``values`` are the partition's values as text, None for NULL."""
+    table without partitions; ``values`` are the partition's values as text, None for NULL.
+    """
 
     partition: str | None
     values: tuple[str | None, ...]

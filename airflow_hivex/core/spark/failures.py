@@ -29,12 +29,24 @@ def as_error(error: Exception, plan: Plan) -> HivexError:
     if _CANCELLED.search(text):
         return JobCancelledError("")
     message = _with_table_names(_message(text), plan) or type(error).__name__
-    # A directory that is not there is no fault of the statement.
-    if isinstance(error, AnalysisException) and error.getCondition() != "PATH_NOT_FOUND":
-        return AnalysisError(message)
+    if isinstance(error, AnalysisException):
+        if error.getCondition() != "PATH_NOT_FOUND":
+            return AnalysisError(message)
+        # A directory that is not there is no fault of the statement.
+        message += _whose_directory(message, plan)
     if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j"):
         message = f"{type(error).__name__}: {message}"
     return JobError("", message)
+
+
+def _whose_directory(message: str, plan: Plan) -> str:
+    for scan in plan.scans:
+        if scan.layout and scan.base_path.partition(":")[2].lstrip("/") in message:
+            return (
+                f" It belongs to {scan.table} and was deleted by other means; restore it there, or drop the table "
+                "or partition."
+            )
+    return ""
 
 
 def _message(text: str) -> str:
@@ -42,7 +54,9 @@ def _message(text: str) -> str:
     causes = [_own(cause) for cause in _CAUSE.findall(text)]
     own = [message for message in (_own(text), *causes) if message]
     conditions = [message for message in own if message.startswith("[")]
-    return (conditions or own or [""])[-1]
+    found = (conditions or own or [""])[-1]
+    # It says that a task failed, the cause below it says why.
+    return f"{found} {own[-1]}" if found.startswith("[TASK_WRITE_FAILED]") and own[-1] != found else found
 
 
 def _own(text: str) -> str:
@@ -52,7 +66,9 @@ def _own(text: str) -> str:
 
 
 def _with_table_names(message: str, plan: Plan) -> str:
-    for scan in sorted(plan.scans, key=lambda scan: -len(scan.view)):
-        name = ".".join(f"`{part}`" for part in scan.table.split("."))
-        message = message.replace(f"`{scan.view}`", name).replace(scan.view, scan.table)
+    for scan in plan.scans:
+        quoted = ".".join(f"`{part}`" for part in scan.table.split("."))
+        message = message.replace(f"`{scan.view}`", quoted)
+        # Names hold no backslash, so that the table's is a template of itself.
+        message = re.sub(rf"(?<!\w){re.escape(scan.view)}(?!\w)", scan.table, message)
     return message

@@ -12,12 +12,13 @@ from contextlib import contextmanager
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
+from weakref import WeakKeyDictionary
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from airflow_hivex.core.errors import JobError
+from airflow_hivex.core.errors import HivexError, JobError
 from airflow_hivex.core.model.plans import JobResult, Plan
 from airflow_hivex.core.spark import documents, scans, selects, writes
 from airflow_hivex.core.spark.failures import as_error
@@ -28,6 +29,8 @@ DEFAULT_CONF = {
     "spark.sql.session.timeZone": "UTC",
     # Listing many directories in the driver takes milliseconds, as a Spark job the better part of a second.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
+    # Each task that writes needs one of 4096 bucket ids.
+    "spark.sql.files.maxPartitionNum": "4000",
     # Small files share a task.
     "spark.sql.files.openCostInBytes": str(256 * 1024),
 }
@@ -38,12 +41,19 @@ _DESCRIPTION = "spark.job.description"
 _TIME_ZONE_ZERO = ("UTC", "Etc/UTC", "GMT", "Etc/GMT", "Z", "Zulu")
 
 
+_CONFIGURED: WeakKeyDictionary[SparkSession, Mapping[str, str]] = WeakKeyDictionary()
+"""The configuration that a session was given last."""
+
+
 def run(spark: SparkSession, plan_document: str) -> str:
     """The result document of a plan; a failure is a document too, nothing is raised.
 
     The session's SQL configuration is set to what the plan asks for.
     """
-    plan = documents.plan_from_json(plan_document)
+    try:
+        plan = documents.plan_from_json(plan_document)
+    except HivexError as error:
+        return documents.error_to_json(error)
     try:
         with _tagged(spark, plan):
             return documents.result_to_json(*_execute(spark, plan))
@@ -79,6 +89,10 @@ def _execute(spark: SparkSession, plan: Plan) -> tuple[JobResult, pa.Table | Non
 
 
 def _configure(spark: SparkSession, conf: Mapping[str, str]) -> None:
+    # Each key costs two calls of the JVM, so a session is configured again only for other values.
+    if _CONFIGURED.get(spark) == conf:
+        return
+    _CONFIGURED[spark] = dict(conf)
     for key, value in {**DEFAULT_CONF, **conf, **_FIXED_CONF}.items():
         # The others were fixed when the application started.
         if spark.conf.isModifiable(key):

@@ -14,7 +14,8 @@ import sys
 import tempfile
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,8 @@ log = logging.getLogger(__name__)
 
 _MASTER = re.compile(r"local(\[(\*|\d+)(,\s*\d+)?\])?")
 _DRIVER_MEMORY = "2g"
+_FIXED = ("spark.sql.extensions", "spark.sql.catalog", "spark.sql.warehouse.dir")
+"""SQL configuration that counts when Spark starts, and only then."""
 _CANCEL_INTERVAL_S = 0.2
 _CANCEL_LIMIT_S = 60.0
 _REMEMBERED_TAGS = 1000
@@ -41,6 +44,7 @@ def is_local(jobtracker: str) -> bool:
 
 @dataclass(slots=True)
 class _RunningJob:
+    thread_id: int = field(default_factory=threading.get_ident)
     session: SparkSession | None = None
     cancelled: threading.Event = field(default_factory=threading.Event)
     done: threading.Event = field(default_factory=threading.Event)
@@ -51,7 +55,8 @@ class LocalRunner:
 
     def __init__(self, master: str) -> None:
         self._master = master
-        self._lock = threading.Lock()
+        # A signal handler may cancel on top of the thread that holds it.
+        self._lock = threading.RLock()
         self._running: dict[str, _RunningJob] = {}
         self._cancelled: OrderedDict[str, None] = OrderedDict()
 
@@ -101,13 +106,21 @@ class LocalRunner:
                 self._cancelled.popitem(last=False)
         if running is None:
             return
-        from airflow_hivex.core.spark import job
-
         running.cancelled.set()
         for _ in range(int(_CANCEL_LIMIT_S / _CANCEL_INTERVAL_S)):
             # Again and again: between two jobs of one plan there is nothing to stop.
             if running.session is not None:
-                job.cancel(running.session, tag)
+                # Not before: pyspark cannot be imported by two threads at once.
+                from airflow_hivex.core.spark import job
+
+                # A thread of its own: that of the job, which a signal handler borrows, talks to the
+                # JVM over the one connection on which it waits for the job.
+                stopping = threading.Thread(target=job.cancel, args=(running.session, tag), daemon=True)
+                stopping.start()
+                stopping.join(_CANCEL_LIMIT_S)
+            if running.thread_id == threading.get_ident():
+                # A signal handler on top of the job: it can only end after this returns.
+                return
             if running.done.wait(_CANCEL_INTERVAL_S):
                 return
         log.warning("Job %s was cancelled %s seconds ago and still runs", tag, _CANCEL_LIMIT_S)
@@ -119,11 +132,15 @@ class _ProcessSpark:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._base: SparkSession | None = None
+        self._process = os.getpid()
         self._sessions: dict[frozenset[tuple[str, str]], SparkSession] = {}
 
     def session(self, master: str, conf: Mapping[str, str], cluster: str) -> SparkSession:
         """A session that only jobs with this configuration use; Spark is started when it does not run."""
+        if self._base is not None and self._process != os.getpid():
+            raise JobError(cluster, "Spark was started before this process was forked; start it in the child alone")
         with self._lock:
+            self._process = os.getpid()
             if self._base is None or not _is_alive(self._base):
                 self._sessions.clear()
                 self._base = _start(master, conf, cluster)
@@ -159,15 +176,40 @@ def _start(master: str, conf: Mapping[str, str], cluster: str) -> SparkSession:
         return SparkSession.builder.getOrCreate()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master(master).appName("hivex")
-    for key, value in {**_start_conf(master), **conf}.items():
+    # SQL configuration given here would be every cluster's; a job sets its own on its session.
+    own = {key: value for key, value in conf.items() if not key.startswith("spark.sql.") or key.startswith(_FIXED)}
+    for key, value in {**_start_conf(master), **own}.items():
         builder = builder.config(key, value)
     try:
-        session = builder.getOrCreate()
+        with _utf8_locale():
+            session = builder.getOrCreate()
     except (PySparkException, OSError) as error:
         raise JobError(cluster, f"Spark did not start: {error}. See its output above") from error
     # It repeats each failed query with the whole stack as one line of JSON.
     logging.getLogger("SQLQueryContextLogger").disabled = True
     return session
+
+
+@contextmanager
+def _utf8_locale() -> Iterator[None]:
+    """While Spark's JVM is started: file names are UTF-8 to it, whatever the locale of this process.
+
+    In another one Java can neither make nor find the directory of a partition such as ``city=Zürich``.
+    """
+    names = ("LC_ALL", "LC_CTYPE", "LANG")
+    effective = next((os.environ[name] for name in names if os.environ.get(name)), "")
+    if effective.lower().replace("-", "").endswith("utf8"):
+        yield
+        return
+    before = os.environ.get("LC_ALL")
+    os.environ["LC_ALL"] = "C.UTF-8"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["LC_ALL"]
+        else:
+            os.environ["LC_ALL"] = before
 
 
 def _start_conf(master: str) -> dict[str, str]:

@@ -100,7 +100,15 @@ def _load(
         rows = rows.where(F.col(WRITE_ID) <= F.lit(scan.filter.high_watermark))
         if scan.filter.exceptions:
             rows = rows.where(~F.col(WRITE_ID).isin(list(scan.filter.exceptions)))
-    return rows.select(*(quoted(column.name) for column in columns)) if metadata else rows
+    if not metadata and not any(item.metadata for item in schema.fields):
+        return rows
+    # Spark forgets what a field notes, such as that it is CHAR, when it finds the values in the path.
+    return rows.select(
+        *(
+            F.col(quoted(item.name)).alias(item.name, metadata=item.metadata) if item.metadata else quoted(item.name)
+            for item in map(field, columns)
+        )
+    )
 
 
 def _exists(spark: SparkSession, format: str, path: str) -> bool:

@@ -32,9 +32,11 @@ def fetch(rows: DataFrame, max_rows: int | None) -> tuple[JobResult, pa.Table | 
     if max_rows == 0:
         return JobResult(columns), None
     types = [field.dataType for field in rows.schema.fields]
-    # By position: a query may give one name to several columns.
-    rows = rows.toDF(*(f"c{i}" for i in range(len(columns))))
-    if any(map(_is_foreign, types)):
+    foreign = any(map(_is_foreign, types))
+    if foreign or len({column.name for column in columns}) < len(columns):
+        # By position: a query may give one name to several columns.
+        rows = rows.toDF(*(f"c{i}" for i in range(len(columns))))
+    if foreign:
         rows = rows.select(*(_readable(F.col(f"c{i}"), given).alias(f"c{i}") for i, given in enumerate(types)))
     if max_rows is not None:
         rows = rows.limit(max_rows + 1)

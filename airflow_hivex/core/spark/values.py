@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import orc
 
+from airflow_hivex.core.errors import StorageError
 from airflow_hivex.core.model.buckets import encode_bucket
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.plans import JobResult, Write
@@ -43,6 +44,9 @@ _ARROW_TYPES = {
 
 _PARTITION_TYPES = frozenset({*WHOLE_NUMBERS, *TEXT, "boolean", "date", "decimal"})
 
+# Spark has an order of its own for NaN.
+_UNSORTED = frozenset({"float", "double"})
+
 # Spark notes its own type in a file where ORC's says less.
 _SPARK_TYPE = "spark.sql.catalyst.type"
 _NOTED_TYPES = {"string": "string", "varchar": "string", "char": "string", "timestamp": "timestamp"}
@@ -66,6 +70,7 @@ def write_rows(write: Write, rows: Sequence[Sequence[Literal]]) -> JobResult | N
     Raises:
         ColumnCountMismatchError: a row has more or fewer values than are taken.
         TypeMismatchError: a column needs an explicit CAST.
+        StorageError: the files cannot be written.
     """
     given: tuple[Column, ...] = ()
     for count in {len(row) for row in rows}:
@@ -87,14 +92,19 @@ def write_rows(write: Write, rows: Sequence[Sequence[Literal]]) -> JobResult | N
         for file in files:
             target = made.directory(file.partition, file.values) / layout.bucket_file_name(file.bucket)
             made.count(file.partition, file.rows, target.write(file.data))
-    except BaseException:
+    except BaseException as error:
         made.discard()
+        if isinstance(error, (OSError, pa.ArrowException)):
+            raise StorageError(write.path, str(error)) from error
         raise
     return JobResult(directories=made.written)
 
 
 def _files(write: Write, values: dict[str, list[Any]], count: int) -> list[_File] | None:
-    """The files of all partitions and buckets, still in memory."""
+    """The files of all partitions and buckets, still in memory; None when Spark must make them."""
+    sorted_by = {name.lower() for name in write.sort_columns}
+    if any(column.name.lower() in sorted_by and column.type.lower() in _UNSORTED for column in write.columns):
+        return None
     columns = []
     for column in write.columns:
         arrow_type = _arrow_type(column.type)

@@ -14,7 +14,7 @@ from pyspark import cloudpickle
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
 
-from airflow_hivex.core.model.buckets import encode_bucket
+from airflow_hivex.core.model.buckets import WRITER_SHIFT, encode_bucket
 from airflow_hivex.core.model.partitions import DEFAULT_PARTITION, unescape
 from airflow_hivex.core.model.plans import Write, WrittenDirectory
 from airflow_hivex.core.spark import bucketing, layout
@@ -39,11 +39,17 @@ def write_rows(rows: DataFrame, write: Write) -> tuple[WrittenDirectory, ...]:
         TypeMismatchError: a column needs an explicit CAST.
     """
     given = layout.given_columns(write, len(rows.columns))
-    typed = _numbered(_arranged(_complete(assign(rows, given, write.table), write), write), write)
+    complete = _complete(assign(rows, given, write.table), write)
     staging = place(write.path) / layout.staging_name(write)
     made = NewDirectories(write)
     try:
-        _write_staging(typed, write)
+        _write_staging(_numbered(_arranged(complete, write), write), write)
+        if _last_task(staging) >= layout.MOST_WRITERS:
+            # More tasks than bucket ids, which is known only now, and rare. To ask for fewer each time
+            # would cost every write: Spark generates no code across a coalesce.
+            staging.delete()
+            few = complete.coalesce(layout.MOST_WRITERS)
+            _write_staging(_numbered(_arranged(few, write), write), write)
         _publish(staging, write, made)
     except BaseException:
         made.discard()
@@ -63,11 +69,10 @@ def _complete(rows: DataFrame, write: Write) -> DataFrame:
         for column in write.columns
     ]
     # Texts that are never NULL or empty, so that Spark sorts by nothing else than what is sorted here.
-    default = F.lit(DEFAULT_PARTITION)
     partition = [
-        F.coalesce(F.nullif(F.col(quoted(column.name)).cast("string"), F.lit("")), default).alias(column.name)
+        F.expr(f"coalesce(nullif(CAST({quoted(column.name)} AS STRING), ''), '{DEFAULT_PARTITION}')").alias(column.name)
         if column.name.lower() in there
-        else default.alias(column.name)
+        else F.lit(DEFAULT_PARTITION).alias(column.name)
         for column in layout.dynamic_columns(write)
     ]
     return rows.select(*columns, *partition)
@@ -81,8 +86,6 @@ def _arranged(rows: DataFrame, write: Write) -> DataFrame:
         rows = rows.withColumn(_BUCKET_NUMBER, numbers).repartitionById(write.num_buckets, F.col(_BUCKET_NUMBER))
         rows = rows.drop(_BUCKET_NUMBER)
         order += write.sort_columns
-    else:
-        rows = rows.coalesce(layout.MOST_WRITERS)
     return rows.sortWithinPartitions(*map(quoted, order)) if order else rows
 
 
@@ -96,16 +99,14 @@ def _bucket_number(write: Write) -> Any:
 
 def _numbered(rows: DataFrame, write: Write) -> DataFrame:
     """The rows with their metadata columns. No shuffle or sort may follow: ids rise in file order."""
-    write_id = F.lit(write.write_id).cast("bigint")
-    bucket = F.lit(encode_bucket(0, write.statement_id)).bitwiseOR(F.shiftleft(F.spark_partition_id(), 16))
-    row_id = F.monotonically_increasing_id().bitwiseAND(F.lit(_ROW_ID_MASK))
-    return rows.select(
-        F.lit(layout.INSERT_OPERATION).alias(layout.OPERATION),
-        write_id.alias(layout.ORIGINAL_WRITE_ID),
-        bucket.cast("int").alias(layout.BUCKET),
-        row_id.alias(layout.ROW_ID),
-        write_id.alias(layout.WRITE_ID),
-        *(quoted(name) for name in rows.columns),
+    bucket = f"{encode_bucket(0, write.statement_id)} | shiftleft(spark_partition_id(), {WRITER_SHIFT})"
+    return rows.selectExpr(
+        f"{layout.INSERT_OPERATION} AS {layout.OPERATION}",
+        f"{write.write_id}L AS {layout.ORIGINAL_WRITE_ID}",
+        f"{bucket} AS {layout.BUCKET}",
+        f"monotonically_increasing_id() & {_ROW_ID_MASK}L AS {layout.ROW_ID}",
+        f"{write.write_id}L AS {layout.WRITE_ID}",
+        "*",
     )
 
 
@@ -119,6 +120,11 @@ def _write_staging(rows: DataFrame, write: Write) -> None:
     if dynamic:
         writer = writer.partitionBy(*dynamic)
     writer.orc(f"{write.path.rstrip('/')}/{layout.staging_name(write)}")
+
+
+def _last_task(staging: Place) -> int:
+    tasks = (_TASK.match(path.rpartition("/")[2]) for path, _ in staging.files())
+    return max((int(task[1]) for task in tasks if task is not None), default=-1)
 
 
 def _publish(staging: Place, write: Write, made: NewDirectories) -> None:

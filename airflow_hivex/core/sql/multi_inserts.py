@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 
 from airflow_hivex.core.model.statements import MultiInsert, TableReference
@@ -41,7 +42,11 @@ def read_multi_insert(cursor: Cursor) -> MultiInsert:
         # Each branch is the query FROM source SELECT ..., as Spark writes it too.
         rest = branch.tokens[branch.index :]
         query = read_query(Cursor(cursor.text, [*source, *rest], cursor.markers, cursor.database))
-        references |= {reference.start: reference for reference in query.references}
+        for reference in query.references:
+            seen = references.get(reference.start, reference)
+            # What only some branches filter out is still read by the others.
+            filters = tuple(each for each in reference.filters if each in seen.filters)
+            references[reference.start] = replace(reference, filters=filters)
     cursor.index = len(cursor.tokens)
     return MultiInsert(tuple(targets), tuple(references[start] for start in sorted(references)))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from airflow_hivex.core.catalog.object_store import ObjectStore
@@ -67,12 +67,16 @@ class Services:
 
 @dataclass(slots=True)
 class Running:
-    """The statement that a session is running: its transaction and the tag of its job."""
+    """The statement that a session is running: its transaction and the tag of its job.
+
+    ``undo`` is called once the transaction is known to be aborted: it deletes what was written.
+    """
 
     txn_id: int
     tag: str
     runner: Runner | None = None
     cancelled: bool = False
+    undo: list[Callable[[], None]] = field(default_factory=list)
 
 
 @dataclass(slots=True)

@@ -8,7 +8,9 @@ from dataclasses import replace
 
 from sqlalchemy import Connection
 
-from airflow_hivex.core.catalog.pruning import partition_predicate
+from airflow_hivex.core.catalog.directories import directories_of
+from airflow_hivex.core.catalog.specifications import check_partitioned, covered, typed_specification
+from airflow_hivex.core.catalog.tables import is_visible
 from airflow_hivex.core.errors import (
     AlreadyExistsError,
     HivexError,
@@ -19,8 +21,8 @@ from airflow_hivex.core.errors import (
     NoSuchPartitionError,
     NoSuchTableError,
 )
-from airflow_hivex.core.model.objects import Database, Partition, Table
-from airflow_hivex.core.model.predicates import Predicate, columns_of
+from airflow_hivex.core.model.objects import ClusterStorageDescriptor, Database, Partition, Table
+from airflow_hivex.core.model.predicates import Predicate
 from airflow_hivex.core.model.statements import (
     AddPartitions,
     AlterDatabase,
@@ -44,6 +46,7 @@ log = logging.getLogger(__name__)
 
 def create_database(context: StatementContext, statement: CreateDatabase) -> Result:
     """CREATE DATABASE."""
+    _check_location("database", statement.name, statement.location)
     database = Database(
         name=statement.name,
         location=statement.location or "",
@@ -75,6 +78,7 @@ def alter_database(context: StatementContext, statement: AlterDatabase) -> Resul
     """ALTER DATABASE: properties are added to those it has."""
     catalog = context.services.catalog
     database = catalog.get_database(statement.name)
+    _check_location("database", statement.name, statement.location)
     catalog.alter_database(
         statement.name,
         replace(
@@ -85,6 +89,11 @@ def alter_database(context: StatementContext, statement: AlterDatabase) -> Resul
         ),
     )
     return Result()
+
+
+def _check_location(kind: str, name: str, location: str | None) -> None:
+    if location is not None and not location.strip("/."):
+        raise InvalidObjectError(kind, name, f"location {location!r} names no folder of its own")
 
 
 def use_database(context: StatementContext, statement: UseDatabase) -> Result:
@@ -166,6 +175,7 @@ def add_partitions(context: StatementContext, statement: AddPartitions) -> Resul
     database, name = context.session.qualify(statement.table)
     catalog = context.services.catalog
     table = catalog.get_table(database, name)
+    check_partitioned("ADD PARTITION", table)
     keys = {key.name: key for key in table.partition_keys}
     new = []
     for specification, location in statement.partitions:
@@ -176,6 +186,7 @@ def add_partitions(context: StatementContext, statement: AddPartitions) -> Resul
             raise InvalidOperationError(
                 "ADD PARTITION with LOCATION", table.full_name, "partitions of a managed table lie below the table"
             )
+        _check_location("partition", f"of {table.full_name}", location)
         missing = [key for key in keys if key not in specification]
         if missing:
             raise InvalidObjectError("partition", f"of {table.full_name}", f"no value for key {missing[0]}")
@@ -202,38 +213,37 @@ def drop_partitions(context: StatementContext, statement: DropPartitions) -> Res
     table = catalog.get_table(database, name)
     names: set[str] = set()
     for specification in statement.specifications:
-        found = catalog.list_partition_names(database, name, checked_specification(table, specification))
+        found = covered_partitions(context, "DROP PARTITION", table, specification)
         if not found and not statement.if_exists:
             raise NoSuchPartitionError(table.database, table.name, "that the specification covers")
         names |= set(found)
     if not names:
         return Result()
-    dropped: list[Sequence[Partition]] = []
+    dropped: list[tuple[Partition, Sequence[str]]] = []
 
     def change(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:
-        dropped.append(
-            catalog.drop_partitions(
-                database, name, sorted(names), write_ids, if_exists=True, txn_id=txn_id, connection=connection
-            )
+        gone = catalog.drop_partitions(
+            database, name, sorted(names), write_ids, if_exists=True, txn_id=txn_id, connection=connection
         )
+        registered = directories_of(connection, table, [int(partition.id or 0) for partition in gone])
+        dropped[:] = [(each, [found.name for found in registered.get(each.id, ())]) for each in gone]
 
     result = _change(context, table, change)
-    _delete_partitions(context, table, dropped[-1])
+    _delete_partitions(context, table, dropped)
     return result
 
 
-def checked_specification(table: Table, specification: Predicate) -> Predicate | None:
-    """A PARTITION clause as a predicate on the table's keys.
+def covered_partitions(context: StatementContext, operation: str, table: Table, specification: Predicate) -> list[str]:
+    """The names of the partitions that a PARTITION clause covers, sorted.
 
     Raises:
-        NoSuchColumnError: it names a column that is not a partition key.
+        InvalidOperationError: the table has no partition keys.
+        NoSuchColumnError: the clause names a column that is not a partition key.
         InvalidObjectError: a value is not of its key's type.
     """
-    keys = [key.name for key in table.partition_keys]
-    for column in columns_of(specification) or ():
-        if column.name.lower() not in keys:
-            raise NoSuchColumnError(table.full_name, f"{column.name} among its partition keys", keys)
-    return partition_predicate([specification], table.partition_keys)
+    exact = typed_specification(operation, table, specification)
+    names = context.services.catalog.list_partition_names(table.database, table.name, exact)
+    return covered(names, exact, table.partition_keys)
 
 
 def _change(
@@ -253,6 +263,8 @@ def _change(
     with own_transaction(context) as running:
 
         def changes(connection: Connection) -> None:
+            if not is_visible(connection, table):
+                raise NoSuchTableError(table.database, table.name)
             services.transactions.allocate_in(connection, [running.txn_id], table_id)
             valid_txns = read_valid_txns(connection, running.txn_id)
             write_ids = read_valid_write_ids(connection, {table_id: table.full_name}, valid_txns)[table_id]
@@ -278,15 +290,25 @@ def _delete_tables(context: StatementContext, dropped: Sequence[Table]) -> None:
         context.services.catalog.forget_tables(gone)
 
 
-def _delete_partitions(context: StatementContext, table: Table, dropped: Sequence[Partition]) -> None:
+def _delete_partitions(
+    context: StatementContext, table: Table, dropped: Sequence[tuple[Partition, Sequence[str]]]
+) -> None:
+    """Delete exactly the directories that dropped partitions had.
+
+    Never the folder with all in it: an INSERT that runs now may be writing the same partition anew.
+    """
     gone = []
-    for partition in dropped:
+    for partition, directories in dropped:
+        primary = ClusterStorageDescriptor(
+            table.storage.primary.cluster, f"{table.storage.primary.location}/{partition.name}"
+        )
+        copies = () if table.is_external else (primary, *partition.secondaries)
         try:
-            if not table.is_external:
-                primary = context.services.clusters.get(table.storage.primary.cluster)
-                context.services.files(primary).delete_directory(f"{table.storage.primary.location}/{partition.name}")
-                for copy in partition.secondaries:
-                    context.services.files(context.services.clusters.get(copy.cluster)).delete_directory(copy.location)
+            for copy in copies:
+                files = context.services.files(context.services.clusters.get(copy.cluster))
+                for directory in directories:
+                    files.delete_directory(f"{copy.location}/{directory}")
+                files.delete_empty_directories(copy.location, len(table.partition_keys))
         except HivexError as error:
             log.warning(
                 "Files of the dropped partition %s of %s are still there: %s", partition.name, table.full_name, error

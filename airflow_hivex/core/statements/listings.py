@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
-from airflow_hivex.core.model.objects import Table
+from airflow_hivex.core.model.objects import CLUSTER, Table
 from airflow_hivex.core.model.statements import (
     DescribeDatabase,
     DescribeTable,
@@ -16,7 +17,7 @@ from airflow_hivex.core.model.statements import (
     ShowTables,
 )
 from airflow_hivex.core.statements.context import Result, StatementContext
-from airflow_hivex.core.statements.definitions import checked_specification
+from airflow_hivex.core.statements.definitions import covered_partitions
 from airflow_hivex.core.statements.routing import route
 
 
@@ -36,10 +37,12 @@ def show_partitions(context: StatementContext, statement: ShowPartitions) -> Res
     """SHOW PARTITIONS: one name a row."""
     database, name = context.session.qualify(statement.table)
     catalog = context.services.catalog
-    predicate = None
-    if statement.specification is not None:
-        predicate = checked_specification(catalog.get_table(database, name), statement.specification)
-    return Result(["partition"], [(each,) for each in catalog.list_partition_names(database, name, predicate)])
+    if statement.specification is None:
+        names = catalog.list_partition_names(database, name)
+    else:
+        table = catalog.get_table(database, name)
+        names = covered_partitions(context, "SHOW PARTITIONS", table, statement.specification)
+    return Result(["partition"], [(each,) for each in names])
 
 
 def show_clusters(context: StatementContext, statement: ShowClusters) -> Result:  # noqa: ARG001 - one form only
@@ -84,7 +87,13 @@ def describe_table(context: StatementContext, statement: DescribeTable) -> Resul
 
 def show_create_table(context: StatementContext, statement: ShowCreateTable) -> Result:
     """SHOW CREATE TABLE: one row, a statement that makes the same table."""
+    clusters = context.services.clusters
     table = context.services.catalog.get_table(*context.session.qualify(statement.table))
+    primary = table.storage.primary
+    if primary.cluster in clusters:
+        table = table.with_location(clusters.get(primary.cluster).uri(primary.location))
+    if primary.cluster != clusters.default:
+        table = replace(table, parameters={**table.parameters, CLUSTER: primary.cluster})
     return Result(["createtab_stmt"], [(create_statement(table),)])
 
 
@@ -106,7 +115,8 @@ def explain_route(context: StatementContext, statement: ExplainRoute) -> Result:
 def create_statement(table: Table) -> str:
     """A CREATE TABLE statement that makes the same table."""
     columns = ",\n".join(f"  {_column(c.name, c.type, c.comment)}" for c in table.columns)
-    parts = [f"CREATE {'EXTERNAL ' if table.is_external else ''}TABLE {table.full_name} (\n{columns})"]
+    name = ".".join(f"`{part}`" for part in (table.database, table.name))
+    parts = [f"CREATE {'EXTERNAL ' if table.is_external else ''}TABLE {name} (\n{columns})"]
     storage = table.storage
     if table.is_external:
         parts.append(f"USING {storage.format}")

@@ -10,6 +10,7 @@ from sqlalchemy import Connection
 
 from airflow_hivex.core.catalog import tables
 from airflow_hivex.core.catalog.partitions import name_of, stored_values
+from airflow_hivex.core.catalog.specifications import check_partitioned
 from airflow_hivex.core.clusters.properties import Cluster
 from airflow_hivex.core.errors import (
     AlreadyExistsError,
@@ -81,6 +82,7 @@ def run_insert(context: StatementContext, statement: Insert) -> Result:
             input_columns=statement.columns or (),
         )
         written = _write(context, running, statement, routed, cluster, write)
+        running.undo += [lambda: _delete_written(context, target, written, cluster)]
         _commit_write(context, running, target, write, written, cluster, whole)
     return Result(cluster=cluster.name, txn_id=running.txn_id, rows_written=written.rows_written, route=routed.route)
 
@@ -113,13 +115,10 @@ def run_create_table_as_select(context: StatementContext, statement: CreateTable
                 "CREATE TABLE AS SELECT", table.full_name, "the new table must be a managed one"
             )
         hidden = _insert_hidden(context, running, table)
+        running.undo += [lambda: _delete_table_files(context, hidden, cluster)]
         write = planning.write(hidden, cluster, write_id=1, input_columns=[column.name for column in given])
-        try:
-            written = context.run(cluster, replace(plan, write=write))
-            _commit_write(context, running, hidden, write, written, cluster, None, new=True)
-        except HivexError:
-            _remove(context, hidden, cluster)
-            raise
+        written = context.run(cluster, replace(plan, write=write))
+        _commit_write(context, running, hidden, write, written, cluster, None, new=True)
     return Result(cluster=cluster.name, txn_id=running.txn_id, rows_written=written.rows_written, route=routed.route)
 
 
@@ -185,6 +184,8 @@ def _check_insert(statement: Insert, target: Table) -> dict[str, str | None]:
     if not target.is_transactional:
         raise InvalidOperationError("INSERT", target.full_name, "it is an external table, and those are only read")
     keys = {key.name.lower(): key for key in target.partition_keys}
+    if statement.partition:
+        check_partitioned("INSERT with PARTITION", target)
     for name in statement.partition:
         if name not in keys:
             raise NoSuchColumnError(target.full_name, f"{name} among its partition keys", list(keys))
@@ -219,7 +220,9 @@ def _check_column_list(statement: Insert, target: Table, dynamic: list[str]) -> 
             raise ColumnCountMismatchError(target.full_name, len(set(given)), len(given), given)
     missing = [name for name in dynamic if name not in given]
     if missing:
-        raise NoSuchColumnError(f"list of INSERT into {target.full_name}", f"{missing[0]}, a partition key", given)
+        raise InvalidOperationError(
+            "INSERT with a column list", target.full_name, f"the list leaves out partition key {missing[0]}"
+        )
 
 
 def _static_partition(target: Table, static: Mapping[str, str | None]) -> str | None:
@@ -261,7 +264,20 @@ def _insert_hidden(context: StatementContext, running: Running, table: Table) ->
     return services.store.write(work)
 
 
-def _remove(context: StatementContext, hidden: Table, cluster: Cluster) -> None:
+def _delete_written(context: StatementContext, table: Table, written: JobResult, cluster: Cluster) -> None:
+    """Delete the directories of an aborted write, whose names no other write has."""
+    root = table.storage.primary.location
+    try:
+        files = context.services.files(cluster)
+        for directory in written.directories:
+            folder = f"{root}/{directory.partition}" if directory.partition is not None else root
+            files.delete_directory(f"{folder}/{directory.name}")
+            files.delete_empty_directories(folder, len(table.partition_keys))
+    except HivexError as error:
+        log.warning("Files of an aborted write to %s could not be deleted: %s", table.full_name, error)
+
+
+def _delete_table_files(context: StatementContext, hidden: Table, cluster: Cluster) -> None:
     try:
         context.services.files(cluster).delete_directory(hidden.storage.primary.location)
     except HivexError as error:

@@ -60,7 +60,11 @@ def describe_table(context: StatementContext, statement: CreateTable, cluster: s
     chosen = context.services.clusters.get(
         context.session.cluster or properties.get(CLUSTER) or cluster or context.services.clusters.default
     )
-    location = chosen.relative(statement.location) if statement.location else ""
+    location = "" if statement.location is None else chosen.relative(statement.location)
+    if statement.location is not None and not location:
+        raise InvalidObjectError("table", full_name, f"location {statement.location!r} names no folder of its own")
+    # The storage descriptor says where the table is; the property only chooses.
+    properties.pop(CLUSTER, None)
     storage = StorageDescriptor(
         columns=columns,
         primary=ClusterStorageDescriptor(chosen.name, location),

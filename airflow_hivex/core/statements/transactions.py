@@ -6,8 +6,14 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from airflow_hivex.core.errors import CommitOutcomeUnknownError, HivexError
-from airflow_hivex.core.model.transactions import TxnType
+from airflow_hivex.core.errors import (
+    CommitOutcomeUnknownError,
+    HivexError,
+    TransactionAbortedError,
+    TransactionCommittedError,
+    TransactionNotOpenError,
+)
+from airflow_hivex.core.model.transactions import TxnState, TxnType
 from airflow_hivex.core.statements.context import Running, StatementContext, new_tag
 from airflow_hivex.core.transactions.heartbeats import heartbeats
 
@@ -33,17 +39,33 @@ def own_transaction(context: StatementContext, *, read_only: bool = False) -> It
             yield running
     except BaseException as error:
         # A commit that may have been applied is left for its owner to look up.
-        if not isinstance(error, CommitOutcomeUnknownError):
-            _abort(context, txn_id, error)
+        if not isinstance(error, CommitOutcomeUnknownError) and _abort(context, txn_id, error):
+            for undo in running.undo:
+                undo()
+        if isinstance(error, TransactionNotOpenError):
+            raise _own_error(context, txn_id, error) from error
         raise
     finally:
         session.running = None
 
 
-def _abort(context: StatementContext, txn_id: int, error: BaseException) -> None:
+def _own_error(context: StatementContext, txn_id: int, error: TransactionNotOpenError) -> HivexError:
+    """Why the statement's own transaction is not open any more."""
+    transaction = context.services.transactions.get(txn_id)
+    return TransactionAbortedError(txn_id, transaction.reason) if transaction.state is TxnState.ABORTED else error
+
+
+def _abort(context: StatementContext, txn_id: int, error: BaseException) -> bool:
+    """Abort the transaction, and tell whether it is certain to be aborted now."""
     reason = (str(error) or type(error).__name__).partition("\n")[0]
     try:
         context.services.transactions.abort(txn_id, reason[:1000])
+    except TransactionCommittedError:
+        # An interrupt, such as a signal's, that came between the commit and its answer.
+        log.warning("Transaction %s had committed before it was interrupted", txn_id)
+        return False
     except HivexError as failure:
         # The first error is the one to tell; the housekeeper aborts the transaction after its time-out.
         log.warning("Transaction %s could not be aborted and will time out: %s", txn_id, failure)
+        return False
+    return True

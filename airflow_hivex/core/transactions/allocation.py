@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection, delete, insert, select, update
 
-from airflow_hivex.core.errors import InvalidTransactionRequestError, TransactionNotOpenError
+from airflow_hivex.core.errors import InvalidTransactionRequestError, NoSuchObjectError, TransactionNotOpenError
 from airflow_hivex.core.model.transactions import Operation, TxnState, TxnType
 from airflow_hivex.core.model.write_ids import MAX_ID
 from airflow_hivex.core.store.batches import batches
@@ -68,7 +68,9 @@ def allocate(
             .where(next_write_ids.c.table_id == table_id)
             .values(next=next_write_ids.c.next + len(new))
             .returning(next_write_ids.c.next)
-        ).scalar_one()
+        ).scalar_one_or_none()
+        if following is None:
+            raise NoSuchObjectError(f"The table with id {table_id} was dropped; it gives no write ids any more.")
         first = following - len(new)
         rows = [{"table_id": table_id, "txn_id": txn_id, "write_id": first + i} for i, txn_id in enumerate(new)]
         connection.execute(insert(txn_to_write_id), rows)

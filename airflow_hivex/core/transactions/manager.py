@@ -372,7 +372,11 @@ class TransactionManager:
         partition: str | None = None,
         reallocate: bool = False,
     ) -> dict[int, int]:
-        """:meth:`allocate_write_ids` in the caller's database transaction, by table id."""
+        """:meth:`allocate_write_ids` in the caller's database transaction, by table id.
+
+        Raises:
+            NoSuchObjectError: the table was dropped, and its files are gone.
+        """
         wanted = sorted(set(txn_ids))
         allocation.check_writable(connection, wanted)
         return allocation.allocate(

@@ -64,6 +64,7 @@ EXAMPLES: dict[str, tuple[object, ...]] = {
     "JobError": ("c1", "out of memory"),
     "JobCancelledError": ("c1",),
     "InvalidConnectionError": ("hivex_default", "its host is missing"),
+    "StorageError": ("c1/warehouse/t", "it is not a directory"),
     "UnsupportedJobTrackerError": ("c1", "yarn"),
 }
 

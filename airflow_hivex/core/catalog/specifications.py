@@ -1,0 +1,123 @@
+"""PARTITION clauses of ALTER TABLE and SHOW PARTITIONS: which partitions they cover, exactly.
+
+The filter of a query may keep a partition when it is not certain that no row fits. What is dropped
+must be certain, so values are held against the types of their keys first and compared as such.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from airflow_hivex.core.catalog.partitions import stored_values
+from airflow_hivex.core.errors import InvalidObjectError, InvalidOperationError, NoSuchColumnError
+from airflow_hivex.core.model.objects import Column, Table
+from airflow_hivex.core.model.partitions import DEFAULT_PARTITION, partition_values
+from airflow_hivex.core.model.predicates import (
+    And,
+    ColumnReference,
+    Comparison,
+    IsNull,
+    Not,
+    PaddedText,
+    Predicate,
+    Value,
+    typed,
+)
+
+_HOLDS = {
+    "=": lambda order: order == 0,
+    "<>": lambda order: order != 0,
+    "<": lambda order: order < 0,
+    "<=": lambda order: order <= 0,
+    ">": lambda order: order > 0,
+    ">=": lambda order: order >= 0,
+}
+
+
+def check_partitioned(operation: str, table: Table) -> None:
+    """Refuse an operation on partitions of a table that has none.
+
+    Raises:
+        InvalidOperationError: the table has no partition keys.
+    """
+    if not table.is_partitioned:
+        raise InvalidOperationError(operation, table.full_name, "the table has no partition keys")
+
+
+def typed_specification(operation: str, table: Table, specification: Predicate) -> Predicate:
+    """The specification with every value in the type of its key; NULL and the empty string are IS NULL.
+
+    Raises:
+        InvalidOperationError: the table has no partition keys.
+        NoSuchColumnError: it names a column that is not a partition key.
+        InvalidObjectError: a value is not of its key's type.
+    """
+    check_partitioned(operation, table)
+    match specification:
+        case And(operands):
+            return And(tuple(typed_specification(operation, table, operand) for operand in operands))
+        case Not(operand):
+            return Not(typed_specification(operation, table, operand))
+        case IsNull(column):
+            _key(table, column)
+            return specification
+        case Comparison(column, operator, value):
+            return _typed_comparison(table, _key(table, column), column, operator, value)
+    raise InvalidOperationError(operation, table.full_name, "a PARTITION clause compares keys with constants")
+
+
+def covered(names: Iterable[str], specification: Predicate, keys: Sequence[Column]) -> list[str]:
+    """Those partitions that a typed specification covers. One whose values are not of its keys' types never is."""
+    found = []
+    for name in names:
+        try:
+            values = {
+                key.name.lower(): typed(None if text == DEFAULT_PARTITION else text, key.type)
+                for key, text in zip(keys, partition_values(name), strict=True)
+            }
+        except ValueError:
+            continue
+        if _covers(specification, values):
+            found.append(name)
+    return found
+
+
+def _key(table: Table, column: ColumnReference) -> Column:
+    for key in table.partition_keys:
+        if key.name.lower() == column.name.lower():
+            return key
+    names = [key.name for key in table.partition_keys]
+    raise NoSuchColumnError(table.full_name, f"{column.name} among its partition keys", names)
+
+
+def _typed_comparison(table: Table, key: Column, column: ColumnReference, operator: str, value: Value) -> Predicate:
+    (text,) = stored_values(table.full_name, [key], [value])
+    if text != DEFAULT_PARTITION:
+        return Comparison(column, operator, typed(text, key.type))
+    if operator == "=":
+        return IsNull(column)
+    if operator == "<>":
+        return Not(IsNull(column))
+    raise InvalidObjectError(
+        "partition", f"{key.name} {operator} {value!r}", "NULL and the empty string can be compared by = and <> only"
+    )
+
+
+def _covers(specification: Predicate, values: dict[str, Value]) -> bool:
+    match specification:
+        case And(operands):
+            return all(_covers(operand, values) for operand in operands)
+        case Not(operand):
+            return not _covers(operand, values)
+        case IsNull(column):
+            return values[column.name.lower()] is None
+        case Comparison(column, operator, value):
+            left = values[column.name.lower()]
+            return left is not None and _HOLDS[operator](_order(left, value))
+    return False
+
+
+def _order(left: Value, right: Value) -> int:
+    """Negative, 0 or positive as ``left`` is less than, equal to or greater than ``right``, of the same type."""
+    a, b = (value.rstrip(" ") if isinstance(value, PaddedText) else value for value in (left, right))
+    return int(a > b) - int(a < b)  # type: ignore[operator]

@@ -1,0 +1,261 @@
+"""Bad input: one clear error of our tree, and everything as it was before."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from airflow_hivex.core import Metastore, Session
+from airflow_hivex.core.errors import (
+    AnalysisError,
+    ColumnCountMismatchError,
+    HivexError,
+    InvalidClusterPropertiesError,
+    InvalidObjectError,
+    InvalidOperationError,
+    InvalidParametersError,
+    JobError,
+    LocationOutsideClusterError,
+    NoSuchColumnError,
+    NoSuchDatabaseError,
+    NoSuchPartitionError,
+    NoSuchTableError,
+    RoutingError,
+    StatementSyntaxError,
+    StorageError,
+    TypeMismatchError,
+    UnknownClusterError,
+    UnsupportedJobTrackerError,
+    UnsupportedStatementError,
+)
+
+on_sqlite = pytest.mark.parametrize("metastore_url", ["sqlite"], indirect=True)
+
+
+def files(root: Path) -> list[str]:
+    """Names below ``root`` of all files in clusters' file systems."""
+    return sorted(str(path.relative_to(root)) for path in root.glob("c?/**/*") if path.is_file())
+
+
+@pytest.fixture
+def tables(session: Session) -> Session:
+    """``t`` with one row, ``p`` with the partitions ds=x of one row and ds=y of none; ``far`` on c2."""
+    session.sql("CREATE TABLE t (a int, b string)")
+    session.sql("INSERT INTO t VALUES (1, 'one')")
+    session.sql("CREATE TABLE p (a int) PARTITIONED BY (ds string, n int)")
+    session.sql("INSERT INTO p VALUES (1, 'x', 1)")
+    session.sql("ALTER TABLE p ADD PARTITION (ds = 'y', n = 2)")
+    session.sql("CREATE TABLE far (a int) TBLPROPERTIES ('hivex.cluster' = 'c2')")
+    return session
+
+
+@pytest.fixture
+def unchanged(tables: Session, metastore: Metastore, tmp_path: Path) -> Iterator[None]:
+    """After the test: the same files, tables and partitions as before it, and no open transaction."""
+
+    def state() -> list[object]:
+        shown = [tables.sql(f"SHOW {what}").rows for what in ("DATABASES", "TABLES", "PARTITIONS p")]
+        return [files(tmp_path), shown, tables.database, tables.cluster]
+
+    before = state()
+    yield
+    assert state() == before
+    assert metastore.transactions.valid_txns().open_ids == ()
+
+
+REFUSED = [
+    # what does not exist
+    ("SELECT * FROM nope", NoSuchTableError, "default.nope"),
+    ("SELECT * FROM nodb.t", NoSuchDatabaseError, "nodb"),
+    ("INSERT INTO nope VALUES (1)", NoSuchTableError, "default.nope"),
+    ("INSERT INTO t SELECT * FROM nope", NoSuchTableError, "default.nope"),
+    ("CREATE TABLE new AS SELECT * FROM nope", NoSuchTableError, "default.nope"),
+    ("CREATE TABLE nodb.new (a int)", NoSuchDatabaseError, "nodb"),
+    ("CREATE TABLE nodb.new AS SELECT 1 AS a", NoSuchDatabaseError, "nodb"),
+    ("DROP TABLE nope", NoSuchTableError, "default.nope"),
+    ("ALTER TABLE nope SET TBLPROPERTIES ('a' = 'b')", NoSuchTableError, "default.nope"),
+    ("SHOW TABLES IN nodb", NoSuchDatabaseError, "nodb"),
+    ("USE nodb", NoSuchDatabaseError, "nodb"),
+    ("USE CLUSTER c9", UnknownClusterError, "'c9'.*c1, c2, c3"),
+    ("CREATE TABLE new (a int) TBLPROPERTIES ('hivex.cluster' = 'c9')", UnknownClusterError, "c9"),
+    ("ALTER TABLE p DROP PARTITION (ds = 'nope')", NoSuchPartitionError, "default.p"),
+    ("ALTER TABLE p DROP PARTITION (nope = 'x')", NoSuchColumnError, "nope.*ds, n"),
+    ("SHOW PARTITIONS p PARTITION (a = 1)", NoSuchColumnError, "ds, n"),
+    ("ALTER TABLE t ADD PARTITION (a = 1)", InvalidOperationError, "no partition keys"),
+    ("ALTER TABLE t DROP PARTITION (a = 1)", InvalidOperationError, "no partition keys"),
+    ("SHOW PARTITIONS t", InvalidOperationError, "no partition keys"),
+    ("SHOW PARTITIONS t PARTITION (a = 1)", InvalidOperationError, "no partition keys"),
+    ("INSERT INTO t PARTITION (a = 1) VALUES ('x')", InvalidOperationError, "no partition keys"),
+    # values that do not fit
+    ("ALTER TABLE p ADD PARTITION (ds = 'x')", InvalidObjectError, "no value for key n"),
+    ("ALTER TABLE p ADD PARTITION (ds = 'x', n = 'one')", InvalidObjectError, "n=one.*type int"),
+    ("ALTER TABLE p DROP PARTITION (n = 'one')", InvalidObjectError, "type int"),
+    ("ALTER TABLE p DROP PARTITION (n > 1.5)", InvalidObjectError, "type int"),
+    ("INSERT INTO p PARTITION (ds = 'x', n = 'one') VALUES (1)", InvalidObjectError, "type int"),
+    ("INSERT INTO p PARTITION (ds = 'a\\0b', n = 1) VALUES (1)", InvalidObjectError, "ds="),
+    ("INSERT INTO p PARTITION (ds, n = 1) VALUES (1, 'x')", InvalidObjectError, "ds stands before"),
+    ("INSERT INTO p PARTITION (ds = 'x') VALUES (1)", InvalidObjectError, "leaves out n"),
+    ("INSERT INTO p (a, ds) VALUES (1, 'x')", InvalidOperationError, "leaves out partition key n"),
+    ("INSERT INTO t VALUES (1)", ColumnCountMismatchError, r"default\.t: 2 columns.*\(a, b\), 1"),
+    ("INSERT INTO t VALUES (1, 'x', 2)", ColumnCountMismatchError, "3 were given"),
+    ("INSERT INTO t VALUES (1, 'x'), (2)", StatementSyntaxError, "row 2"),
+    ("INSERT INTO t (a) VALUES (1, 'x')", ColumnCountMismatchError, "1 columns"),
+    ("INSERT INTO t (a, nope) VALUES (1, 'x')", NoSuchColumnError, "nope.*a, b"),
+    ("INSERT INTO t (a, A) VALUES (1, 2)", StatementSyntaxError, "twice"),
+    ("INSERT INTO t VALUES ('x', 'y')", TypeMismatchError, "a of default.t has type int"),
+    ("INSERT INTO t VALUES (true, 'y')", TypeMismatchError, "CAST"),
+    ("INSERT INTO t VALUES (:a, :b)", InvalidParametersError, ":a, :b"),
+    # definitions
+    ("CREATE TABLE new (a foo)", StatementSyntaxError, "Line 1, column 21.*foo"),
+    ("CREATE TABLE new (a int, A string)", StatementSyntaxError, "twice"),
+    ("CREATE TABLE new (__row_id int)", InvalidObjectError, "reserved"),
+    ("CREATE TABLE new (a int) PARTITIONED BY (b map<string,int>)", InvalidObjectError, "b cannot have"),
+    ("CREATE TABLE new (a int) CLUSTERED BY (b) INTO 2 BUCKETS", NoSuchColumnError, "b"),
+    ("CREATE TABLE new (a int) USING parquet", InvalidObjectError, "EXTERNAL"),
+    ("CREATE EXTERNAL TABLE new (a int) STORED AS AVRO LOCATION 'x'", InvalidObjectError, "avro.*parquet"),
+    ("CREATE EXTERNAL TABLE new (a int) STORED AS ORC LOCATION 'file:///etc'", LocationOutsideClusterError, "c1"),
+    ("CREATE EXTERNAL TABLE new (a int) STORED AS ORC LOCATION '../c2'", LocationOutsideClusterError, "c1"),
+    ("CREATE EXTERNAL TABLE new (a int) STORED AS ORC LOCATION 's3://b/x'", LocationOutsideClusterError, "s3://b/x"),
+    ("CREATE TABLE new (a int) LOCATION '/etc'", LocationOutsideClusterError, "/etc"),
+    ("CREATE DATABASE new LOCATION 'file:///etc'", LocationOutsideClusterError, "c1"),
+    ("CREATE DATABASE new LOCATION ''", InvalidObjectError, "new"),
+    ("CREATE TABLE `x y` (a int)", InvalidObjectError, "x y"),
+    ("ALTER TABLE p ADD PARTITION (ds = 'z', n = 1) LOCATION 'z'", InvalidOperationError, "managed"),
+    # routes
+    ("SELECT * FROM t JOIN far USING (a)", RoutingError, "default.far"),
+    ("INSERT INTO far SELECT a FROM t", RoutingError, "default.t"),
+    # no statement of ours
+    ("", StatementSyntaxError, "no statement"),
+    ("SELEC 1", StatementSyntaxError, "column 1"),
+    ("SELECT 1; SELECT 2", StatementSyntaxError, "second statement"),
+    ("SELECT 'open", StatementSyntaxError, "column 8"),
+    ("MERGE INTO t USING p ON true WHEN MATCHED THEN DELETE", UnsupportedStatementError, "MERGE"),
+    ("EXPLAIN ROUTE DROP TABLE t", UnsupportedStatementError, "no route"),
+    ("SELECT * FROM csv.`/etc/passwd`", HivexError, "csv"),
+]
+
+
+@pytest.mark.usefixtures("unchanged")
+@pytest.mark.parametrize(("sql", "error", "says"), REFUSED, ids=[case[0][:60] for case in REFUSED])
+@on_sqlite
+def test_refused_before_anything_changes(session: Session, sql: str, error: type[HivexError], says: str) -> None:
+    with pytest.raises(error, match=says):
+        session.sql(sql)
+
+
+FAILING_JOBS = [
+    ("SELECT nope FROM t", AnalysisError, r"`nope`.*\[`a`, `b`\]"),
+    ("SELECT t.a FROM t JOIN t AS u ON t.a = u.a WHERE b = 'x'", AnalysisError, "`t`.`b`, `u`.`b`"),
+    ("SELECT nofunction(a) FROM t", AnalysisError, "nofunction"),
+    ("SELECT a FROM t WHERE a = 'x'", JobError, "'x'.*cannot be cast"),
+    ("SELECT 1 / 0", JobError, "Division by zero"),
+    ("INSERT INTO t SELECT 1", ColumnCountMismatchError, r"default\.t: 2 columns.*1 were"),
+    ("INSERT INTO t SELECT a, b, a FROM t", ColumnCountMismatchError, "3 were given"),
+    ("INSERT INTO t SELECT b, b FROM t", TypeMismatchError, "a of default.t has type int"),
+    ("INSERT INTO t SELECT nope, b FROM t", AnalysisError, "nope"),
+    ("INSERT INTO t VALUES (99999999999, 'x')", JobError, "overflow"),
+    ("INSERT INTO t SELECT a + 99999999999, b FROM t", JobError, "overflow"),
+    ("INSERT OVERWRITE t SELECT a / (a - 1), b FROM t", HivexError, "(?i)by zero|int"),
+    ("INSERT INTO p SELECT 1, repeat('x', 300), 1", JobError, "Mkdirs failed to create"),
+    ("INSERT INTO p VALUES (1, 'a\\0b', 1)", HivexError, "p"),
+    ("CREATE TABLE new AS SELECT a FROM t WHERE a / 0 = 1", JobError, "Division by zero"),
+    ("CREATE TABLE new AS SELECT nope FROM t", AnalysisError, "nope"),
+    ("CREATE TABLE new AS SELECT a, a FROM t", InvalidObjectError, "a twice"),
+    ("CREATE TABLE new AS SELECT a + 1 FROM t", InvalidObjectError, "AS"),
+    ("CREATE TABLE new AS SELECT NULL AS a", InvalidObjectError, "void"),
+]
+
+
+@pytest.mark.spark
+@on_sqlite
+def test_failing_jobs_leave_nothing_behind(tables: Session, metastore: Metastore, tmp_path: Path) -> None:
+    before, shown = files(tmp_path), tables.sql("SHOW TABLES").rows
+    for sql, error, says in FAILING_JOBS:
+        with pytest.raises(error, match=says) as raised:
+            tables.sql(sql)
+        assert "hivex_" not in str(raised.value), f"{sql}: a view's name is in the message"
+        assert (sql, files(tmp_path)) == (sql, before)
+        assert (sql, metastore.transactions.valid_txns().open_ids) == (sql, ())
+    assert tables.sql("SHOW TABLES").rows == shown
+    assert tables.sql("SELECT * FROM t").rows == [(1, "one")]
+    assert tables.sql("SELECT * FROM p").rows == [(1, "x", 1)]
+
+
+PROPERTIES = [
+    ("{", "JSON"),
+    ("[]", "JSON"),
+    ("{}", "cluster"),
+    ({}, "cluster"),
+    ({"c1": {"filesystem": "file:///x"}}, "c1.*jobtracker"),
+    ({"c1": {"jobtracker": "local[1]"}}, "c1.*filesystem"),
+    ({"c1": {"filesystem": "relative", "jobtracker": "local[1]"}}, "filesystem"),
+    ({"c1": {"filesystem": "file:///x", "jobtracker": "local[x]"}}, "jobtracker"),
+    ({"c1": {"filesystem": "file:///x", "jobtracker": "local[1]", "colour": "red"}}, "colour"),
+    ({"c 1": {"filesystem": "file:///x", "jobtracker": "local[1]"}}, "c 1"),
+    ({"a": {"filesystem": "file:///x", "jobtracker": "local[1]"},
+      "b": {"filesystem": "file:///x/y", "jobtracker": "local[1]"}}, "x"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("properties", "says"), PROPERTIES, ids=[str(case[0])[:50] for case in PROPERTIES])
+def test_cluster_properties_are_checked_before_the_store_is_touched(
+    tmp_path: Path, properties: object, says: str
+) -> None:
+    with pytest.raises(InvalidClusterPropertiesError, match=says):
+        Metastore.open(f"sqlite:///{tmp_path / 'never.db'}", clusters=properties)  # type: ignore[arg-type]
+    assert not (tmp_path / "never.db").exists()
+
+
+def test_tables_of_a_removed_cluster_are_listed_and_refused_with_the_reason(
+    metastore_url: str, tables: Session, tmp_path: Path
+) -> None:
+    tables.sql("INSERT INTO far VALUES (1)")
+    clusters = {"c1": {"filesystem": (tmp_path / "c1").as_uri(), "jobtracker": "local[2]"}}
+    with Metastore.open(metastore_url, clusters=clusters) as reduced, reduced.session() as session:
+        assert ("far",) in session.sql("SHOW TABLES").rows
+        assert ("Primary Cluster", "c2", "") in session.sql("DESCRIBE EXTENDED far").rows
+        assert session.sql("SHOW CREATE TABLE far").rows
+        for sql in ("SELECT * FROM far", "INSERT INTO far VALUES (2)", "SELECT * FROM t JOIN far USING (a)"):
+            with pytest.raises(RoutingError, match=r"c2.*hive\.cluster\.properties"):
+                session.sql(sql)
+        assert reduced.transactions.valid_txns().open_ids == ()
+
+
+def test_a_job_tracker_without_a_runner_is_named(sqlite_url: str, tmp_path: Path) -> None:
+    clusters = {"c1": {"filesystem": tmp_path.as_uri(), "jobtracker": "yarn"}}
+    with Metastore.open(sqlite_url, clusters=clusters) as metastore, metastore.session() as session:
+        with pytest.raises(UnsupportedJobTrackerError, match=r"c1.*yarn"):
+            session.sql("SELECT 1")
+        assert metastore.transactions.valid_txns().open_ids == ()
+
+
+@pytest.mark.spark
+@on_sqlite
+def test_unusable_storage_is_told_and_the_table_recovers(tables: Session, metastore: Metastore, tmp_path: Path) -> None:
+    tables.sql("CREATE TABLE w (a int) PARTITIONED BY (p string)")
+    in_the_way = tmp_path / "c1/default.db/w"
+    in_the_way.write_text("not a directory", encoding="utf-8")
+    with pytest.raises(StorageError, match=r"default\.db/w"):
+        tables.sql("INSERT INTO w VALUES (1, 'x')")
+    with pytest.raises(JobError, match=r"default\.db/w"):
+        tables.sql("INSERT INTO w SELECT 1, 'x'")
+    assert tables.sql("SELECT * FROM w").rows == []
+    assert metastore.transactions.valid_txns().open_ids == ()
+    in_the_way.unlink()
+    tables.sql("INSERT INTO w VALUES (1, 'x')")
+    tables.sql("INSERT INTO w SELECT 2, 'x'")
+    assert tables.sql("SELECT sum(a) FROM w").rows == [(3,)]
+
+
+@pytest.mark.spark
+@on_sqlite
+def test_a_directory_deleted_by_hand_is_an_error_that_names_the_table(tables: Session, tmp_path: Path) -> None:
+    shutil.rmtree(next((tmp_path / "c1/default.db/t").glob("delta_*")))
+    with pytest.raises(JobError, match=r"delta_\d+.*belongs to default\.t"):
+        tables.sql("SELECT * FROM t")
+    tables.sql("DROP TABLE t")
+    tables.sql("CREATE TABLE t (a int)")
+    assert tables.sql("SELECT * FROM t").rows == []

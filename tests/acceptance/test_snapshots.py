@@ -1,0 +1,287 @@
+"""What sessions see of each other: snapshots, aborts, races for one name, and cancelled statements."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from airflow_hivex.core import Metastore, Session
+from airflow_hivex.core.errors import (
+    AlreadyExistsError,
+    HivexError,
+    JobCancelledError,
+    NoSuchTableError,
+    TransactionAbortedError,
+)
+from airflow_hivex.core.model.transactions import TxnState
+from airflow_hivex.core.session import Result
+
+on_sqlite = pytest.mark.parametrize("metastore_url", ["sqlite"], indirect=True)
+
+PAUSED = "paused"
+
+
+class _Gate(logging.Handler):
+    """Holds the statement of the paused thread where it tells its route: its snapshot is taken, nothing is run."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.INFO)
+        self.reached = threading.Event()
+        self.opened = threading.Event()
+
+    def createLock(self) -> None:  # noqa: N802 - logging's own name
+        # With one, all other threads would wait for the paused one.
+        self.lock = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if (record.threadName or "").startswith(PAUSED):
+            self.reached.set()
+            self.opened.wait(60)
+
+
+@contextmanager
+def paused(metastore: Metastore, sql: str) -> Iterator[tuple[Session, Future[Result]]]:
+    """While the block runs, a statement of another session waits between its snapshot and its work."""
+    logger = logging.getLogger("airflow_hivex.core.statements.queries")
+    level, gate = logger.level, _Gate()
+    logger.addHandler(gate)
+    logger.setLevel(logging.INFO)
+    try:
+        with ThreadPoolExecutor(1, thread_name_prefix=PAUSED) as pool, metastore.session(user=PAUSED) as session:
+            running = pool.submit(session.sql, sql)
+            assert gate.reached.wait(60)
+            try:
+                yield session, running
+            finally:
+                gate.opened.set()
+                wait([running], timeout=120)
+    finally:
+        logger.removeHandler(gate)
+        logger.setLevel(level)
+
+
+def at_once(metastore: Metastore, *statements: str) -> list[Result | HivexError]:
+    """What statements bring or raise that start together, each in a session of its own."""
+    barrier = threading.Barrier(len(statements))
+
+    def run(sql: str) -> Result | HivexError:
+        with metastore.session() as session:
+            barrier.wait(60)
+            try:
+                return session.sql(sql)
+            except HivexError as error:
+                return error
+
+    with ThreadPoolExecutor(len(statements)) as pool:
+        return list(pool.map(run, statements))
+
+
+def files(root: Path) -> list[str]:
+    return sorted(str(path.relative_to(root)) for path in root.glob("c?/**/*") if path.is_file())
+
+
+@pytest.fixture
+def table(session: Session) -> Session:
+    session.sql("CREATE TABLE t (a bigint)")
+    session.sql("INSERT INTO t VALUES (1), (2)")
+    session.sql("CREATE TABLE p (a bigint) PARTITIONED BY (ds string)")
+    session.sql("INSERT INTO p VALUES (1, 'x'), (2, 'y')")
+    return session
+
+
+# -- snapshots ---------------------------------------------------------------------------
+
+
+@pytest.mark.spark
+@on_sqlite
+@pytest.mark.parametrize("change", ["INSERT INTO t VALUES (10)", "INSERT OVERWRITE t VALUES (10)"])
+def test_reader_does_not_see_what_commits_after_its_snapshot(metastore: Metastore, table: Session, change: str) -> None:
+    with paused(metastore, "SELECT sum(a) FROM t") as (_, reading):
+        table.sql(change)
+    assert reading.result().rows == [(3,)]
+    assert table.sql("SELECT sum(a) FROM t").rows == [(13 if "INTO" in change else 10,)]
+
+
+@pytest.mark.spark
+@on_sqlite
+def test_insert_from_its_own_table_reads_the_snapshot(metastore: Metastore, table: Session) -> None:
+    with paused(metastore, "INSERT INTO t SELECT a + 100 FROM t") as (_, writing):
+        table.sql("INSERT INTO t VALUES (10)")
+    assert writing.result().rows_written == 2
+    assert table.sql("SELECT sum(a) FROM t").rows == [(216,)]
+
+
+@pytest.mark.spark
+@on_sqlite
+@pytest.mark.parametrize(
+    "sql",
+    ["INSERT INTO p VALUES (9, 'new')", "INSERT INTO p SELECT 9, 'new'", "CREATE TABLE new AS SELECT a FROM t"],
+)
+def test_aborted_write_is_never_seen_and_its_files_are_deleted(
+    metastore: Metastore, table: Session, tmp_path: Path, sql: str
+) -> None:
+    before = files(tmp_path)
+    with paused(metastore, sql) as (_, writing):
+        (txn_id,) = metastore.transactions.valid_txns().open_ids
+        metastore.transactions.abort(txn_id, "its heartbeat timed out")
+    with pytest.raises(TransactionAbortedError, match="heartbeat"):
+        writing.result()
+    assert files(tmp_path) == before
+    assert not (tmp_path / "c1/default.db/p/ds=new").exists()
+    assert table.sql("SELECT count(*) FROM p").rows == [(2,)]
+    assert table.sql("SHOW TABLES").rows == [("p",), ("t",)]
+    assert metastore.transactions.valid_txns().open_ids == ()
+
+
+# -- many at once ------------------------------------------------------------------------
+
+
+@pytest.mark.spark
+def test_concurrent_inserts_lose_and_double_nothing(metastore: Metastore, table: Session) -> None:
+    def insert(worker: int) -> None:
+        with metastore.session(user=f"worker{worker}") as session:
+            for number in range(8):
+                session.sql("INSERT INTO p VALUES (:a, :ds)", {"a": 1000 + worker * 8 + number, "ds": f"n{number % 3}"})
+            session.sql(f"INSERT INTO p SELECT {2000 + worker}, 'n1'")
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(insert, range(4)))
+    found = [row[0] for row in table.sql("SELECT a FROM p WHERE a >= 1000 ORDER BY a").rows]
+    assert found == [*range(1000, 1032), *range(2000, 2004)]
+    assert table.sql("SHOW PARTITIONS p").rows == [(f"ds={value}",) for value in ("n0", "n1", "n2", "x", "y")]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "CREATE TABLE new (a int)",
+        "CREATE EXTERNAL TABLE new (a int) STORED AS ORC LOCATION 'new'",
+        "CREATE DATABASE new",
+        "ALTER TABLE p ADD PARTITION (ds = 'new')",
+    ],
+)
+def test_of_those_that_make_one_thing_at_once_one_succeeds(metastore: Metastore, table: Session, sql: str) -> None:
+    outcomes = at_once(metastore, *[sql] * 4)
+    failed = [outcome for outcome in outcomes if isinstance(outcome, HivexError)]
+    assert [type(error) for error in failed] == [AlreadyExistsError] * 3
+    accepting = sql.replace("TABLE new", "TABLE IF NOT EXISTS new").replace("ADD ", "ADD IF NOT EXISTS ")
+    accepting = accepting.replace("DATABASE new", "DATABASE IF NOT EXISTS new")
+    assert not [outcome for outcome in at_once(metastore, *[accepting] * 3) if isinstance(outcome, HivexError)]
+    assert metastore.transactions.valid_txns().open_ids == ()
+    assert ("ds=x",) in table.sql("SHOW PARTITIONS p").rows
+
+
+def test_drops_at_once_leave_no_trace(metastore: Metastore, table: Session, tmp_path: Path) -> None:
+    outcomes = at_once(metastore, *["DROP TABLE t", "ALTER TABLE p DROP PARTITION (ds = 'x')", "DROP TABLE t"])
+    assert [type(outcome) for outcome in outcomes if isinstance(outcome, HivexError)] == [NoSuchTableError]
+    assert [name for name in files(tmp_path) if "ds=y" not in name] == []
+    table.sql("CREATE TABLE t (a bigint)")
+
+
+@pytest.mark.spark
+@on_sqlite
+def test_create_table_as_select_that_comes_second_leaves_the_first_alone(
+    metastore: Metastore, table: Session, tmp_path: Path
+) -> None:
+    with paused(metastore, "CREATE TABLE new AS SELECT a FROM t") as (_, creating):
+        table.sql("CREATE TABLE new (b string)")
+        table.sql("INSERT INTO new VALUES ('mine')")
+        before = files(tmp_path)
+    with pytest.raises(AlreadyExistsError, match=r"default\.new"):
+        creating.result()
+    assert files(tmp_path) == before
+    assert table.sql("SELECT * FROM new").rows == [("mine",)]
+
+
+@pytest.mark.spark
+@on_sqlite
+@pytest.mark.parametrize("sql", ["INSERT INTO p SELECT a + 6, 'x' FROM t WHERE a = 1", "INSERT INTO p VALUES (7, 'x')"])
+def test_insert_into_a_partition_that_is_dropped_meanwhile_makes_it_anew(
+    metastore: Metastore, table: Session, sql: str
+) -> None:
+    with paused(metastore, sql) as (_, writing):
+        table.sql("ALTER TABLE p DROP PARTITION (ds = 'x')")
+    assert writing.result().rows_written == 1
+    assert table.sql("SELECT * FROM p ORDER BY a").rows == [(2, "y"), (7, "x")]
+
+
+@pytest.mark.spark
+@on_sqlite
+@pytest.mark.parametrize("sql", ["INSERT INTO p SELECT a, 'x' FROM t", "INSERT INTO p VALUES (7, 'x')"])
+def test_insert_into_a_table_that_is_dropped_meanwhile_fails(
+    metastore: Metastore, table: Session, tmp_path: Path, sql: str
+) -> None:
+    with paused(metastore, sql) as (_, writing):
+        table.sql("DROP TABLE p")
+    with pytest.raises(NoSuchTableError, match=r"default\.p"):
+        writing.result()
+    assert [name for name in files(tmp_path) if "/p/" in name] == []
+    table.sql("CREATE TABLE p (a bigint) PARTITIONED BY (ds string)")
+    for number in range(3):
+        table.sql(f"INSERT INTO p VALUES ({number}, 'x')")
+    assert table.sql("SELECT sum(a) FROM p").rows == [(3,)]
+
+
+# -- cancelling --------------------------------------------------------------------------
+
+
+def wait_for_job() -> None:
+    """Until Spark runs a job."""
+    from pyspark import SparkContext
+
+    deadline = time.monotonic() + 120
+    while True:
+        context = SparkContext._active_spark_context
+        if context is not None and context.statusTracker().getActiveJobsIds():
+            return
+        assert time.monotonic() < deadline, "no job began"
+        threading.Event().wait(0.02)
+
+
+@pytest.mark.spark
+@on_sqlite
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT sum(r.id * u.id) FROM range(4000000) r JOIN range(4000000) u ON r.id % 1000 = u.id % 1000",
+        "INSERT INTO t SELECT id FROM range(4000000000)",
+        "CREATE TABLE new AS SELECT id FROM range(4000000000)",
+    ],
+)
+def test_cancelled_in_the_middle_of_its_job(metastore: Metastore, table: Session, tmp_path: Path, sql: str) -> None:
+    before = files(tmp_path)
+    with ThreadPoolExecutor(1) as pool, metastore.session() as session:
+        running = pool.submit(session.sql, sql)
+        wait_for_job()
+        (txn_id,) = metastore.transactions.valid_txns().open_ids
+        session.cancel()
+        with pytest.raises((JobCancelledError, TransactionAbortedError)):
+            running.result(timeout=60)
+        assert metastore.transactions.get(txn_id).state is TxnState.ABORTED
+        assert metastore.transactions.valid_txns().open_ids == ()
+        assert files(tmp_path) == before
+        assert session.sql("SELECT sum(a) FROM t").rows == [(3,)]
+        assert session.sql("INSERT INTO t SELECT 4").rows_written == 1
+    assert table.sql("SHOW TABLES").rows == [("p",), ("t",)]
+
+
+@pytest.mark.parametrize("cancel", [Session.cancel, Session.close])
+def test_cancelled_before_its_work_began(
+    metastore: Metastore, table: Session, tmp_path: Path, cancel: Callable[[Session], None]
+) -> None:
+    before = files(tmp_path)
+    with paused(metastore, "INSERT INTO p VALUES (9, 'new')") as (session, writing):
+        cancel(session)
+    with pytest.raises(TransactionAbortedError, match="cancelled"):
+        writing.result()
+    assert files(tmp_path) == before
+    table.cancel()
+    assert metastore.transactions.valid_txns().open_ids == ()
+    assert table.sql("SHOW PARTITIONS p").rows == [("ds=x",), ("ds=y",)]

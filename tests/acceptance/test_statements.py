@@ -1,0 +1,387 @@
+"""Every kind of statement, through sessions: what it does, and what it leaves on disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyarrow import orc, parquet
+
+from airflow_hivex.core import Metastore, Session
+from airflow_hivex.core.errors import (
+    AlreadyExistsError,
+    InvalidObjectError,
+    InvalidOperationError,
+    InvalidParametersError,
+    JobError,
+    NoSuchDatabaseError,
+    NoSuchPartitionError,
+    NoSuchTableError,
+)
+
+on_sqlite = pytest.mark.parametrize("metastore_url", ["sqlite"], indirect=True)
+
+
+def data_files(root: Path) -> list[str]:
+    """Names below ``root`` of all files in clusters' file systems."""
+    return sorted(
+        str(path.relative_to(root))
+        for cluster in ("c1", "c2")
+        for path in root.glob(f"{cluster}/**/*")
+        if path.is_file()
+    )
+
+
+def names(session: Session, sql: str) -> list[object]:
+    """The first column of what a statement brings."""
+    return [row[0] for row in session.sql(sql).rows]
+
+
+# -- databases ---------------------------------------------------------------------------
+
+
+def test_database_is_created_altered_described_and_dropped(session: Session) -> None:
+    session.sql("CREATE DATABASE sales COMMENT 'it''s' LOCATION 'my sales 100%' WITH DBPROPERTIES ('a' = 'b')")
+    session.sql("CREATE SCHEMA IF NOT EXISTS SALES")
+    with pytest.raises(AlreadyExistsError, match="IF NOT EXISTS"):
+        session.sql("CREATE DATABASE sales")
+    session.sql("ALTER DATABASE sales SET DBPROPERTIES ('a' = 'c', k = 1)")
+    session.sql("ALTER DATABASE sales SET OWNER USER boss")
+    described = dict(session.sql("DESCRIBE DATABASE EXTENDED sales").rows)
+    assert described["Location"] == "my sales 100%"
+    assert described["Owner"] == "boss"
+    assert described["Properties"] == "'a' = 'c', 'k' = '1'"
+    assert names(session, "SHOW DATABASES LIKE 's*'") == ["sales"]
+    session.sql("USE sales")
+    session.sql("CREATE TABLE t (a int)")
+    assert names(session, "SHOW TABLES") == ["t"]
+    with pytest.raises(InvalidOperationError, match="CASCADE"):
+        session.sql("DROP DATABASE sales")
+    session.sql("DROP DATABASE sales CASCADE")
+    with pytest.raises(NoSuchDatabaseError):
+        session.sql("CREATE TABLE t (a int)")
+    session.sql("DROP DATABASE IF EXISTS sales")
+    with pytest.raises(InvalidOperationError, match="default"):
+        session.sql("DROP DATABASE default CASCADE")
+
+
+def test_cascade_deletes_files_and_the_names_can_be_used_again(session: Session, tmp_path: Path) -> None:
+    for _ in range(2):
+        session.sql("CREATE DATABASE d")
+        session.sql("CREATE TABLE d.t (a int) PARTITIONED BY (p int)")
+        session.sql("INSERT INTO d.t VALUES (1, 2)")
+        assert data_files(tmp_path)
+        session.sql("DROP DATABASE d CASCADE")
+        assert data_files(tmp_path) == []
+
+
+def test_a_folder_of_one_table_is_never_that_of_another(session: Session, tmp_path: Path) -> None:
+    session.sql("CREATE TABLE t (a int)")
+    session.sql("INSERT INTO t VALUES (1)")
+    kept = data_files(tmp_path)
+    for location in ("default.db/t", "default.db/t/below", "default.db", "default.db/", (tmp_path / "c1").as_uri(), ""):
+        with pytest.raises(InvalidObjectError, match="location"):
+            session.sql(f"CREATE TABLE other (a int) LOCATION '{location}'")
+        with pytest.raises(InvalidObjectError, match="location"):
+            session.sql(f"CREATE TABLE other LOCATION '{location}' AS SELECT * FROM t")
+    with pytest.raises(InvalidObjectError, match=r"default\.t"):
+        session.sql("CREATE EXTERNAL TABLE other (a int) STORED AS ORC LOCATION 'default.db/t'")
+    session.sql("CREATE TABLE lower (a int) LOCATION 'default.db/upper/x'")
+    session.sql("CREATE TABLE upper (a int)")
+    session.sql("DROP TABLE upper")
+    assert data_files(tmp_path) == kept
+    session.sql("CREATE TABLE placed (a int) LOCATION 'else where/100%'")
+    session.sql("CREATE TABLE IF NOT EXISTS placed (a int) LOCATION 'else where/100%'")
+    session.sql("INSERT INTO placed VALUES (1)")
+    assert [name for name in data_files(tmp_path) if name.startswith("c1/else where/100%/delta")]
+    session.sql("DROP TABLE placed")
+    assert data_files(tmp_path) == kept
+
+
+# -- tables ------------------------------------------------------------------------------
+
+
+@pytest.mark.spark
+@on_sqlite
+def test_dropped_table_is_gone_with_its_files_and_its_successor_is_empty(session: Session, tmp_path: Path) -> None:
+    session.sql("CREATE TABLE t (a int, b string)")
+    session.sql("INSERT INTO t VALUES (1, 'x')")
+    session.sql("DROP TABLE t")
+    assert data_files(tmp_path) == []
+    with pytest.raises(NoSuchTableError):
+        session.sql("DROP TABLE t")
+    session.sql("DROP TABLE IF EXISTS t")
+    session.sql("DROP TABLE IF EXISTS nowhere.t")
+    session.sql("CREATE TABLE t (a int, b string)")
+    session.sql("CREATE TABLE IF NOT EXISTS t (other int)")
+    assert session.sql("SELECT * FROM t").rows == []
+    assert session.sql("INSERT INTO t SELECT 2, 'y'").rows_written == 1
+    assert session.sql("SELECT * FROM t").rows == [(2, "y")]
+
+
+DEFINITIONS = [
+    "CREATE TABLE t (ID int COMMENT 'it''s', `select` string, s struct<a:int,b:array<string>>) COMMENT 'c\\n'",
+    "CREATE TABLE t (a int) PARTITIONED BY (ds string COMMENT 'day', n decimal(5,2)) TBLPROPERTIES ('k' = '\\\\v\\'')",
+    "CREATE TABLE t (a int, b string) PARTITIONED BY (b)",
+    "CREATE TABLE t (a int, v varchar(3), c char(2)) CLUSTERED BY (a, v) SORTED BY (a DESC, v) INTO 3 BUCKETS",
+    "CREATE TABLE t (a int) TBLPROPERTIES ('hivex.cluster' = 'c2')",
+    "CREATE TABLE t (a int) USING csv OPTIONS (header 'true', sep ';') LOCATION 'x y/100%'",
+    "CREATE EXTERNAL TABLE t (a int) STORED AS PARQUET TBLPROPERTIES ('hivex.cluster' = 'c2')",
+    "CREATE EXTERNAL TABLE t (a int) ROW FORMAT DELIMITED FIELDS TERMINATED BY '\\t' STORED AS TEXTFILE LOCATION 'x' "
+    "TBLPROPERTIES ('skip.header.line.count' = '1')",
+    "CREATE TABLE `from` (a int)",
+]
+
+
+@pytest.mark.parametrize("definition", DEFINITIONS)
+def test_show_create_table_makes_an_equal_table(metastore: Metastore, session: Session, definition: str) -> None:
+    session.sql(definition)
+    ((name,),) = session.sql("SHOW TABLES").rows
+    first = metastore.catalog.get_table("default", str(name))
+    (shown,) = names(session, f"SHOW CREATE TABLE `{name}`")
+    session.sql(f"DROP TABLE `{name}`")
+    session.sql(str(shown))
+    again = metastore.catalog.get_table("default", str(name))
+    assert names(session, f"SHOW CREATE TABLE `{name}`") == [shown]
+    facts = ("storage", "partition_keys", "type", "parameters", "comment", "location")
+    assert [getattr(again, fact) for fact in facts] == [getattr(first, fact) for fact in facts]
+
+
+def test_describe_lists_columns_and_keys_and_extended_the_facts(session: Session) -> None:
+    session.sql("CREATE TABLE t (a int COMMENT 'x') PARTITIONED BY (ds string) COMMENT 'about'")
+    rows = session.sql("DESCRIBE t").rows
+    assert rows[:2] == [("a", "int", "x"), ("ds", "string", None)]
+    assert ("# Partition Information", "", "") in rows
+    facts = {row[0]: row[1] for row in session.sql("DESCRIBE EXTENDED default.t").rows}
+    assert facts["Primary Cluster"] == "c1"
+    assert facts["Comment"] == "about"
+    with pytest.raises(NoSuchTableError):
+        session.sql("DESCRIBE nope")
+
+
+def test_table_properties_are_set_and_unset(metastore: Metastore, session: Session) -> None:
+    session.sql("CREATE TABLE t (a int)")
+    session.sql("ALTER TABLE default.t SET TBLPROPERTIES ('a' = 'b', k.x = 2)")
+    assert metastore.catalog.get_table("default", "t").parameters["k.x"] == "2"
+    with pytest.raises(InvalidObjectError, match="no property zz"):
+        session.sql("ALTER TABLE t UNSET TBLPROPERTIES ('zz')")
+    session.sql("ALTER TABLE t UNSET TBLPROPERTIES IF EXISTS ('zz', 'a')")
+    assert "a" not in metastore.catalog.get_table("default", "t").parameters
+    for change in ("SET TBLPROPERTIES ('transactional' = 'false')", "UNSET TBLPROPERTIES ('transactional')"):
+        with pytest.raises(InvalidObjectError, match="transactional"):
+            session.sql(f"ALTER TABLE t {change}")
+
+
+# -- partitions --------------------------------------------------------------------------
+
+
+def test_partitions_are_added_shown_and_dropped_by_the_values_of_their_types(session: Session) -> None:
+    session.sql("CREATE TABLE p (v string) PARTITIONED BY (m int, d date)")
+    session.sql("ALTER TABLE p ADD PARTITION (m = '01', d = '2020-01-01') PARTITION (m = 2, d = DATE'2020-01-02')")
+    with pytest.raises(AlreadyExistsError, match="m=1/d=2020-01-01"):
+        session.sql("ALTER TABLE p ADD PARTITION (m = 10, d = '2020-01-01') PARTITION (m = 1, d = '2020-01-01')")
+    session.sql("ALTER TABLE p ADD IF NOT EXISTS PARTITION (m = 1, d = '2020-01-01') PARTITION (m = NULL, d = NULL)")
+    null = "m=__HIVE_DEFAULT_PARTITION__/d=__HIVE_DEFAULT_PARTITION__"
+    assert names(session, "SHOW PARTITIONS p") == ["m=1/d=2020-01-01", "m=2/d=2020-01-02", null]
+    assert names(session, "SHOW PARTITIONS p PARTITION (m = '01')") == ["m=1/d=2020-01-01"]
+    session.sql("ALTER TABLE p DROP PARTITION (m < 2)")
+    assert names(session, "SHOW PARTITIONS p") == ["m=2/d=2020-01-02", null]
+    session.sql("ALTER TABLE p DROP PARTITION (m = NULL), PARTITION (d >= '2020-01-02')")
+    assert names(session, "SHOW PARTITIONS p") == []
+
+
+@pytest.mark.parametrize("type", ["int", "date", "boolean", "decimal(5,2)", "double", "char(3)", "timestamp", "string"])
+def test_dropping_partitions_never_takes_one_that_is_not_meant(session: Session, type: str) -> None:
+    values = {
+        "int": ("7", "8"), "date": ("DATE'2020-01-01'", "'2020-01-02'"), "boolean": ("true", "'false'"),
+        "decimal(5,2)": ("1.5", "'1.51'"), "double": ("1.5D", "1e10"), "char(3)": ("'a'", "'b'"),
+        "timestamp": ("TIMESTAMP'2020-01-01 00:00:00.5'", "'2020-01-02'"), "string": ("'a'", "'a '"),
+    }[type]  # fmt: skip
+    session.sql(f"CREATE TABLE p (v string) PARTITIONED BY (k {type})")
+    for value in (*values, "NULL"):
+        session.sql(f"ALTER TABLE p ADD PARTITION (k = {value})")
+    every = names(session, "SHOW PARTITIONS p")
+    if type != "string":
+        for operator in ("=", "<>", "<", ">="):
+            with pytest.raises(InvalidObjectError, match="not of type"):
+                session.sql(f"ALTER TABLE p DROP PARTITION (k {operator} 'abcde')")
+    assert names(session, "SHOW PARTITIONS p") == every
+    session.sql(f"ALTER TABLE p DROP PARTITION (k = {values[0]})")
+    assert len(names(session, "SHOW PARTITIONS p")) == 2
+    with pytest.raises(NoSuchPartitionError):
+        session.sql(f"ALTER TABLE p DROP PARTITION (k = {values[0]})")
+    session.sql(f"ALTER TABLE p DROP PARTITION (k <> {values[0]})")
+    assert names(session, "SHOW PARTITIONS p") == ["k=__HIVE_DEFAULT_PARTITION__"]
+
+
+def test_dropped_partition_is_gone_with_its_files(session: Session, tmp_path: Path) -> None:
+    session.sql("CREATE TABLE p (a int) PARTITIONED BY (m int, ds string)")
+    session.sql("INSERT INTO p VALUES (1, 1, 'x'), (2, 1, 'y'), (3, 2, 'a/b=%')")
+    session.sql("INSERT INTO p VALUES (4, 2, 'a/b=%')")
+    session.sql("ALTER TABLE p DROP PARTITION (ds = 'a/b=%')")
+    assert not (tmp_path / "c1/default.db/p/m=2").exists()
+    session.sql("ALTER TABLE p DROP PARTITION (ds = 'x')")
+    assert [path.name for path in (tmp_path / "c1/default.db/p/m=1").iterdir()] == ["ds=y"]
+
+
+# -- external tables ---------------------------------------------------------------------
+
+
+@pytest.mark.spark
+@on_sqlite
+def test_external_tables_are_read_as_they_lie_and_outlive_their_table(session: Session, tmp_path: Path) -> None:
+    files = {"csv": "ext/a.csv", "orc": "o/ds=1 2/f.orc", "parquet": "p/elsewhere/f.parquet"}
+    for name in files.values():
+        (tmp_path / "c1" / name).parent.mkdir(parents=True)
+    (tmp_path / "c1" / files["csv"]).write_text("id,name\n1,x\n2,\n", encoding="utf-8")
+    rows = pa.table({"id": pa.array([1, 2], pa.int32())})
+    orc.write_table(rows, tmp_path / "c1" / files["orc"])
+    parquet.write_table(rows, tmp_path / "c1" / files["parquet"])
+    session.sql("CREATE TABLE e_csv (id int, name string) USING csv OPTIONS (header 'true') LOCATION 'ext'")
+    session.sql(
+        "CREATE EXTERNAL TABLE e_text (id int, name string) ROW FORMAT DELIMITED FIELDS TERMINATED BY ',' STORED AS "
+        f"TEXTFILE LOCATION '{(tmp_path / 'c1/ext').as_uri()}' TBLPROPERTIES ('skip.header.line.count' = '1')"
+    )
+    session.sql("CREATE EXTERNAL TABLE e_orc (id int) PARTITIONED BY (ds string) STORED AS ORC LOCATION 'o'")
+    session.sql("CREATE EXTERNAL TABLE e_parquet (id int) PARTITIONED BY (n int) STORED AS PARQUET LOCATION 'p'")
+    assert session.sql("SELECT * FROM e_orc").rows == []
+    session.sql("ALTER TABLE e_orc ADD PARTITION (ds = '1 2') PARTITION (ds = 'no files')")
+    session.sql("ALTER TABLE e_parquet ADD PARTITION (n = 1) LOCATION 'p/elsewhere' PARTITION (n = 2)")
+    assert session.sql("SELECT id, name FROM e_csv ORDER BY id").rows == [(1, "x"), (2, None)]
+    assert len(session.sql("SELECT * FROM e_text").rows) == 2
+    assert session.sql("SELECT sum(id), max(ds) FROM e_orc").rows == [(3, "1 2")]
+    assert session.sql("SELECT sum(id), max(n) FROM e_parquet WHERE n = 1").rows == [(3, 1)]
+    session.sql("ALTER TABLE e_orc DROP PARTITION (ds = '1 2')")
+    for name in files:
+        session.sql(f"DROP TABLE e_{name}")
+    assert [name.removeprefix("c1/") for name in data_files(tmp_path)] == sorted(files.values())
+
+
+# -- rows --------------------------------------------------------------------------------
+
+
+@pytest.mark.spark
+@on_sqlite
+def test_create_table_as_select_takes_names_types_partitions_and_rows(session: Session, tmp_path: Path) -> None:
+    query = "SELECT id AS K, concat('v', id) AS V, id % 2 = 0 AS even FROM range(4)"
+    assert session.sql(f"CREATE TABLE c PARTITIONED BY (even) AS {query}").rows_written == 4
+    assert session.sql("SELECT * FROM c WHERE even ORDER BY k").rows == [(0, "v0", True), (2, "v2", True)]
+    assert names(session, "SHOW PARTITIONS c") == ["even=false", "even=true"]
+    assert session.sql("CREATE TABLE IF NOT EXISTS c AS SELECT 1 AS x").rows_written == 0
+    before = data_files(tmp_path)
+    for refused in ("1/0 AS a", "1 AS a, 2 AS a", "NULL AS a", "count(*)"):
+        with pytest.raises((InvalidObjectError, JobError)):
+            session.sql(f"CREATE TABLE d AS SELECT {refused} FROM c")
+    assert data_files(tmp_path) == before
+    assert names(session, "SHOW TABLES") == ["c"]
+    session.sql("CREATE TABLE d CLUSTERED BY (k) INTO 2 BUCKETS AS SELECT k FROM c WHERE k > 1")
+    assert session.sql("SELECT sum(k) FROM d").rows == [(5,)]
+
+
+@pytest.mark.spark
+@on_sqlite
+def test_insert_static_dynamic_mixed_overwrite_and_column_lists(session: Session) -> None:
+    session.sql("CREATE TABLE p (id int, v string) PARTITIONED BY (m int, d date)")
+    session.sql("INSERT INTO p PARTITION (m = 3, d) VALUES (1, 'a', DATE'2020-05-05'), (2, 'b', NULL)")
+    session.sql("INSERT INTO TABLE p PARTITION (m = '03', d = '2020-05-05') SELECT 3, 'c'")
+    session.sql("INSERT INTO p (d, id, m) SELECT DATE'2021-01-01', 4, 11")
+    session.sql("INSERT INTO p PARTITION (m = 12, d) (d, id) VALUES (DATE'2021-01-01', 5)")
+    ordered = "SELECT id, v, m, CAST(d AS string) FROM p ORDER BY id"
+    assert session.sql(ordered).rows == [
+        (1, "a", 3, "2020-05-05"), (2, "b", 3, None), (3, "c", 3, "2020-05-05"),
+        (4, None, 11, "2021-01-01"), (5, None, 12, "2021-01-01"),
+    ]  # fmt: skip
+    session.sql("INSERT OVERWRITE p SELECT id * 10, v, m, d FROM p WHERE m = 3 AND d IS NOT NULL")
+    assert [row[0] for row in session.sql(ordered).rows] == [2, 4, 5, 10, 30]
+    session.sql("INSERT OVERWRITE p PARTITION (m = 11, d = '2021-01-01') SELECT 1, 'x' WHERE false")
+    session.sql("INSERT OVERWRITE p PARTITION (m = 12, d = '2021-01-01') IF NOT EXISTS VALUES (0, 'x')")
+    assert [row[0] for row in session.sql(ordered).rows] == [2, 5, 10, 30]
+
+
+@pytest.mark.spark
+@on_sqlite
+def test_2000_partitions_in_one_insert_and_300_deltas_in_one_scan(session: Session) -> None:
+    session.sql("CREATE TABLE many (id bigint) PARTITIONED BY (p int)")
+    assert session.sql("INSERT INTO many SELECT id, CAST(id AS int) FROM range(2000)").rows_written == 2000
+    assert session.sql("SELECT count(*), count(DISTINCT p), sum(id) FROM many").rows == [(2000, 2000, 1999000)]
+    session.sql("CREATE TABLE deltas (id int)")
+    for number in range(300):
+        session.sql("INSERT INTO deltas VALUES (:n)", {"n": number})
+    assert session.sql("SELECT count(*), sum(id) FROM deltas").rows == [(300, 44850)]
+
+
+@pytest.mark.spark
+@on_sqlite
+def test_queries_bring_the_columns_and_rows_they_ask_for(session: Session) -> None:
+    session.sql("CREATE DATABASE other")
+    session.sql("CREATE TABLE t (ID int, `Group` string) PARTITIONED BY (p int)")
+    session.sql("CREATE TABLE other.t (id int, v string)")
+    session.sql("INSERT INTO t VALUES (1, 'a', 1), (2, 'b', 1), (3, 'c', 2), (4, NULL, NULL)")
+    session.sql("INSERT INTO other.t VALUES (1, 'one'), (3, 'three'), (3, 'drei')")
+    for sql, columns, rows in QUERIES:
+        result = session.sql(sql)
+        assert (sql, result.columns) == (sql, columns)
+        assert (sql, sorted(result.rows, key=repr)) == (sql, sorted(rows, key=repr))
+
+
+QUERIES = [
+    ("SELECT ID, Id, `group` FROM T WHERE P = 2", ["ID", "Id", "group"], [(3, 3, "c")]),
+    ("SELECT * FROM t AS x JOIN t AS y ON x.id = y.id + 1 AND y.p = 1 AND x.p = 2", 2 * ["id", "group", "p"],
+     [(3, "c", 2, 2, "b", 1)]),
+    ("SELECT t.id, v FROM t JOIN other.t AS o ON o.id = t.id", ["id", "v"], [(1, "one"), (3, "three"), (3, "drei")]),
+    ("SELECT default.t.id, other.t.v FROM default.t, other.t WHERE default.t.id = other.t.id AND other.t.id = 1",
+     ["id", "v"], [(1, "one")]),
+    ("SELECT id FROM t WHERE id IN (SELECT id FROM other.t) AND NOT EXISTS (SELECT 1 FROM other.t o WHERE o.id = t.id "
+     "AND o.v = 'one')", ["id"], [(3,)]),
+    ("WITH t AS (SELECT 7 AS id), u AS (SELECT id + 1 AS n FROM t) SELECT n FROM u", ["n"], [(8,)]),
+    ("SELECT id FROM t UNION SELECT id FROM other.t EXCEPT SELECT 1 INTERSECT SELECT 1", ["id"], [(2,), (3,), (4,)]),
+    ("(SELECT p FROM t) UNION ALL (SELECT id FROM other.t WHERE id > 9) ORDER BY 1 LIMIT 1", ["p"], [(None,)]),
+    ("SELECT id, row_number() OVER w AS n FROM t WHERE p = 1 WINDOW w AS (PARTITION BY p ORDER BY id DESC)",
+     ["id", "n"], [(1, 2), (2, 1)]),
+    ("SELECT p, count(*) AS n FROM t GROUP BY p HAVING count(*) > 1", ["p", "n"], [(1, 2)]),
+    ("SELECT max(id) FROM t", ["max(id)"], [(4,)]),
+    ("SELECT (SELECT max(v) FROM other.t o WHERE o.id = t.id) AS m FROM t WHERE t.p = 2", ["m"], [("three",)]),
+    ("SELECT x.n FROM (SELECT id AS n FROM t) x LEFT ANTI JOIN other.t ON x.n = t.id WHERE x.n < 4", ["n"], [(2,)]),
+    ("SELECT e FROM t LATERAL VIEW explode(array(id, p)) v AS e WHERE id = 3", ["e"], [(3,), (2,)]),
+    ("FROM t SELECT id WHERE p = 2", ["id"], [(3,)]),
+    ("SELECT 1 AS a, 2 AS a", ["a", "a"], [(1, 2)]),
+    ("-- a; comment\nSELECT /* x; */ ';' AS `A b` -- end\n;", ["A b"], [(";",)]),
+    ("VALUES (1, 'x')", ["col1", "col2"], [(1, "x")]),
+    ("SELECT id FROM t WHERE false", ["id"], []),
+]  # fmt: skip
+
+
+@pytest.mark.spark
+@on_sqlite
+def test_parameters_and_max_rows(session: Session) -> None:
+    session.sql("CREATE TABLE t (a int, b string)")
+    session.sql("INSERT INTO t VALUES (:a, :b), (2, :b)", {"a": None, "b": "x'; DROP TABLE t; --"})
+    found = session.sql("SELECT a, :n AS n FROM t WHERE b = :b ORDER BY a", {"b": "x'; DROP TABLE t; --", "n": None})
+    assert found.rows == [(None, None), (2, None)]
+    assert (session.sql("SELECT a FROM t", max_rows=0).columns, session.sql("SELECT a FROM t", max_rows=0).rows) == (
+        ["a"],
+        [],
+    )
+    one = session.sql("SELECT a FROM t", max_rows=1)
+    assert (len(one.rows), one.truncated) == (1, True)
+    both = session.sql("SELECT a FROM t", max_rows=2)
+    assert (len(both.rows), both.truncated) == (2, False)
+    with pytest.raises(InvalidParametersError, match="max_rows"):
+        session.sql("SELECT a FROM t", max_rows=-1)
+
+
+# -- clusters ----------------------------------------------------------------------------
+
+
+def test_clusters_are_shown_used_and_explained(session: Session) -> None:
+    session.sql("USE CLUSTER c2")
+    session.sql("CREATE TABLE t2 (a int)")
+    assert [row[3:] for row in session.sql("SHOW CLUSTERS").rows] == [(True, False), (False, True), (False, False)]
+    session.sql("USE CLUSTER")
+    session.sql("CREATE TABLE t1 (a int)")
+    explained = session.sql("EXPLAIN ROUTE INSERT INTO t1 SELECT * FROM t2")
+    assert explained.cluster is None
+    assert [row[:2] for row in explained.rows] == [("c1", False)]
+    assert "default.t2 (primary c2) is not there" in str(explained.rows)
+    assert session.sql("EXPLAIN ROUTE SELECT * FROM t2").rows[0][:2] == ("c2", True)

@@ -1,0 +1,49 @@
+"""What the documentation shows is run here."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_hivex.core.clusters.properties import Clusters
+from airflow_hivex.core.sql.reader import read, split
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    """The fenced blocks of a language, without the indentation of a list that they stand in."""
+    found = re.findall(rf"^( *)```{language}\n(.*?)^ *```$", page.read_text(), re.DOTALL | re.MULTILINE)
+    return [re.sub(rf"^{indentation}", "", block, flags=re.MULTILINE) for indentation, block in found]
+
+
+@pytest.mark.spark
+def test_python_of_the_readme_runs_as_it_stands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (block,) = (block for block in blocks(ROOT / "README.md", "python") if "Metastore.open" in block)
+    exec(block.replace("/data", str(tmp_path)), {})
+    assert capsys.readouterr().out == "[(1,), (2,)]\n"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_examples_can_be_read(page: Path) -> None:
+    for block in blocks(page, "python"):
+        ast.parse(block)
+    for block in blocks(page, "sql"):
+        for statement in split(block):
+            read(statement)
+    for block in blocks(page, "json"):
+        described: dict[str, Any] = json.loads(block)
+        assert Clusters.from_properties(described, default=next(iter(described))).names == tuple(described)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_to_files_that_exist(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)", page.read_text()):
+        if "://" not in target:
+            assert (page.parent / target).exists(), target

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from airflow_hivex.core.errors import JobCancelledError, UnsupportedJobTrackerError
+from airflow_hivex.core.model.plans import Plan
+from airflow_hivex.core.spark.local import LocalRunner
+from airflow_hivex.core.spark.runners import runner_for
+
+
+@pytest.mark.parametrize("jobtracker", ["local", "local[2]", "local[*]", "local[2,3]"])
+def test_local_job_trackers_run_in_the_process(jobtracker: str) -> None:
+    assert runner_for("c1", jobtracker) is runner_for("c2", jobtracker)
+
+
+@pytest.mark.parametrize("jobtracker", ["yarn", "sc://h:1", "spark://h:1", "local[x]", "localhost", ""])
+def test_other_job_trackers_are_refused(jobtracker: str) -> None:
+    with pytest.raises(UnsupportedJobTrackerError, match="Cluster c1"):
+        runner_for("c1", jobtracker)
+
+
+def test_a_job_cancelled_before_it_began_never_runs() -> None:
+    runner = LocalRunner("local[1]")
+    runner.cancel("early")
+    with pytest.raises(JobCancelledError):
+        runner.run(Plan("early", "n", "SELECT 1"), "c1")
+
+
+def test_importing_the_data_planes_front_does_not_import_pyspark() -> None:
+    program = (
+        "import sys, airflow_hivex.core.spark.runners, airflow_hivex.core.spark.values\n"
+        "sys.exit('pyspark' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_a_missing_java_is_a_clear_error() -> None:
+    # Its own process: Spark may run in this one already.
+    program = (
+        "from airflow_hivex.core.errors import JobError\n"
+        "from airflow_hivex.core.model.plans import Plan\n"
+        "from airflow_hivex.core.spark.local import LocalRunner\n"
+        "try:\n    LocalRunner('local[1]').run(Plan('t', 'n', 'SELECT 1'), 'c1')\n"
+        "except JobError as error:\n    print(error)\n"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", program],
+        check=True,
+        capture_output=True,
+        text=True,
+        env={"JAVA_HOME": "/nowhere", "PATH": ""},
+    )
+    assert "Java 17" in found.stdout
