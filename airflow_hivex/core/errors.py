@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from airflow_hivex.core.model.locks import LockInfo
     from airflow_hivex.core.model.routes import Route
 
 
@@ -446,6 +447,104 @@ class CommitOutcomeUnknownError(TransactionError):
             txn_id,
         )
         self.txn_id = txn_id
+
+
+class WriteConflictError(TransactionAbortedError):
+    """Another transaction that overlaps this one has updated or deleted the same rows' partition first.
+
+    The transaction was aborted; the statement may succeed in a new one.
+    """
+
+    code = "WRITE_CONFLICT"
+    retryable = True
+
+    def __init__(self, txn_id: int, reason: str) -> None:
+        super().__init__(txn_id, reason)
+
+
+class DeadlockError(TransactionAbortedError):
+    """Transactions waited for each other's locks in a circle, and this one was chosen to give way."""
+
+    code = "DEADLOCK"
+    retryable = True
+
+    def __init__(self, txn_id: int, reason: str) -> None:
+        super().__init__(txn_id, reason)
+
+
+class InvalidTransactionRequestError(TransactionError):
+    """A call to the transaction manager asks for something that does not exist."""
+
+    code = "INVALID_TRANSACTION_REQUEST"
+
+
+class LockError(HivexError):
+    """A lock cannot be had, or is not in the state that the call needs."""
+
+    code = "LOCK"
+
+
+class InvalidLockRequestError(LockError):
+    """A request for locks is not one that can be granted by anyone."""
+
+    code = "INVALID_LOCK_REQUEST"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"The request for locks is not usable: {reason}.", reason)
+
+
+class NoSuchLockError(LockError):
+    """No lock has this id: it was released, its transaction has ended, or it timed out."""
+
+    code = "NO_SUCH_LOCK"
+
+    def __init__(self, lock_id: int) -> None:
+        super().__init__(f"There is no lock {lock_id}.", lock_id)
+        self.lock_id = lock_id
+
+
+class LockOfOpenTransactionError(LockError):
+    """A lock that a transaction has acquired lives until the transaction ends (Hive's TxnOpenException)."""
+
+    code = "LOCK_OF_OPEN_TRANSACTION"
+
+    def __init__(self, lock_id: int, txn_id: int) -> None:
+        super().__init__(
+            f"Lock {lock_id} belongs to transaction {txn_id}, which is open; commit or abort that instead.",
+            lock_id,
+            txn_id,
+        )
+        self.lock_id = lock_id
+        self.txn_id = txn_id
+
+
+class LockNotAcquiredError(LockError):
+    """A lock that was asked for without waiting is held by somebody else."""
+
+    code = "LOCK_NOT_ACQUIRED"
+    retryable = True
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, message)
+
+
+class LockTimeoutError(LockError):
+    """A lock could not be had in time (Hive's LOCK_ACQUIRE_TIMEDOUT). ``blocker`` is who was in the way."""
+
+    code = "LOCK_TIMEOUT"
+    retryable = True
+
+    def __init__(self, wanted: str, waited_s: float, blocker: LockInfo | None = None) -> None:
+        because = f": {blocker.describe()}" if blocker is not None else ""
+        super().__init__(
+            f"{wanted} could not be locked within {waited_s:g} s{because}. Try again later, or end the holder.",
+            wanted,
+            waited_s,
+            blocker,
+        )
+        self.wanted = wanted
+        self.waited_s = waited_s
+        self.blocker = blocker
 
 
 class InvalidWriteIdListError(HivexError):

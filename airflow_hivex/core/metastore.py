@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import getpass
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -20,6 +20,7 @@ from airflow_hivex.core.statements.context import Services
 from airflow_hivex.core.store import migrating
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.transactions.housekeeper import Housekeeper
+from airflow_hivex.core.transactions.locks import LockManager
 from airflow_hivex.core.transactions.manager import TransactionManager
 
 ClusterProperties = Mapping[str, Any] | str | Path
@@ -38,7 +39,10 @@ class Metastore:
         self.catalog = services.catalog
         self.transactions = services.transactions
         self.notification_log = NotificationLog(services.store)
-        self.housekeeper = Housekeeper(services.transactions)
+        self.locks = services.locks
+        self.housekeeper = Housekeeper(
+            services.store, services.settings, services.clock, services.transactions, services.locks
+        )
 
     @classmethod
     def open(
@@ -49,6 +53,7 @@ class Metastore:
         default_cluster: str | None = None,
         settings: Mapping[str, object] | None = None,
         clock: Clock = system_clock,
+        fault: Callable[[str], None] | None = None,
     ) -> Self:
         """The warehouse whose metadata is in the database at ``url``; an empty database is made one.
 
@@ -59,6 +64,7 @@ class Metastore:
             default_cluster: ``hive.default.cluster.name``; may be left out when there is one cluster.
             settings: any ``hive.*`` parameters by Hive's names.
             clock: the current time in milliseconds since the epoch.
+            fault: for tests: called at named points, such as "before commit" and "while waiting".
 
         Raises:
             SettingsError: a parameter or a cluster's description is not usable.
@@ -68,7 +74,7 @@ class Metastore:
         checked = Settings(settings or {})
         given = clusters if clusters is not None else checked["hive.cluster.properties"]
         default = default_cluster or checked["hive.default.cluster.name"] or None
-        store = Store(url)
+        store = Store(url, fault)
         try:
             described = _local_cluster(store) if given is None or given == "" else given
             configured = Clusters.from_properties(described, default, checked["hive.use.default.cluster"])
@@ -76,13 +82,15 @@ class Metastore:
         except BaseException:
             store.close()
             raise
+        transactions = TransactionManager(store, checked, clock)
         return cls(
             Services(
                 store=store,
                 settings=checked,
                 clusters=configured,
                 catalog=ObjectStore(store, configured, clock),
-                transactions=TransactionManager(store, checked, clock),
+                transactions=transactions,
+                locks=LockManager(store, checked, clock, transactions),
                 clock=clock,
             )
         )

@@ -114,6 +114,8 @@ def _typed(name: str, setting: Setting, value: object) -> Any:
         case "str":
             if not isinstance(value, str):
                 raise InvalidSettingError(name, value, "a text is expected")
+            if setting.choices and value not in setting.choices:
+                raise InvalidSettingError(name, value, f"it is one of {', '.join(setting.choices)}")
             return value
         case "list":
             return _list(name, value)

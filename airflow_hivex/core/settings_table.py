@@ -15,7 +15,7 @@ Kind: TypeAlias = Literal["int", "float", "bool", "str", "list", "properties"]
 class Setting:
     """A parameter: its values are of ``type`` and counted in ``unit``, between ``minimum`` and ``maximum``.
 
-    ``aliases`` are Hive's other names for it; where several are given, ``name`` counts.
+    ``choices`` are the only texts allowed, where there are any. ``aliases`` are Hive's other names for it; where several are given, ``name`` counts.
     ``<pool>`` in a name stands for any pool. The type ``properties`` is a mapping, JSON text or a file.
     """
 
@@ -27,6 +27,7 @@ class Setting:
     maximum: float | None
     description: str
     aliases: tuple[str, ...] = ()
+    choices: tuple[str, ...] = ()
 
 
 def _row(
@@ -37,13 +38,14 @@ def _row(
     between: tuple[float | None, float | None],
     description: str,
     *aliases: str,
+    choices: tuple[str, ...] = (),
 ) -> Setting:
     if name.startswith(("metastore.cache", "metastore.event")):
         aliases = (f"hive.{name}", *aliases)
     elif name.startswith("metastore."):
         # Hive 4 reads the metastore name first, then the one that it had before.
         aliases = (name.replace("metastore", "hive", 1), *aliases)
-    return Setting(name, type, default, unit, *between, description, aliases)
+    return Setting(name, type, default, unit, *between, description, aliases, choices)
 
 
 _ANY = (None, None)
@@ -86,6 +88,7 @@ SETTINGS: tuple[Setting, ...] = (
     _row("hive.txn.acid.dir.cache.duration", "int", 120, "min", (-1, None), "how long directory listings are cached; 0 read-only tables, -1 off"),
     _row("hive.txn.manager.dump.lock.state.on.acquire.timeout", "bool", False, "", _ANY, "log all locks when one could not be had in time"),
     # -- locks
+    _row("hivex.lock.matrix", "str", "4", "", _ANY, "which locks bear each other: as in Hive 4, or as in Hive 2.3 and 3", choices=("4", "2.3")),
     _row("hive.lock.numretries", "int", 100, "", (0, None), "how often a waiting lock is checked"),
     _row("hive.lock.sleep.between.retries", "int", 60, "s", (0, None), "longest pause between two checks of a waiting lock"),
     _row("hive.locks.max.partitions", "int", -1, "", (-1, None), "above this many partition locks one table lock is taken; -1 off"),

@@ -13,6 +13,7 @@ from airflow_hivex.core.model.plans import WrittenDirectory
 from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.schema import (
     cluster_storage_descriptors,
+    completed_txn_components,
     directories,
     directory_copies,
     next_write_ids,
@@ -21,6 +22,7 @@ from airflow_hivex.core.store.schema import (
     tables,
     txn_components,
     txn_to_write_id,
+    write_set,
 )
 
 
@@ -145,6 +147,8 @@ def forget_tables(connection: Connection, ids: Sequence[int]) -> None:
         partition_key_values,
         partitions,
         txn_components,
+        completed_txn_components,
+        write_set,
         txn_to_write_id,
         next_write_ids,
     ):

@@ -40,6 +40,33 @@ class Operation(enum.Enum):
     COMPACT = "c"
 
 
+class AbortReason(enum.Enum):
+    """Why a transaction was aborted: Hive's number and words (2.3); deadlocks are our own addition."""
+
+    NONE = (50000, "none")
+    ABORT_QUERY = (50001, "aborted by ABORT TRANSACTIONS")
+    CONCURRENT_COMMIT = (50002, "a concurrent transaction has committed")
+    WRITE_CONFLICT = (50003, "write conflict")
+    TIMEOUT = (50004, "its heartbeat timed out")
+    ROLLBACK = (50005, "rollback")
+    COMPACTION = (50006, "the compaction failed")
+    MSCK = (50007, "the repair of partitions failed")
+    MIGRATION = (50008, "the migration of managed tables failed")
+    DEADLOCK = (59001, "deadlock")
+
+    def __init__(self, number: int, words: str) -> None:
+        self.number = number
+        self.words = words
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatRange:
+    """What a heartbeat of a range of transactions found: ids unknown or committed, and ids aborted."""
+
+    no_such: frozenset[int] = frozenset()
+    aborted: frozenset[int] = frozenset()
+
+
 @dataclass(frozen=True, slots=True)
 class Transaction:
     """What is known of a transaction."""
@@ -54,3 +81,4 @@ class Transaction:
     host: str
     agent_info: str | None = None
     reason: str | None = None
+    reason_code: int | None = None

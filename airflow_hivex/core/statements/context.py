@@ -18,6 +18,7 @@ from airflow_hivex.core.model.statements import TableName
 from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.spark.runners import Runner, runner_for
 from airflow_hivex.core.store.engine import Store
+from airflow_hivex.core.transactions.locks import LockManager
 from airflow_hivex.core.transactions.manager import TransactionManager
 
 
@@ -48,6 +49,7 @@ class Services:
     clusters: Clusters
     catalog: ObjectStore
     transactions: TransactionManager
+    locks: LockManager
     clock: Clock
 
     def files(self, cluster: Cluster) -> ClusterFiles:

@@ -33,15 +33,22 @@ class OutcomeUnknownError(StoreUnavailableError):
 class Store:
     """The metastore database as every service uses it.
 
+    ``fault`` is called at named points, none by default.
     ``read`` gives a connection with one consistent snapshot of a statement; ``write`` runs a
     function in one database transaction and repeats it when the database asks for that
     (deadlock, serialization failure, a busy SQLite file), so the function must have no other
     effects.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, fault: Callable[[str], None] | None = None) -> None:
         self.url = _parse(url)
         self.engine = _engine(self.url)
+        self._fault = fault
+
+    def reach(self, point: str) -> None:
+        """Tell the ``fault`` given, if there is one, that a named point is reached; tests let processes die there."""
+        if self._fault is not None:
+            self._fault(point)
 
     @property
     def name(self) -> str:
@@ -73,10 +80,11 @@ class Store:
         except (OperationalError, InterfaceError) as error:
             raise StoreUnavailableError(self.name, _reason(error)) from error
 
-    def write(self, work: Callable[[Connection], T], connection: Connection | None = None) -> T:
+    def write(self, work: Callable[[Connection], T], connection: Connection | None = None, *, name: str = "write") -> T:
         """What ``work`` returns, after its changes were committed.
 
-        With ``connection`` the work joins that transaction, whose owner commits it.
+        With ``connection`` the work joins that transaction, whose owner commits it. ``before name``
+        and ``after name`` are points for ``fault``.
 
         Raises:
             StoreUnavailableError: the database cannot be reached or stayed too busy; nothing was applied.
@@ -93,20 +101,22 @@ class Store:
         try:
             for attempt in retrying:
                 with attempt:
-                    result = self._attempt(work)
+                    result = self._attempt(work, name)
             return result
         except (OperationalError, InterfaceError) as error:
             raise StoreUnavailableError(self.name, _reason(error)) from error
 
-    def _attempt(self, work: Callable[[Connection], T]) -> T:
+    def _attempt(self, work: Callable[[Connection], T], name: str) -> T:
         with self.engine.connect().execution_options(**{_WRITING: True}) as connection:
             result = work(connection)
+            self.reach(f"before {name}")
             try:
                 connection.commit()
             except DBAPIError as error:
                 if error.connection_invalidated:
                     raise OutcomeUnknownError(self.name, _reason(error)) from error
                 raise
+            self.reach(f"after {name}")
             return result
 
 
@@ -127,7 +137,9 @@ def _parse(url: str) -> URL:
 
 def _engine(url: URL) -> Engine:
     if url.get_backend_name() == "postgresql":
-        return create_engine(url, isolation_level="READ COMMITTED", pool_pre_ping=True)
+        engine = create_engine(url, isolation_level="READ COMMITTED", pool_pre_ping=True)
+        event.listen(engine, "connect", _prepare_postgresql)
+        return engine
     folder = Path(str(url.database)).parent
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -137,6 +149,12 @@ def _engine(url: URL) -> Engine:
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine
+
+
+def _prepare_postgresql(connection: Any, _record: object) -> None:
+    # A plan kept from when a table was empty reads the whole of it after it has grown.
+    connection.execute("SET plan_cache_mode = force_custom_plan")
+    connection.commit()
 
 
 def _prepare_sqlite(connection: Any, _record: object) -> None:

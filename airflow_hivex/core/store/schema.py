@@ -44,7 +44,7 @@ counters = Table(
     Column("name", String(32), primary_key=True),
     Column("value", BigInteger, nullable=False),
 )
-"""Numbers that must be visible in the order in which they were handed out: ``txn`` and ``event``."""
+"""Numbers that must be visible in the order in which they were handed out: ``txn``, ``event`` and ``lock``."""
 
 databases = Table(
     "databases",
@@ -172,6 +172,9 @@ txns = Table(
     Column("host", String(255), nullable=False),
     Column("agent_info", Text),
     Column("reason", Text),
+    Column("reason_code", Integer),
+    Column("min_open_id", BigInteger),
+    Column("ended_ms", BigInteger),
     Index(
         "ix_txns_unsettled",
         "state",
@@ -179,7 +182,14 @@ txns = Table(
         sqlite_where=text("state <> 'c'"),
         postgresql_where=text("state <> 'c'"),
     ),
+    Index(
+        "ix_txns_min_open_id",
+        "min_open_id",
+        sqlite_where=text("state = 'o'"),
+        postgresql_where=text("state = 'o'"),
+    ),
 )
+"""``min_open_id`` is the lowest transaction that was open when this one began (Hive's MIN_HISTORY_LEVEL)."""
 
 txn_components = Table(
     "txn_components",
@@ -192,6 +202,73 @@ txn_components = Table(
     Column("write_id", BigInteger),
 )
 """What an unfinished or aborted transaction wrote, or may have written, for those who clean up."""
+
+completed_txn_components = Table(
+    "completed_txn_components",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("txn_id", BigInteger, nullable=False),
+    Column("table_id", Id, ForeignKey("tables.id"), nullable=False),
+    Column("partition", Text),
+    Column("write_id", BigInteger),
+    Column("updates", Boolean, nullable=False),
+    Column("committed_ms", BigInteger, nullable=False),
+    Index("ix_completed_txn_components_table_id_partition", "table_id", "partition"),
+)
+"""What committed transactions wrote, for those who decide on compaction; ``updates``: updated or deleted."""
+
+write_set = Table(
+    "write_set",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("table_id", Id, ForeignKey("tables.id"), nullable=False),
+    Column("partition", Text),
+    Column("txn_id", BigInteger, nullable=False),
+    Column("commit_id", BigInteger, nullable=False),
+    Column("operation", String(1), nullable=False),
+    Index("ix_write_set_table_id_commit_id", "table_id", "commit_id"),
+    Index("ix_write_set_commit_id", "commit_id"),
+)
+"""Committed updates and deletes, as long as a transaction is open that could conflict with them."""
+
+locks = Table(
+    "locks",
+    metadata,
+    Column("lock_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("internal_id", Integer, primary_key=True, autoincrement=False),
+    Column("txn_id", BigInteger, nullable=False),
+    Column("database", Name, nullable=False),
+    Column("table", Name, nullable=False),
+    Column("partition", Text, nullable=False),
+    Column("full_table", Text, nullable=False),
+    Column("resource", Text, nullable=False),
+    Column("type", String(1), nullable=False),
+    Column("strictness", Integer, nullable=False),
+    Column("operation", Integer, nullable=False),
+    Column("state", String(1), nullable=False),
+    Column("requested_ms", BigInteger, nullable=False),
+    Column("heartbeat_ms", BigInteger, nullable=False),
+    Column("acquired_ms", BigInteger),
+    Column("user", Name, nullable=False),
+    Column("host", String(255), nullable=False),
+    Column("agent_info", Text),
+    Column("blocked_by_lock_id", BigInteger),
+    Column("blocked_by_internal_id", Integer),
+    Index("ix_locks_database", "database", "strictness"),
+    Index("ix_locks_full_table", "full_table", "strictness"),
+    Index("ix_locks_resource", "resource", "strictness"),
+    Index("ix_locks_txn_id", "txn_id"),
+    Index("ix_locks_waiting", "txn_id", sqlite_where=text("state = 'w'"), postgresql_where=text("state = 'w'")),
+    Index(
+        "ix_locks_blocked_by_lock_id",
+        "blocked_by_lock_id",
+        sqlite_where=text("blocked_by_lock_id IS NOT NULL"),
+        postgresql_where=text("blocked_by_lock_id IS NOT NULL"),
+    ),
+)
+"""A request is a ``lock_id``, its locks are numbered from 1. Transaction 0 is none. An empty table is
+the whole database and an empty partition the whole table. Each question of what is in the way is put
+to one column with an index of its own, so that databases without statistics answer it by that."""
 
 txn_to_write_id = Table(
     "txn_to_write_id",

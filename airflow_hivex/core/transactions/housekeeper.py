@@ -1,31 +1,175 @@
-"""The housekeeper: settles what dead clients left behind."""
+"""The housekeeper: settles what dead clients left behind, and removes records that nobody needs any more.
+
+Source: Hive AcidHouseKeeperService, TxnCleaner (``hive-semantics`` 2.5).
+"""
 
 from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
 
+from sqlalchemy import BigInteger, ColumnElement, Connection, ScalarSelect, and_, cast, delete, func, select
+
+from airflow_hivex.core.clock import Clock
+from airflow_hivex.core.model.transactions import TxnState
+from airflow_hivex.core.settings import Settings
+from airflow_hivex.core.store.engine import Store
+from airflow_hivex.core.store.schema import (
+    completed_txn_components,
+    counters,
+    txn_components,
+    txn_to_write_id,
+    txns,
+    write_set,
+)
+from airflow_hivex.core.transactions.locks import LockManager
 from airflow_hivex.core.transactions.manager import TransactionManager
 
 log = logging.getLogger(__name__)
 
+_HIGHEST = select(counters.c.value).where(counters.c.name == "txn").scalar_subquery()
+_IS_OPEN = txns.c.state == TxnState.OPEN.value
+_HAS_COMPONENTS = select(txn_components.c.id).where(txn_components.c.txn_id == txns.c.id).exists()
+
 
 @dataclass(frozen=True, slots=True)
 class HousekeepingResult:
-    """What one round did: the ids of transactions that had timed out and were aborted."""
+    """What one round did.
+
+    ``aborted`` are the ids of transactions that had timed out, ``dropped_locks`` those of requests
+    without transaction; the others are numbers of records removed.
+    """
 
     aborted: tuple[int, ...] = ()
+    dropped_locks: tuple[int, ...] = ()
+    write_sets: int = 0
+    write_ids: int = 0
+    completed_components: int = 0
+    transactions: int = 0
 
 
 class Housekeeper:
-    """Runs the periodic tasks of Hive's AcidHouseKeeper, one round a call."""
+    """Runs the periodic tasks of Hive's AcidHouseKeeper and TxnCleaner, one round a call."""
 
-    def __init__(self, transactions: TransactionManager) -> None:
+    def __init__(
+        self,
+        store: Store,
+        settings: Settings,
+        clock: Clock,
+        transactions: TransactionManager,
+        locks: LockManager,
+    ) -> None:
+        self._store = store
+        self._clock = clock
         self._transactions = transactions
+        self._locks = locks
+        self._interval_ms = int(settings["metastore.acid.housekeeper.interval"]) * 1000
+        self._cleaner_interval_ms = int(settings["metastore.acid.txn.cleaner.interval"]) * 1000
+        self._housekept_ms: int | None = None
+        self._cleaned_ms: int | None = None
 
-    def run(self) -> HousekeepingResult:
-        """One round. Safe to run at any time and from several places at once."""
-        aborted = self._transactions.abort_timed_out()
-        if aborted:
-            log.warning("Aborted %s transactions without heartbeat: %s", len(aborted), aborted)
-        return HousekeepingResult(tuple(aborted))
+    def run(self, *, only_due: bool = False) -> HousekeepingResult:
+        """One round of all tasks. Safe to run at any time and from several places at once.
+
+        With ``only_due`` a task is left out that this housekeeper has run less than its interval
+        ago (``metastore.acid.housekeeper.interval``, ``metastore.acid.txn.cleaner.interval``).
+        """
+        now = self._clock()
+        result = HousekeepingResult()
+        if not only_due or self._housekept_ms is None or now - self._housekept_ms >= self._interval_ms:
+            self._housekept_ms = now
+            result = HousekeepingResult(
+                aborted=tuple(self._transactions.abort_timed_out()),
+                dropped_locks=tuple(self._locks.drop_timed_out()),
+                write_sets=self._store.write(_purge_write_sets, name="purge"),
+                write_ids=self._store.write(_purge_write_ids, name="purge"),
+                completed_components=self._store.write(_purge_completed_components, name="purge"),
+            )
+            if result.aborted:
+                log.warning("Aborted %s transactions without heartbeat: %s", len(result.aborted), result.aborted)
+            if result.dropped_locks:
+                log.warning("Dropped locks without heartbeat: %s", result.dropped_locks)
+        if not only_due or self._cleaned_ms is None or now - self._cleaned_ms >= self._cleaner_interval_ms:
+            self._cleaned_ms = now
+            removed = self._store.write(self._purge_transactions, name="purge")
+            result = HousekeepingResult(
+                result.aborted,
+                result.dropped_locks,
+                result.write_sets,
+                result.write_ids,
+                result.completed_components,
+                removed,
+            )
+        return result
+
+    def _purge_transactions(self, connection: Connection) -> int:
+        """Remove ended transactions that left nothing to clean, but never the one with the highest id.
+
+        They are kept for another time-out: so long their owner may ask how they have ended.
+        """
+        ended_ms = func.coalesce(txns.c.ended_ms, txns.c.heartbeat_ms)
+        kept_until = ended_ms + cast(txns.c.timeout_s, BigInteger) * 1000
+        return connection.execute(
+            delete(txns).where(~_IS_OPEN, txns.c.id < _HIGHEST, kept_until < self._clock(), ~_HAS_COMPONENTS)
+        ).rowcount
+
+
+def _purge_write_sets(connection: Connection) -> int:
+    """Remove those that no open transaction overlaps."""
+    lowest_open = select(func.min(txns.c.id)).where(_IS_OPEN).scalar_subquery()
+    return connection.execute(
+        delete(write_set).where(write_set.c.commit_id < func.coalesce(lowest_open, _HIGHEST + 1))
+    ).rowcount
+
+
+def _purge_write_ids(connection: Connection) -> int:
+    """Remove the write ids of transactions that every snapshot sees as committed.
+
+    Of each table the highest of them stays: the high watermark of a snapshot is looked up by it.
+    """
+    settled = and_(
+        _below(txn_to_write_id.c.txn_id, _lowest_seen_open()),
+        _below(txn_to_write_id.c.txn_id, _lowest_aborted()),
+    )
+    newer = txn_to_write_id.alias("newer")
+    superseded = (
+        select(newer.c.write_id)
+        .where(
+            newer.c.table_id == txn_to_write_id.c.table_id,
+            newer.c.write_id > txn_to_write_id.c.write_id,
+            _below(newer.c.txn_id, _lowest_seen_open()),
+            _below(newer.c.txn_id, _lowest_aborted()),
+        )
+        .exists()
+    )
+    return connection.execute(delete(txn_to_write_id).where(settled, superseded)).rowcount
+
+
+def _purge_completed_components(connection: Connection) -> int:
+    """Of every table or partition keep the newest write, and the newest update or delete."""
+    completed = completed_txn_components.c
+    newest = select(func.max(completed.id)).group_by(completed.table_id, completed.partition)
+    return connection.execute(
+        delete(completed_txn_components).where(
+            _below(completed.txn_id, _lowest_seen_open()),
+            completed.id.not_in(newest),
+            completed.id.not_in(newest.where(completed.updates)),
+        )
+    ).rowcount
+
+
+def _lowest_seen_open() -> ScalarSelect[int | None]:
+    """The lowest transaction that is open, or was when the oldest open one began.
+
+    Snapshots of open transactions see everything below it as settled. Source: Hive's MIN_HISTORY_LEVEL.
+    """
+    return select(func.min(txns.c.min_open_id)).where(_IS_OPEN).scalar_subquery()
+
+
+def _lowest_aborted() -> ScalarSelect[int | None]:
+    return select(func.min(txns.c.id)).where(txns.c.state == TxnState.ABORTED.value, _HAS_COMPONENTS).scalar_subquery()
+
+
+def _below(txn_id: ColumnElement[int], lowest: ScalarSelect[int | None]) -> ColumnElement[bool]:
+    """Whether an id is below a bound, which is none when there is no such transaction."""
+    return txn_id < func.coalesce(lowest, _HIGHEST + 1)

@@ -3,9 +3,25 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    bindparam,
+    cast,
+    delete,
+    func,
+    insert,
+    literal,
+    select,
+    update,
+)
 
 from airflow_hivex.core.catalog import notification_log
 from airflow_hivex.core.catalog.notification_log import EventType
@@ -13,31 +29,43 @@ from airflow_hivex.core.catalog.tables import select_table
 from airflow_hivex.core.clock import Clock, to_datetime
 from airflow_hivex.core.errors import (
     CommitOutcomeUnknownError,
+    DeadlockError,
     HivexError,
-    NoSuchObjectError,
+    InvalidTransactionRequestError,
+    NoSuchLockError,
     NoSuchTransactionError,
-    TooManyOpenTransactionsError,
     TransactionAbortedError,
     TransactionCommittedError,
     TransactionNotOpenError,
+    WriteConflictError,
 )
-from airflow_hivex.core.model.transactions import Operation, Transaction, TxnState, TxnType
+from airflow_hivex.core.model.transactions import (
+    AbortReason,
+    HeartbeatRange,
+    Operation,
+    Transaction,
+    TxnState,
+    TxnType,
+)
 from airflow_hivex.core.model.write_ids import ValidTxnList, ValidWriteIdList
 from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.engine import OutcomeUnknownError, Store
-from airflow_hivex.core.store.schema import (
-    counters,
-    databases,
-    next_write_ids,
-    tables,
-    txn_components,
-    txn_to_write_id,
-    txns,
-)
+from airflow_hivex.core.store.schema import counters, databases, locks, tables, txn_components, txn_to_write_id, txns
+from airflow_hivex.core.transactions import allocation, conflicts
+from airflow_hivex.core.transactions.allocation import is_id
+from airflow_hivex.core.transactions.lock_rows import release
+from airflow_hivex.core.transactions.open_limit import OpenTransactionLimit
 from airflow_hivex.core.transactions.snapshots import read_valid_txns, read_valid_write_ids
 
 _AGENT_INFO_LENGTH = 4096
+_LONGEST_TIMEOUT_S = 10 * 365 * 86_400
+_ABORT_BATCH = 50_000
+_WITHOUT_COMPLETED_COMPONENTS = (TxnType.COMPACTION, TxnType.REBALANCE_COMPACTION, TxnType.SOFT_DELETE)
+
+_IS_OPEN = txns.c.state == TxnState.OPEN.value
+# Seconds times a thousand do not fit the column's own type for long.
+_TIMED_OUT_MS = txns.c.heartbeat_ms + cast(txns.c.timeout_s, BigInteger) * 1000
 
 
 class TransactionManager:
@@ -51,6 +79,9 @@ class TransactionManager:
         self._store = store
         self._settings = settings
         self._clock = clock
+        self._limit = OpenTransactionLimit(
+            int(settings["hive.max.open.txns"]), int(settings["metastore.count.open.txns.interval"])
+        )
 
     # -- life -----------------------------------------------------------------------
 
@@ -66,34 +97,34 @@ class TransactionManager:
     ) -> list[int]:
         """The consecutive ids of ``count`` new transactions, at most ``hive.txn.max.open.batch``.
 
-        ``timeout`` is in seconds, ``hive.txn.timeout`` by default. Three round trips.
+        ``timeout`` is in seconds; by default it is ``hive.txn.timeout``, or that of replication.
+        Two round trips.
 
         Raises:
-            TransactionNotOpenError: ``count`` or ``timeout`` is not positive.
-            TooManyOpenTransactionsError: ``hive.max.open.txns`` are open.
+            TransactionNotOpenError: ``count`` or ``timeout`` is not positive, or ten years are exceeded.
+            TooManyOpenTransactionsError: ``hive.max.open.txns`` are open, or were and no tenth has ended.
         """
         if count < 1:
             raise TransactionNotOpenError([], f"{count} transactions cannot be opened")
-        timeout_s = int(self._settings["hive.txn.timeout"] if timeout is None else timeout)
-        if timeout_s < 1:
+        timeout_s = self._default_timeout_s(type) if timeout is None else int(timeout)
+        if not 1 <= timeout_s <= _LONGEST_TIMEOUT_S:
             raise TransactionNotOpenError([], f"a time-out of {timeout_s} s is not possible")
         count = min(count, int(self._settings["hive.txn.max.open.batch"]))
-        limit = int(self._settings["hive.max.open.txns"])
+        open_count = select(func.count()).select_from(txns).where(_IS_OPEN).scalar_subquery()
+        lowest = select(func.min(txns.c.id)).where(_IS_OPEN).scalar_subquery()
 
         def work(connection: Connection) -> list[int]:
+            now = self._clock()
+            counting = self._limit.must_count(count, now)
             # The counter's row is locked until the end: ids become visible in their order.
-            last, open_count = connection.execute(
+            last, found = connection.execute(
                 update(counters)
                 .where(counters.c.name == "txn")
                 .values(value=counters.c.value + count)
-                .returning(
-                    counters.c.value,
-                    select(func.count()).where(txns.c.state == TxnState.OPEN.value).scalar_subquery(),
-                )
+                .returning(counters.c.value, open_count if counting else literal(None, BigInteger))
             ).one()
-            if open_count >= limit:
-                raise TooManyOpenTransactionsError(open_count, limit)
-            now = self._clock()
+            if found is not None:
+                self._limit.check(found, now)
             ids = list(range(last - count + 1, last + 1))
             row = {
                 "state": TxnState.OPEN.value,
@@ -105,128 +136,199 @@ class TransactionManager:
                 "host": (host or socket.gethostname())[:255],
                 "agent_info": None if agent_info is None else agent_info[:_AGENT_INFO_LENGTH],
             }
-            connection.execute(insert(txns), [{"id": txn_id, **row} for txn_id in ids])
+            # Its own statement, so that it sees all that were opened before the counter was ours.
+            with_lowest = insert(txns).values(
+                id=bindparam("own_id"), min_open_id=func.coalesce(lowest, bindparam("own_id", type_=BigInteger))
+            )
+            connection.execute(with_lowest, [{"own_id": txn_id, **row} for txn_id in ids])
             return ids
 
-        return self._store.write(work)
+        ids = self._store.write(work, name="open")
+        self._limit.opened(len(ids))
+        return ids
 
     def get(self, txn_id: int) -> Transaction:
-        """What is known of a transaction.
+        """What is known of a transaction. One round trip.
 
         Raises:
-            NoSuchTransactionError: there is none of that id.
+            NoSuchTransactionError: there is none of that id, or it has ended and its record is gone.
         """
+        _check_id(txn_id)
         with self._store.read() as connection:
             row = connection.execute(select(txns).where(txns.c.id == txn_id)).one_or_none()
         if row is None:
             raise NoSuchTransactionError(txn_id)
-        return Transaction(
-            id=row.id,
-            state=TxnState(row.state),
-            type=TxnType(row.type),
-            started_at=to_datetime(row.started_ms),
-            heartbeat_at=to_datetime(row.heartbeat_ms),
-            timeout_s=row.timeout_s,
-            user=row.user,
-            host=row.host,
-            agent_info=row.agent_info,
-            reason=row.reason,
-        )
+        return _transaction(row)
 
-    def commit(self, txn_id: int, changes: Callable[[Connection], None] | None = None) -> None:
+    def show(self) -> list[Transaction]:
+        """Those that are open or aborted, by their ids, as SHOW TRANSACTIONS lists them. One round trip."""
+        query = select(txns).where(txns.c.state != TxnState.COMMITTED.value).order_by(txns.c.id)
+        with self._store.read() as connection:
+            return [_transaction(row) for row in connection.execute(query)]
+
+    def commit(
+        self,
+        txn_id: int,
+        changes: Callable[[Connection], None] | None = None,
+        *,
+        exclusive_write_locks: bool = False,
+    ) -> None:
         """Make all that the transaction wrote visible, together with ``changes``, by one row change.
 
         ``changes`` (registering directories, a new table) is applied in the same database
         transaction while this transaction is still open, and is undone if the commit is refused.
-        Committing twice is a no-op.
+        Committing twice is a no-op. The transaction's locks are released. Of transactions that
+        overlap and update or delete in the same partition or table, only the first can commit;
+        with ``exclusive_write_locks`` the caller says that his locks have kept others out, and
+        nothing is looked for. An update of no certain partition is one of all of them.
 
         Raises:
+            WriteConflictError: another transaction was first; this one is aborted.
             TransactionAbortedError: it was aborted; nothing of it is or becomes visible.
             NoSuchTransactionError: there is none of that id.
             CommitOutcomeUnknownError: the database was lost and could not be asked; look the
                 transaction up by its id, do not delete its files.
         """
+        _check_id(txn_id)
 
         def work(connection: Connection) -> None:
-            if changes is not None and self._state(connection, txn_id, lock=True)[0] is TxnState.OPEN:
-                changes(connection)
-            if not self._settle(connection, txn_id, TxnState.COMMITTED):
-                state, reason = self._state(connection, txn_id)
-                if state is TxnState.ABORTED:
-                    raise TransactionAbortedError(txn_id, reason)
-                return
-            self._forget_components(connection, txn_id)
-            self._record(connection, EventType.COMMIT_TXN, txn_id)
+            self._commit(connection, txn_id, changes, exclusive_write_locks)
 
         try:
-            self._store.write(work)
+            self._store.write(work, name="commit")
+        except _ConflictFoundError as conflict:
+            self._abort_conflicting(txn_id, conflict.sentence)
         except OutcomeUnknownError as error:
             try:
-                state = self.get(txn_id).state
+                found = self.get(txn_id)
             except HivexError as lookup_error:
                 raise CommitOutcomeUnknownError(txn_id) from lookup_error
-            if state is TxnState.OPEN:
+            if found.state is TxnState.OPEN:
                 # The server had lost it before applying it.
-                self._store.write(work)
-            elif state is TxnState.ABORTED:
-                raise TransactionAbortedError(txn_id) from error
+                self.commit(txn_id, changes, exclusive_write_locks=exclusive_write_locks)
+            elif found.state is TxnState.ABORTED:
+                raise TransactionAbortedError(txn_id, found.reason) from error
 
-    def abort(self, txn_id: int, reason: str | None = None) -> None:
+    def abort(self, txn_id: int, reason: str | None = None, code: AbortReason = AbortReason.NONE) -> None:
         """Make sure that nothing the transaction wrote is ever visible. Aborting twice is a no-op.
+
+        Its locks are released; ``reason`` is told to whoever goes on using it.
 
         Raises:
             TransactionCommittedError: it has committed.
             NoSuchTransactionError: there is none of that id.
         """
+        _check_id(txn_id)
 
         def work(connection: Connection) -> None:
-            if self._settle(connection, txn_id, TxnState.ABORTED, reason):
-                self._record(connection, EventType.ABORT_TXN, txn_id)
-            elif self._state(connection, txn_id)[0] is TxnState.COMMITTED:
-                raise TransactionCommittedError(txn_id)
+            if not self.abort_in(connection, [txn_id], reason, code):
+                row = self._row(connection, txn_id)
+                if TxnState(row.state) is TxnState.COMMITTED:
+                    raise TransactionCommittedError(txn_id)
 
-        self._store.write(work)
+        self._store.write(work, name="abort")
 
-    def heartbeat(self, txn_id: int) -> None:
-        """Note that the transaction's owner is alive. One round trip.
+    def abort_many(
+        self, txn_ids: Iterable[int], reason: str | None = None, code: AbortReason = AbortReason.ABORT_QUERY
+    ) -> list[int]:
+        """Abort those of the transactions that are open, and return their ids; the others are ignored."""
+        wanted = sorted({txn_id for txn_id in txn_ids if is_id(txn_id)})
+
+        def work(connection: Connection) -> list[int]:
+            return self.abort_in(connection, wanted, reason, code)
+
+        return self._store.write(work, name="abort") if wanted else []
+
+    def abort_in(
+        self, connection: Connection, txn_ids: Sequence[int], reason: str | None, code: AbortReason
+    ) -> list[int]:
+        """:meth:`abort_many` in the caller's database transaction; ``txn_ids`` are sorted."""
+        return [
+            txn_id
+            for batch in batches(txn_ids)
+            for txn_id in self._abort_where(connection, txns.c.id.in_(batch), reason=reason, code=code)
+        ]
+
+    def heartbeat(self, txn_id: int | None = None, lock_id: int | None = None) -> None:
+        """Note that the owner of a transaction, of a lock, or of both is alive; None and 0 stand for none.
+
+        One round trip each.
 
         Raises:
             TransactionAbortedError: it was aborted.
             NoSuchTransactionError: there is none of that id, or it has committed.
+            NoSuchLockError: there is no such lock.
         """
+        if lock_id and not is_id(lock_id):
+            raise NoSuchLockError(lock_id)
+        if txn_id is not None and txn_id != 0:
+            _check_id(txn_id)
+        elif not lock_id:
+            raise NoSuchTransactionError(txn_id or 0)
 
         def work(connection: Connection) -> None:
-            alive = connection.execute(
-                update(txns)
-                .where(txns.c.id == txn_id, txns.c.state == TxnState.OPEN.value)
-                .values(heartbeat_ms=self._clock())
-            )
-            if alive.rowcount:
-                return
-            state, reason = self._state(connection, txn_id)
-            if state is TxnState.ABORTED:
-                raise TransactionAbortedError(txn_id, reason)
-            raise NoSuchTransactionError(txn_id)
+            if lock_id:
+                beaten = connection.execute(
+                    update(locks).where(locks.c.lock_id == lock_id).values(heartbeat_ms=self._clock())
+                )
+                if not beaten.rowcount:
+                    raise NoSuchLockError(lock_id)
+            if txn_id:
+                self.heartbeat_in(connection, txn_id)
 
-        self._store.write(work)
+        self._store.write(work, name="heartbeat")
+
+    def heartbeat_range(self, lo: int, hi: int) -> HeartbeatRange:
+        """Note that the owner of all transactions from ``lo`` to ``hi`` is alive; tell which cannot be.
+
+        Ids that are unknown or committed, and aborted ones, are no error. One round trip when all are open.
+
+        Raises:
+            InvalidTransactionRequestError: that is no range, or it is wider than ``hive.max.open.txns``.
+        """
+        widest = int(self._settings["hive.max.open.txns"])
+        if not (is_id(lo) and is_id(hi) and 0 <= hi - lo < widest):
+            raise InvalidTransactionRequestError(
+                f"Transactions {lo} to {hi} are not a range of at most {widest} ids, so none had a heartbeat."
+            )
+        within = txns.c.id.between(lo, hi)
+
+        def work(connection: Connection) -> HeartbeatRange:
+            alive = connection.execute(update(txns).where(within, _IS_OPEN).values(heartbeat_ms=self._clock()))
+            if alive.rowcount == hi - lo + 1:
+                return HeartbeatRange()
+            states: Mapping[int, str] = {
+                row.id: row.state for row in connection.execute(select(txns.c.id, txns.c.state).where(within))
+            }
+            ended = {txn_id: states.get(txn_id) for txn_id in range(lo, hi + 1)}
+            return HeartbeatRange(
+                no_such=frozenset(txn for txn, state in ended.items() if state in (None, TxnState.COMMITTED.value)),
+                aborted=frozenset(txn for txn, state in ended.items() if state == TxnState.ABORTED.value),
+            )
+
+        return self._store.write(work, name="heartbeat")
 
     def abort_timed_out(self) -> list[int]:
-        """Abort every open transaction whose last heartbeat is older than its time-out; return their ids."""
+        """Abort every open transaction whose last heartbeat is older than its time-out; return their ids.
+
+        In batches, each in a database transaction of its own.
+        """
+        aborted: list[int] = []
 
         def work(connection: Connection) -> list[int]:
-            now = self._clock()
-            late = connection.execute(
-                update(txns)
-                .where(txns.c.state == TxnState.OPEN.value, txns.c.heartbeat_ms + txns.c.timeout_s * 1000 < now)
-                .values(state=TxnState.ABORTED.value, reason="its heartbeat timed out")
-                .returning(txns.c.id)
-            ).scalars()
-            ids = sorted(late)
-            for txn_id in ids:
-                self._record(connection, EventType.ABORT_TXN, txn_id)
-            return ids
+            return self._abort_where(
+                connection,
+                self._clock() > _TIMED_OUT_MS,
+                reason=AbortReason.TIMEOUT.words,
+                code=AbortReason.TIMEOUT,
+                limit=_ABORT_BATCH,
+            )
 
-        return self._store.write(work)
+        while batch := self._store.write(work, name="abort"):
+            aborted += batch
+            if len(batch) < _ABORT_BATCH:
+                break
+        return aborted
 
     # -- write ids ------------------------------------------------------------------
 
@@ -238,10 +340,12 @@ class TransactionManager:
         *,
         operation: Operation | None = None,
         partition: str | None = None,
+        reallocate: bool = False,
     ) -> dict[int, int]:
         """The write id of each transaction for the table, in transaction id order from 1 upwards.
 
-        Safe to repeat: a transaction that has one gets the same again. ``operation`` also notes
+        Safe to repeat: a transaction that has one gets the same again, unless ``reallocate`` asks
+        for a new one, after which the old one stands for nothing. ``operation`` also notes
         that data of that kind is about to be written (``partition`` None: anywhere in the table),
         so that an abort or a kill leaves a trace for the cleaner.
 
@@ -252,9 +356,11 @@ class TransactionManager:
 
         def work(connection: Connection) -> dict[int, int]:
             table_id = int(select_table(connection, database, table).id or 0)
-            return self.allocate_in(connection, txn_ids, table_id, operation=operation, partition=partition)
+            return self.allocate_in(
+                connection, txn_ids, table_id, operation=operation, partition=partition, reallocate=reallocate
+            )
 
-        return self._store.write(work)
+        return self._store.write(work, name="allocate")
 
     def allocate_in(
         self,
@@ -264,6 +370,7 @@ class TransactionManager:
         *,
         operation: Operation | None = None,
         partition: str | None = None,
+        reallocate: bool = False,
     ) -> dict[int, int]:
         """:meth:`allocate_write_ids` in the caller's database transaction, by table id.
 
@@ -271,42 +378,50 @@ class TransactionManager:
             NoSuchObjectError: the table was dropped, and its files are gone.
         """
         wanted = sorted(set(txn_ids))
-        self._check_writable(connection, wanted)
-        mapping = txn_to_write_id.c
-        allocated = {
-            row.txn_id: row.write_id
-            for batch in batches(wanted)
-            for row in connection.execute(
-                select(mapping.txn_id, mapping.write_id).where(mapping.table_id == table_id, mapping.txn_id.in_(batch))
-            )
-        }
-        new = [txn_id for txn_id in wanted if txn_id not in allocated]
-        if new:
-            following = connection.execute(
-                update(next_write_ids)
-                .where(next_write_ids.c.table_id == table_id)
-                .values(next=next_write_ids.c.next + len(new))
-                .returning(next_write_ids.c.next)
-            ).scalar_one_or_none()
-            if following is None:
-                raise NoSuchObjectError(f"The table with id {table_id} was dropped; it gives no write ids any more.")
-            first = following - len(new)
-            rows = [{"table_id": table_id, "txn_id": txn_id, "write_id": first + i} for i, txn_id in enumerate(new)]
-            connection.execute(insert(txn_to_write_id), rows)
-            allocated |= {row["txn_id"]: row["write_id"] for row in rows}
-        if operation is not None:
-            components = [
-                {
-                    "txn_id": txn_id,
-                    "table_id": table_id,
-                    "partition": partition,
-                    "operation": operation.value,
-                    "write_id": allocated[txn_id],
-                }
-                for txn_id in wanted
-            ]
-            connection.execute(insert(txn_components), components)
-        return {txn_id: allocated[txn_id] for txn_id in wanted}
+        allocation.check_writable(connection, wanted)
+        return allocation.allocate(
+            connection, wanted, table_id, operation=operation, partition=partition, reallocate=reallocate
+        )
+
+    def add_dynamic_partitions(
+        self, txn_id: int, database: str, table: str, partitions: Sequence[str], operation: Operation
+    ) -> None:
+        """Note which partitions a dynamic-partition write has written; until then it may have been any.
+
+        Raises:
+            TransactionAbortedError, TransactionCommittedError, NoSuchTransactionError: it is not open.
+            NoSuchTableError: the table does not exist.
+        """
+        _check_id(txn_id)
+
+        def work(connection: Connection) -> None:
+            table_id = int(select_table(connection, database, table).id or 0)
+            self.check_open(connection, txn_id)
+            allocation.add_dynamic_partitions(connection, txn_id, table_id, partitions, operation)
+
+        self._store.write(work, name="add partitions")
+
+    def seed_write_ids(self, database: str, table: str, next_write_id: int) -> None:
+        """Let the table's write ids go on from ``next_write_id``, as an import needs it.
+
+        Raises:
+            InvalidTransactionRequestError: that id, or a higher one, was handed out already.
+            NoSuchTableError: the table does not exist.
+        """
+
+        def work(connection: Connection) -> None:
+            found = select_table(connection, database, table)
+            allocation.seed_write_ids(connection, int(found.id or 0), found.full_name, next_write_id)
+
+        self._store.write(work, name="seed")
+
+    def seed_txn_ids(self, next_txn_id: int) -> None:
+        """Let transaction ids go on from ``next_txn_id``, as an import needs it.
+
+        Raises:
+            InvalidTransactionRequestError: that id, or a higher one, was handed out already.
+        """
+        self._store.write(lambda connection: allocation.seed_txn_ids(connection, next_txn_id), name="seed")
 
     # -- snapshots ------------------------------------------------------------------
 
@@ -322,65 +437,202 @@ class TransactionManager:
             NoSuchTableError: one of them does not exist.
         """
         with self._store.read() as connection:
-            found = {}
-            for name in names:
-                database, _, table = name.rpartition(".")
-                found[int(select_table(connection, database or "default", table).id or 0)] = name
+            found = self._table_ids(connection, names)
             lists = read_valid_write_ids(connection, found, valid_txns)
         return {found[table_id]: write_ids for table_id, write_ids in lists.items()}
 
+    def written_since(
+        self, names: Sequence[str], valid_txns: ValidTxnList, *, updates_only: bool = False
+    ) -> frozenset[str]:
+        """Those of the tables (``database.table``) to which something was committed after the snapshot.
+
+        For whoever has waited for locks: if it is not empty, the snapshot is too old for a statement
+        that keeps others from writing. ``updates_only`` leaves out inserts. The snapshot's
+        transaction is still open, which keeps the records that are needed.
+
+        Raises:
+            NoSuchTableError: one of them does not exist.
+        """
+        with self._store.read() as connection:
+            found = self._table_ids(connection, names)
+            return conflicts.written_since(connection, found, valid_txns, updates_only=updates_only)
+
     # -- parts ----------------------------------------------------------------------
 
-    def _settle(self, connection: Connection, txn_id: int, state: TxnState, reason: str | None = None) -> bool:
-        """Turn an open transaction into ``state``; false when it was not open."""
-        changed = connection.execute(
+    def check_open(self, connection: Connection, txn_id: int) -> None:
+        """See to it that a transaction is open, and stays so until the caller's database transaction ends.
+
+        Raises:
+            TransactionAbortedError, TransactionCommittedError, NoSuchTransactionError: it is not.
+        """
+        raise_if_settled(txn_id, self._row(connection, txn_id, for_update=True, read=True))
+
+    def _commit(
+        self,
+        connection: Connection,
+        txn_id: int,
+        changes: Callable[[Connection], None] | None,
+        exclusive_write_locks: bool,
+    ) -> None:
+        row = self._row(connection, txn_id, for_update=True)
+        if row.state == TxnState.COMMITTED.value:
+            return
+        raise_if_settled(txn_id, row)
+        if changes is not None:
+            changes(connection)
+        kind = TxnType(row.type)
+        written = [] if kind is TxnType.READ_ONLY else conflicts.writes_of(connection, txn_id)
+        updating = any(write.updates for write in written)
+        if updating and not exclusive_write_locks:
+            sentence = conflicts.find_conflict(connection, txn_id, written)
+            if sentence is not None:
+                raise _ConflictFoundError(sentence)
+        if kind not in _WITHOUT_COMPLETED_COMPONENTS:
+            conflicts.complete(connection, txn_id, written, self._clock())
+        if any(write.operation for write in written):
+            connection.execute(delete(txn_components).where(txn_components.c.txn_id == txn_id))
+        release(connection, locks.c.txn_id == txn_id)
+        if updating:
+            conflicts.record_write_set(connection, txn_id, written)
+        settled = connection.execute(
             update(txns)
-            .where(txns.c.id == txn_id, txns.c.state == TxnState.OPEN.value)
-            .values(state=state.value, reason=reason)
+            .where(txns.c.id == txn_id, _IS_OPEN)
+            .values(state=TxnState.COMMITTED.value, ended_ms=self._clock())
         )
-        return changed.rowcount == 1
-
-    def _state(self, connection: Connection, txn_id: int, *, lock: bool = False) -> tuple[TxnState, str | None]:
-        query = select(txns.c.state, txns.c.reason).where(txns.c.id == txn_id)
-        row = connection.execute(query.with_for_update() if lock else query).one_or_none()
-        if row is None:
-            raise NoSuchTransactionError(txn_id)
-        return TxnState(row.state), row.reason
-
-    def _check_writable(self, connection: Connection, txn_ids: Sequence[int]) -> None:
-        writable: set[int] = set()
-        for batch in batches(txn_ids):
-            # The row lock keeps a reaper from aborting the transaction between this and the allocation.
-            writable |= set(
-                connection.execute(
-                    select(txns.c.id)
-                    .where(
-                        txns.c.id.in_(batch),
-                        txns.c.state == TxnState.OPEN.value,
-                        txns.c.type != TxnType.READ_ONLY.value,
-                    )
-                    .order_by(txns.c.id)
-                    .with_for_update(read=True)
-                ).scalars()
+        if settled.rowcount != 1:
+            raise TransactionAbortedError(txn_id)
+        write_ids = {f"{write.database}.{write.table}": write.write_id for write in written if write.write_id}
+        if write_ids:
+            notification_log.record(
+                connection, self._clock(), EventType.COMMIT_TXN, txn_id=txn_id, message={"write_ids": write_ids}
             )
-        refused = [txn_id for txn_id in txn_ids if txn_id not in writable]
-        if refused or not txn_ids:
-            raise TransactionNotOpenError(refused, "write ids need transactions that are open and not read-only")
 
-    def _forget_components(self, connection: Connection, txn_id: int) -> None:
-        connection.execute(delete(txn_components).where(txn_components.c.txn_id == txn_id))
+    def _abort_conflicting(self, txn_id: int, sentence: str) -> None:
+        def work(connection: Connection) -> None:
+            self.abort_in(connection, [txn_id], sentence, AbortReason.WRITE_CONFLICT)
 
-    def _record(self, connection: Connection, type: EventType, txn_id: int) -> None:
-        """Write the event of a settled transaction, if it had taken write ids."""
+        self._store.write(work, name="abort")
+        raise WriteConflictError(txn_id, sentence)
+
+    def _abort_where(
+        self,
+        connection: Connection,
+        condition: ColumnElement[bool],
+        *,
+        reason: str | None,
+        code: AbortReason,
+        limit: int | None = None,
+    ) -> list[int]:
+        """Abort the open transactions that meet the condition, with their locks and events; return their ids."""
+        # In the order of ids, as everywhere; a reaper (with a limit) leaves alone who is just now
+        # committing or sending a heartbeat.
+        chosen = (
+            select(txns.c.id)
+            .where(_IS_OPEN, condition)
+            .order_by(txns.c.id)
+            .limit(limit)
+            .with_for_update(skip_locked=limit is not None)
+        )
+        ids = sorted(
+            connection.execute(
+                update(txns)
+                .where(txns.c.id.in_(chosen), _IS_OPEN)
+                .values(state=TxnState.ABORTED.value, reason=reason, reason_code=code.number, ended_ms=self._clock())
+                .returning(txns.c.id)
+            ).scalars()
+        )
+        for batch in batches(ids):
+            release(connection, locks.c.txn_id.in_(batch))
+        for batch in batches(ids):
+            self._record_aborts(connection, batch)
+        return ids
+
+    def _record_aborts(self, connection: Connection, txn_ids: Sequence[int]) -> None:
+        """Write the events of those that had taken write ids."""
         mapping = txn_to_write_id.c
-        written = connection.execute(
-            select(databases.c.name, tables.c.name, mapping.write_id)
+        written: dict[int, dict[str, int]] = defaultdict(dict)
+        for txn_id, database, table, write_id in connection.execute(
+            select(mapping.txn_id, databases.c.name, tables.c.name, mapping.write_id)
             .select_from(txn_to_write_id)
             .join(tables, tables.c.id == mapping.table_id)
             .join(databases, databases.c.id == tables.c.database_id)
-            .where(mapping.txn_id == txn_id)
-        ).all()
-        if not written:
+            .where(mapping.txn_id.in_(txn_ids))
+        ):
+            written[txn_id][f"{database}.{table}"] = write_id
+        for txn_id in sorted(written):
+            notification_log.record(
+                connection, self._clock(), EventType.ABORT_TXN, txn_id=txn_id, message={"write_ids": written[txn_id]}
+            )
+
+    def heartbeat_in(self, connection: Connection, txn_id: int) -> None:
+        """The transaction's half of :meth:`heartbeat` in the caller's database transaction."""
+        alive = connection.execute(update(txns).where(txns.c.id == txn_id, _IS_OPEN).values(heartbeat_ms=self._clock()))
+        if alive.rowcount:
             return
-        write_ids: Mapping[str, int] = {f"{database}.{table}": write_id for database, table, write_id in written}
-        notification_log.record(connection, self._clock(), type, txn_id=txn_id, message={"write_ids": dict(write_ids)})
+        row = self._row(connection, txn_id)
+        if row.state == TxnState.COMMITTED.value:
+            raise NoSuchTransactionError(txn_id)
+        raise_if_settled(txn_id, row)
+
+    def _row(self, connection: Connection, txn_id: int, *, for_update: bool = False, read: bool = False) -> Row[Any]:
+        query: Select[Any] = select(txns.c.id, txns.c.state, txns.c.type, txns.c.reason, txns.c.reason_code)
+        query = query.where(txns.c.id == txn_id)
+        row = connection.execute(query.with_for_update(read=read) if for_update else query).one_or_none()
+        if row is None:
+            raise NoSuchTransactionError(txn_id)
+        return row
+
+    def _table_ids(self, connection: Connection, names: Sequence[str]) -> dict[int, str]:
+        found = {}
+        for name in names:
+            database, _, table = name.rpartition(".")
+            found[int(select_table(connection, database or "default", table).id or 0)] = name
+        return found
+
+    def _default_timeout_s(self, type: TxnType) -> int:
+        if type is TxnType.REPL_CREATED:
+            return max(1, int(self._settings["hive.repl.txn.timeout"] * 86_400))
+        return int(self._settings["hive.txn.timeout"])
+
+
+class _ConflictFoundError(Exception):
+    """Undoes a commit; the transaction is aborted by the next one."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(sentence)
+        self.sentence = sentence
+
+
+def raise_if_settled(txn_id: int, row: Any) -> None:
+    """Raise what a use of a transaction (its state, reason and reason's code) brings when it is not open.
+
+    Raises:
+        DeadlockError, TransactionAbortedError, TransactionCommittedError: it has ended.
+    """
+    if row.state == TxnState.COMMITTED.value:
+        raise TransactionCommittedError(txn_id)
+    if row.state == TxnState.ABORTED.value:
+        if row.reason_code == AbortReason.DEADLOCK.number:
+            raise DeadlockError(txn_id, row.reason or AbortReason.DEADLOCK.words)
+        raise TransactionAbortedError(txn_id, row.reason)
+
+
+def _check_id(txn_id: int) -> None:
+    if not is_id(txn_id):
+        raise NoSuchTransactionError(txn_id)
+
+
+def _transaction(row: Row[Any]) -> Transaction:
+    return Transaction(
+        id=row.id,
+        state=TxnState(row.state),
+        type=TxnType(row.type),
+        started_at=to_datetime(row.started_ms),
+        heartbeat_at=to_datetime(row.heartbeat_ms),
+        timeout_s=row.timeout_s,
+        user=row.user,
+        host=row.host,
+        agent_info=row.agent_info,
+        reason=row.reason,
+        reason_code=row.reason_code,
+    )

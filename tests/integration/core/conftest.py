@@ -12,6 +12,8 @@ from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.store import migrating
 from airflow_hivex.core.store.engine import Store
+from airflow_hivex.core.transactions.housekeeper import Housekeeper
+from airflow_hivex.core.transactions.locks import LockManager
 from airflow_hivex.core.transactions.manager import TransactionManager
 
 
@@ -57,3 +59,13 @@ def catalog(store: Store, clusters: Clusters, clock: Clock) -> ObjectStore:
 @pytest.fixture
 def transactions(store: Store, clock: Clock) -> TransactionManager:
     return TransactionManager(store, Settings({}), clock)
+
+
+@pytest.fixture
+def locks(store: Store, clock: Clock, transactions: TransactionManager) -> LockManager:
+    return LockManager(store, Settings({}), clock, transactions)
+
+
+@pytest.fixture
+def housekeeper(store: Store, clock: Clock, transactions: TransactionManager, locks: LockManager) -> Housekeeper:
+    return Housekeeper(store, Settings({}), clock, transactions, locks)

@@ -3,6 +3,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import text
@@ -42,11 +43,42 @@ def test_newer_database_is_refused(store: Store) -> None:
         migrating.upgrade(store)
 
 
-def test_older_database_names_the_command_that_upgrades_it(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    older = migrating.SchemaStatus("0001", "0002", known=True)
-    monkeypatch.setattr(migrating, "status", lambda _store: older)
-    with pytest.raises(StoreTooOldError, match=r"hivex --metastore '.*' metastore upgrade"):
+def _create_revision(store: Store, revision: str) -> None:
+    """Make the schema of an earlier release, as it did."""
+    with store.engine.connect().execution_options(hivex_writing=True) as connection:
+        config = migrating._config()
+        config.attributes["connection"] = connection
+        command.upgrade(config, revision)
+        connection.commit()
+
+
+def test_database_of_the_first_release_names_the_command_that_upgrades_it(metastore_url: str) -> None:
+    store = Store(metastore_url)
+    _create_revision(store, "0001")
+    with pytest.raises(StoreTooOldError, match=r"0001.*hivex --metastore '.*' metastore upgrade"):
         migrating.prepare(store)
+    store.close()
+
+
+def test_upgrade_keeps_what_the_first_release_has_stored(metastore_url: str) -> None:
+    store = Store(metastore_url)
+    _create_revision(store, "0001")
+    row = "'{state}', 0, 1, 1, 300, 'etl', 'here'"
+    for txn_id, state in enumerate("aoco", 1):
+        statement = text(
+            'INSERT INTO txns (id, state, type, started_ms, heartbeat_ms, timeout_s, "user", host) '
+            f"VALUES ({txn_id}, {row.format(state=state)})"
+        )
+        store.write(lambda connection, statement=statement: connection.execute(statement))
+    assert migrating.upgrade(store).found == "0001"
+    migrating.prepare(store)
+    with store.read() as connection:
+        found = connection.execute(text("SELECT id, state, min_open_id FROM txns ORDER BY id")).all()
+        context = MigrationContext.configure(connection, opts={"version_table": migrating.VERSION_TABLE})
+        assert compare_metadata(context, metadata) == []
+    assert [tuple(row) for row in found] == [(1, "a", None), (2, "o", 2), (3, "c", None), (4, "o", 2)]
+    assert migrating.upgrade(store).found == "0002"
+    store.close()
 
 
 def test_foreign_tables_of_our_names_are_left_alone(metastore_url: str) -> None:

@@ -7,6 +7,7 @@ import pytest
 from airflow_hivex.core.catalog.notification_log import EventType, NotificationLog
 from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.errors import (
+    InvalidTransactionRequestError,
     NoSuchTableError,
     NoSuchTransactionError,
     TooManyOpenTransactionsError,
@@ -15,7 +16,7 @@ from airflow_hivex.core.errors import (
     TransactionNotOpenError,
 )
 from airflow_hivex.core.model.objects import ClusterStorageDescriptor, Column, StorageDescriptor, Table
-from airflow_hivex.core.model.transactions import TxnState, TxnType
+from airflow_hivex.core.model.transactions import AbortReason, HeartbeatRange, TxnState, TxnType
 from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.transactions.housekeeper import Housekeeper
@@ -57,6 +58,39 @@ def test_limit_of_open_transactions_holds(store: Store, clock: Clock) -> None:
     assert transactions.open() == [3]
 
 
+def test_limit_holds_until_a_tenth_has_ended(store: Store, clock: Clock) -> None:
+    transactions = TransactionManager(store, Settings({"hive.max.open.txns": 10}), clock)
+    ids = transactions.open(10)
+    with pytest.raises(TooManyOpenTransactionsError):
+        transactions.open()
+    transactions.commit(ids[0])
+    with pytest.raises(TooManyOpenTransactionsError):
+        transactions.open()
+    transactions.commit(ids[1])
+    assert transactions.open() == [11]
+
+
+@pytest.mark.parametrize("timeout", [0, -1, 10**10, 2**70])
+def test_impossible_time_outs_are_refused(transactions: TransactionManager, timeout: int) -> None:
+    with pytest.raises(TransactionNotOpenError):
+        transactions.open(timeout=timeout)
+
+
+def test_replication_has_its_own_time_out(transactions: TransactionManager) -> None:
+    (txn_id,) = transactions.open(type=TxnType.REPL_CREATED)
+    assert transactions.get(txn_id).timeout_s == 11 * 86_400
+
+
+def test_open_and_aborted_transactions_are_shown(transactions: TransactionManager) -> None:
+    committed, aborted, still_open = transactions.open(3, user="etl")
+    transactions.commit(committed)
+    transactions.abort(aborted, "on purpose", AbortReason.ROLLBACK)
+    assert [(each.id, each.state, each.reason_code) for each in transactions.show()] == [
+        (aborted, TxnState.ABORTED, 50005),
+        (still_open, TxnState.OPEN, None),
+    ]
+
+
 def test_commit_is_final_and_repeatable(transactions: TransactionManager) -> None:
     (txn_id,) = transactions.open()
     transactions.commit(txn_id)
@@ -76,7 +110,7 @@ def test_abort_is_final_and_repeatable(transactions: TransactionManager) -> None
         transactions.heartbeat(txn_id)
 
 
-@pytest.mark.parametrize("txn_id", [-1, 0, 99, 2**62])
+@pytest.mark.parametrize("txn_id", [-1, 0, 99, 2**62, 2**63, -(2**80), 2**200, True, "7", 1.5])
 def test_unknown_ids_are_told(transactions: TransactionManager, txn_id: int) -> None:
     for call in (transactions.commit, transactions.abort, transactions.heartbeat, transactions.get):
         with pytest.raises(NoSuchTransactionError):
@@ -124,6 +158,96 @@ def test_write_ids_need_open_writing_transactions(transactions: TransactionManag
     assert transactions.allocate_write_ids([open_id], "default", "t") == {open_id: 1}
 
 
+@pytest.mark.parametrize("txn_id", [-1, 2**63, 2**200])
+def test_impossible_transactions_get_no_write_ids(transactions: TransactionManager, table: str, txn_id: int) -> None:
+    (open_id,) = transactions.open()
+    with pytest.raises(TransactionNotOpenError):
+        transactions.allocate_write_ids([open_id, txn_id], "default", "t")
+    assert transactions.allocate_write_ids([open_id], "default", "t") == {open_id: 1}
+
+
+def test_reallocated_write_id_is_a_new_one_and_the_old_stands_for_nothing(
+    transactions: TransactionManager, table: str
+) -> None:
+    first, second = transactions.open(2)
+    assert transactions.allocate_write_ids([first, second], "default", "t") == {first: 1, second: 2}
+    assert transactions.allocate_write_ids([first], "default", "t", reallocate=True) == {first: 3}
+    write_ids = transactions.valid_write_ids([table], transactions.valid_txns())[table]
+    assert (write_ids.high_watermark, write_ids.open_ids) == (3, (2, 3))
+
+
+def test_write_ids_go_on_from_a_seed(transactions: TransactionManager, table: str) -> None:
+    (txn_id,) = transactions.open()
+    transactions.seed_write_ids("default", "t", 10)
+    assert transactions.allocate_write_ids([txn_id], "default", "t") == {txn_id: 10}
+    for taken in (10, 1, 0, -1, 2**63):
+        with pytest.raises(InvalidTransactionRequestError):
+            transactions.seed_write_ids("default", "t", taken)
+    with pytest.raises(NoSuchTableError):
+        transactions.seed_write_ids("default", "missing", 100)
+
+
+def test_transaction_ids_go_on_from_a_seed(transactions: TransactionManager) -> None:
+    transactions.open(3)
+    transactions.seed_txn_ids(100)
+    assert transactions.open() == [100]
+    for taken in (100, 3, 0, -5, 2**63):
+        with pytest.raises(InvalidTransactionRequestError):
+            transactions.seed_txn_ids(taken)
+    assert transactions.open() == [101]
+
+
+def test_abort_of_many_ignores_those_that_are_not_open(transactions: TransactionManager) -> None:
+    committed, aborted, first, second = transactions.open(4)
+    transactions.commit(committed)
+    transactions.abort(aborted, "before")
+    many = [second, committed, aborted, first, first, 77, -1, 2**90]
+    assert transactions.abort_many(many, "an operator said so") == [first, second]
+    assert transactions.abort_many(many) == []
+    assert transactions.get(aborted).reason == "before"
+    assert (transactions.get(first).reason, transactions.get(first).reason_code) == ("an operator said so", 50001)
+    assert transactions.get(committed).state is TxnState.COMMITTED
+
+
+def test_heartbeat_of_a_range_tells_who_has_ended(transactions: TransactionManager, clock: Clock) -> None:
+    first, committed, aborted, last = transactions.open(4)
+    clock.advance(10)
+    assert transactions.heartbeat_range(first, last) == HeartbeatRange()
+    transactions.commit(committed)
+    transactions.abort(aborted)
+    clock.advance(10)
+    found = transactions.heartbeat_range(first, last + 2)
+    assert found == HeartbeatRange(frozenset({committed, last + 1, last + 2}), frozenset({aborted}))
+    for alive in (first, last):
+        assert transactions.get(alive).heartbeat_at.timestamp() * 1000 == clock.now_ms
+
+
+@pytest.mark.parametrize(("lo", "hi"), [(2, 1), (0, 1), (-1, 1), (1, 2**63), (1, 2**62), (1, 10**9)])
+def test_heartbeat_of_no_range_is_refused(transactions: TransactionManager, lo: int, hi: int) -> None:
+    with pytest.raises(InvalidTransactionRequestError):
+        transactions.heartbeat_range(lo, hi)
+
+
+def test_heartbeat_of_nobody_is_refused(transactions: TransactionManager) -> None:
+    for nobody in (None, 0):
+        with pytest.raises(NoSuchTransactionError):
+            transactions.heartbeat(nobody)
+    (txn_id,) = transactions.open()
+    transactions.commit(txn_id)
+    with pytest.raises(NoSuchTransactionError):
+        transactions.heartbeat(txn_id)
+
+
+def test_points_before_and_after_a_commit_are_told(metastore_url: str, store: Store, clock: Clock) -> None:
+    reached: list[str] = []
+    watched = Store(metastore_url, reached.append)
+    transactions = TransactionManager(watched, Settings({}), clock)
+    (txn_id,) = transactions.open()
+    transactions.commit(txn_id)
+    assert reached == ["before open", "after open", "before commit", "after commit"]
+    watched.close()
+
+
 def test_snapshot_sees_what_was_committed_before_it(transactions: TransactionManager, table: str) -> None:
     committed, aborted, still_open = transactions.open(3)
     transactions.allocate_write_ids([committed, aborted, still_open], "default", "t")
@@ -153,12 +277,14 @@ def test_table_never_written_has_no_visible_write_ids(transactions: TransactionM
     assert (write_ids.high_watermark, write_ids.exceptions) == (0, ())
 
 
-def test_only_transactions_without_heartbeat_are_reaped(transactions: TransactionManager, clock: Clock) -> None:
+def test_only_transactions_without_heartbeat_are_reaped(
+    transactions: TransactionManager, housekeeper: Housekeeper, clock: Clock
+) -> None:
     dead, alive, patient = transactions.open() + transactions.open() + transactions.open(timeout=3600)
     clock.advance(200)
     transactions.heartbeat(alive)
     clock.advance(101)
-    assert Housekeeper(transactions).run().aborted == (dead,)
+    assert housekeeper.run().aborted == (dead,)
     with pytest.raises(TransactionAbortedError, match="timed out"):
         transactions.commit(dead)
     transactions.commit(alive)

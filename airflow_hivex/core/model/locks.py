@@ -1,0 +1,389 @@
+"""Locks: their types and levels, which of them meet, and who waits for whom. Source: ``hive-semantics`` 3.
+
+Pure rules. Who holds what is in the metastore database; see ``transactions.locks``.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from airflow_hivex.core.errors import InvalidLockRequestError
+from airflow_hivex.core.model.identifiers import normalise
+
+
+class LockType(enum.Enum):
+    """The stored letters, from the least strict to the strictest."""
+
+    SHARED_READ = "r"
+    SHARED_WRITE = "w"
+    EXCL_WRITE = "x"
+    EXCLUSIVE = "e"
+
+    @property
+    def strictness(self) -> int:
+        """Higher is stricter."""
+        return _STRICTNESS[self]
+
+
+_STRICTNESS = {letter: number for number, letter in enumerate(LockType)}
+
+
+class LockLevel(enum.Enum):
+    """What a lock is on. Source: Hive LockLevel (3.1); the numbers are Thrift's."""
+
+    DB = 1
+    TABLE = 2
+    PARTITION = 3
+
+
+class LockState(enum.Enum):
+    """Acquired and waiting locks are stored; the others are answers only."""
+
+    ACQUIRED = "a"
+    WAITING = "w"
+    ABORT = "abort"
+    NOT_ACQUIRED = "not acquired"
+
+
+class DataOperation(enum.Enum):
+    """What a statement is about to do under a lock. Source: Hive DataOperationType (2.1)."""
+
+    SELECT = 1
+    INSERT = 2
+    UPDATE = 3
+    DELETE = 4
+    UNSET = 5
+    NO_TXN = 6
+
+    @property
+    def writes(self) -> bool:
+        """Whether data of a transactional table is written."""
+        return self in (DataOperation.INSERT, DataOperation.UPDATE, DataOperation.DELETE)
+
+
+@dataclass(frozen=True, slots=True)
+class LockComponent:
+    """One lock of a request: on a database, a table or a partition. Names are normalised.
+
+    ``is_dynamic_partition_write`` says that the partitions written are not known yet;
+    ``is_new_table`` that the table need not exist: the transaction is about to make it.
+
+    Raises:
+        InvalidLockRequestError: a partition is given without its table, or a name is empty.
+    """
+
+    database: str
+    table: str | None
+    partition: str | None = None
+    type: LockType = LockType.SHARED_READ
+    operation: DataOperation = DataOperation.UNSET
+    is_dynamic_partition_write: bool = False
+    is_new_table: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "database", normalise(self.database))
+        if self.table is not None:
+            object.__setattr__(self, "table", normalise(self.table))
+        if self.partition is not None:
+            object.__setattr__(self, "partition", _normalise_partition(self.partition))
+        names = (self.database, self.table, self.partition)
+        if any(name is not None and (not name or "\0" in name) for name in names):
+            raise InvalidLockRequestError(f"one of the names {names} is empty or has a NUL character")
+        if self.partition is not None and self.table is None:
+            raise InvalidLockRequestError(f"partition {self.partition} is named without its table")
+
+    @property
+    def level(self) -> LockLevel:
+        """What the lock is on."""
+        if self.table is None:
+            return LockLevel.DB
+        return LockLevel.TABLE if self.partition is None else LockLevel.PARTITION
+
+    @property
+    def full_table(self) -> str:
+        """``database/table``, also of a lock on a partition; empty for one on a database."""
+        return "" if self.table is None else f"{self.database}/{self.table}"
+
+    @property
+    def resource(self) -> str:
+        """``database/table/partition``, as far as it goes."""
+        return "/".join(part for part in (self.database, self.table, self.partition) if part is not None)
+
+
+def _normalise_partition(name: str) -> str:
+    """Keys are case-insensitive, values are not (2.2)."""
+    parts = (part.partition("=") for part in name.split("/"))
+    return "/".join(f"{key.lower()}{equals}{value}" for key, equals, value in parts)
+
+
+@dataclass(frozen=True, slots=True)
+class LockInfo:
+    """One lock as it is stored: its request's id and its own number, its owner, and whom it waits for."""
+
+    lock_id: int
+    internal_id: int
+    txn_id: int | None
+    component: LockComponent
+    state: LockState
+    requested_at: datetime
+    heartbeat_at: datetime | None
+    acquired_at: datetime | None
+    user: str
+    host: str
+    agent_info: str | None = None
+    blocked_by: tuple[int, int] | None = None
+
+    def describe(self) -> str:
+        """Who has it, since when, and what it is, for people."""
+        does = "holds" if self.state is LockState.ACQUIRED else "waits for"
+        since = self.acquired_at or self.requested_at
+        who = f"{self.user} on {self.host}" + (f" ({self.agent_info})" if self.agent_info else "")
+        owner = f"transaction {self.txn_id}" if self.txn_id else "no transaction"
+        return (
+            f"{who} {does} {self.component.type.name} on {self.component.resource} "
+            f"since {since:%Y-%m-%d %H:%M:%S} UTC (lock {self.lock_id}.{self.internal_id}, {owner})"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LockResponse:
+    """The answer to a request: its id (0 when it was not taken in), and the first lock in its way."""
+
+    lock_id: int
+    state: LockState
+    blocked_by: LockInfo | None = None
+    message: str | None = None
+
+    @property
+    def is_acquired(self) -> bool:
+        """Whether all locks of the request are held."""
+        return self.state is LockState.ACQUIRED
+
+
+class LockAction(enum.Enum):
+    """What a request does about a lock ahead of it."""
+
+    GRANT = "grant"
+    KEEP_LOOKING = "keep looking"
+    WAIT = "wait"
+
+
+@dataclass(frozen=True, slots=True)
+class LockMatrix:
+    """What every type of request does about every type and state of a lock ahead of it.
+
+    ``strictest_first`` is the order in which the locks ahead are walked: Hive 4 takes them as
+    they came, older releases from the strictest waiting one down to the mildest acquired one.
+    """
+
+    name: str
+    actions: Mapping[tuple[LockType, LockType, LockState], LockAction]
+    strictest_first: bool
+    blocking: Mapping[LockType, tuple[LockType, ...]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        found: dict[LockType, dict[LockType, None]] = {requested: {} for requested in LockType}
+        for (requested, ahead, _), action in self.actions.items():
+            if action is LockAction.WAIT:
+                found[requested][ahead] = None
+        object.__setattr__(self, "blocking", {requested: tuple(ahead) for requested, ahead in found.items()})
+
+    def walk(self, ahead: Iterable[LockInfo]) -> list[LockInfo]:
+        """The locks in the order in which a request looks at them."""
+        if self.strictest_first:
+            return sorted(
+                ahead,
+                key=lambda lock: (
+                    lock.state is LockState.WAITING,
+                    lock.component.type.strictness,
+                    lock.lock_id,
+                    lock.internal_id,
+                ),
+                reverse=True,
+            )
+        return sorted(ahead, key=lambda lock: (lock.lock_id, lock.internal_id))
+
+    def blocker(self, component: LockComponent, txn_id: int | None, ahead: Iterable[LockInfo]) -> LockInfo | None:
+        """The first lock ahead for which ``component`` of transaction ``txn_id`` must wait, or None.
+
+        Locks of the same transaction are never in the way (3.3).
+        """
+        for lock in self.walk(ahead):
+            if (txn_id and lock.txn_id == txn_id) or not meet(component, lock.component):
+                continue
+            action = self.actions[component.type, lock.component.type, lock.state]
+            if action is LockAction.GRANT:
+                return None
+            if action is LockAction.WAIT and not is_harmless(component, lock.component):
+                return lock
+        return None
+
+
+_R, _W, _X, _E = LockType
+_OK, _KEEP, _WAIT = LockAction
+
+
+def _any_state(
+    table: Mapping[LockType, Sequence[LockAction]],
+) -> dict[tuple[LockType, LockType, LockState], LockAction]:
+    return {
+        (requested, ahead, state): action
+        for requested, actions in table.items()
+        for ahead, action in zip(LockType, actions, strict=True)
+        for state in (LockState.ACQUIRED, LockState.WAITING)
+    }
+
+
+# fmt: off
+HIVE_4 = LockMatrix("4", _any_state({
+    #    ahead: SHARED_READ SHARED_WRITE EXCL_WRITE EXCLUSIVE
+    _R: (_KEEP, _KEEP, _KEEP, _WAIT),
+    _W: (_KEEP, _KEEP, _WAIT, _WAIT),
+    _X: (_KEEP, _WAIT, _WAIT, _WAIT),
+    _E: (_WAIT, _WAIT, _WAIT, _WAIT),
+}), strictest_first=False)
+
+# These releases have no EXCL_WRITE; who asks for it there is served as EXCLUSIVE is.
+HIVE_2_3 = LockMatrix("2.3", {
+    **_any_state({
+        _R: (_KEEP, _KEEP, _WAIT, _WAIT),
+        _W: (_KEEP, _WAIT, _WAIT, _WAIT),
+        _X: (_WAIT, _WAIT, _WAIT, _WAIT),
+        _E: (_WAIT, _WAIT, _WAIT, _WAIT),
+    }),
+    # A shared lock that somebody holds already proves that nothing stricter was in the way.
+    (_R, _R, LockState.ACQUIRED): _OK,
+    (_R, _W, LockState.ACQUIRED): _OK,
+}, strictest_first=True)
+# fmt: on
+
+MATRICES = {matrix.name: matrix for matrix in (HIVE_4, HIVE_2_3)}
+"""By the values of ``hivex.lock.matrix``."""
+
+
+def meet(one: LockComponent, other: LockComponent) -> bool:
+    """Whether both locks cover something in common (3.3)."""
+    if one.database != other.database:
+        return False
+    if one.table is None or other.table is None:
+        return True
+    if one.table != other.table:
+        return False
+    return one.partition is None or other.partition is None or one.partition == other.partition
+
+
+def covers(held: LockComponent, request: LockComponent) -> bool:
+    """Whether who holds one lock has all that the other would give: nothing it bears, the other does not."""
+    return (
+        held.type.strictness >= request.type.strictness
+        and held.database == request.database
+        and held.table in (None, request.table)
+        and held.partition in (None, request.partition)
+    )
+
+
+def is_harmless(request: LockComponent, ahead: LockComponent) -> bool:
+    """The two exceptions of 3.2 between locks on a database and on what is in it."""
+    if request.type is LockType.SHARED_READ and ahead.type is LockType.EXCLUSIVE:
+        return request.table is None and ahead.table is not None
+    if request.type is LockType.EXCLUSIVE and ahead.type is LockType.SHARED_READ:
+        return request.table is not None and ahead.table is None
+    return False
+
+
+def find_deadlock(txn_id: int, locks: Sequence[LockInfo], matrix: LockMatrix) -> tuple[int, ...]:
+    """The transactions of a circle of waiting that ``txn_id`` is part of, or none.
+
+    ``locks`` are all locks, acquired and waiting, of all transactions that wait. A request waits
+    for every lock ahead of it that its type does not bear, also for one that waits itself.
+    """
+    waits_for: dict[int, set[int]] = defaultdict(set)
+    for waiting in locks:
+        if waiting.state is not LockState.WAITING or not waiting.txn_id:
+            continue
+        if any(
+            held.txn_id == waiting.txn_id
+            and held.state is LockState.ACQUIRED
+            and covers(held.component, waiting.component)
+            for held in locks
+        ):
+            continue
+        waits_for[waiting.txn_id].update(
+            ahead.txn_id
+            for ahead in locks
+            if ahead.txn_id
+            and ahead.txn_id != waiting.txn_id
+            and ahead.lock_id < waiting.lock_id
+            and matrix.blocker(waiting.component, waiting.txn_id, [ahead]) is not None
+        )
+    return _circle(txn_id, waits_for)
+
+
+def _circle(start: int, edges: Mapping[int, set[int]]) -> tuple[int, ...]:
+    """The shortest way from ``start`` along ``edges`` back to it, or nothing."""
+    came_from: dict[int, int] = {}
+    frontier = [start]
+    while frontier:
+        following = []
+        for node in frontier:
+            for other in sorted(edges.get(node, ())):
+                if other == start:
+                    path = [node]
+                    while path[-1] != start:
+                        path.append(came_from[path[-1]])
+                    return tuple(reversed(path))
+                if other not in came_from:
+                    came_from[other] = node
+                    following.append(other)
+        frontier = following
+    return ()
+
+
+SHOW_LOCKS_COLUMNS = (
+    "lockid",
+    "database",
+    "table",
+    "partition",
+    "lock_state",
+    "blocked_by",
+    "lock_type",
+    "transaction_id",
+    "last_heartbeat",
+    "acquired_at",
+    "user",
+    "hostname",
+    "agent_info",
+)
+
+
+def show_row(lock: LockInfo) -> tuple[str, ...]:
+    """A line of SHOW LOCKS: texts only, times in milliseconds since the epoch (section 9)."""
+    component = lock.component
+    return (
+        f"{lock.lock_id}.{lock.internal_id}",
+        component.database,
+        component.table or "NULL",
+        component.partition or "NULL",
+        lock.state.name,
+        " " * 12 if lock.blocked_by is None else "{}.{}".format(*lock.blocked_by),
+        component.type.name,
+        str(lock.txn_id) if lock.txn_id else "NULL",
+        _milliseconds(lock.heartbeat_at),
+        _milliseconds(lock.acquired_at),
+        lock.user,
+        lock.host,
+        lock.agent_info or "NULL",
+    )
+
+
+def show_order(lock: LockInfo) -> tuple[bool, int, int, int]:
+    """The key by which SHOW LOCKS sorts: acquired first, then by strictness, then by ids."""
+    return lock.state is not LockState.ACQUIRED, lock.component.type.strictness, lock.lock_id, lock.internal_id
+
+
+def _milliseconds(time: datetime | None) -> str:
+    return "NULL" if time is None else str(round(time.timestamp() * 1000))

@@ -1,0 +1,123 @@
+"""Whether what a request names exists, and what it says about writes. In the caller's transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, and_, select, true
+
+from airflow_hivex.core.errors import NoSuchDatabaseError, NoSuchTableError, NoSuchTransactionError
+from airflow_hivex.core.model.identifiers import check_name
+from airflow_hivex.core.model.locks import DataOperation, LockComponent
+from airflow_hivex.core.model.objects import TRANSACTIONAL
+from airflow_hivex.core.model.transactions import Operation
+from airflow_hivex.core.store.schema import databases, tables, txns
+from airflow_hivex.core.transactions.allocation import is_id
+from airflow_hivex.core.transactions.manager import raise_if_settled
+
+_OPERATIONS = {
+    DataOperation.INSERT: Operation.INSERT,
+    DataOperation.UPDATE: Operation.UPDATE,
+    DataOperation.DELETE: Operation.DELETE,
+}
+
+
+def check_request(
+    connection: Connection, components: Sequence[LockComponent], txn_id: int | None, *, new_tables: bool
+) -> Mapping[tuple[str, str], int]:
+    """The ids of the transactional tables of a request, by database and name. One round trip.
+
+    The transaction stays open until the caller's database transaction ends.
+
+    Raises:
+        NoSuchDatabaseError, NoSuchTableError: one of the names does not exist.
+        TransactionAbortedError, TransactionCommittedError, NoSuchTransactionError: it is not open.
+    """
+    found_databases, found = _read(connection, components, txn_id)
+    for component in components:
+        if component.database not in found_databases:
+            raise NoSuchDatabaseError(component.database)
+        if component.table is None or (component.database, component.table) in found:
+            continue
+        if not (component.is_new_table or new_tables):
+            raise NoSuchTableError(component.database, component.table)
+        check_name("table", component.table)
+    return {
+        name: table_id
+        for name, (table_id, parameters) in found.items()
+        if parameters.get(TRANSACTIONAL, "false").lower() == "true"
+    }
+
+
+def components_to_note(
+    components: Iterable[LockComponent], txn_id: int | None, transactional: Mapping[tuple[str, str], int]
+) -> list[dict[str, Any]]:
+    """The rows that tell what a transaction is about to write (2.3): for transactional tables only.
+
+    A write to partitions that are not known yet is one row of the table: an update if any of them is.
+    """
+    if txn_id is None:
+        return []
+    noted: dict[tuple[int, str | None, Operation], None] = {}
+    dynamic: dict[int, Operation] = {}
+    for component in components:
+        table_id = transactional.get((component.database, component.table or ""))
+        if table_id is None or not component.operation.writes:
+            continue
+        operation = _OPERATIONS[component.operation]
+        if component.is_dynamic_partition_write:
+            updates = operation is not Operation.INSERT or dynamic.get(table_id) is Operation.UPDATE
+            dynamic[table_id] = Operation.UPDATE if updates else Operation.INSERT
+        else:
+            noted[table_id, component.partition, operation] = None
+    for table_id, operation in dynamic.items():
+        noted[table_id, None, operation] = None
+    return [
+        {"txn_id": txn_id, "table_id": table_id, "partition": partition, "operation": operation.value}
+        for table_id, partition, operation in noted
+    ]
+
+
+def _read(
+    connection: Connection, components: Sequence[LockComponent], txn_id: int | None
+) -> tuple[set[str], dict[tuple[str, str], tuple[int, Mapping[str, str]]]]:
+    names = sorted({component.table for component in components if component.table is not None})
+    objects = (
+        select(databases.c.name.label("database"), tables.c.name.label("table"), tables.c.id, tables.c.parameters)
+        .select_from(
+            databases.outerjoin(
+                tables, and_(tables.c.database_id == databases.c.id, ~tables.c.dropped, tables.c.name.in_(names))
+            )
+        )
+        .where(databases.c.name.in_(sorted({component.database for component in components})))
+    )
+    rows: Sequence[Any]
+    if txn_id is None:
+        rows = connection.execute(objects).all()
+    else:
+        if not is_id(txn_id):
+            raise NoSuchTransactionError(txn_id)
+        named = objects.subquery()
+        rows = connection.execute(
+            select(
+                txns.c.id.label("txn_id"),
+                txns.c.state,
+                txns.c.reason,
+                txns.c.reason_code,
+                named.c.database,
+                named.c.table,
+                named.c.id,
+                named.c.parameters,
+            )
+            .select_from(txns.outerjoin(named, true()))
+            .where(txns.c.id == txn_id)
+            .with_for_update(read=True, of=txns)
+        ).all()
+        if not rows:
+            raise NoSuchTransactionError(txn_id)
+        raise_if_settled(txn_id, rows[0])
+    return (
+        {row.database for row in rows},
+        {(row.database, row.table): (row.id, row.parameters) for row in rows if row.table is not None},
+    )

@@ -1,0 +1,79 @@
+"""The rows of locks: read as values, removed, and those who wait for them told. In the caller's transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Row, Select, delete, func, select
+
+from airflow_hivex.core.clock import to_datetime
+from airflow_hivex.core.model.locks import DataOperation, LockComponent, LockInfo, LockState, LockType
+from airflow_hivex.core.store.schema import locks, txns
+
+CHANNEL = "hivex_locks"
+"""Where PostgreSQL notifies of released requests: their ids with commas, or nothing for any of them."""
+
+# PostgreSQL takes payloads up to 8,000 bytes.
+_LONGEST_PAYLOAD = 7900
+
+
+def select_locks() -> Select[Any]:
+    """All columns of locks; a lock of a transaction is as alive as the transaction is."""
+    alive = select(txns.c.heartbeat_ms).where(txns.c.id == locks.c.txn_id).scalar_subquery()
+    return select(locks, func.coalesce(alive, locks.c.heartbeat_ms).label("alive_ms"))
+
+
+def lock_from_row(row: Row[Any]) -> LockInfo:
+    """A row of :func:`select_locks`, or of the table itself, as a value."""
+    blocked_by = None
+    if row.blocked_by_lock_id is not None:
+        blocked_by = (row.blocked_by_lock_id, row.blocked_by_internal_id)
+    return LockInfo(
+        lock_id=row.lock_id,
+        internal_id=row.internal_id,
+        txn_id=row.txn_id or None,
+        component=LockComponent(
+            database=row.database,
+            table=row.table or None,
+            partition=row.partition or None,
+            type=LockType(row.type),
+            operation=DataOperation(row.operation),
+        ),
+        state=LockState(row.state),
+        requested_at=to_datetime(row.requested_ms),
+        heartbeat_at=to_datetime(getattr(row, "alive_ms", row.heartbeat_ms)),
+        acquired_at=None if row.acquired_ms is None else to_datetime(row.acquired_ms),
+        user=row.user,
+        host=row.host,
+        agent_info=row.agent_info,
+        blocked_by=blocked_by,
+    )
+
+
+def release(connection: Connection, *conditions: ColumnElement[bool]) -> frozenset[int]:
+    """Delete the locks that meet the conditions; return the ids of their requests.
+
+    Whoever waits for them learns of it when the caller's transaction commits. One round trip,
+    and one more on PostgreSQL if anything was deleted.
+    """
+    rows = connection.execute(delete(locks).where(*conditions).returning(locks.c.lock_id, locks.c.state)).all()
+    deleted = frozenset(row.lock_id for row in rows)
+    if deleted:
+        _announce(connection, deleted, to_themselves=any(row.state == LockState.WAITING.value for row in rows))
+    return deleted
+
+
+def _announce(connection: Connection, lock_ids: Collection[int], *, to_themselves: bool) -> None:
+    if connection.dialect.name != "postgresql":
+        return
+    payload = ",".join(map(str, lock_ids))
+    if len(payload) > _LONGEST_PAYLOAD:
+        connection.execute(select(func.pg_notify(CHANNEL, "")))
+        return
+    # Notifications pass through one lock of the whole database server, so nobody is told in vain.
+    # A request that was not there to be seen here finds the rows gone; see ``LockManager._is_there``.
+    news = select(func.pg_notify(CHANNEL, payload))
+    if not to_themselves:
+        news = news.where(select(locks.c.lock_id).where(locks.c.blocked_by_lock_id.in_(lock_ids)).exists())
+    connection.execute(news)

@@ -1,0 +1,463 @@
+"""The lock manager: requests in a first-come queue, granted as a whole. Source: ``hive-semantics`` 3.
+
+A request takes the next id and looks at the locks of smaller ids, acquired or waiting, that its
+own would meet. As ids become visible in their order, nothing can come in front of it later, so
+that a request is granted without a lock of all requests.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, insert, select, update
+
+from airflow_hivex.core.clock import Clock
+from airflow_hivex.core.errors import (
+    DeadlockError,
+    HivexError,
+    InvalidLockRequestError,
+    LockOfOpenTransactionError,
+    LockTimeoutError,
+    NoSuchLockError,
+)
+from airflow_hivex.core.model.locks import (
+    MATRICES,
+    LockComponent,
+    LockInfo,
+    LockResponse,
+    LockState,
+    LockType,
+    find_deadlock,
+    show_order,
+)
+from airflow_hivex.core.model.transactions import AbortReason
+from airflow_hivex.core.settings import Settings
+from airflow_hivex.core.store.batches import batches
+from airflow_hivex.core.store.engine import Store
+from airflow_hivex.core.store.listening import Listener, listening
+from airflow_hivex.core.store.schema import counters, locks, txn_components
+from airflow_hivex.core.transactions.allocation import is_id
+from airflow_hivex.core.transactions.lock_queue import blocker_of, locks_of_waiting_transactions
+from airflow_hivex.core.transactions.lock_requests import check_request, components_to_note
+from airflow_hivex.core.transactions.lock_rows import CHANNEL, lock_from_row, release, select_locks
+from airflow_hivex.core.transactions.manager import TransactionManager
+
+log = logging.getLogger(__name__)
+
+# Source: Hive DbLockManager (3.4).
+_FIRST_PAUSE_S = 0.1
+_SHORTEST_LIMIT_S = 15
+# How often a waiter looks whether its blocker is still there, where nobody tells.
+_POLL_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    lock_id: int
+    txn_id: int | None
+    wanted: str
+
+
+class LockManager:
+    """Locks on databases, tables and partitions (Source: Hive TxnHandler, DbLockManager).
+
+    Locks of a transaction live until it ends; others need heartbeats and end ``hive.txn.timeout``
+    after the last one. Time passes by ``monotonic`` while somebody waits.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        settings: Settings,
+        clock: Clock,
+        transactions: TransactionManager,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store = store
+        self._settings = settings
+        self._clock = clock
+        self._transactions = transactions
+        self._monotonic = monotonic
+        self._matrix = MATRICES[settings["hivex.lock.matrix"]]
+
+    def acquire(
+        self,
+        components: Sequence[LockComponent],
+        txn_id: int | None = None,
+        *,
+        user: str = "",
+        host: str | None = None,
+        agent_info: str | None = None,
+        wait: bool = True,
+        timeout: float | None = None,
+        zero_wait_read: bool = False,
+        exclusive_ctas: bool = False,
+    ) -> LockResponse:
+        """Ask for all of ``components`` at once, and by default wait until they are had.
+
+        Also notes what the transaction is about to write: a commit looks for conflicts by it.
+
+        Args:
+            components: the locks; those of the same transaction never stand in each other's way.
+            txn_id: the transaction that shall own them, or None.
+            user: who asks, for those who have to wait.
+            host: where from; by default this machine.
+            agent_info: on whose behalf, such as a DAG run and task.
+            wait: whether to wait; else the answer may be WAITING, and :meth:`check` asks again.
+            timeout: seconds to wait at most, by default what ``hive.lock.numretries`` and
+                ``hive.lock.sleep.between.retries`` come to (about 91 minutes).
+            zero_wait_read: if a SHARED_READ would have to wait, the answer is NOT_ACQUIRED at once.
+            exclusive_ctas: the same for any lock; the table need not exist yet.
+
+        Raises:
+            LockTimeoutError: it took too long; nothing is waiting any more. Names who was in the way.
+            DeadlockError: the transaction was aborted, as the youngest in a circle of waiting.
+            TransactionAbortedError, TransactionCommittedError, NoSuchTransactionError: it is not open.
+            NoSuchDatabaseError, NoSuchTableError: there is nothing to lock.
+            InvalidLockRequestError: there are no components, or the time-out is negative.
+        """
+        wanted = list(dict.fromkeys(components))
+        if not wanted:
+            raise InvalidLockRequestError("it has no components")
+        if timeout is not None and not timeout >= 0:
+            raise InvalidLockRequestError(f"a time-out of {timeout} s is not possible")
+        who = {
+            "user": user[:128],
+            "host": (host or socket.gethostname())[:255],
+            "agent_info": None if agent_info is None else agent_info[:4096],
+        }
+
+        def work(connection: Connection) -> LockResponse:
+            checked = check_request(connection, wanted, txn_id, new_tables=exclusive_ctas)
+            noted = components_to_note(wanted, txn_id, checked)
+            if noted:
+                connection.execute(insert(txn_components), noted)
+            return self._enqueue(connection, wanted, txn_id, who, zero_wait_read, exclusive_ctas)
+
+        try:
+            response = self._store.write(work, name="lock")
+        except _NotGrantedError as refused:
+            return refused.response
+        if response.state is LockState.WAITING:
+            request = _Request(response.lock_id, txn_id, ", ".join(component.resource for component in wanted))
+            with self._released_on_error(request):
+                self._break_deadlock(txn_id)
+                if wait:
+                    response = self._wait(request, self._patience_s() if timeout is None else timeout)
+        if response.is_acquired:
+            self._store.reach("while holding")
+        return response
+
+    def check(self, lock_id: int) -> LockResponse:
+        """Ask again for a request that was left waiting; also a heartbeat of it and its transaction.
+
+        Raises:
+            NoSuchLockError: it is gone; a transaction that was aborted has no locks.
+        """
+        if not is_id(lock_id):
+            raise NoSuchLockError(lock_id)
+        return self._store.write(lambda connection: self._check(connection, lock_id), name="check lock")
+
+    def unlock(self, lock_id: int) -> None:
+        """Give back the locks of a request that has no transaction, or that is still waiting.
+
+        For a request that is gone already, nothing happens.
+
+        Raises:
+            LockOfOpenTransactionError: they are held until their transaction ends.
+            NoSuchLockError: no lock can have this id.
+        """
+        if not is_id(lock_id):
+            raise NoSuchLockError(lock_id)
+
+        def work(connection: Connection) -> None:
+            row = connection.execute(
+                select(locks.c.txn_id, locks.c.state).where(locks.c.lock_id == lock_id).limit(1).with_for_update()
+            ).one_or_none()
+            if row is not None and row.txn_id and row.state == LockState.ACQUIRED.value:
+                raise LockOfOpenTransactionError(lock_id, row.txn_id)
+            release(connection, locks.c.lock_id == lock_id)
+
+        self._store.write(work, name="unlock")
+
+    def heartbeat(self, lock_id: int) -> None:
+        """Note that the owner of a lock without transaction is alive.
+
+        Raises:
+            NoSuchLockError: it is gone.
+        """
+        if not is_id(lock_id):
+            raise NoSuchLockError(lock_id)
+        self._transactions.heartbeat(lock_id=lock_id)
+
+    def show(
+        self,
+        database: str | None = None,
+        table: str | None = None,
+        partition: str | None = None,
+        *,
+        txn_id: int | None = None,
+        lock_id: int | None = None,
+    ) -> list[LockInfo]:
+        """The locks, acquired first, then by strictness and id; filters name what they are on or whose they are.
+
+        One round trip. ``model.locks.show_row`` makes lines of SHOW LOCKS of them.
+        """
+        query = select_locks()
+        if database is not None:
+            named = LockComponent(database, table, partition)
+            query = query.where(locks.c.database == named.database)
+            if named.table is not None:
+                query = query.where(locks.c.table == named.table)
+            if named.partition is not None:
+                query = query.where(locks.c.partition == named.partition)
+        elif table is not None or partition is not None:
+            raise InvalidLockRequestError("a filter on a table needs its database")
+        for column, number in ((locks.c.txn_id, txn_id), (locks.c.lock_id, lock_id)):
+            if number is not None:
+                query = query.where(column == (number if is_id(number) else -1))
+        with self._store.read() as connection:
+            return sorted(map(lock_from_row, connection.execute(query)), key=show_order)
+
+    def drop_timed_out(self) -> list[int]:
+        """Remove locks without transaction whose last heartbeat is too old; return the ids of their requests."""
+        oldest_ms = self._clock() - int(self._settings["hive.txn.timeout"]) * 1000
+
+        def work(connection: Connection) -> list[int]:
+            return sorted(release(connection, locks.c.txn_id == 0, locks.c.heartbeat_ms < oldest_ms))
+
+        return self._store.write(work, name="drop locks")
+
+    # -- parts ----------------------------------------------------------------------
+
+    def _enqueue(
+        self,
+        connection: Connection,
+        wanted: Sequence[LockComponent],
+        txn_id: int | None,
+        who: dict[str, Any],
+        zero_wait_read: bool,
+        exclusive_ctas: bool,
+    ) -> LockResponse:
+        lock_id = connection.execute(
+            update(counters)
+            .where(counters.c.name == "lock")
+            .values(value=counters.c.value + 1)
+            .returning(counters.c.value)
+        ).scalar_one()
+        # Reads come first: one that does not wait need not care what else is in the way.
+        found = blocker_of(
+            connection, self._matrix, sorted(wanted, key=lambda each: each.type.strictness), txn_id, before=None
+        )
+        blocked, blocker = found or (None, None)
+        if blocked is not None and blocker is not None:
+            if exclusive_ctas:
+                message = f"A table {blocked.resource} is being made by somebody else: {blocker.describe()}"
+                raise _NotGrantedError(LockResponse(0, LockState.NOT_ACQUIRED, blocker, message))
+            if zero_wait_read and blocked.type is LockType.SHARED_READ:
+                message = f"Unable to acquire a read lock due to an existing exclusive lock: {blocker.describe()}"
+                raise _NotGrantedError(LockResponse(0, LockState.NOT_ACQUIRED, blocker, message))
+        state = LockState.ACQUIRED if blocker is None else LockState.WAITING
+        now = self._clock()
+        rows = [
+            {
+                "lock_id": lock_id,
+                "internal_id": number,
+                "txn_id": txn_id or 0,
+                "database": component.database,
+                "table": component.table or "",
+                "partition": component.partition or "",
+                "full_table": component.full_table,
+                "resource": component.resource,
+                "type": component.type.value,
+                "strictness": component.type.strictness,
+                "operation": component.operation.value,
+                "state": state.value,
+                "requested_ms": now,
+                "heartbeat_ms": now,
+                "acquired_ms": now if blocker is None else None,
+                "blocked_by_lock_id": blocker.lock_id if blocker and component == blocked else None,
+                "blocked_by_internal_id": blocker.internal_id if blocker and component == blocked else None,
+                **who,
+            }
+            for number, component in enumerate(wanted, 1)
+        ]
+        for batch in batches(rows):
+            connection.execute(insert(locks), batch)
+        return LockResponse(lock_id, state, blocker)
+
+    def _check(self, connection: Connection, lock_id: int) -> LockResponse:
+        rows = connection.execute(select_locks().where(locks.c.lock_id == lock_id).order_by(locks.c.internal_id)).all()
+        own = [lock_from_row(row) for row in rows]
+        if not own:
+            raise NoSuchLockError(lock_id)
+        txn_id = own[0].txn_id
+        of_request = locks.c.lock_id == lock_id
+        if txn_id is None:
+            connection.execute(update(locks).where(of_request).values(heartbeat_ms=self._clock()))
+        else:
+            self._transactions.heartbeat_in(connection, txn_id)
+        if own[0].state is LockState.ACQUIRED:
+            return LockResponse(lock_id, LockState.ACQUIRED)
+        found = blocker_of(connection, self._matrix, [lock.component for lock in own], txn_id, before=lock_id)
+        if found is None:
+            granted = connection.execute(
+                update(locks)
+                .where(of_request)
+                .values(
+                    state=LockState.ACQUIRED.value,
+                    acquired_ms=self._clock(),
+                    blocked_by_lock_id=None,
+                    blocked_by_internal_id=None,
+                )
+            )
+            if granted.rowcount != len(own):
+                raise NoSuchLockError(lock_id)
+            return LockResponse(lock_id, LockState.ACQUIRED)
+        blocked, blocker = found
+        number = next(lock.internal_id for lock in own if lock.component == blocked)
+        blocked_by = (blocker.lock_id, blocker.internal_id)
+        if own[number - 1].blocked_by != blocked_by:
+            connection.execute(
+                update(locks).where(of_request).values(blocked_by_lock_id=None, blocked_by_internal_id=None)
+            )
+            connection.execute(
+                update(locks)
+                .where(of_request, locks.c.internal_id == number)
+                .values(blocked_by_lock_id=blocked_by[0], blocked_by_internal_id=blocked_by[1])
+            )
+        return LockResponse(lock_id, LockState.WAITING, blocker)
+
+    def _wait(self, request: _Request, timeout_s: float) -> LockResponse:
+        """Wait until a request is granted; it ends early when its transaction does."""
+        began = self._monotonic()
+        pause_s = _FIRST_PAUSE_S
+        with listening(self._store, CHANNEL) as listener:
+            while True:
+                response = self._check_waiting(request)
+                blocker = response.blocked_by
+                if blocker is None:
+                    return response
+                if self._break_deadlock(request.txn_id) or not self._is_there(blocker):
+                    continue
+                left_s = timeout_s - (self._monotonic() - began)
+                if left_s <= 0:
+                    self._dump()
+                    raise LockTimeoutError(request.wanted, timeout_s, blocker)
+                self._store.reach("while waiting")
+                self._rest(listener, request, blocker, min(pause_s, left_s))
+                pause_s = min(pause_s * 2, self._longest_pause_s())
+
+    def _check_waiting(self, request: _Request) -> LockResponse:
+        try:
+            return self.check(request.lock_id)
+        except NoSuchLockError:
+            if request.txn_id is not None:
+                txn_id = request.txn_id
+                # Whoever has removed the lock has aborted the transaction, and this says why.
+                self._store.write(lambda connection: self._transactions.check_open(connection, txn_id))
+            raise
+
+    def _is_there(self, blocker: LockInfo) -> bool:
+        """Whether a lock still exists, and will announce its end to those who listen now.
+
+        Its owner may be about to delete it, without having seen that somebody waits: then this waits
+        for the row, and finds that it is gone.
+        """
+        query = (
+            select(locks.c.lock_id)
+            .where(locks.c.lock_id == blocker.lock_id, locks.c.internal_id == blocker.internal_id)
+            .with_for_update(read=True, key_share=True)
+        )
+        if not self._store.is_postgresql:
+            return True
+        return self._store.write(lambda connection: connection.execute(query).one_or_none() is not None)
+
+    def _rest(self, listener: Listener, request: _Request, blocker: LockInfo, pause_s: float) -> None:
+        """Let time pass until the blocker or the request itself is gone, at most ``pause_s``."""
+        interesting = {blocker.lock_id, request.lock_id}
+        end = self._monotonic() + pause_s
+        while (left_s := end - self._monotonic()) > 0:
+            heard = listener.wait(left_s if self._store.is_postgresql else min(left_s, _POLL_S))
+            if heard is None:
+                with self._store.read() as connection:
+                    present = set(
+                        connection.execute(select(locks.c.lock_id).where(locks.c.lock_id.in_(interesting))).scalars()
+                    )
+                if present != interesting:
+                    return
+                continue
+            released = {number for payload in heard for number in payload.split(",")}
+            if "" in released or not interesting.isdisjoint(int(number) for number in released):
+                return
+
+    def _break_deadlock(self, txn_id: int | None) -> bool:
+        """Abort the youngest transaction of a circle of waiting that this one is part of, if there is one.
+
+        Raises:
+            DeadlockError: that was this one.
+        """
+        if txn_id is None:
+            return False
+        with self._store.read() as connection:
+            circle = find_deadlock(txn_id, locks_of_waiting_transactions(connection), self._matrix)
+        if not circle:
+            return False
+        victim = max(circle)
+        way = " -> ".join(map(str, (*circle, circle[0])))
+        reason = f"deadlock: transactions {way} wait for each other's locks, and {victim} is the youngest"
+        aborted = self._transactions.abort_many([victim], reason, AbortReason.DEADLOCK)
+        log.warning("Transaction %s is aborted: %s", victim, reason)
+        if victim == txn_id and aborted:
+            raise DeadlockError(txn_id, reason)
+        return True
+
+    @contextmanager
+    def _released_on_error(self, request: _Request) -> Iterator[None]:
+        """Whatever ends the waiting, nothing stays in the queue."""
+        try:
+            yield
+        except BaseException:
+            try:
+                self._store.write(
+                    lambda connection: release(
+                        connection, locks.c.lock_id == request.lock_id, locks.c.state == LockState.WAITING.value
+                    )
+                )
+            except HivexError as failure:
+                # The first error is the one to tell; the housekeeper removes what is left.
+                log.warning("Request %s stays in the queue until it times out: %s", request.lock_id, failure)
+            raise
+
+    def _patience_s(self) -> float:
+        pauses, pause_s = 0.0, _FIRST_PAUSE_S
+        for _ in range(int(self._settings["hive.lock.numretries"])):
+            pauses += min(pause_s, self._longest_setting_s())
+            pause_s *= 2
+        return pauses
+
+    def _longest_setting_s(self) -> float:
+        return max(_SHORTEST_LIMIT_S, float(self._settings["hive.lock.sleep.between.retries"]))
+
+    def _longest_pause_s(self) -> float:
+        # A pause is also the time between two heartbeats.
+        return min(self._longest_setting_s(), int(self._settings["hive.txn.timeout"]) / 3)
+
+    def _dump(self) -> None:
+        if self._settings["hive.txn.manager.dump.lock.state.on.acquire.timeout"]:
+            log.warning("The locks: %s", "; ".join(lock.describe() for lock in self.show()))
+
+
+class _NotGrantedError(Exception):
+    """Undoes a request that would have to wait and may not."""
+
+    def __init__(self, response: LockResponse) -> None:
+        super().__init__(response.message)
+        self.response = response
