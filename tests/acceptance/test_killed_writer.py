@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from airflow_hivex.core import Metastore
 from airflow_hivex.core.clock import system_clock
 from airflow_hivex.core.model.transactions import TxnState
 
-ROWS = 200_000
+ROWS = 50_000
 Moment = Callable[[set[str]], bool]
 """Whether it has come, by the files, folders and transactions that the writer has made so far."""
 
@@ -162,10 +163,15 @@ def _wait_for(
     moment: Moment, metastore: Metastore, before: set[str], folder: Path, writer: subprocess.Popen[str]
 ) -> None:
     deadline = time.monotonic() + 60
-    while not moment(_names(folder, metastore) - before) and writer.poll() is None:
+    while not moment(_names(folder, metastore) - before):
         assert time.monotonic() < deadline, "the moment never came"
+        with suppress(subprocess.TimeoutExpired):
+            writer.wait(0.002)
+            return
 
 
 def _names(folder: Path, metastore: Metastore) -> set[str]:
     transactions = {f"transaction {txn_id}" for txn_id in metastore.transactions.valid_txns().open_ids}
-    return transactions | {str(path) for path in (folder / "c1" / "default.db" / "t").rglob("*")}
+    # Unlike a glob, a walk does not mind folders that go away under it.
+    walk = os.walk(folder / "c1" / "default.db" / "t")
+    return transactions | {f"{at}/{name}" for at, folders, files in walk for name in (*folders, *files)}

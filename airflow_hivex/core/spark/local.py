@@ -107,23 +107,25 @@ class LocalRunner:
         if running is None:
             return
         running.cancelled.set()
-        for _ in range(int(_CANCEL_LIMIT_S / _CANCEL_INTERVAL_S)):
-            # Again and again: between two jobs of one plan there is nothing to stop.
-            if running.session is not None:
-                # Not before: pyspark cannot be imported by two threads at once.
-                from airflow_hivex.core.spark import job
+        # A thread of its own: that of the job, which a signal handler borrows, talks to the JVM over
+        # the one connection on which it waits for the job. The job can only end after the handler.
+        stopping = threading.Thread(target=_stop, args=(running, tag), name=f"hivex-cancel-{tag}", daemon=True)
+        stopping.start()
+        if running.thread_id != threading.get_ident():
+            stopping.join()
 
-                # A thread of its own: that of the job, which a signal handler borrows, talks to the
-                # JVM over the one connection on which it waits for the job.
-                stopping = threading.Thread(target=job.cancel, args=(running.session, tag), daemon=True)
-                stopping.start()
-                stopping.join(_CANCEL_LIMIT_S)
-            if running.thread_id == threading.get_ident():
-                # A signal handler on top of the job: it can only end after this returns.
-                return
-            if running.done.wait(_CANCEL_INTERVAL_S):
-                return
-        log.warning("Job %s was cancelled %s seconds ago and still runs", tag, _CANCEL_LIMIT_S)
+
+def _stop(running: _RunningJob, tag: str) -> None:
+    """Stop a job until it has ended: between two jobs of one plan there is nothing to stop."""
+    for _ in range(int(_CANCEL_LIMIT_S / _CANCEL_INTERVAL_S)):
+        if running.session is not None:
+            # Not before: pyspark cannot be imported by two threads at once.
+            from airflow_hivex.core.spark import job
+
+            job.cancel(running.session, tag)
+        if running.done.wait(_CANCEL_INTERVAL_S):
+            return
+    log.warning("Job %s was cancelled %s seconds ago and still runs", tag, _CANCEL_LIMIT_S)
 
 
 class _ProcessSpark:
