@@ -175,6 +175,15 @@ txns = Table(
     Column("reason_code", Integer),
     Column("min_open_id", BigInteger),
     Column("ended_ms", BigInteger),
+    Column("key", String(1024)),
+    Column("statements", Integer, nullable=False, server_default="0"),
+    Index(
+        "uq_txns_key",
+        "key",
+        unique=True,
+        sqlite_where=text("key IS NOT NULL"),
+        postgresql_where=text("key IS NOT NULL"),
+    ),
     Index(
         "ix_txns_unsettled",
         "state",
@@ -189,7 +198,23 @@ txns = Table(
         postgresql_where=text("state = 'o'"),
     ),
 )
-"""``min_open_id`` is the lowest transaction that was open when this one began (Hive's MIN_HISTORY_LEVEL)."""
+"""``min_open_id`` is the lowest transaction that was open when this one began (Hive's MIN_HISTORY_LEVEL),
+``key`` what its owner calls it (opening it twice gives the same one), ``statements`` the statement ids handed out."""
+
+pending_writes = Table(
+    "pending_writes",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("txn_id", BigInteger, nullable=False, index=True),
+    Column("statement_id", Integer, nullable=False),
+    Column("table_id", Id, ForeignKey("tables.id"), nullable=False),
+    Column("writer", String(1024), nullable=False),
+    Column("document", JSON, nullable=False),
+    Column("written", JSON(none_as_null=True)),
+)
+"""What the statements of an open transaction have written, for its commit to register and its own
+reads to see. A row without ``written`` is a statement that runs, or whose process was killed.
+``writer`` is the part of the transaction's work that it belongs to: done anew, it replaces its rows."""
 
 txn_components = Table(
     "txn_components",
