@@ -34,6 +34,7 @@ from airflow_hivex.core.errors import (
     InvalidTransactionRequestError,
     NoSuchLockError,
     NoSuchTransactionError,
+    StoreUnavailableError,
     TransactionAbortedError,
     TransactionCommittedError,
     TransactionNotOpenError,
@@ -59,11 +60,13 @@ from airflow_hivex.core.transactions.open_limit import OpenTransactionLimit
 from airflow_hivex.core.transactions.snapshots import read_valid_txns, read_valid_write_ids
 
 _AGENT_INFO_LENGTH = 4096
+_KEY_LENGTH = 1024
 _LONGEST_TIMEOUT_S = 10 * 365 * 86_400
 _ABORT_BATCH = 50_000
 _WITHOUT_COMPLETED_COMPONENTS = (TxnType.COMPACTION, TxnType.REBALANCE_COMPACTION, TxnType.SOFT_DELETE)
 
 _IS_OPEN = txns.c.state == TxnState.OPEN.value
+_OF_KEY = select(txns).where(txns.c.key == bindparam("key"))
 # Seconds times a thousand do not fit the column's own type for long.
 _TIMED_OUT_MS = txns.c.heartbeat_ms + cast(txns.c.timeout_s, BigInteger) * 1000
 
@@ -94,16 +97,66 @@ class TransactionManager:
         agent_info: str | None = None,
         timeout: int | None = None,
         type: TxnType = TxnType.DEFAULT,
+        key: str | None = None,
     ) -> list[int]:
         """The consecutive ids of ``count`` new transactions, at most ``hive.txn.max.open.batch``.
 
         ``timeout`` is in seconds; by default it is ``hive.txn.timeout``, or that of replication.
-        Two round trips.
+        ``key`` is a name of the caller's, of up to 1,024 characters: as long as the transaction that
+        was opened with it is open, opening with it again, from wherever, answers that one's id. The
+        key is free again when the record of an ended transaction was purged.
+        Two round trips, three with a key.
 
         Raises:
             TransactionNotOpenError: ``count`` or ``timeout`` is not positive, or ten years are exceeded.
             TooManyOpenTransactionsError: ``hive.max.open.txns`` are open, or were and no tenth has ended.
+            TransactionAbortedError, TransactionCommittedError: so has the one of that key ended.
+            InvalidTransactionRequestError: that can be no key, or it is given to several transactions.
         """
+        if key is not None:
+            return [self._open_once(key, count, user, host, agent_info, timeout, type)]
+        return self._open(count, user, host, agent_info, timeout, type, None)
+
+    def _open_once(
+        self,
+        key: str,
+        count: int,
+        user: str,
+        host: str | None,
+        agent_info: str | None,
+        timeout: int | None,
+        type: TxnType,
+    ) -> int:
+        if count != 1:
+            raise InvalidTransactionRequestError(f"A key is for one transaction, not for {count}.")
+        _check_key(key)
+        found = self._of_key(key)
+        if found is None:
+            try:
+                return self._open(1, user, host, agent_info, timeout, type, key)[0]
+            except _KeyTakenError as taken:
+                found = taken.row
+            except OutcomeUnknownError as error:
+                found = self._of_key(key)
+                if found is None:
+                    raise StoreUnavailableError(self._store.name, "the connection was lost") from error
+        raise_if_settled(found.id, found)
+        return int(found.id)
+
+    def _of_key(self, key: str) -> Row[Any] | None:
+        with self._store.read() as connection:
+            return connection.execute(_OF_KEY, {"key": key}).one_or_none()
+
+    def _open(
+        self,
+        count: int,
+        user: str,
+        host: str | None,
+        agent_info: str | None,
+        timeout: int | None,
+        type: TxnType,
+        key: str | None,
+    ) -> list[int]:
         if count < 1:
             raise TransactionNotOpenError([], f"{count} transactions cannot be opened")
         timeout_s = self._default_timeout_s(type) if timeout is None else int(timeout)
@@ -125,6 +178,11 @@ class TransactionManager:
             ).one()
             if found is not None:
                 self._limit.check(found, now)
+            if key is not None:
+                # Whoever has opened with it did so before the counter was ours.
+                taken = connection.execute(_OF_KEY, {"key": key}).one_or_none()
+                if taken is not None:
+                    raise _KeyTakenError(taken)
             ids = list(range(last - count + 1, last + 1))
             row = {
                 "state": TxnState.OPEN.value,
@@ -135,6 +193,7 @@ class TransactionManager:
                 "user": user[:128],
                 "host": (host or socket.gethostname())[:255],
                 "agent_info": None if agent_info is None else agent_info[:_AGENT_INFO_LENGTH],
+                "key": key,
             }
             # Its own statement, so that it sees all that were opened before the counter was ours.
             with_lowest = insert(txns).values(
@@ -159,6 +218,12 @@ class TransactionManager:
         if row is None:
             raise NoSuchTransactionError(txn_id)
         return _transaction(row)
+
+    def find(self, key: str) -> Transaction | None:
+        """The transaction that was opened with the key, or None if there is none or its record is gone."""
+        _check_key(key)
+        found = self._of_key(key)
+        return None if found is None else _transaction(found)
 
     def show(self) -> list[Transaction]:
         """Those that are open or aborted, by their ids, as SHOW TRANSACTIONS lists them. One round trip."""
@@ -595,6 +660,14 @@ class TransactionManager:
         return int(self._settings["hive.txn.timeout"])
 
 
+class _KeyTakenError(Exception):
+    """Undoes the opening of a transaction: another one has its key."""
+
+    def __init__(self, row: Row[Any]) -> None:
+        super().__init__(row.id)
+        self.row = row
+
+
 class _ConflictFoundError(Exception):
     """Undoes a commit; the transaction is aborted by the next one."""
 
@@ -620,6 +693,13 @@ def raise_if_settled(txn_id: int, row: Any) -> None:
 def _check_id(txn_id: int) -> None:
     if not is_id(txn_id):
         raise NoSuchTransactionError(txn_id)
+
+
+def _check_key(key: str) -> None:
+    if not (isinstance(key, str) and 0 < len(key) <= _KEY_LENGTH and "\0" not in key):
+        raise InvalidTransactionRequestError(
+            f"{key!r:.100} cannot be the key of a transaction: it has 1 to {_KEY_LENGTH} characters, none of them NUL."
+        )
 
 
 def _transaction(row: Row[Any]) -> Transaction:

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 import pytest
 
 from airflow_hivex.core.catalog.notification_log import EventType, NotificationLog
 from airflow_hivex.core.catalog.object_store import ObjectStore
+from airflow_hivex.core.clock import system_clock
 from airflow_hivex.core.errors import (
     InvalidTransactionRequestError,
     NoSuchTableError,
@@ -79,6 +81,73 @@ def test_impossible_time_outs_are_refused(transactions: TransactionManager, time
 def test_replication_has_its_own_time_out(transactions: TransactionManager) -> None:
     (txn_id,) = transactions.open(type=TxnType.REPL_CREATED)
     assert transactions.get(txn_id).timeout_s == 11 * 86_400
+
+
+def test_transaction_of_a_key_is_opened_once(store: Store, clock: Clock, transactions: TransactionManager) -> None:
+    (txn_id,) = transactions.open(key="dag/run/1", user="etl")
+    other_process = TransactionManager(store, Settings({}), clock)
+    assert other_process.open(key="dag/run/1") == [txn_id]
+    assert other_process.open(key="dag/run/2") == [txn_id + 1]
+    found = other_process.find("dag/run/1")
+    assert found is not None
+    assert (found.id, found.user, found.state) == (txn_id, "etl", TxnState.OPEN)
+    assert transactions.find("dag/run/3") is None
+
+
+def test_transaction_of_a_key_is_not_opened_again_once_it_has_ended(transactions: TransactionManager) -> None:
+    (committed,), (aborted,) = transactions.open(key="first"), transactions.open(key="second")
+    transactions.commit(committed)
+    transactions.abort(aborted, "on purpose")
+    with pytest.raises(TransactionCommittedError):
+        transactions.open(key="first")
+    with pytest.raises(TransactionAbortedError, match="on purpose"):
+        transactions.open(key="second")
+    assert transactions.valid_txns().high_watermark == aborted
+
+
+@pytest.mark.parametrize("key", ["", "k" * 1025, "a\0b"])
+def test_impossible_keys_are_refused(transactions: TransactionManager, key: str) -> None:
+    with pytest.raises(InvalidTransactionRequestError):
+        transactions.open(key=key)
+    with pytest.raises(InvalidTransactionRequestError):
+        transactions.find(key)
+    with pytest.raises(InvalidTransactionRequestError):
+        transactions.open(2, key="of two")
+    assert transactions.open(key="k" * 1024) == [1]
+
+
+def test_processes_that_open_with_one_key_at_once_get_one_transaction(metastore_url: str, store: Store) -> None:
+    with ProcessPoolExecutor(4, mp_context=multiprocessing.get_context("spawn")) as pool:
+        opened = list(pool.map(_open_with_keys, [metastore_url] * 4))
+    assert opened == [opened[0]] * 4
+    assert sorted(opened[0]) == list(range(1, 21))
+
+
+def _open_with_keys(url: str) -> list[int]:
+    store = Store(url)
+    try:
+        transactions = TransactionManager(store, Settings({}), system_clock)
+        return [transactions.open(key=f"key {number}")[0] for number in range(20)]
+    finally:
+        store.close()
+
+
+def test_transaction_of_a_key_is_found_by_the_successor_of_a_client_that_died(
+    metastore_url: str, store: Store, clock: Clock, transactions: TransactionManager
+) -> None:
+    def die(point: str) -> None:
+        if point == dying_at:
+            raise KeyboardInterrupt
+
+    dying = Store(metastore_url, die)
+    client = TransactionManager(dying, Settings({}), clock)
+    for dying_at in ("before open", "after open"):
+        with pytest.raises(KeyboardInterrupt):
+            client.open(key=dying_at)
+    dying.close()
+    assert transactions.find("before open") is None
+    (survivor,) = transactions.open(key="after open")
+    assert [each.id for each in transactions.show()] == [survivor]
 
 
 def test_open_and_aborted_transactions_are_shown(transactions: TransactionManager) -> None:
