@@ -8,20 +8,23 @@ from airflow_hivex.core.model.statements import (
     ShowClusters,
     ShowCreateTable,
     ShowDatabases,
+    ShowLocks,
     ShowPartitions,
     ShowTables,
+    ShowTransactions,
 )
 from airflow_hivex.core.sql.clauses import read_partition_predicate, unsupported_statement
 from airflow_hivex.core.sql.databases import DATABASE_WORDS
 from airflow_hivex.core.sql.literals import read_string
 from airflow_hivex.core.sql.tokens import Cursor, Kind, Token
+from airflow_hivex.core.sql.transactions import read_show_locks
 
 _DATABASES = tuple(f"{word}S" for word in DATABASE_WORDS)
 
 
 def read_show(
     cursor: Cursor, first: Token
-) -> ShowClusters | ShowDatabases | ShowTables | ShowPartitions | ShowCreateTable:
+) -> ShowClusters | ShowDatabases | ShowTables | ShowPartitions | ShowCreateTable | ShowLocks | ShowTransactions:
     """The statement whose word SHOW is read."""
     if cursor.accept("CLUSTERS"):
         return ShowClusters()
@@ -35,6 +38,10 @@ def read_show(
         return ShowPartitions(table, read_partition_predicate(cursor) if cursor.accept("PARTITION") else None)
     if cursor.accept("CREATE", "TABLE"):
         return ShowCreateTable(cursor.table_name())
+    if cursor.accept("TRANSACTIONS"):
+        return ShowTransactions()
+    if cursor.accept("LOCKS"):
+        return read_show_locks(cursor)
     raise unsupported_statement(cursor, first)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from airflow_hivex.core.errors import StatementSyntaxError, UnsupportedStatementError
 from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.statements import CreateTable, ExplainRoute, Insert, MultiInsert, Select, Statement
 from airflow_hivex.core.sql.changes import read_alter_table, read_drop_table
@@ -22,11 +23,12 @@ from airflow_hivex.core.sql.multi_inserts import at_multi_insert, read_multi_ins
 from airflow_hivex.core.sql.queries import at_query, read_query
 from airflow_hivex.core.sql.tables import read_create_table
 from airflow_hivex.core.sql.tokens import Cursor, Token, syntax_error, tokenize
+from airflow_hivex.core.sql.transactions import TRANSACTION_WORDS, read_transaction
 
 _OF_OTHER_RELEASES = """
-ABORT ADD ANALYZE BEGIN CACHE CALL CLEAR COMMENT COMMIT COMPACT DECLARE DELETE DFS END EXECUTE EXPORT FETCH GRANT
+ADD ANALYZE CACHE CALL CLEAR COMMENT COMPACT DECLARE DELETE DFS END EXECUTE EXPORT FETCH GRANT
 IMPORT KILL LINK LIST LOAD LOCK MAP MERGE MSCK OPTIMIZE PREPARE REDUCE REFRESH RELOAD REPAIR REPL REPLACE RESET
-REVOKE ROLLBACK SET START TRUNCATE UNCACHE UNLINK UNLOCK UPDATE VACUUM
+REVOKE SET TRUNCATE UNCACHE UNLINK UNLOCK UPDATE VACUUM
 """.split()  # noqa: SIM905
 
 
@@ -105,9 +107,15 @@ def _statement(cursor: Cursor) -> Statement:
             return read_describe(cursor, first)
         case "EXPLAIN":
             return _explain(cursor, first)
+    if first.word in TRANSACTION_WORDS:
+        return read_transaction(cursor, first)
+    raise _no_statement(cursor, first)
+
+
+def _no_statement(cursor: Cursor, first: Token) -> StatementSyntaxError | UnsupportedStatementError:
     if first.word in _OF_OTHER_RELEASES:
-        raise unsupported_statement(cursor, first)
-    raise cursor.error(f"{first.text} does not begin a statement", first)
+        return unsupported_statement(cursor, first)
+    return cursor.error(f"{first.text} does not begin a statement", first)
 
 
 def _create(cursor: Cursor, first: Token) -> Statement:
