@@ -6,7 +6,7 @@ Functions here take part in the caller's transaction.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, Connection, insert, null, or_, select, union_all
@@ -114,6 +114,23 @@ def find_conflict(connection: Connection, txn_id: int, written: Sequence[Write])
                     f"committed by [txnid:{row.txn_id},{row.commit_id}] {mine.operation}/{row.operation}"
                 )
     return None
+
+
+def would_conflict(connection: Connection, txn_id: int, resources: Collection[tuple[int, str | None]]) -> bool:
+    """Whether :func:`find_conflict` would find one for updates of these tables and partitions."""
+    own: dict[int, set[str | None]] = defaultdict(set)
+    for table_id, partition in resources:
+        own[table_id].add(partition)
+    sets = write_set.c
+    return any(
+        row.partition is None or None in own[row.table_id] or row.partition in own[row.table_id]
+        for batch in batches(sorted(own))
+        for row in connection.execute(
+            select(sets.table_id, sets.partition)
+            .where(sets.table_id.in_(batch), sets.commit_id >= txn_id, sets.txn_id != txn_id)
+            .distinct()
+        )
+    )
 
 
 def _overlapping(own: Mapping[str | None, Write], partition: str | None) -> Write | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import (
@@ -521,6 +521,19 @@ class TransactionManager:
         with self._store.read() as connection:
             found = self._table_ids(connection, names)
             return conflicts.written_since(connection, found, valid_txns, updates_only=updates_only)
+
+    def would_conflict(self, txn_id: int, resources: Collection[tuple[int, str | None]]) -> bool:
+        """Whether :meth:`commit` would lose now, had the transaction updated the ``resources``.
+
+        Each is the id of a table and a partition, or None for all of the table. No row is locked: what
+        is committed after this is not known. One round trip for up to 10,000 tables.
+
+        Raises:
+            NoSuchTransactionError: no transaction can have this id.
+        """
+        _check_id(txn_id)
+        with self._store.read() as connection:
+            return conflicts.would_conflict(connection, txn_id, resources)
 
     # -- parts ----------------------------------------------------------------------
 

@@ -78,6 +78,22 @@ def test_conflict_table(
     assert writer.transactions.get(other).state is TxnState.ABORTED
 
 
+def test_losing_a_commit_can_be_known_before(writer: Writer, catalog: ObjectStore) -> None:
+    partitioned, other, whole = (catalog.get_table("default", name).id or 0 for name in ("tab1", "tab2", "tab3"))
+    one, late = writer.open(), writer.open()
+    writer.write(one, "u", "tab1", "p=two")
+    writer.write(one, "i", "tab2", "p=two")
+    writer.write(one, "d", "tab3", None)
+    would_conflict = writer.transactions.would_conflict
+    assert not would_conflict(late, [(partitioned, "p=two"), (whole, None)])
+    writer.transactions.commit(one)
+    for resource in ((partitioned, "p=two"), (partitioned, None), (whole, None), (whole, "p=one")):
+        assert would_conflict(late, [(other, None), resource])
+    assert not would_conflict(late, [(partitioned, "p=one"), (other, "p=two"), (other, None)])
+    assert not would_conflict(late, [])
+    assert not would_conflict(writer.open(), [(partitioned, "p=two"), (whole, None)])
+
+
 def test_message_has_the_form_of_hive(writer: Writer) -> None:
     first, second = writer.transactions.open(5)[3:]
     writer.write(first, "u")
