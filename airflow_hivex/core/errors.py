@@ -478,6 +478,23 @@ class InvalidTransactionRequestError(TransactionError):
     code = "INVALID_TRANSACTION_REQUEST"
 
 
+class WriteTakenBackError(TransactionError):
+    """Another session has begun the same part of a transaction anew, so this one's write does not count."""
+
+    code = "WRITE_TAKEN_BACK"
+
+    def __init__(self, table: str, txn_id: int, writer: str) -> None:
+        super().__init__(
+            f"The write to {table} in transaction {txn_id} was taken back: {writer!r} has begun again elsewhere.",
+            table,
+            txn_id,
+            writer,
+        )
+        self.table = table
+        self.txn_id = txn_id
+        self.writer = writer
+
+
 class LockError(HivexError):
     """A lock cannot be had, or is not in the state that the call needs."""
 

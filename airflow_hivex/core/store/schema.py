@@ -177,6 +177,7 @@ txns = Table(
     Column("ended_ms", BigInteger),
     Column("key", String(1024)),
     Column("statements", Integer, nullable=False, server_default="0"),
+    Column("snapshot", Text),
     Index(
         "uq_txns_key",
         "key",
@@ -199,7 +200,8 @@ txns = Table(
     ),
 )
 """``min_open_id`` is the lowest transaction that was open when this one began (Hive's MIN_HISTORY_LEVEL),
-``key`` what its owner calls it (opening it twice gives the same one), ``statements`` the statement ids handed out."""
+``key`` what its owner calls it (opening it twice gives the same one). Of a transaction of several statements,
+``statements`` is how many statement ids were handed out, and ``snapshot`` the ValidTxnList that all of them share."""
 
 pending_writes = Table(
     "pending_writes",

@@ -18,6 +18,7 @@ def upgrade() -> None:
     """Make the change."""
     op.add_column("txns", sa.Column("key", sa.String(length=1024), nullable=True))
     op.add_column("txns", sa.Column("statements", sa.Integer(), server_default="0", nullable=False))
+    op.add_column("txns", sa.Column("snapshot", sa.Text(), nullable=True))
     op.create_index("uq_txns_key", "txns", ["key"], unique=True, sqlite_where=_HAS_KEY, postgresql_where=_HAS_KEY)
     op.create_table(
         "pending_writes",
@@ -38,5 +39,6 @@ def downgrade() -> None:
     """Undo it. Pending writes are lost, so no transaction may be open."""
     op.drop_table("pending_writes")
     op.drop_index("uq_txns_key", table_name="txns")
+    op.drop_column("txns", "snapshot")
     op.drop_column("txns", "statements")
     op.drop_column("txns", "key")

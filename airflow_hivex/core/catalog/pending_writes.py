@@ -1,0 +1,192 @@
+"""What the statements of an open transaction have written, kept for its own reads and for its commit.
+
+A write is first noted without directories: whoever finds it so later knows that its statement runs
+still, or was killed. Functions here take part in the caller's transaction.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sqlalchemy import Connection, delete, insert, select, update
+
+from airflow_hivex.core.errors import InvalidOperationError, WriteTakenBackError
+from airflow_hivex.core.model.directories import base_name, delta_name
+from airflow_hivex.core.model.objects import Table
+from airflow_hivex.core.model.plans import WrittenDirectory
+from airflow_hivex.core.model.transactions import Operation
+from airflow_hivex.core.store.batches import batches
+from airflow_hivex.core.store.schema import pending_writes, txns
+
+
+@dataclass(frozen=True, slots=True)
+class PendingWrite:
+    """One statement's write: to which table, under which ids, and, once it is done, into which directories.
+
+    ``partition`` is the one partition that the statement names, None if the rows decide.
+    """
+
+    id: int
+    txn_id: int
+    statement_id: int
+    table_id: int
+    writer: str
+    write_id: int
+    cluster: str
+    overwrite: bool
+    partition: str | None
+    directories: tuple[WrittenDirectory, ...] | None
+
+    @property
+    def operation(self) -> Operation:
+        """INSERT OVERWRITE counts as update (2.4)."""
+        return Operation.UPDATE if self.overwrite else Operation.INSERT
+
+    @property
+    def directory_name(self) -> str:
+        """What its directories are called in every partition."""
+        return (
+            base_name(self.write_id) if self.overwrite else delta_name(self.write_id, self.write_id, self.statement_id)
+        )
+
+    @property
+    def partitions(self) -> frozenset[str | None]:
+        """The partitions that it has written, None standing for a table without partitions."""
+        return frozenset((self.partition,) if self.partition else ()) | {
+            each.partition for each in self.directories or ()
+        }
+
+
+def begin(
+    connection: Connection,
+    table: Table,
+    *,
+    txn_id: int,
+    statement_id: int,
+    writer: str,
+    write_id: int,
+    cluster: str,
+    overwrite: bool,
+    partition: str | None,
+) -> PendingWrite:
+    """Note that a statement is about to write."""
+    document = {"write_id": write_id, "cluster": cluster, "overwrite": overwrite, "partition": partition}
+    number = connection.execute(
+        insert(pending_writes)
+        .values(
+            txn_id=txn_id, statement_id=statement_id, table_id=table.id, writer=writer, document=document, written=None
+        )
+        .returning(pending_writes.c.id)
+    ).scalar_one()
+    return PendingWrite(
+        number, txn_id, statement_id, int(table.id or 0), writer, write_id, cluster, overwrite, partition, None
+    )
+
+
+def record(connection: Connection, table: Table, write: PendingWrite, written: Sequence[WrittenDirectory]) -> None:
+    """Note what a statement has written; the transaction's next statements see it.
+
+    Raises:
+        InvalidOperationError: an INSERT OVERWRITE of this transaction has written the same partition
+            or table before: its base directory would hide what came later under the same write id.
+        WriteTakenBackError: a new session of the same writer has taken the write back meanwhile.
+    """
+    # Two statements of one transaction may end at the same time, in different processes.
+    connection.execute(select(txns.c.id).where(txns.c.id == write.txn_id).with_for_update()).all()
+    partitions = {each.partition for each in written} | ({write.partition} if write.partition else set())
+    check_not_overwritten(connection, table, write.txn_id, partitions)
+    noted = connection.execute(
+        update(pending_writes)
+        .where(pending_writes.c.id == write.id)
+        .values(written=[asdict(directory) for directory in written])
+    )
+    if not noted.rowcount:
+        raise WriteTakenBackError(table.full_name, write.txn_id, write.writer)
+
+
+def check_not_overwritten(
+    connection: Connection, table: Table, txn_id: int, partitions: frozenset[str | None] | set[str | None]
+) -> None:
+    """Raise what a second write to something that the transaction has overwritten brings; see :func:`record`."""
+    for earlier in of_transaction(connection, txn_id, table_id=table.id):
+        both = earlier.partitions & partitions if earlier.overwrite else ()
+        for partition in sorted(both, key=str):
+            where = table.full_name if partition is None else f"{table.full_name} partition ({partition})"
+            raise InvalidOperationError(
+                "A write after INSERT OVERWRITE in one transaction",
+                where,
+                f"transaction {txn_id} has overwritten it; write all of its rows in that statement, or commit before",
+            )
+
+
+def of_transaction(
+    connection: Connection, txn_id: int, *, table_id: int | None = None, writer: str | None = None
+) -> list[PendingWrite]:
+    """The writes of a transaction in the order of their statements; of one table or one writer, if given."""
+    query = select(pending_writes).where(pending_writes.c.txn_id == txn_id).order_by(pending_writes.c.statement_id)
+    if table_id is not None:
+        query = query.where(pending_writes.c.table_id == table_id)
+    if writer is not None:
+        query = query.where(pending_writes.c.writer == writer)
+    return [_from_row(row) for row in connection.execute(query)]
+
+
+def written_directories(
+    connection: Connection, txn_id: int
+) -> Mapping[int, Mapping[str | None, list[WrittenDirectory]]]:
+    """What a transaction has written so far: directories by table id and by partition (None: of the table)."""
+    found: dict[int, dict[str | None, list[WrittenDirectory]]] = defaultdict(lambda: defaultdict(list))
+    for write in of_transaction(connection, txn_id):
+        if write.directories is None:
+            continue
+        if write.partition is not None:
+            found[write.table_id][write.partition].extend(())
+        for directory in write.directories:
+            found[write.table_id][directory.partition].append(directory)
+    return found
+
+
+def of_ended_transactions(connection: Connection, limit: int) -> list[PendingWrite]:
+    """Writes that no commit can register any more, because their transactions have ended, at most ``limit``."""
+    query = (
+        select(pending_writes)
+        .outerjoin(txns, txns.c.id == pending_writes.c.txn_id)
+        .where(txns.c.state.is_distinct_from("o"))
+        .order_by(pending_writes.c.id)
+        .limit(limit)
+    )
+    return [_from_row(row) for row in connection.execute(query)]
+
+
+def mark_incomplete(connection: Connection, ids: Sequence[int]) -> None:
+    """Take writes back: from now on nobody reads or commits them, and their files can be deleted."""
+    for batch in batches(ids):
+        connection.execute(update(pending_writes).where(pending_writes.c.id.in_(batch)).values(written=None))
+
+
+def forget(connection: Connection, ids: Sequence[int]) -> None:
+    """Remove the rows of writes, after they were registered or their files deleted."""
+    for batch in batches(ids):
+        connection.execute(delete(pending_writes).where(pending_writes.c.id.in_(batch)))
+
+
+def _from_row(row: Any) -> PendingWrite:
+    document = row.document
+    directories = None
+    if row.written is not None:
+        directories = tuple(WrittenDirectory(**{**each, "values": tuple(each["values"])}) for each in row.written)
+    return PendingWrite(
+        id=row.id,
+        txn_id=row.txn_id,
+        statement_id=row.statement_id,
+        table_id=row.table_id,
+        writer=row.writer,
+        write_id=document["write_id"],
+        cluster=document["cluster"],
+        overwrite=document["overwrite"],
+        partition=document["partition"],
+        directories=directories,
+    )

@@ -1,0 +1,111 @@
+"""Which locks a statement takes. Pure. Source: ``hive-semantics`` 3.5 (Hive AcidUtils.makeLockComponents)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from airflow_hivex.core.model.locks import DataOperation, LockComponent, LockType
+from airflow_hivex.core.model.objects import Table
+
+_NONE = DataOperation.NO_TXN
+
+
+class StatementLocks:
+    """The rules of one configuration: what is asked for, by kind of statement and of table.
+
+    ``partitions`` of a method are the names of those that are read or written; None stands for the
+    whole table.
+    """
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self._exclusive_writes = bool(settings["hive.txn.xlock.write"])
+        self._exclusive_overwrites = bool(settings["hive.txn.xlock.iow"])
+        self._exclusive_ctas = bool(settings["hive.txn.xlock.ctas"])
+        self._lockless_reads = bool(settings["hive.acid.lockless.reads.enabled"])
+        self._read_locks = bool(settings["hive.txn.read.locks"])
+        self._plain_read_locks = bool(settings["hive.txn.nonacid.read.locks"])
+        self._external_locks = bool(settings["hive.txn.ext.locking.enabled"])
+        self._most_partitions = int(settings["hive.locks.max.partitions"])
+
+    @property
+    def zero_wait_reads(self) -> bool:
+        """Whether a read that would have to wait is refused at once (3.4)."""
+        return not (self._exclusive_overwrites and self._exclusive_writes)
+
+    @property
+    def exclusive_ctas(self) -> bool:
+        """Whether a second CREATE TABLE AS SELECT of one name is refused at once (3.4)."""
+        return self._exclusive_ctas
+
+    def read(self, table: Table, partitions: Sequence[str] | None) -> list[LockComponent]:
+        """A query's locks on a table that it reads."""
+        if not self._read_locks or not self._is_locked(table):
+            return []
+        wanted = not self._lockless_reads if table.is_transactional else self._plain_read_locks
+        return self._on(table, partitions, LockType.SHARED_READ, DataOperation.SELECT) if wanted else []
+
+    def insert(self, table: Table, partition: str | None) -> list[LockComponent]:
+        """INSERT INTO; without ``partition`` into a partitioned table, the rows decide (dynamic)."""
+        shared = self._exclusive_writes and not self._lockless_reads
+        type = LockType.SHARED_READ if shared else LockType.SHARED_WRITE
+        return [self._write(table, partition, type, DataOperation.INSERT)]
+
+    def insert_overwrite(self, table: Table, partition: str | None) -> list[LockComponent]:
+        """INSERT OVERWRITE; it counts as update."""
+        alone = self._exclusive_writes and self._exclusive_overwrites and not self._lockless_reads
+        type = LockType.EXCLUSIVE if alone else LockType.EXCL_WRITE
+        return [self._write(table, partition, type, DataOperation.UPDATE)]
+
+    def create_table(self, database: str) -> list[LockComponent]:
+        """CREATE TABLE."""
+        return [LockComponent(database, None, type=LockType.SHARED_READ, operation=_NONE)]
+
+    def create_table_as_select(self, database: str, name: str) -> list[LockComponent]:
+        """The new table of CREATE TABLE AS SELECT."""
+        # The rows of a table that is not there yet are noted when it is.
+        return [LockComponent(database, name, type=LockType.EXCL_WRITE, operation=_NONE, is_new_table=True)]
+
+    def drop_table(self, table: Table) -> list[LockComponent]:
+        """DROP TABLE."""
+        return [*self.create_table(table.database), *self._change(table, None, LockType.EXCLUSIVE)]
+
+    def drop_database(self, name: str) -> list[LockComponent]:
+        """DROP DATABASE."""
+        return [LockComponent(name, None, type=LockType.EXCLUSIVE, operation=_NONE)]
+
+    def drop_partitions(self, table: Table, partitions: Sequence[str]) -> list[LockComponent]:
+        """ALTER TABLE DROP PARTITION."""
+        return self._change(table, partitions, LockType.EXCL_WRITE if self._lockless_reads else LockType.EXCLUSIVE)
+
+    def add_partitions(self, table: Table, partitions: Sequence[str], *, if_not_exists: bool) -> list[LockComponent]:
+        """ALTER TABLE ADD PARTITION."""
+        alone = if_not_exists and table.is_transactional
+        return self._change(table, partitions, LockType.EXCL_WRITE if alone else LockType.SHARED_READ)
+
+    def set_properties(self, table: Table) -> list[LockComponent]:
+        """ALTER TABLE SET or UNSET TBLPROPERTIES."""
+        return self._change(table, None, LockType.SHARED_READ)
+
+    def _is_locked(self, table: Table) -> bool:
+        return self._external_locks or not table.is_external
+
+    def _change(self, table: Table, partitions: Sequence[str] | None, type: LockType) -> list[LockComponent]:
+        return self._on(table, partitions, type, _NONE) if self._is_locked(table) else []
+
+    def _write(self, table: Table, partition: str | None, type: LockType, operation: DataOperation) -> LockComponent:
+        return LockComponent(
+            table.database,
+            table.name,
+            partition,
+            type=type,
+            operation=operation,
+            is_dynamic_partition_write=table.is_partitioned and partition is None,
+        )
+
+    def _on(
+        self, table: Table, partitions: Sequence[str] | None, type: LockType, operation: DataOperation
+    ) -> list[LockComponent]:
+        if partitions is None or 0 <= self._most_partitions < len(partitions):
+            return [LockComponent(table.database, table.name, type=type, operation=operation)]
+        return [LockComponent(table.database, table.name, each, type=type, operation=operation) for each in partitions]

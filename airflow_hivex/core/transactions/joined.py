@@ -1,0 +1,63 @@
+"""What the statements of one transaction share, in whatever process they run: a snapshot and statement ids.
+
+Functions here take part in the caller's transaction.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection, select, update
+
+from airflow_hivex.core.errors import InvalidTransactionRequestError, TransactionNotOpenError
+from airflow_hivex.core.model.transactions import TxnState
+from airflow_hivex.core.model.write_ids import ValidTxnList
+from airflow_hivex.core.store.schema import txns
+from airflow_hivex.core.transactions.snapshots import read_valid_txns
+
+MOST_STATEMENTS = 4096
+"""A statement id has 12 bits. Source: Hive BucketCodec."""
+
+
+def stored_snapshot(connection: Connection, txn_id: int) -> ValidTxnList | None:
+    """The snapshot that the transaction's statements share, or None when no statement has read yet."""
+    text = connection.execute(select(txns.c.snapshot).where(txns.c.id == txn_id)).scalar_one_or_none()
+    return None if text is None else ValidTxnList.parse(text)
+
+
+def share_snapshot(connection: Connection, txn_id: int) -> ValidTxnList:
+    """The snapshot that the transaction's statements share, taken now if none of them has read yet.
+
+    Raises:
+        TransactionNotOpenError: the transaction is not open.
+    """
+    taken = read_valid_txns(connection, txn_id)
+    connection.execute(
+        update(txns)
+        .where(txns.c.id == txn_id, txns.c.state == TxnState.OPEN.value, txns.c.snapshot.is_(None))
+        .values(snapshot=str(taken))
+    )
+    shared = stored_snapshot(connection, txn_id)
+    if shared is None:
+        raise TransactionNotOpenError([txn_id], "a snapshot needs a transaction that is open")
+    return shared
+
+
+def next_statement_id(connection: Connection, txn_id: int) -> int:
+    """The next statement id of an open transaction, from 0; it names the directories of one write.
+
+    Raises:
+        TransactionNotOpenError: the transaction is not open.
+        InvalidTransactionRequestError: all 4,096 ids are used.
+    """
+    taken = connection.execute(
+        update(txns)
+        .where(txns.c.id == txn_id, txns.c.state == TxnState.OPEN.value)
+        .values(statements=txns.c.statements + 1)
+        .returning(txns.c.statements)
+    ).scalar_one_or_none()
+    if taken is None:
+        raise TransactionNotOpenError([txn_id], "a statement needs a transaction that is open")
+    if taken > MOST_STATEMENTS:
+        raise InvalidTransactionRequestError(
+            f"Transaction {txn_id} has run {MOST_STATEMENTS} statements that write, and more have no id; commit it."
+        )
+    return taken - 1
