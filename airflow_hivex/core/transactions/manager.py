@@ -85,6 +85,8 @@ class TransactionManager:
         self._limit = OpenTransactionLimit(
             int(settings["hive.max.open.txns"]), int(settings["metastore.count.open.txns.interval"])
         )
+        self.register_pending_writes: Callable[[Connection, int], None] | None = None
+        """What a commit calls for a transaction whose statements have left writes to register."""
 
     # -- life -----------------------------------------------------------------------
 
@@ -556,6 +558,8 @@ class TransactionManager:
         if row.state == TxnState.COMMITTED.value:
             return
         raise_if_settled(txn_id, row)
+        if row.statements and self.register_pending_writes is not None:
+            self.register_pending_writes(connection, txn_id)
         if changes is not None:
             changes(connection)
         kind = TxnType(row.type)
@@ -653,7 +657,9 @@ class TransactionManager:
         raise_if_settled(txn_id, row)
 
     def _row(self, connection: Connection, txn_id: int, *, for_update: bool = False, read: bool = False) -> Row[Any]:
-        query: Select[Any] = select(txns.c.id, txns.c.state, txns.c.type, txns.c.reason, txns.c.reason_code)
+        query: Select[Any] = select(
+            txns.c.id, txns.c.state, txns.c.type, txns.c.reason, txns.c.reason_code, txns.c.statements
+        )
         query = query.where(txns.c.id == txn_id)
         row = connection.execute(query.with_for_update(read=read) if for_update else query).one_or_none()
         if row is None:
