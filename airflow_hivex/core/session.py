@@ -12,7 +12,7 @@ from airflow_hivex.core.model import statements as kinds
 from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE
 from airflow_hivex.core.model.routes import Route
 from airflow_hivex.core.sql.reader import read
-from airflow_hivex.core.statements import definitions, listings, queries
+from airflow_hivex.core.statements import administration, definitions, listings, queries
 from airflow_hivex.core.statements.context import Result, Services, SessionState, StatementContext
 from airflow_hivex.core.statements.routing import route
 
@@ -43,6 +43,9 @@ _HANDLERS: dict[type, Handler] = {
     kinds.DescribeTable: listings.describe_table,
     kinds.DescribeDatabase: listings.describe_database,
     kinds.ExplainRoute: listings.explain_route,
+    kinds.ShowTransactions: administration.show_transactions,
+    kinds.ShowLocks: administration.show_locks,
+    kinds.AbortTransactions: administration.abort_transactions,
 }
 
 

@@ -360,23 +360,23 @@ SHOW_LOCKS_COLUMNS = (
 )
 
 
-def show_row(lock: LockInfo) -> tuple[str, ...]:
-    """A line of SHOW LOCKS: texts only, times in milliseconds since the epoch (section 9)."""
+def show_row(lock: LockInfo) -> tuple[str | None, ...]:
+    """A line of SHOW LOCKS: texts and NULL, times in milliseconds since the epoch (section 9)."""
     component = lock.component
     return (
         f"{lock.lock_id}.{lock.internal_id}",
         component.database,
-        component.table or "NULL",
-        component.partition or "NULL",
+        component.table,
+        component.partition,
         lock.state.name,
         " " * 12 if lock.blocked_by is None else "{}.{}".format(*lock.blocked_by),
         component.type.name,
-        str(lock.txn_id) if lock.txn_id else "NULL",
+        str(lock.txn_id) if lock.txn_id else None,
         _milliseconds(lock.heartbeat_at),
         _milliseconds(lock.acquired_at),
         lock.user,
         lock.host,
-        lock.agent_info or "NULL",
+        lock.agent_info,
     )
 
 
@@ -385,5 +385,5 @@ def show_order(lock: LockInfo) -> tuple[bool, int, int, int]:
     return lock.state is not LockState.ACQUIRED, lock.component.type.strictness, lock.lock_id, lock.internal_id
 
 
-def _milliseconds(time: datetime | None) -> str:
-    return "NULL" if time is None else str(round(time.timestamp() * 1000))
+def _milliseconds(time: datetime | None) -> str | None:
+    return None if time is None else str(round(time.timestamp() * 1000))

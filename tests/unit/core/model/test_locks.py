@@ -261,8 +261,8 @@ def test_line_of_show_locks_has_hive_columns() -> None:
         "agent_info": "dag run 1",
     }
     waiting = LockInfo(5, 1, None, on(E, None), WAITING, TIME, TIME, None, "joe", "here", blocked_by=(4, 2))
-    assert show_row(waiting)[2:6] == ("NULL", "NULL", "WAITING", "4.2")
-    assert show_row(waiting)[7:] == ("NULL", "1767225600000", "NULL", "joe", "here", "NULL")
+    assert show_row(waiting)[2:6] == (None, None, "WAITING", "4.2")
+    assert show_row(waiting)[7:] == (None, "1767225600000", None, "joe", "here", None)
 
 
 def test_show_locks_has_acquired_ones_first_then_the_mildest() -> None:

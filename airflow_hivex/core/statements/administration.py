@@ -1,0 +1,82 @@
+"""SHOW TRANSACTIONS, SHOW LOCKS and ABORT TRANSACTIONS: who is at work, who waits for whom, and an end to it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from airflow_hivex.core.catalog.partitions import name_of
+from airflow_hivex.core.catalog.specifications import check_partitioned
+from airflow_hivex.core.errors import InvalidObjectError, NoSuchColumnError
+from airflow_hivex.core.model.locks import SHOW_LOCKS_COLUMNS, show_row
+from airflow_hivex.core.model.objects import Table
+from airflow_hivex.core.model.statements import AbortTransactions, ShowLocks, ShowTransactions
+from airflow_hivex.core.model.transactions import AbortReason
+from airflow_hivex.core.statements.context import Result, StatementContext
+
+_TRANSACTION_COLUMNS = ("txnid", "state", "startedtime", "lastheartbeattime", "user", "host")
+
+
+def show_transactions(context: StatementContext, statement: ShowTransactions) -> Result:  # noqa: ARG001 - one form only
+    """SHOW TRANSACTIONS: those that are open or aborted; texts only, times in milliseconds since the epoch."""
+    rows: list[tuple[object, ...]] = [
+        (
+            str(found.id),
+            found.state.name,
+            _milliseconds(found.started_at),
+            _milliseconds(found.heartbeat_at),
+            found.user,
+            found.host,
+        )
+        for found in context.services.transactions.show()
+    ]
+    return Result(list(_TRANSACTION_COLUMNS), rows)
+
+
+def _milliseconds(time: datetime) -> str:
+    return str(round(time.timestamp() * 1000))
+
+
+def show_locks(context: StatementContext, statement: ShowLocks) -> Result:
+    """SHOW LOCKS: acquired ones first, then the mildest. A table's locks include those on its partitions.
+
+    EXTENDED brings the same columns, as it does under Hive's DbTxnManager.
+    """
+    locks, catalog = context.services.locks, context.services.catalog
+    if statement.database is not None:
+        found = locks.show(statement.database)
+        if not found:
+            catalog.get_database(statement.database)
+    elif statement.table is not None:
+        database, name = context.session.qualify(statement.table)
+        partition = None
+        if statement.partition is not None:
+            partition = _partition_name(catalog.get_table(database, name), statement)
+        found = locks.show(database, name, partition)
+        if not found:
+            # Only now: a table that CREATE TABLE AS SELECT is making has locks before it exists.
+            catalog.get_table(database, name)
+    else:
+        found = locks.show()
+    return Result(list(SHOW_LOCKS_COLUMNS), [show_row(lock) for lock in found])
+
+
+def _partition_name(table: Table, statement: ShowLocks) -> str:
+    given = statement.partition or {}
+    check_partitioned("SHOW LOCKS with PARTITION", table)
+    keys = {key.name.lower(): key for key in table.partition_keys}
+    for key in given:
+        if key not in keys:
+            raise NoSuchColumnError(table.full_name, f"{key} among its partition keys", list(keys))
+    missing = [key for key in keys if key not in given]
+    if missing:
+        raise InvalidObjectError("partition", f"of {table.full_name}", f"no value for key {missing[0]}")
+    return name_of(table, [given[key].value for key in keys])  # type: ignore[misc]
+
+
+def abort_transactions(context: StatementContext, statement: AbortTransactions) -> Result:
+    """ABORT TRANSACTIONS: the ids of those that were open; all others are ignored, as in Hive."""
+    session = context.session
+    who = session.user if session.agent_info is None else f"{session.user} ({session.agent_info})"
+    reason = f"aborted by ABORT TRANSACTIONS of {who}"
+    aborted = context.services.transactions.abort_many(statement.ids, reason, AbortReason.ABORT_QUERY)
+    return Result(["txnid"], [(str(txn_id),) for txn_id in sorted(aborted)])
