@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import getpass
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from airflow_hivex.core.catalog.commits import Commits
 from airflow_hivex.core.catalog.notification_log import NotificationLog
 from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.clock import Clock, system_clock
 from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.errors import InvalidClusterPropertiesError
 from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE
+from airflow_hivex.core.model.statement_locks import StatementLocks
 from airflow_hivex.core.session import Session
 from airflow_hivex.core.settings import Settings
+from airflow_hivex.core.statements import explicit_transactions, pending
 from airflow_hivex.core.statements.context import Services
 from airflow_hivex.core.store import migrating
 from airflow_hivex.core.store.engine import Store
@@ -38,10 +42,16 @@ class Metastore:
         self.clusters = services.clusters
         self.catalog = services.catalog
         self.transactions = services.transactions
+        self.commits = Commits(services.store)
         self.notification_log = NotificationLog(services.store)
         self.locks = services.locks
         self.housekeeper = Housekeeper(
-            services.store, services.settings, services.clock, services.transactions, services.locks
+            services.store,
+            services.settings,
+            services.clock,
+            services.transactions,
+            services.locks,
+            delete_abandoned=partial(pending.delete_abandoned, services),
         )
 
     @classmethod
@@ -83,17 +93,18 @@ class Metastore:
             store.close()
             raise
         transactions = TransactionManager(store, checked, clock)
-        return cls(
-            Services(
-                store=store,
-                settings=checked,
-                clusters=configured,
-                catalog=ObjectStore(store, configured, clock),
-                transactions=transactions,
-                locks=LockManager(store, checked, clock, transactions),
-                clock=clock,
-            )
+        services = Services(
+            store=store,
+            settings=checked,
+            clusters=configured,
+            catalog=ObjectStore(store, configured, clock),
+            transactions=transactions,
+            locks=LockManager(store, checked, clock, transactions),
+            statement_locks=StatementLocks(checked),
+            clock=clock,
         )
+        transactions.register_pending_writes = partial(pending.register, services)
+        return cls(services)
 
     @staticmethod
     def upgrade(url: str) -> dict[str, str | None]:
@@ -121,13 +132,25 @@ class Metastore:
         database: str = DEFAULT_DATABASE,
         cluster: str | None = None,
         agent_info: str | None = None,
+        txn_id: int | None = None,
+        writer: str | None = None,
     ) -> Session:
         """A session of ``user`` (by default, of the operating system's).
 
-        ``agent_info`` tells people who holds a transaction: a DAG run and task, for example.
+        Args:
+            user: who owns its transactions and what it creates.
+            database: the current database.
+            cluster: the cluster to pin, as USE CLUSTER does.
+            agent_info: tells people who holds a transaction: a DAG run and task, for example.
+            txn_id: an open transaction, of whatever process, that all statements of the session are
+                part of: they share its snapshot and see what it has written. The session does not end it.
+            writer: the name of the part of that transaction's work that the session does. What an
+                earlier session of the same name has written in it is discarded now, so that a part
+                can be done again.
 
         Raises:
             NoSuchDatabaseError, UnknownClusterError: it cannot begin there.
+            NoSuchTransactionError, TransactionAbortedError, TransactionCommittedError: ``txn_id`` is not open.
         """
         return Session(
             self._services,
@@ -135,7 +158,29 @@ class Metastore:
             database=database,
             cluster=cluster,
             agent_info=agent_info,
+            txn_id=txn_id,
+            writer=writer or "",
         )
+
+    def commit(self, txn_id: int) -> None:
+        """Commit a transaction with all that the sessions that joined it have written; twice is a no-op.
+
+        Raises:
+            WriteConflictError: another transaction has updated the same rows before; this one is aborted.
+            TransactionAbortedError: it was aborted; nothing of it is or becomes visible.
+            NoSuchTransactionError: there is none of that id.
+            CommitOutcomeUnknownError: the database was lost; look the transaction up by its id.
+        """
+        explicit_transactions.commit_transaction(self._services, txn_id)
+
+    def abort(self, txn_id: int, reason: str | None = None) -> None:
+        """Abort a transaction and delete what the sessions that joined it have written; twice is a no-op.
+
+        Raises:
+            TransactionCommittedError: it has committed.
+            NoSuchTransactionError: there is none of that id.
+        """
+        explicit_transactions.abort_transaction(self._services, txn_id, reason)
 
     def close(self) -> None:
         """Give back the connections to the database."""

@@ -6,9 +6,10 @@ Source: Hive AcidHouseKeeperService, TxnCleaner (``hive-semantics`` 2.5).
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
-from sqlalchemy import BigInteger, ColumnElement, Connection, ScalarSelect, and_, cast, delete, func, select
+from sqlalchemy import BigInteger, ColumnElement, Connection, ScalarSelect, and_, cast, delete, func, select, tuple_
 
 from airflow_hivex.core.clock import Clock
 from airflow_hivex.core.model.transactions import TxnState
@@ -37,7 +38,8 @@ class HousekeepingResult:
     """What one round did.
 
     ``aborted`` are the ids of transactions that had timed out, ``dropped_locks`` those of requests
-    without transaction; the others are numbers of records removed.
+    without transaction, ``abandoned_writes`` the number of writes whose files were deleted; the others
+    are numbers of records removed.
     """
 
     aborted: tuple[int, ...] = ()
@@ -46,6 +48,7 @@ class HousekeepingResult:
     write_ids: int = 0
     completed_components: int = 0
     transactions: int = 0
+    abandoned_writes: int = 0
 
 
 class Housekeeper:
@@ -58,11 +61,14 @@ class Housekeeper:
         clock: Clock,
         transactions: TransactionManager,
         locks: LockManager,
+        *,
+        delete_abandoned: Callable[[], int] | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
         self._transactions = transactions
         self._locks = locks
+        self._delete_abandoned = delete_abandoned
         self._interval_ms = int(settings["metastore.acid.housekeeper.interval"]) * 1000
         self._cleaner_interval_ms = int(settings["metastore.acid.txn.cleaner.interval"]) * 1000
         self._housekept_ms: int | None = None
@@ -84,6 +90,7 @@ class Housekeeper:
                 write_sets=self._store.write(_purge_write_sets, name="purge"),
                 write_ids=self._store.write(_purge_write_ids, name="purge"),
                 completed_components=self._store.write(_purge_completed_components, name="purge"),
+                abandoned_writes=0 if self._delete_abandoned is None else self._delete_abandoned(),
             )
             if result.aborted:
                 log.warning("Aborted %s transactions without heartbeat: %s", len(result.aborted), result.aborted)
@@ -92,14 +99,7 @@ class Housekeeper:
         if not only_due or self._cleaned_ms is None or now - self._cleaned_ms >= self._cleaner_interval_ms:
             self._cleaned_ms = now
             removed = self._store.write(self._purge_transactions, name="purge")
-            result = HousekeepingResult(
-                result.aborted,
-                result.dropped_locks,
-                result.write_sets,
-                result.write_ids,
-                result.completed_components,
-                removed,
-            )
+            result = replace(result, transactions=removed)
         return result
 
     def _purge_transactions(self, connection: Connection) -> int:
@@ -146,14 +146,20 @@ def _purge_write_ids(connection: Connection) -> int:
 
 
 def _purge_completed_components(connection: Connection) -> int:
-    """Of every table or partition keep the newest write, and the newest update or delete."""
+    """Of every table or partition keep the newest write, the newest update or delete, and the highest write id.
+
+    Who waits for commits after a write id asks for the last one.
+    """
     completed = completed_txn_components.c
     newest = select(func.max(completed.id)).group_by(completed.table_id, completed.partition)
+    resource = (completed.table_id, func.coalesce(completed.partition, ""))
+    highest = select(*resource, func.max(func.coalesce(completed.write_id, 0))).group_by(*resource)
     return connection.execute(
         delete(completed_txn_components).where(
             _below(completed.txn_id, _lowest_seen_open()),
             completed.id.not_in(newest),
             completed.id.not_in(newest.where(completed.updates)),
+            tuple_(*resource, func.coalesce(completed.write_id, 0)).not_in(highest),
         )
     ).rowcount
 

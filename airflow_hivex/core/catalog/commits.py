@@ -1,0 +1,159 @@
+"""What was committed to a table or partition after a point: for those who wait for news."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Self
+
+from sqlalchemy import ColumnElement, Connection, or_, select
+
+from airflow_hivex.core.catalog.partitions import stored_values
+from airflow_hivex.core.catalog.tables import select_table
+from airflow_hivex.core.clock import to_datetime
+from airflow_hivex.core.errors import InvalidObjectError, InvalidOperationError
+from airflow_hivex.core.model.objects import Table
+from airflow_hivex.core.model.partitions import DEFAULT_PARTITION, partition_name, partition_values
+from airflow_hivex.core.store.engine import Store
+from airflow_hivex.core.store.schema import completed_txn_components
+from airflow_hivex.core.transactions.snapshots import read_valid_txns, read_valid_write_ids
+
+_MOST_OPEN_IDS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class TableCommit:
+    """A transaction that has written to a table or partition and committed.
+
+    ``partition`` is None for a table without partitions, and when it is not known which were written.
+    """
+
+    table: str
+    partition: str | None
+    write_id: int
+    txn_id: int
+    committed_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class CommitMark:
+    """A point in the commits to a table.
+
+    Write ids are handed out when a transaction begins to write, so that a lower one may be committed
+    after a higher one: ``open_ids`` are those up to ``write_id`` that were still open. ``table_id``
+    tells a table from a later one of the same name, which counts its write ids anew.
+    """
+
+    table_id: int
+    write_id: int
+    open_ids: tuple[int, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The mark in JSON's types."""
+        return {"table_id": self.table_id, "write_id": self.write_id, "open_ids": list(self.open_ids)}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """The mark that :meth:`to_json` has written.
+
+        Raises:
+            InvalidObjectError: it is none.
+        """
+        try:
+            return cls(int(value["table_id"]), int(value["write_id"]), tuple(int(one) for one in value["open_ids"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise InvalidObjectError("mark", repr(value), "it is not one that was taken of a table") from error
+
+
+class Commits:
+    """Answers whether something was committed to a table since a point.
+
+    It asks for what housekeeping keeps of every table and partition: the last commit, and the one with
+    the highest write id.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def mark(self, database: str, table: str) -> CommitMark:
+        """The present point: what is committed now is not after it. Six round trips.
+
+        Raises:
+            NoSuchDatabaseError, NoSuchTableError: it does not exist.
+            InvalidOperationError: the table is not transactional.
+        """
+        with self._store.read() as connection:
+            table_id, full_name = _identify(_transactional(connection, database, table))
+            snapshot = read_valid_txns(connection)
+            seen = read_valid_write_ids(connection, {table_id: full_name}, snapshot)[table_id]
+        if len(seen.open_ids) > _MOST_OPEN_IDS:
+            # Marks are passed around. An earlier point is a safe one: a commit may count twice, none is missed.
+            return CommitMark(table_id, seen.open_ids[0] - 1)
+        return CommitMark(table_id, seen.high_watermark, seen.open_ids)
+
+    def after(
+        self, database: str, table: str, partition: str | None = None, *, since: CommitMark | int | None = None
+    ) -> TableCommit | None:
+        """The last commit to a table or partition after a mark or a write id, or None. Three round trips.
+
+        Without ``since`` any commit counts; after a write id, those with a higher one. The partition
+        is ``key=value/...`` and need not exist yet; a commit that does not tell to which
+        partitions it wrote counts for all of them.
+
+        Raises:
+            NoSuchDatabaseError, NoSuchTableError: the table does not exist.
+            InvalidOperationError: the table is not transactional.
+            InvalidObjectError: the table cannot have such a partition.
+        """
+        completed = completed_txn_components.c
+        with self._store.read() as connection:
+            found = _transactional(connection, database, table)
+            table_id, full_name = _identify(found)
+            query = select(completed_txn_components).where(
+                completed.table_id == table_id, completed.write_id.is_not(None)
+            )
+            if partition is not None:
+                name = _stored_name(found, partition)
+                query = query.where(or_(completed.partition == name, completed.partition.is_(None)))
+            # Marks of an earlier table of the same name say nothing: all is new.
+            if isinstance(since, int) or (since is not None and since.table_id == table_id):
+                query = query.where(_is_after(since))
+            row = connection.execute(query.order_by(completed.id.desc()).limit(1)).one_or_none()
+        if row is None:
+            return None
+        return TableCommit(full_name, row.partition, row.write_id, row.txn_id, to_datetime(row.committed_ms))
+
+
+def _transactional(connection: Connection, database: str, name: str) -> Table:
+    table = select_table(connection, database, name)
+    if not table.is_transactional:
+        reason = "it is not transactional, so that nothing tells when it was written to"
+        raise InvalidOperationError("waiting for commits", table.full_name, reason)
+    return table
+
+
+def _identify(table: Table) -> tuple[int, str]:
+    return int(table.id or 0), table.full_name
+
+
+def _stored_name(table: Table, partition: str) -> str:
+    """The partition's name as the table spells it, whatever the order and case of the keys given."""
+    if not table.is_partitioned:
+        raise InvalidObjectError("partition", partition, f"table {table.full_name} has no partition keys")
+    names = [part.partition("=")[0].lower() for part in partition.split("/")]
+    given = dict(zip(names, partition_values(partition), strict=True))
+    keys = [key.name.lower() for key in table.partition_keys]
+    if sorted(names) != sorted(keys):
+        raise InvalidObjectError(
+            "partition", partition, f"the partition keys of {table.full_name} are {', '.join(keys)}"
+        )
+    values = [None if given[key] == DEFAULT_PARTITION else given[key] for key in keys]
+    return partition_name(keys, stored_values(table.full_name, table.partition_keys, values))
+
+
+def _is_after(since: CommitMark | int) -> ColumnElement[bool]:
+    write_id = completed_txn_components.c.write_id
+    if isinstance(since, int):
+        return write_id > since
+    return or_(write_id > since.write_id, write_id.in_(since.open_ids))
