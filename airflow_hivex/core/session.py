@@ -7,12 +7,18 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from airflow_hivex.core.errors import HivexError, InvalidOperationError, InvalidParametersError
+from airflow_hivex.core.errors import (
+    HivexError,
+    InvalidOperationError,
+    InvalidParametersError,
+    TransactionCommittedError,
+)
 from airflow_hivex.core.model import statements as kinds
 from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE
+from airflow_hivex.core.model.locks import LockState
 from airflow_hivex.core.model.routes import Route
 from airflow_hivex.core.sql.reader import read
-from airflow_hivex.core.statements import administration, definitions, listings, queries
+from airflow_hivex.core.statements import administration, definitions, explicit_transactions, listings, queries
 from airflow_hivex.core.statements.context import Result, Services, SessionState, StatementContext
 from airflow_hivex.core.statements.routing import route
 
@@ -26,6 +32,9 @@ _HANDLERS: dict[type, Handler] = {
     kinds.Select: queries.run_select,
     kinds.Insert: queries.run_insert,
     kinds.MultiInsert: queries.refuse_multi_insert,
+    kinds.StartTransaction: explicit_transactions.start_transaction,
+    kinds.Commit: explicit_transactions.commit,
+    kinds.Rollback: explicit_transactions.rollback,
     kinds.CreateDatabase: definitions.create_database,
     kinds.DropDatabase: definitions.drop_database,
     kinds.AlterDatabase: definitions.alter_database,
@@ -48,6 +57,18 @@ _HANDLERS: dict[type, Handler] = {
     kinds.AbortTransactions: administration.abort_transactions,
 }
 
+# Their changes are seen at once and by everybody, so they cannot be part of a transaction. As in Hive.
+_NOT_IN_TRANSACTIONS: dict[type, str] = {
+    kinds.CreateDatabase: "CREATE DATABASE",
+    kinds.DropDatabase: "DROP DATABASE",
+    kinds.AlterDatabase: "ALTER DATABASE",
+    kinds.CreateTable: "CREATE TABLE",
+    kinds.DropTable: "DROP TABLE",
+    kinds.AddPartitions: "ALTER TABLE ADD PARTITION",
+    kinds.DropPartitions: "ALTER TABLE DROP PARTITION",
+    kinds.SetTableProperties: "ALTER TABLE SET TBLPROPERTIES",
+}
+
 
 class Session:
     """A current database, perhaps a pinned cluster, and statements that run one after the other.
@@ -63,11 +84,15 @@ class Session:
         database: str = DEFAULT_DATABASE,
         cluster: str | None = None,
         agent_info: str | None = None,
+        txn_id: int | None = None,
+        writer: str = "",
     ) -> None:
         self._services = services
         self._state = SessionState(user=user, agent_info=agent_info)
         self._execute(kinds.UseDatabase(database))
         self._execute(kinds.UseCluster(cluster))
+        if txn_id is not None:
+            explicit_transactions.join(self._context(None), txn_id, writer)
 
     def __enter__(self) -> Self:
         return self
@@ -89,6 +114,11 @@ class Session:
     def cluster(self) -> str | None:
         """The cluster that USE CLUSTER has pinned, or None."""
         return self._state.cluster
+
+    @property
+    def txn_id(self) -> int | None:
+        """The transaction that the session has begun or joined, or None: each statement has its own then."""
+        return None if self._state.transaction is None else self._state.transaction.txn_id
 
     def sql(self, text: str, parameters: Mapping[str, object] | None = None, max_rows: int | None = None) -> Result:
         """Run one statement and return what it brought.
@@ -126,22 +156,36 @@ class Session:
     def cancel(self) -> None:
         """Stop the statement that runs now: its transaction is aborted, then its job is stopped.
 
-        For other threads and signal handlers. Without a running statement, nothing happens.
+        A transaction that the session has only joined goes on. For other threads and signal handlers.
+        Without a running statement, nothing happens.
         """
         running = self._state.running
         if running is None:
             return
         running.cancelled = True
         try:
-            self._services.transactions.abort(running.txn_id, "it was cancelled")
+            if running.joined is None or running.joined.is_own:
+                self._services.transactions.abort(running.txn_id, "it was cancelled")
+            else:
+                self._withdraw_lock_requests(running.txn_id)
+        except TransactionCommittedError:
+            # It came too late, between the commit and its answer.
+            return
         except HivexError as error:
             log.warning("Transaction %s could not be aborted: %s", running.txn_id, error)
         if running.runner is not None:
             running.runner.cancel(running.tag)
 
     def close(self) -> None:
-        """End the session; a statement that still runs in another thread is cancelled."""
+        """End the session; a statement that still runs in another thread is cancelled, its transaction rolled back."""
         self.cancel()
+        explicit_transactions.leave(self._context(None))
+
+    def _withdraw_lock_requests(self, txn_id: int) -> None:
+        """End the waiting of this session's statement for locks; other sessions of the transaction go on waiting."""
+        for lock in self._services.locks.show(txn_id=txn_id):
+            if lock.state is LockState.WAITING and lock.agent_info == self._state.agent_info:
+                self._services.locks.unlock(lock.lock_id)
 
     def _context(self, parameters: Mapping[str, object] | None, max_rows: int | None = None) -> StatementContext:
         return StatementContext(self._services, self._state, dict(parameters or {}), max_rows)
@@ -153,6 +197,11 @@ class Session:
         max_rows: int | None = None,
     ) -> Result:
         context = self._context(parameters, max_rows)
+        refused = None if self._state.transaction is None else _NOT_IN_TRANSACTIONS.get(type(statement))
+        if refused is not None:
+            raise InvalidOperationError(
+                refused, f"transaction {self.txn_id}", "run it on its own, before or after the transaction"
+            )
         if isinstance(statement, kinds.CreateTable):
             handler: Handler = (
                 definitions.create_table if statement.query is None else queries.run_create_table_as_select

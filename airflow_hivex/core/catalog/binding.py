@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from sqlalchemy import Connection, select
 
 from airflow_hivex.core.catalog.directories import RegisteredDirectory, copied_directories, directories_of
-from airflow_hivex.core.catalog.pruning import find_partitions, partition_predicate
+from airflow_hivex.core.catalog.pruning import FoundPartition, find_partitions, matching, partition_predicate
 from airflow_hivex.core.model.directories import directory_state
 from airflow_hivex.core.model.objects import Table
+from airflow_hivex.core.model.plans import WrittenDirectory
 from airflow_hivex.core.model.predicates import Predicate
 from airflow_hivex.core.model.routes import RouteInput
 from airflow_hivex.core.model.write_ids import ValidTxnList, ValidWriteIdList
 from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.schema import cluster_storage_descriptors
 from airflow_hivex.core.store.schema import partitions as partition_rows
+
+_UNREGISTERED = -1
 
 WHOLE_TABLE = ""
 """Stands for a partition's name where the table has no partitions."""
@@ -27,12 +31,14 @@ class BoundPartition:
     """What a query reads of one partition (or of a table without partitions).
 
     ``location`` is relative to the primary cluster's file system; ``directories`` are the base and
-    deltas that its snapshot sees, in reading order; plain tables have none.
+    deltas that its snapshot sees, in reading order; plain tables have none. One that is not
+    registered yet was made by the reader's own transaction.
     """
 
     name: str
     location: str
     directories: tuple[RegisteredDirectory, ...] = ()
+    is_registered: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,32 +65,60 @@ def bind(
     write_ids: ValidWriteIdList | None,
     valid_txns: ValidTxnList,
     clusters: Collection[str],
+    own: Mapping[str | None, Sequence[WrittenDirectory]] = MappingProxyType({}),
 ) -> BoundTable:
     """The table with the partitions that ``filters`` leave, in the snapshot, on ``clusters``.
 
-    At most four round trips, whatever the number of partitions.
+    ``own`` has, by partition, the directories that the reader's own transaction has written and not
+    registered yet. At most four round trips, whatever the number of partitions.
     """
     predicate = partition_predicate(filters, table.partition_keys)
     needed: list[tuple[int | None, str, str]]
+    made: list[FoundPartition] = []
     if table.is_partitioned:
         rows = find_partitions(connection, table, predicate)
         needed = [(row.id, row.name, row.location) for row in rows]
+        made = _own_partitions(table, own, {row.name for row in rows}, predicate)
     else:
         needed = [(None, WHOLE_TABLE, table.storage.primary.location)]
     visible: dict[int | None, tuple[RegisteredDirectory, ...]] = {}
     partly_visible = False
     pruned = [each[0] for each in needed if each[0] is not None] if predicate is not None else None
+    needed += made
     if table.is_transactional and write_ids is not None and needed:
         registered = directories_of(connection, table, pruned)
-        for partition_id, _, _ in needed:
-            visible[partition_id], partial = _visible(registered.get(partition_id, ()), write_ids, valid_txns)
+        for partition_id, name, _ in needed:
+            unregistered = _unregistered(own.get(name or None, ()), table, partition_id)
+            found = [*registered.get(partition_id, ()), *unregistered]
+            visible[partition_id], partial = _visible(found, write_ids, valid_txns)
             partly_visible = partly_visible or partial
     partitions = tuple(
-        BoundPartition(name, location, visible.get(partition_id, ())) for partition_id, name, location in needed
+        BoundPartition(name, location, visible.get(partition_id, ()), partition_id is None or partition_id > 0)
+        for partition_id, name, location in needed
     )
     secondaries = [cluster for cluster in clusters if cluster != table.storage.primary.cluster]
     copies, stale = _copies(connection, table, partitions, pruned, secondaries)
     return BoundTable(table, partitions, write_ids, partly_visible, copies, stale)
+
+
+def _own_partitions(
+    table: Table, own: Iterable[str | None], existing: Collection[str], predicate: Predicate | None
+) -> list[FoundPartition]:
+    """The partitions that the reader's own transaction has made and that the predicate leaves, with ids below 0."""
+    root = table.storage.primary.location
+    names = sorted(name for name in own if name is not None and name not in existing)
+    rows = [FoundPartition(-number, name, f"{root}/{name}") for number, name in enumerate(names, 1)]
+    return list(matching(rows, table.partition_keys, predicate))
+
+
+def _unregistered(
+    written: Iterable[WrittenDirectory], table: Table, partition_id: int | None
+) -> list[RegisteredDirectory]:
+    """Directories that have no row yet; with an id of nobody's, no copy on another cluster has them."""
+    return [
+        RegisteredDirectory(_UNREGISTERED, partition_id, each.name, table.row_layout, each.rows, each.size_bytes)
+        for each in written
+    ]
 
 
 def route_input(bound: BoundTable) -> RouteInput:

@@ -17,7 +17,7 @@ from airflow_hivex.core.errors import InvalidOperationError, WriteTakenBackError
 from airflow_hivex.core.model.directories import base_name, delta_name
 from airflow_hivex.core.model.objects import Table
 from airflow_hivex.core.model.plans import WrittenDirectory
-from airflow_hivex.core.model.transactions import Operation
+from airflow_hivex.core.model.transactions import Operation, TxnState
 from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.schema import pending_writes, txns
 
@@ -51,6 +51,11 @@ class PendingWrite:
         return (
             base_name(self.write_id) if self.overwrite else delta_name(self.write_id, self.write_id, self.statement_id)
         )
+
+    @property
+    def staging_name(self) -> str:
+        """The hidden directory below the table's, where a job writes first."""
+        return f"_staging_{self.write_id}_{self.statement_id}"
 
     @property
     def partitions(self) -> frozenset[str | None]:
@@ -149,22 +154,33 @@ def written_directories(
     return found
 
 
-def of_ended_transactions(connection: Connection, limit: int) -> list[PendingWrite]:
-    """Writes that no commit can register any more, because their transactions have ended, at most ``limit``."""
+def of_ended_transactions(connection: Connection, after: int, limit: int) -> list[PendingWrite]:
+    """Writes that no commit can register any more, as their transactions have ended: ``limit`` ids above ``after``."""
     query = (
         select(pending_writes)
         .outerjoin(txns, txns.c.id == pending_writes.c.txn_id)
-        .where(txns.c.state.is_distinct_from("o"))
+        .where(pending_writes.c.id > after, txns.c.state.is_distinct_from(TxnState.OPEN.value))
         .order_by(pending_writes.c.id)
         .limit(limit)
     )
     return [_from_row(row) for row in connection.execute(query)]
 
 
-def mark_incomplete(connection: Connection, ids: Sequence[int]) -> None:
-    """Take writes back: from now on nobody reads or commits them, and their files can be deleted."""
-    for batch in batches(ids):
-        connection.execute(update(pending_writes).where(pending_writes.c.id.in_(batch)).values(written=None))
+def mark_incomplete(connection: Connection, ids: Sequence[int]) -> frozenset[int]:
+    """Take writes back: from now on nobody reads or commits them, and their files can be deleted.
+
+    Returns the ids of those that somebody else has not taken back already.
+    """
+    return frozenset(
+        found
+        for batch in batches(ids)
+        for found in connection.execute(
+            update(pending_writes)
+            .where(pending_writes.c.id.in_(batch))
+            .values(written=None)
+            .returning(pending_writes.c.id)
+        ).scalars()
+    )
 
 
 def forget(connection: Connection, ids: Sequence[int]) -> None:

@@ -60,7 +60,7 @@ def find_partitions(
     rows = [FoundPartition(*row) for row in connection.execute(query)]
     if not residual:
         return rows
-    return _matching(rows, table.partition_keys, And(tuple(residual)))
+    return matching(rows, table.partition_keys, And(tuple(residual)))
 
 
 def partition_predicate(filters: Iterable[Predicate], keys: Sequence[Column]) -> Predicate | None:
@@ -121,7 +121,12 @@ def _stored_text(value: Value, type: str) -> str | None:
     return None
 
 
-def _matching(rows: Sequence[FoundPartition], keys: Sequence[Column], predicate: Predicate) -> Sequence[FoundPartition]:
+def matching(
+    rows: Sequence[FoundPartition], keys: Sequence[Column], predicate: Predicate | None
+) -> Sequence[FoundPartition]:
+    """Those of the partitions whose rows may satisfy ``predicate``, decided by their names."""
+    if predicate is None:
+        return rows
     known: list[dict[str, Value | None]] = [{} for _ in keys]
     kept = []
     for row in rows:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Row, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from airflow_hivex.core.catalog.databases import matching, select_database
@@ -14,6 +15,7 @@ from airflow_hivex.core.catalog.rows import storage_to_values, table_from_row, t
 from airflow_hivex.core.errors import AlreadyExistsError, InvalidObjectError, NoSuchTableError
 from airflow_hivex.core.model.identifiers import check_name, normalise
 from airflow_hivex.core.model.objects import ClusterStorageDescriptor, Table
+from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.schema import (
     cluster_storage_descriptors,
     databases,
@@ -57,11 +59,25 @@ def select_tables(connection: Connection, names: Iterable[tuple[str, str]]) -> l
     by_database: dict[str, list[str]] = defaultdict(list)
     for database, name in names:
         by_database[database].append(name)
+    return _with_secondaries(
+        connection,
+        [
+            row
+            for database, wanted in by_database.items()
+            for row in connection.execute(_TABLE_QUERY.where(databases.c.name == database, tables.c.name.in_(wanted)))
+        ],
+    )
+
+
+def select_tables_by_id(connection: Connection, ids: Collection[int]) -> list[Table]:
+    """Those tables that exist and are not dropped. Two round trips."""
     rows = [
-        row
-        for database, wanted in by_database.items()
-        for row in connection.execute(_TABLE_QUERY.where(databases.c.name == database, tables.c.name.in_(wanted)))
+        row for batch in batches(sorted(ids)) for row in connection.execute(_TABLE_QUERY.where(tables.c.id.in_(batch)))
     ]
+    return _with_secondaries(connection, rows)
+
+
+def _with_secondaries(connection: Connection, rows: Sequence[Row[Any]]) -> list[Table]:
     if not rows:
         return []
     secondaries: dict[int, list[ClusterStorageDescriptor]] = defaultdict(list)

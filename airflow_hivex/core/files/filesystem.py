@@ -49,6 +49,21 @@ class ClusterFiles:
         files = {name[len(path) :].lstrip("/"): int(facts["size"] or 0) for name, facts in found.items()}
         return {name: size for name, size in sorted(files.items()) if not _is_hidden(name)}
 
+    def find_directories(self, location: str, name: str, depth: int) -> list[str]:
+        """The folders ``depth`` levels below a location that hold a directory of this name, relative to it.
+
+        Raises:
+            StorageError: the file system cannot be read.
+        """
+        path = self._path(location)
+        with _storage(path):
+            self._fs.invalidate_cache(path)
+            if not self._fs.isdir(path):
+                return []
+            found = self._fs.find(path, maxdepth=depth + 1, withdirs=True)
+        inside = [each[len(path) :].strip("/") for each in found if each.rstrip("/").endswith(f"/{name}")]
+        return sorted(each.rpartition("/")[0] for each in inside if each.count("/") == depth)
+
     def make_directory(self, location: str) -> None:
         """Make a directory and those above it; it may exist.
 

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.clock import Clock
 from airflow_hivex.core.clusters.properties import Cluster, Clusters
-from airflow_hivex.core.errors import InvalidOperationError, TransactionAbortedError
+from airflow_hivex.core.errors import InvalidOperationError, StatementCancelledError, TransactionAbortedError
 from airflow_hivex.core.files.filesystem import ClusterFiles
 from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE
 from airflow_hivex.core.model.plans import JobResult, Plan
 from airflow_hivex.core.model.routes import Route
+from airflow_hivex.core.model.statement_locks import StatementLocks
 from airflow_hivex.core.model.statements import TableName
+from airflow_hivex.core.model.write_ids import ValidTxnList
 from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.spark.runners import Runner, runner_for
 from airflow_hivex.core.store.engine import Store
@@ -50,6 +53,7 @@ class Services:
     catalog: ObjectStore
     transactions: TransactionManager
     locks: LockManager
+    statement_locks: StatementLocks
     clock: Clock
 
     def files(self, cluster: Cluster) -> ClusterFiles:
@@ -66,27 +70,60 @@ class Services:
 
 
 @dataclass(slots=True)
+class JoinedTransaction:
+    """A transaction of several statements that a session is in.
+
+    ``is_own`` says that the session has begun it (START TRANSACTION), and that COMMIT and ROLLBACK
+    end it; else somebody else does. ``writer`` names the part of its work that the session does.
+    ``keep_alive`` ends its heartbeats.
+    """
+
+    txn_id: int
+    timeout_s: int
+    is_own: bool
+    writer: str = ""
+    snapshot: ValidTxnList | None = None
+    keep_alive: ExitStack = field(default_factory=ExitStack)
+
+
+@dataclass(slots=True)
 class Running:
     """The statement that a session is running: its transaction and the tag of its job.
 
-    ``undo`` is called once the transaction is known to be aborted: it deletes what was written.
+    ``joined`` is set when the transaction goes on after the statement. ``undo`` is called once it is
+    certain that what the statement has written never counts: it deletes that.
     """
 
     txn_id: int
     tag: str
+    joined: JoinedTransaction | None = None
     runner: Runner | None = None
     cancelled: bool = False
-    undo: list[Callable[[], None]] = field(default_factory=list)
+    undo: list[Callable[[], object]] = field(default_factory=list)
+
+    def check_not_cancelled(self) -> None:
+        """Raise what a statement that was cancelled ends with.
+
+        Raises:
+            TransactionAbortedError: it was cancelled.
+            StatementCancelledError: it was cancelled, and its transaction goes on.
+        """
+        if not self.cancelled:
+            return
+        if self.joined is None or self.joined.is_own:
+            raise TransactionAbortedError(self.txn_id, "it was cancelled")
+        raise StatementCancelledError(self.txn_id)
 
 
 @dataclass(slots=True)
 class SessionState:
-    """What statements change in a session: the current database, the pinned cluster, what runs."""
+    """What statements change in a session: the current database, the pinned cluster, the transaction, what runs."""
 
     user: str
     database: str = DEFAULT_DATABASE
     cluster: str | None = None
     agent_info: str | None = None
+    transaction: JoinedTransaction | None = None
     running: Running | None = None
 
     def qualify(self, name: TableName) -> tuple[str, str]:
@@ -113,13 +150,12 @@ class StatementContext:
         """Run a job of the statement's transaction on a cluster.
 
         Raises:
-            TransactionAbortedError: the statement was cancelled before its job began.
+            TransactionAbortedError, StatementCancelledError: the statement was cancelled before its job began.
         """
         running = self.session.running
         assert running is not None
         running.runner = self.services.runner(cluster)
-        if running.cancelled:
-            raise TransactionAbortedError(running.txn_id, "it was cancelled")
+        running.check_not_cancelled()
         return running.runner.run(plan, cluster.name)
 
 

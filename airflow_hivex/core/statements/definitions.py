@@ -21,6 +21,7 @@ from airflow_hivex.core.errors import (
     NoSuchPartitionError,
     NoSuchTableError,
 )
+from airflow_hivex.core.model.locks import LockComponent
 from airflow_hivex.core.model.objects import ClusterStorageDescriptor, Database, Partition, Table
 from airflow_hivex.core.model.predicates import Predicate
 from airflow_hivex.core.model.statements import (
@@ -37,6 +38,7 @@ from airflow_hivex.core.model.statements import (
 )
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
 from airflow_hivex.core.statements.context import Result, StatementContext
+from airflow_hivex.core.statements.locking import acquire
 from airflow_hivex.core.statements.table_definitions import check_properties, describe_table
 from airflow_hivex.core.statements.transactions import own_transaction
 from airflow_hivex.core.transactions.snapshots import read_valid_txns, read_valid_write_ids
@@ -65,13 +67,16 @@ def create_database(context: StatementContext, statement: CreateDatabase) -> Res
 def drop_database(context: StatementContext, statement: DropDatabase) -> Result:
     """DROP DATABASE; with CASCADE its tables go first, and their files after that."""
     try:
-        dropped = context.services.catalog.drop_database(statement.name, cascade=statement.cascade)
+        with own_transaction(context) as running:
+            acquire(context, running, context.services.statement_locks.drop_database(statement.name))
+            dropped = context.services.catalog.drop_database(statement.name, cascade=statement.cascade)
+            context.services.transactions.commit(running.txn_id)
     except NoSuchDatabaseError:
         if not statement.if_exists:
             raise
         return Result()
     _delete_tables(context, dropped)
-    return Result()
+    return Result(txn_id=running.txn_id)
 
 
 def alter_database(context: StatementContext, statement: AlterDatabase) -> Result:
@@ -113,18 +118,18 @@ def use_cluster(context: StatementContext, statement: UseCluster) -> Result:
 def create_table(context: StatementContext, statement: CreateTable) -> Result:
     """CREATE TABLE without a query. A managed table takes its first write id with it."""
     table = describe_table(context, statement)
-    catalog = context.services.catalog
+    services = context.services
     try:
-        if not table.is_transactional:
-            catalog.create_table(table)
-            return Result()
         with own_transaction(context) as running:
+            acquire(context, running, services.statement_locks.create_table(table.database))
 
             def changes(connection: Connection) -> None:
-                created = catalog.create_table(table, txn_id=running.txn_id, connection=connection)
-                context.services.transactions.allocate_in(connection, [running.txn_id], int(created.id or 0))
+                txn_id = running.txn_id if table.is_transactional else None
+                created = services.catalog.create_table(table, txn_id=txn_id, connection=connection)
+                if table.is_transactional:
+                    services.transactions.allocate_in(connection, [running.txn_id], int(created.id or 0))
 
-            context.services.transactions.commit(running.txn_id, changes)
+            services.transactions.commit(running.txn_id, changes)
             return Result(txn_id=running.txn_id)
     except AlreadyExistsError:
         if not statement.if_not_exists:
@@ -135,18 +140,18 @@ def create_table(context: StatementContext, statement: CreateTable) -> Result:
 def drop_table(context: StatementContext, statement: DropTable) -> Result:
     """DROP TABLE: out of sight at once; then the files of a managed table are deleted on every cluster."""
     database, name = context.session.qualify(statement.table)
-    try:
-        table = context.services.catalog.get_table(database, name)
-    except (NoSuchTableError, NoSuchDatabaseError):
-        if not statement.if_exists:
-            raise
-        return Result()
     dropped: list[Table] = []
 
     def change(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:
         dropped.append(context.services.catalog.drop_table(database, name, write_ids, txn_id, connection=connection))
 
-    result = _change(context, table, change)
+    try:
+        table = context.services.catalog.get_table(database, name)
+        result = _change(context, table, context.services.statement_locks.drop_table(table), change)
+    except (NoSuchTableError, NoSuchDatabaseError):
+        if not statement.if_exists:
+            raise
+        return Result()
     _delete_tables(context, dropped[-1:])
     return result
 
@@ -167,7 +172,7 @@ def set_table_properties(context: StatementContext, statement: SetTablePropertie
         check_properties(current.full_name, current.parameters, after)
         catalog.alter_table(database, name, replace(current, parameters=after), write_ids, txn_id, connection)
 
-    return _change(context, table, change)
+    return _change(context, table, context.services.statement_locks.set_properties(table), change)
 
 
 def add_partitions(context: StatementContext, statement: AddPartitions) -> Result:
@@ -203,7 +208,9 @@ def add_partitions(context: StatementContext, statement: AddPartitions) -> Resul
             connection=connection,
         )
 
-    return _change(context, table, change)
+    names = [partition.name for partition in new]
+    locks = context.services.statement_locks.add_partitions(table, names, if_not_exists=statement.if_not_exists)
+    return _change(context, table, locks, change)
 
 
 def drop_partitions(context: StatementContext, statement: DropPartitions) -> Result:
@@ -228,7 +235,8 @@ def drop_partitions(context: StatementContext, statement: DropPartitions) -> Res
         registered = directories_of(connection, table, [int(partition.id or 0) for partition in gone])
         dropped[:] = [(each, [found.name for found in registered.get(each.id, ())]) for each in gone]
 
-    result = _change(context, table, change)
+    locks = context.services.statement_locks.drop_partitions(table, sorted(names))
+    result = _change(context, table, locks, change)
     _delete_partitions(context, table, dropped)
     return result
 
@@ -249,20 +257,22 @@ def covered_partitions(context: StatementContext, operation: str, table: Table, 
 def _change(
     context: StatementContext,
     table: Table,
+    locks: Sequence[LockComponent],
     change: Callable[[Connection, ValidWriteIdList | None, int | None], None],
 ) -> Result:
-    """Apply a change of metadata: on a transactional table with a write id of its own, in its commit.
+    """Apply a change of metadata under its locks: on a transactional table with a write id of its own, in its commit.
 
     The write id is what tells caches that the table has changed (seed 004).
     """
     services = context.services
-    if not table.is_transactional:
-        services.store.write(lambda connection: change(connection, None, None))
-        return Result()
     table_id = int(table.id or 0)
     with own_transaction(context) as running:
+        acquire(context, running, locks)
 
         def changes(connection: Connection) -> None:
+            if not table.is_transactional:
+                change(connection, None, None)
+                return
             if not is_visible(connection, table):
                 raise NoSuchTableError(table.database, table.name)
             services.transactions.allocate_in(connection, [running.txn_id], table_id)

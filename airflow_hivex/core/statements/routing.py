@@ -1,18 +1,22 @@
-"""Binding and routing: what a statement reads and writes, in which snapshot, and on which cluster."""
+"""Binding and routing: what a statement reads and writes, under which locks, in which snapshot, on which cluster."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
+from airflow_hivex.core.catalog import pending_writes
 from airflow_hivex.core.catalog.binding import BoundTable, bind, route_input
+from airflow_hivex.core.catalog.pruning import find_partitions, partition_predicate
 from airflow_hivex.core.catalog.tables import select_table, select_tables
 from airflow_hivex.core.clusters.properties import Cluster
 from airflow_hivex.core.clusters.router import choose_cluster
 from airflow_hivex.core.errors import NoSuchTableError, RoutingError
+from airflow_hivex.core.model.locks import LockComponent
 from airflow_hivex.core.model.objects import Table
+from airflow_hivex.core.model.plans import WrittenDirectory
 from airflow_hivex.core.model.routes import Route, RouteOutput
 from airflow_hivex.core.model.statements import (
     CreateTable,
@@ -24,7 +28,11 @@ from airflow_hivex.core.model.statements import (
     TableReference,
 )
 from airflow_hivex.core.model.write_ids import ValidTxnList
-from airflow_hivex.core.statements.context import StatementContext
+from airflow_hivex.core.statements.context import Running, StatementContext
+from airflow_hivex.core.statements.insert_targets import check_insert, static_partition
+from airflow_hivex.core.statements.locking import acquire, check_not_outrun
+from airflow_hivex.core.statements.transactions import OutrunError
+from airflow_hivex.core.transactions.joined import share_snapshot, stored_snapshot
 from airflow_hivex.core.transactions.snapshots import read_valid_txns, read_valid_write_ids
 
 
@@ -37,22 +45,50 @@ class RoutedQuery:
     route: Route
 
 
-def route(context: StatementContext, statement: RoutedStatement, txn_id: int | None = None) -> RoutedQuery:
-    """Bind a statement's tables and choose its cluster, without running anything.
+def route(context: StatementContext, statement: RoutedStatement, running: Running | None = None) -> RoutedQuery:
+    """Bind a statement's tables and choose its cluster.
 
-    With ``txn_id`` in that transaction's snapshot, else in that of now. Besides the snapshot and
-    the tables (five round trips), at most four for each table that is read.
+    With ``running`` the statement's locks are had first, and a transaction of its own takes its
+    snapshot after that; without, it is bound in the snapshot of now and nothing is locked.
+
+    Besides the snapshot and the tables (six round trips, and a few for the locks), at most four for
+    each table that is read, and one for each of which only some partitions are locked.
 
     Raises:
         NoSuchTableError, NoSuchDatabaseError: a table does not exist.
+        LockError, DeadlockError, OutrunError: the locks could not be had, or too late.
     """
+    if running is None:
+        return _bind_and_route(context, statement, None)
     with context.services.store.read() as connection:
-        valid_txns = read_valid_txns(connection, txn_id)
+        wanted = _lock_plan(context, connection, statement)
+    acquire(context, running, wanted.components)
+    check_not_outrun(context, running, wanted.updated)
+    for _ in range(int(context.services.settings["hive.txn.retrysnapshot.max.count"])):
+        routed = _bind_and_route(context, statement, running)
+        if routed.target is not None and routed.target.id != wanted.target_id:
+            raise OutrunError(f"table {routed.target.full_name} was dropped and made anew while it waited")
+        # Partitions that others have added since the locks were asked for.
+        late = [component for bound in routed.bound for component in _late(context, wanted, bound)]
+        if not late:
+            break
+        acquire(context, running, late)
+    return routed
+
+
+def _bind_and_route(context: StatementContext, statement: RoutedStatement, running: Running | None) -> RoutedQuery:
+    with context.services.store.read() as connection:
+        valid_txns = _snapshot(context, connection, running)
         targets = [select_table(connection, *context.session.qualify(name)) for name in _written(statement)]
         outputs = [RouteOutput(table.full_name, table.storage.primary.cluster) for table in targets]
         if isinstance(statement, CreateTable):
             outputs.append(RouteOutput(".".join(context.session.qualify(statement.table)), None))
-        bound = _bind(context, connection, _read(statement), outputs, valid_txns)
+        own = (
+            {}
+            if running is None or running.joined is None
+            else pending_writes.written_directories(connection, running.txn_id)
+        )
+        bound = _bind(context, connection, _read(statement), outputs, valid_txns, own)
     clusters = context.services.clusters
     chosen = choose_cluster(
         [route_input(each) for each in bound],
@@ -63,6 +99,70 @@ def route(context: StatementContext, statement: RoutedStatement, txn_id: int | N
         use_default=clusters.use_default,
     )
     return RoutedQuery(bound, targets[0] if targets else None, chosen)
+
+
+@dataclass(frozen=True, slots=True)
+class _LockPlan:
+    """The locks of a statement; ``read`` has, by table, the partitions among them, None for the whole table."""
+
+    components: tuple[LockComponent, ...]
+    updated: tuple[tuple[int, str | None], ...]
+    read: Mapping[tuple[str, str], frozenset[str] | None]
+    target_id: int | None
+
+
+def _lock_plan(context: StatementContext, connection: Connection, statement: RoutedStatement) -> _LockPlan:
+    """What to lock, by what is there now. Three round trips, and one for each table that a filter prunes."""
+    rules = context.services.statement_locks
+    references = _read(statement)
+    names = [context.session.qualify(reference.table) for reference in references]
+    targets = [context.session.qualify(name) for name in _written(statement)]
+    tables = _tables(connection, [*names, *targets])
+    read: dict[tuple[str, str], frozenset[str] | None] = {}
+    for name, reference in zip(names, references, strict=True):
+        predicate = partition_predicate(reference.filters, tables[name].partition_keys)
+        if not tables[name].is_partitioned or predicate is None:
+            read[name] = None
+        elif read.get(name, frozenset()) is not None:
+            found = find_partitions(connection, tables[name], predicate)
+            read[name] = frozenset(each.name for each in found) | (read.get(name) or frozenset())
+    components = [
+        component
+        for name, partitions in read.items()
+        for component in rules.read(tables[name], None if partitions is None else sorted(partitions))
+    ]
+    updated: tuple[tuple[int, str | None], ...] = ()
+    target_id = None
+    if isinstance(statement, Insert):
+        target = tables[targets[0]]
+        target_id = target.id
+        partition = static_partition(target, check_insert(statement, target))
+        take = rules.insert_overwrite if statement.overwrite else rules.insert
+        components += take(target, partition)
+        updated = ((int(target.id or 0), partition),) if statement.overwrite else ()
+    return _LockPlan(tuple(components), updated, read, target_id)
+
+
+def _late(context: StatementContext, wanted: _LockPlan, bound: BoundTable) -> list[LockComponent]:
+    locked = wanted.read.get((bound.table.database, bound.table.name))
+    if locked is None:
+        return []
+    added = sorted({partition.name for partition in bound.partitions if partition.is_registered} - locked)
+    return context.services.statement_locks.read(bound.table, added) if added else []
+
+
+def _snapshot(context: StatementContext, connection: Connection, running: Running | None) -> ValidTxnList:
+    """The snapshot of a statement: that of its own transaction, or the one that a joined transaction shares."""
+    if running is None:
+        return read_valid_txns(connection)
+    joined = running.joined
+    if joined is None:
+        return read_valid_txns(connection, running.txn_id)
+    if joined.snapshot is None:
+        joined.snapshot = stored_snapshot(connection, joined.txn_id)
+    if joined.snapshot is None:
+        joined.snapshot = context.services.store.write(lambda writing: share_snapshot(writing, joined.txn_id))
+    return joined.snapshot
 
 
 def chosen_cluster(context: StatementContext, routed: RoutedQuery) -> Cluster:
@@ -112,6 +212,7 @@ def _bind(
     references: Sequence[TableReference],
     outputs: Sequence[RouteOutput],
     valid_txns: ValidTxnList,
+    own: Mapping[int, Mapping[str | None, Sequence[WrittenDirectory]]],
 ) -> tuple[BoundTable, ...]:
     if not references:
         return ()
@@ -123,6 +224,14 @@ def _bind(
     candidates = {table.storage.primary.cluster for table in tables} | {context.services.clusters.default}
     candidates |= {cluster for cluster in (context.session.cluster, *(each.primary for each in outputs)) if cluster}
     return tuple(
-        bind(connection, table, reference.filters, write_ids.get(int(table.id or 0)), valid_txns, candidates)
+        bind(
+            connection,
+            table,
+            reference.filters,
+            write_ids.get(int(table.id or 0)),
+            valid_txns,
+            candidates,
+            own.get(int(table.id or 0), {}),
+        )
         for table, reference in zip(tables, references, strict=True)
     )

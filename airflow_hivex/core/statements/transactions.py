@@ -1,23 +1,59 @@
-"""The transaction around one statement: opened, kept alive, and settled whatever happens."""
+"""The transaction around a statement: its own, settled whatever happens, or one that goes on after it."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import TypeVar
 
 from airflow_hivex.core.errors import (
     CommitOutcomeUnknownError,
     HivexError,
+    NoSuchTransactionError,
     TransactionAbortedError,
     TransactionCommittedError,
     TransactionNotOpenError,
+    WriteConflictError,
 )
-from airflow_hivex.core.model.transactions import TxnState, TxnType
-from airflow_hivex.core.statements.context import Running, StatementContext, new_tag
+from airflow_hivex.core.model.transactions import AbortReason, TxnState, TxnType
+from airflow_hivex.core.statements.context import JoinedTransaction, Running, StatementContext, new_tag
 from airflow_hivex.core.transactions.heartbeats import heartbeats
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class OutrunError(Exception):
+    """Another transaction has committed an update of what the statement has just locked for one of its own."""
+
+
+def in_transaction(context: StatementContext, work: Callable[[Running], T], *, read_only: bool = False) -> T:
+    """What ``work`` returns, run in the session's transaction or, without one, in a transaction of its own.
+
+    In its own, ``work`` commits. If it has waited for a lock while somebody else has updated the
+    same rows, it begins again with a new transaction, whose snapshot has that update, at most
+    ``hive.txn.retrysnapshot.max.count`` times (2.4).
+
+    Raises:
+        WriteConflictError: others were faster every time, or the session's transaction was outrun.
+    """
+    joined = context.session.transaction
+    if joined is not None:
+        with _joined_transaction(context, joined) as running:
+            return work(running)
+    most = int(context.services.settings["hive.txn.retrysnapshot.max.count"])
+    for attempt in range(most + 1):
+        try:
+            with own_transaction(context, read_only=read_only) as running:
+                return work(running)
+        except OutrunError as outrun:
+            running.check_not_cancelled()
+            if attempt == most:
+                raise WriteConflictError(running.txn_id, f"{outrun}; it was begun again {most} times") from outrun
+            log.info("Transaction %s begins again: %s", running.txn_id, outrun)
+    raise AssertionError("the loop returns or raises")
 
 
 @contextmanager
@@ -47,6 +83,41 @@ def own_transaction(context: StatementContext, *, read_only: bool = False) -> It
         raise
     finally:
         session.running = None
+
+
+@contextmanager
+def _joined_transaction(context: StatementContext, joined: JoinedTransaction) -> Iterator[Running]:
+    """A statement of a transaction that goes on after it, and does so too when the statement fails."""
+    transactions = context.services.transactions
+    txn_id = joined.txn_id
+    running = Running(txn_id, new_tag(txn_id), joined=joined)
+    context.session.running = running
+    try:
+        _beat(context, txn_id)
+        # A session keeps its own transaction alive all the time.
+        with nullcontext() if joined.is_own else heartbeats(transactions, txn_id, joined.timeout_s):
+            yield running
+    except BaseException as error:
+        for undo in running.undo:
+            undo()
+        if isinstance(error, OutrunError):
+            transactions.abort(txn_id, str(error), AbortReason.WRITE_CONFLICT)
+            raise WriteConflictError(txn_id, str(error)) from error
+        if isinstance(error, TransactionNotOpenError):
+            raise _own_error(context, txn_id, error) from error
+        raise
+    finally:
+        context.session.running = None
+
+
+def _beat(context: StatementContext, txn_id: int) -> None:
+    """A heartbeat, which tells at once whether the transaction has ended meanwhile, and how."""
+    transactions = context.services.transactions
+    try:
+        transactions.heartbeat(txn_id)
+    except NoSuchTransactionError:
+        context.services.store.write(lambda connection: transactions.check_open(connection, txn_id))
+        raise
 
 
 def _own_error(context: StatementContext, txn_id: int, error: TransactionNotOpenError) -> HivexError:

@@ -5,7 +5,7 @@ Functions here take part in the caller's transaction. Source: ``hive-semantics``
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from sqlalchemy import Connection, delete, insert, select, update
 
@@ -114,6 +114,19 @@ def add_dynamic_partitions(
             "write_id": write_id,
         }
         for partition in dict.fromkeys(partitions)
+    ]
+    for batch in batches(rows):
+        connection.execute(insert(txn_components), batch)
+
+
+def replace_components(
+    connection: Connection, txn_id: int, written: Collection[tuple[int, str | None, Operation]]
+) -> None:
+    """Let a transaction's components be exactly these: table id, partition (None: the whole table), operation."""
+    connection.execute(delete(txn_components).where(txn_components.c.txn_id == txn_id))
+    rows = [
+        {"txn_id": txn_id, "table_id": table_id, "partition": partition, "operation": operation.value}
+        for table_id, partition, operation in sorted(written, key=str)
     ]
     for batch in batches(rows):
         connection.execute(insert(txn_components), batch)

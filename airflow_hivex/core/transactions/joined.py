@@ -60,4 +60,4 @@ def next_statement_id(connection: Connection, txn_id: int) -> int:
         raise InvalidTransactionRequestError(
             f"Transaction {txn_id} has run {MOST_STATEMENTS} statements that write, and more have no id; commit it."
         )
-    return taken - 1
+    return int(taken) - 1

@@ -48,6 +48,7 @@ EXAMPLES: dict[str, tuple[object, ...]] = {
     "WriteConflictError": (5, "Aborting [txnid:5,5] due to a write conflict on default/t"),
     "DeadlockError": (5, "it waited for transaction 4"),
     "InvalidTransactionRequestError": ("0 transactions cannot be opened",),
+    "StatementCancelledError": (7,),
     "WriteTakenBackError": ("default.t", 7, "load.extract"),
     "LockError": ("the lock cannot be had",),
     "InvalidLockRequestError": ("it has no components",),

@@ -1,0 +1,145 @@
+"""START TRANSACTION, COMMIT and ROLLBACK, and sessions that join a transaction that somebody else has begun."""
+
+from __future__ import annotations
+
+from airflow_hivex.core.errors import CommitOutcomeUnknownError, InvalidOperationError
+from airflow_hivex.core.model.statements import Commit, Rollback, StartTransaction
+from airflow_hivex.core.model.transactions import AbortReason, TxnState, TxnType
+from airflow_hivex.core.statements.context import JoinedTransaction, Result, Services, StatementContext
+from airflow_hivex.core.statements.pending import take_back_writer
+from airflow_hivex.core.transactions.heartbeats import heartbeats
+
+
+def start_transaction(context: StatementContext, statement: StartTransaction) -> Result:
+    """START TRANSACTION: the statements that follow share one transaction, kept alive until COMMIT or ROLLBACK.
+
+    Raises:
+        InvalidOperationError: the session is in a transaction.
+    """
+    session, services = context.session, context.services
+    if session.transaction is not None:
+        raise InvalidOperationError(
+            "START TRANSACTION",
+            f"transaction {session.transaction.txn_id}",
+            "it is open; COMMIT or ROLLBACK comes first",
+        )
+    kind = TxnType.READ_ONLY if statement.read_only else TxnType.DEFAULT
+    (txn_id,) = services.transactions.open(user=session.user, agent_info=session.agent_info, type=kind)
+    timeout_s = int(services.settings["hive.txn.timeout"])
+    transaction = JoinedTransaction(txn_id, timeout_s, is_own=True)
+    transaction.keep_alive.enter_context(heartbeats(services.transactions, txn_id, timeout_s))
+    session.transaction = transaction
+    return Result(txn_id=txn_id)
+
+
+def commit(context: StatementContext, statement: Commit) -> Result:  # noqa: ARG001 - one form only
+    """COMMIT: all that the transaction's statements wrote becomes visible at once, or nothing ever does.
+
+    Raises:
+        InvalidOperationError: the session has begun no transaction.
+        WriteConflictError: another transaction has updated the same rows before.
+        TransactionAbortedError: it was aborted; nothing of it is or becomes visible.
+    """
+    transaction = _own(context, "COMMIT")
+    try:
+        commit_transaction(context.services, transaction.txn_id)
+    finally:
+        _leave(context, transaction)
+    return Result(txn_id=transaction.txn_id)
+
+
+def rollback(context: StatementContext, statement: Rollback) -> Result:  # noqa: ARG001 - one form only
+    """ROLLBACK: nothing of the transaction ever becomes visible, and its files are deleted.
+
+    Raises:
+        InvalidOperationError: the session has begun no transaction.
+    """
+    transaction = _own(context, "ROLLBACK")
+    try:
+        abort_transaction(context.services, transaction.txn_id, None, AbortReason.ROLLBACK)
+    finally:
+        _leave(context, transaction)
+    return Result(txn_id=transaction.txn_id)
+
+
+def join(context: StatementContext, txn_id: int, writer: str) -> None:
+    """Have the session's statements take part in an open transaction that somebody else commits.
+
+    What an earlier session of the same ``writer`` has written in it is taken back.
+
+    Raises:
+        NoSuchTransactionError, TransactionAbortedError, TransactionCommittedError: it is not open.
+    """
+    services = context.services
+    transaction = services.transactions.get(txn_id)
+    services.store.write(lambda connection: services.transactions.check_open(connection, txn_id))
+    if writer:
+        take_back_writer(services, txn_id, writer)
+    context.session.transaction = JoinedTransaction(txn_id, transaction.timeout_s, is_own=False, writer=writer)
+
+
+def leave(context: StatementContext) -> None:
+    """End what a session that is closed has of a transaction: its own is rolled back, another's goes on."""
+    transaction = context.session.transaction
+    if transaction is None:
+        return
+    try:
+        if transaction.is_own:
+            abort_transaction(context.services, transaction.txn_id, "its session was closed", AbortReason.ROLLBACK)
+    finally:
+        _leave(context, transaction)
+
+
+def commit_transaction(services: Services, txn_id: int) -> None:
+    """Commit a transaction with the pending writes of all its statements; twice is a no-op.
+
+    Raises:
+        WriteConflictError, TransactionAbortedError, NoSuchTransactionError, CommitOutcomeUnknownError:
+            as :meth:`TransactionManager.commit`; in the first two cases its files are deleted.
+    """
+    try:
+        services.transactions.commit(txn_id)
+    except CommitOutcomeUnknownError:
+        raise
+    except BaseException:
+        if services.transactions.get(txn_id).state is TxnState.ABORTED:
+            take_back_writer(services, txn_id)
+        raise
+    # What is left belongs to statements that were killed and never begun again.
+    take_back_writer(services, txn_id)
+
+
+def abort_transaction(
+    services: Services, txn_id: int, reason: str | None, code: AbortReason = AbortReason.NONE
+) -> None:
+    """Abort a transaction and delete the files of its pending writes; twice is a no-op.
+
+    Raises:
+        TransactionCommittedError, NoSuchTransactionError: it cannot be aborted.
+    """
+    services.transactions.abort(txn_id, reason or code.words, code)
+    take_back_writer(services, txn_id)
+
+
+def abort_transactions(services: Services, txn_ids: list[int], reason: str) -> list[int]:
+    """Abort those of the transactions that are open, delete their files, and return their ids."""
+    aborted = services.transactions.abort_many(txn_ids, reason, AbortReason.ABORT_QUERY)
+    for txn_id in aborted:
+        take_back_writer(services, txn_id)
+    return aborted
+
+
+def _own(context: StatementContext, statement: str) -> JoinedTransaction:
+    transaction = context.session.transaction
+    if transaction is None:
+        raise InvalidOperationError(statement, "the session", "it has begun no transaction; START TRANSACTION does")
+    if not transaction.is_own:
+        raise InvalidOperationError(
+            statement, f"transaction {transaction.txn_id}", "the session has only joined it; who has begun it ends it"
+        )
+    return transaction
+
+
+def _leave(context: StatementContext, transaction: JoinedTransaction) -> None:
+    transaction.keep_alive.close()
+    context.session.transaction = None

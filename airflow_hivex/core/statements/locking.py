@@ -1,0 +1,54 @@
+"""The locks of a statement: asked for before its snapshot is taken, so that it sees what it has waited for."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from airflow_hivex.core.errors import LockNotAcquiredError
+from airflow_hivex.core.model.locks import LockComponent
+from airflow_hivex.core.statements.context import Running, StatementContext
+from airflow_hivex.core.statements.transactions import OutrunError
+
+
+def acquire(
+    context: StatementContext, running: Running, components: Sequence[LockComponent], *, new_table: bool = False
+) -> None:
+    """Have the locks, after waiting if need be; without components nothing happens.
+
+    ``new_table`` refuses at once what somebody else is making.
+
+    Raises:
+        LockNotAcquiredError: a lock that is not waited for is held by somebody else.
+        LockTimeoutError, DeadlockError: the locks could not be had.
+        NoSuchTableError: a table was dropped meanwhile.
+    """
+    if not components:
+        return
+    running.check_not_cancelled()
+    session = context.session
+    response = context.services.locks.acquire(
+        components,
+        running.txn_id,
+        user=session.user,
+        agent_info=session.agent_info,
+        zero_wait_read=context.services.statement_locks.zero_wait_reads,
+        exclusive_ctas=new_table and context.services.statement_locks.exclusive_ctas,
+    )
+    if not response.is_acquired:
+        raise LockNotAcquiredError(response.message or "The locks are held by somebody else.")
+    running.check_not_cancelled()
+
+
+def check_not_outrun(
+    context: StatementContext, running: Running, resources: Collection[tuple[int, str | None]]
+) -> None:
+    """See to it that what the statement is about to update was not updated since its transaction began.
+
+    ``resources`` are table ids with a partition's name, or None for the whole table. The locks are
+    held, so nobody comes in between any more. Source: Hive's snapshot recheck (2.4).
+
+    Raises:
+        OutrunError: it was, and the commit would be refused.
+    """
+    if resources and context.services.transactions.would_conflict(running.txn_id, resources):
+        raise OutrunError("another transaction has updated the same rows while it waited for its locks")

@@ -1,0 +1,177 @@
+"""Writes of a transaction: registered when it commits; those of earlier statements may be taken back before."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+
+from sqlalchemy import Connection
+
+from airflow_hivex.core.catalog import pending_writes, tables
+from airflow_hivex.core.catalog.pending_writes import PendingWrite
+from airflow_hivex.core.errors import HivexError, NoSuchObjectError
+from airflow_hivex.core.files.filesystem import ClusterFiles
+from airflow_hivex.core.model.objects import Table
+from airflow_hivex.core.model.plans import Write, WrittenDirectory
+from airflow_hivex.core.model.transactions import Operation
+from airflow_hivex.core.statements import planning
+from airflow_hivex.core.statements.context import Services
+from airflow_hivex.core.transactions import allocation
+
+log = logging.getLogger(__name__)
+
+_MOST_AT_ONCE = 1000
+
+
+def register_write(
+    services: Services,
+    connection: Connection,
+    table: Table,
+    directories: Sequence[WrittenDirectory],
+    *,
+    txn_id: int,
+    write: Write,
+    cluster: str,
+    partition: str | None = None,
+    new: bool = False,
+) -> None:
+    """Register what a statement's own transaction has written, in its commit.
+
+    ``partition`` is the one that the statement named; without, the rows have decided, and the
+    transaction's components now name those that they went to.
+
+    Raises:
+        NoSuchTableError: the table was dropped meanwhile.
+    """
+    services.catalog.register_write(
+        connection, table, directories, txn_id=txn_id, write=write, cluster=cluster, partition=partition, new=new
+    )
+    if table.is_partitioned and partition is None:
+        names = sorted(each.partition for each in directories if each.partition is not None)
+        operation = Operation.UPDATE if write.overwrite else Operation.INSERT
+        allocation.add_dynamic_partitions(connection, txn_id, int(table.id or 0), names, operation)
+
+
+def register(services: Services, connection: Connection, txn_id: int) -> None:
+    """What a commit does for the statements before it: register what they wrote.
+
+    Writes of killed statements stay noted, so that :func:`delete_abandoned` finds their files.
+
+    Raises:
+        NoSuchObjectError: a table that was written to has been dropped.
+    """
+    done = [write for write in pending_writes.of_transaction(connection, txn_id) if write.directories is not None]
+    by_id = _tables(connection, done)
+    for write in done:
+        table = by_id.get(write.table_id)
+        if table is None:
+            raise NoSuchObjectError(
+                f"A table that transaction {txn_id} has written to was dropped meanwhile, so it cannot commit."
+            )
+        services.catalog.register_write(
+            connection,
+            table,
+            write.directories or (),
+            txn_id=txn_id,
+            write=planning.write(
+                table,
+                services.clusters.get(write.cluster),
+                write_id=write.write_id,
+                statement_id=write.statement_id,
+                overwrite=write.overwrite,
+            ),
+            cluster=write.cluster,
+            partition=write.partition,
+        )
+    pending_writes.forget(connection, [write.id for write in done])
+    # The locks have noted what the statements might write; this is what they did.
+    allocation.replace_components(
+        connection, txn_id, {(write.table_id, each, write.operation) for write in done for each in write.partitions}
+    )
+
+
+def take_back(services: Services, writes: Sequence[PendingWrite]) -> int:
+    """Undo writes of a transaction that is open or aborted: nobody sees them from now on, and their files go.
+
+    Returns how many are gone; what could not be deleted stays noted for :func:`delete_abandoned`.
+    """
+
+    def mark(connection: Connection) -> tuple[frozenset[int], dict[int, Table]]:
+        return pending_writes.mark_incomplete(connection, [write.id for write in writes]), _tables(connection, writes)
+
+    there, by_id = services.store.write(mark)
+    # Who finds the row of an overwrite gone was too slow: a later try may have made the same base directory.
+    mine = [write for write in writes if write.id in there or not write.overwrite]
+    deleted = [write.id for write in mine if _delete(services, write, by_id.get(write.table_id))]
+    if deleted:
+        services.store.write(lambda connection: pending_writes.forget(connection, deleted))
+    return len(deleted)
+
+
+def take_back_writer(services: Services, txn_id: int, writer: str | None = None) -> None:
+    """Undo all that a transaction, or one writer of it, has written so far."""
+    with services.store.read() as connection:
+        writes = pending_writes.of_transaction(connection, txn_id, writer=writer)
+    if writes:
+        take_back(services, writes)
+
+
+def delete_abandoned(services: Services) -> int:
+    """Delete what no commit can register any more: writes of aborted transactions, and of killed statements."""
+    gone = after = 0
+    while True:
+        with services.store.read() as connection:
+            writes = pending_writes.of_ended_transactions(connection, after, _MOST_AT_ONCE)
+        if not writes:
+            return gone
+        gone += take_back(services, writes)
+        after = writes[-1].id
+
+
+def delete_directories(services: Services, table: Table, directories: Iterable[WrittenDirectory], cluster: str) -> None:
+    """Delete the directories of an aborted write, whose names no other write has."""
+    try:
+        files = services.files(services.clusters.get(cluster))
+        for directory in directories:
+            _delete_directory(files, table, directory.partition, directory.name)
+    except HivexError as error:
+        log.warning("Files of an aborted write to %s could not be deleted: %s", table.full_name, error)
+
+
+def _delete(services: Services, write: PendingWrite, table: Table | None) -> bool:
+    if table is None:
+        # Its folder went with the table.
+        return True
+    root = table.storage.primary.location
+    try:
+        files = services.files(services.clusters.get(write.cluster))
+        for partition in _partitions(files, table, write):
+            _delete_directory(files, table, partition, write.directory_name)
+        files.delete_directory(f"{root}/{write.staging_name}")
+    except HivexError as error:
+        log.warning("Files of transaction %s in %s could not be deleted: %s", write.txn_id, table.full_name, error)
+        return False
+    return True
+
+
+def _partitions(files: ClusterFiles, table: Table, write: PendingWrite) -> Iterable[str | None]:
+    """Where the directories of a write are; those of a killed statement are looked for."""
+    if not table.is_partitioned:
+        return (None,)
+    if write.partition is not None:
+        return (write.partition,)
+    if write.directories is not None:
+        return sorted(each.partition for each in write.directories if each.partition is not None)
+    return files.find_directories(table.storage.primary.location, write.directory_name, len(table.partition_keys))
+
+
+def _delete_directory(files: ClusterFiles, table: Table, partition: str | None, name: str) -> None:
+    root = table.storage.primary.location
+    folder = root if partition is None else f"{root}/{partition}"
+    files.delete_directory(f"{folder}/{name}")
+    files.delete_empty_directories(folder, len(table.partition_keys))
+
+
+def _tables(connection: Connection, writes: Iterable[PendingWrite]) -> dict[int, Table]:
+    found = tables.select_tables_by_id(connection, {write.table_id for write in writes})
+    return {int(table.id or 0): table for table in found}

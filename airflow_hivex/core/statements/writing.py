@@ -1,0 +1,118 @@
+"""A statement's write, from its ids to the rows that make it count: at once, or with its transaction's commit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from sqlalchemy import Connection
+
+from airflow_hivex.core.catalog import pending_writes
+from airflow_hivex.core.catalog.pending_writes import PendingWrite
+from airflow_hivex.core.clusters.properties import Cluster
+from airflow_hivex.core.model.objects import Table
+from airflow_hivex.core.model.plans import JobResult, Write
+from airflow_hivex.core.statements import planning
+from airflow_hivex.core.statements.context import Running, StatementContext
+from airflow_hivex.core.statements.pending import delete_directories, register_write, take_back
+from airflow_hivex.core.transactions.joined import next_statement_id
+
+
+@dataclass(frozen=True, slots=True)
+class OpenWrite:
+    """What a statement is about to write. ``partition`` is the one that it names, None if the rows decide."""
+
+    table: Table
+    cluster: Cluster
+    write: Write
+    partition: str | None
+    pending: PendingWrite | None = None
+
+
+def begin_write(
+    context: StatementContext,
+    running: Running,
+    table: Table,
+    cluster: Cluster,
+    *,
+    overwrite: bool,
+    static: Mapping[str, str | None],
+    partition: str | None,
+    input_columns: Sequence[str],
+) -> OpenWrite:
+    """Take a write id, and in a transaction of several statements a statement id, for a table that is locked.
+
+    Raises:
+        InvalidOperationError: the transaction has overwritten the same table or partition before.
+        TransactionNotOpenError: the transaction has ended meanwhile.
+    """
+    services = context.services
+    table_id = int(table.id or 0)
+    joined = running.joined
+
+    def work(connection: Connection) -> tuple[int, PendingWrite | None]:
+        write_id = services.transactions.allocate_in(connection, [running.txn_id], table_id)[running.txn_id]
+        if joined is None:
+            return write_id, None
+        if partition is not None or not table.is_partitioned:
+            pending_writes.check_not_overwritten(connection, table, running.txn_id, {partition})
+        return write_id, pending_writes.begin(
+            connection,
+            table,
+            txn_id=running.txn_id,
+            statement_id=next_statement_id(connection, running.txn_id),
+            writer=joined.writer,
+            write_id=write_id,
+            cluster=cluster.name,
+            overwrite=overwrite,
+            partition=partition,
+        )
+
+    write_id, pending = services.store.write(work, name="allocate")
+    if pending is not None:
+        running.undo.append(partial(take_back, services, [pending]))
+    write = planning.write(
+        table,
+        cluster,
+        write_id=write_id,
+        statement_id=0 if pending is None else pending.statement_id,
+        overwrite=overwrite,
+        static=static,
+        input_columns=input_columns,
+    )
+    return OpenWrite(table, cluster, write, partition, pending)
+
+
+def end_write(context: StatementContext, running: Running, write: OpenWrite, written: JobResult) -> None:
+    """Make what the job wrote count: commit it with the statement's own transaction, else note it for its commit.
+
+    Raises:
+        WriteConflictError, TransactionAbortedError: the transaction cannot commit.
+        NoSuchTableError: the table was dropped meanwhile.
+        InvalidOperationError: the transaction has overwritten one of the partitions before.
+    """
+    services = context.services
+    pending = write.pending
+    if pending is None:
+        running.undo.append(lambda: delete_directories(services, write.table, written.directories, write.cluster.name))
+        services.transactions.commit(
+            running.txn_id,
+            lambda connection: register_write(
+                services,
+                connection,
+                write.table,
+                written.directories,
+                txn_id=running.txn_id,
+                write=write.write,
+                cluster=write.cluster.name,
+                partition=write.partition,
+            ),
+        )
+        return
+
+    def record(connection: Connection) -> None:
+        services.transactions.check_open(connection, running.txn_id)
+        pending_writes.record(connection, write.table, pending, written.directories)
+
+    services.store.write(record)
