@@ -102,7 +102,7 @@ def record(connection: Connection, table: Table, write: PendingWrite, written: S
     # Two statements of one transaction may end at the same time, in different processes.
     connection.execute(select(txns.c.id).where(txns.c.id == write.txn_id).with_for_update()).all()
     partitions = {each.partition for each in written} | ({write.partition} if write.partition else set())
-    check_not_overwritten(connection, table, write.txn_id, partitions)
+    check_not_overwritten(connection, table, write.txn_id, partitions, except_for=write.id)
     noted = connection.execute(
         update(pending_writes)
         .where(pending_writes.c.id == write.id)
@@ -113,11 +113,19 @@ def record(connection: Connection, table: Table, write: PendingWrite, written: S
 
 
 def check_not_overwritten(
-    connection: Connection, table: Table, txn_id: int, partitions: frozenset[str | None] | set[str | None]
+    connection: Connection,
+    table: Table,
+    txn_id: int,
+    partitions: frozenset[str | None] | set[str | None],
+    *,
+    except_for: int | None = None,
 ) -> None:
-    """Raise what a second write to something that the transaction has overwritten brings; see :func:`record`."""
+    """Raise what a second write to something that the transaction has overwritten brings; see :func:`record`.
+
+    ``except_for`` is the id of the write that is asked about, where it is noted already.
+    """
     for earlier in of_transaction(connection, txn_id, table_id=table.id):
-        both = earlier.partitions & partitions if earlier.overwrite else ()
+        both = earlier.partitions & partitions if earlier.overwrite and earlier.id != except_for else ()
         for partition in sorted(both, key=str):
             where = table.full_name if partition is None else f"{table.full_name} partition ({partition})"
             raise InvalidOperationError(
