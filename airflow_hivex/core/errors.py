@@ -478,6 +478,16 @@ class InvalidTransactionRequestError(TransactionError):
     code = "INVALID_TRANSACTION_REQUEST"
 
 
+class StatementCancelledError(TransactionError):
+    """A statement was cancelled; the transaction that it was part of goes on without it."""
+
+    code = "STATEMENT_CANCELLED"
+
+    def __init__(self, txn_id: int) -> None:
+        super().__init__(f"The statement was cancelled; transaction {txn_id} goes on without it.", txn_id)
+        self.txn_id = txn_id
+
+
 class WriteTakenBackError(TransactionError):
     """Another session has begun the same part of a transaction anew, so this one's write does not count."""
 
