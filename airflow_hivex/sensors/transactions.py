@@ -1,0 +1,251 @@
+"""Wait for a transaction to commit, or for a commit to a table or partition."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseSensorOperator, PokeReturnValue, conf
+from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout, AirflowSkipException
+
+from airflow_hivex.core.errors import HivexError
+from airflow_hivex.hooks.hivex import HivexHook
+from airflow_hivex.triggers.transactions import (
+    HivexTableCommitTrigger,
+    HivexTransactionTrigger,
+    look_at_transaction,
+    look_for_commit,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from airflow.sdk import Context
+
+    from airflow_hivex.triggers.transactions import Answer, HivexTrigger
+
+SINCE = "since"
+"""The XCom key of the point from which a run's sensor has waited."""
+
+
+class HivexSensor(BaseSensorOperator):
+    """A sensor that looks into the metastore, in a worker or, ``deferrable``, in the triggerer.
+
+    :param hivex_conn_id: the connection of type ``hivex`` (templated)
+    :param deferrable: wait in the triggerer; ``[operators] default_deferrable`` by default
+    """
+
+    def __init__(
+        self,
+        *,
+        hivex_conn_id: str = HivexHook.default_conn_name,
+        deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.hivex_conn_id = hivex_conn_id
+        self.deferrable = deferrable
+        self._is_prepared = False
+
+    def poke(self, context: Context) -> PokeReturnValue:
+        """Look once.
+
+        :raises AirflowFailException: waiting is of no use
+        """
+        if not self._is_prepared:
+            self._prepare(context)
+            self._is_prepared = True
+        try:
+            answer = self._look()
+        except HivexError as error:
+            if error.retryable:
+                raise
+            raise AirflowFailException(str(error)) from error
+        return PokeReturnValue(answer is not None, answer)
+
+    def execute(self, context: Context) -> Any:
+        """Wait, and return what was waited for.
+
+        :raises AirflowSensorTimeout: ``timeout`` has passed
+        """
+        self._is_prepared = False
+        if not self.deferrable:
+            try:
+                return super().execute(context)
+            except AirflowSensorTimeout as error:
+                raise self._timed_out() from error
+        try:
+            found = self.poke(context)
+        except AirflowFailException as error:
+            if self.soft_fail or self.never_fail:
+                raise AirflowSkipException(str(error)) from error
+            raise
+        if found:
+            return found.xcom_value
+        self.log.info("Waiting for %s in the triggerer, for at most %s s.", self._awaited(), self.timeout)
+        return self.defer(
+            trigger=self._trigger(), method_name="execute_complete", timeout=timedelta(seconds=self.timeout)
+        )
+
+    def execute_complete(
+        self,
+        context: Context,  # noqa: ARG002 - Airflow gives it by this name
+        event: dict[str, Any] | None = None,
+    ) -> Answer:
+        """What the trigger has found.
+
+        :raises AirflowFailException: waiting has turned out to be of no use
+        """
+        if event is None or "answer" not in event:
+            raise AirflowFailException((event or {}).get("error", "The trigger has ended without an answer."))
+        answer: Answer = event["answer"]
+        return answer
+
+    def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
+        """Go on after the triggerer."""
+        try:
+            return super().resume_execution(next_method, next_kwargs, context)
+        except AirflowSensorTimeout as error:
+            raise self._timed_out() from error
+
+    def on_kill(self) -> None:
+        """End the waiting. Nothing was begun, so that nothing is to be undone."""
+        self.log.info("Waiting for %s was ended; it goes on undisturbed.", self._awaited())
+
+    def _timed_out(self) -> AirflowSensorTimeout:
+        return AirflowSensorTimeout(
+            f"There was no {self._awaited()} within {self.timeout:g} s; timeout= says how long."
+        )
+
+    def _prepare(self, context: Context) -> None:
+        """Find out what is needed for the first look."""
+
+    @abstractmethod
+    def _look(self) -> Answer | None:
+        """The answer, if there is one now."""
+
+    @abstractmethod
+    def _trigger(self) -> HivexTrigger:
+        """What waits in the triggerer."""
+
+    @abstractmethod
+    def _awaited(self) -> str:
+        """What is waited for, in a few words."""
+
+
+class HivexTransactionSensor(HivexSensor):
+    """Wait until a transaction has committed, and return ``{"txn_id": ...}``.
+
+    It fails, without a retry, if the transaction was aborted, or if there is none of that id. The record
+    of a committed transaction is kept for its time-out at least; look more often than that.
+
+    :param txn_id: the transaction: a number, or what ``HivexTransaction.txn_id`` is (templated)
+    :param hivex_conn_id: the connection of type ``hivex`` (templated)
+    :param deferrable: wait in the triggerer; ``[operators] default_deferrable`` by default
+    """
+
+    template_fields: Sequence[str] = ("txn_id", "hivex_conn_id")
+
+    def __init__(self, *, txn_id: int | str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.txn_id = txn_id
+
+    def _look(self) -> Answer | None:
+        return look_at_transaction(self.hivex_conn_id, _number("txn_id", self.txn_id))
+
+    def _trigger(self) -> HivexTrigger:
+        return HivexTransactionTrigger(
+            txn_id=_number("txn_id", self.txn_id),
+            hivex_conn_id=self.hivex_conn_id,
+            poll_interval=self.poke_interval,
+        )
+
+    def _awaited(self) -> str:
+        return f"commit of transaction {self.txn_id}"
+
+
+class HivexTableCommitSensor(HivexSensor):
+    """Wait for a commit to a table or partition.
+
+    By default it waits for one that the DAG's last successful run has not seen: every commit after the
+    moment when that run's sensor was satisfied counts, also one that was begun before. In the first run any
+    commit counts. It returns ``{"table", "partition", "write_id", "txn_id", "committed_at", "mark"}`` of
+    the last commit; ``mark`` is the point from which the next run waits.
+
+    :param table: ``table`` or ``database.table``, a transactional one (templated)
+    :param partition: ``key=value/...``, which need not exist yet; None for the whole table (templated)
+    :param after_write_id: wait for a commit with a higher write id instead (templated)
+    :param hivex_conn_id: the connection of type ``hivex`` (templated)
+    :param deferrable: wait in the triggerer; ``[operators] default_deferrable`` by default
+    """
+
+    template_fields: Sequence[str] = ("table", "partition", "after_write_id", "hivex_conn_id")
+
+    def __init__(
+        self,
+        *,
+        table: str,
+        partition: str | None = None,
+        after_write_id: int | str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.table = table
+        self.partition = partition
+        self.after_write_id = after_write_id
+        self._since: int | dict[str, Any] | None = None
+
+    def _prepare(self, context: Context) -> None:
+        if self.after_write_id is not None:
+            self._since = _number("after_write_id", self.after_write_id, lowest=0)
+        else:
+            self._since = self._mark_of_last_success(context)
+
+    def _look(self) -> Answer | None:
+        return look_for_commit(self.hivex_conn_id, self.table, self.partition, self._since)
+
+    def _trigger(self) -> HivexTrigger:
+        return HivexTableCommitTrigger(
+            table=self.table,
+            partition=self.partition,
+            since=self._since,
+            hivex_conn_id=self.hivex_conn_id,
+            poll_interval=self.poke_interval,
+        )
+
+    def _awaited(self) -> str:
+        place = self.table + (f" ({self.partition})" if self.partition else "")
+        after = f" after write id {self.after_write_id}" if self.after_write_id is not None else ""
+        return f"commit to {place}{after}"
+
+    def _mark_of_last_success(self, context: Context) -> dict[str, Any] | None:
+        dag_run = context.get("dag_run")
+        if dag_run is None or dag_run.logical_date is None:
+            raise AirflowFailException(
+                "This run has no logical date, so that no run is the one before it; give after_write_id."
+            )
+        ti = context["ti"]
+        previous = ti.get_previous_dagrun(state="success")
+        since: dict[str, Any] | None = None
+        if previous is not None:
+            place: Mapping[str, Any] = {"task_ids": self.task_id, "run_id": previous.run_id}
+            if ti.map_index is not None and ti.map_index >= 0:
+                place = {**place, "map_indexes": ti.map_index}
+            answer = ti.xcom_pull(**place)
+            # A run that succeeded although its sensor was skipped has seen nothing new.
+            since = answer.get("mark") if isinstance(answer, dict) else ti.xcom_pull(**place, key=SINCE)
+        ti.xcom_push(SINCE, since)
+        self.log.info(
+            "Waiting for a commit to %s %s.",
+            self.table,
+            f"after {since}, the mark of run {previous.run_id}" if since and previous else "of any time",
+        )
+        return since
+
+
+def _number(name: str, value: object, lowest: int = 1) -> int:
+    text = str(value).strip()
+    if isinstance(value, bool) or not (text.isascii() and text.isdigit()) or int(text) < lowest:
+        raise AirflowFailException(f"{name} is {value!r}; it must be a whole number, {lowest} or more.")
+    return int(text)

@@ -1,0 +1,3 @@
+"""Triggers: what sensors wait with in the triggerer."""
+
+from __future__ import annotations

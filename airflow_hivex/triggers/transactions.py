@@ -1,0 +1,174 @@
+"""Wait for the end of a transaction, or for a commit to a table, by looking again and again.
+
+The functions are one look each; sensors use them too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+
+from airflow_hivex.core.errors import HivexError
+from airflow_hivex.hooks.hivex import HivexHook
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+Answer: TypeAlias = "dict[str, Any]"
+
+
+def look_at_transaction(hivex_conn_id: str, txn_id: int) -> Answer | None:
+    """What a sensor returns once the transaction has committed, or None while it is open.
+
+    :raises TransactionAbortedError: it was aborted
+    :raises NoSuchTransactionError: there is none of that id, or its record is gone already
+    """
+    from airflow_hivex.core.errors import TransactionAbortedError
+    from airflow_hivex.core.model.transactions import TxnState
+
+    found = HivexHook(hivex_conn_id).get_metastore().transactions.get(txn_id)
+    if found.state is TxnState.ABORTED:
+        raise TransactionAbortedError(txn_id, found.reason)
+    return {"txn_id": txn_id} if found.state is TxnState.COMMITTED else None
+
+
+def look_for_commit(
+    hivex_conn_id: str, table: str, partition: str | None, since: int | Mapping[str, Any] | None
+) -> Answer | None:
+    """What a sensor returns once something was committed to a table after ``since``, or None.
+
+    :param table: ``table`` or ``database.table``
+    :param since: a write id, a ``mark`` of an earlier answer, or None for any commit
+    :raises HivexError: there is no such table, or nothing can be waited for in it
+    """
+    from airflow_hivex.core.catalog.commits import CommitMark
+
+    hook = HivexHook(hivex_conn_id)
+    database, _, name = table.rpartition(".")
+    database = database or hook.get_configuration().database
+    commits = hook.get_metastore().commits
+    after = since if since is None or isinstance(since, int) else CommitMark.from_json(since)
+    found = commits.after(database, name, partition, since=after)
+    if found is None:
+        return None
+    return {
+        "table": found.table,
+        "partition": found.partition,
+        "write_id": found.write_id,
+        "txn_id": found.txn_id,
+        "committed_at": found.committed_at.isoformat(),
+        # Taken after the look: whoever starts now reads all of this, and need not hear of it again.
+        "mark": commits.mark(database, name).to_json(),
+    }
+
+
+class HivexTrigger(BaseTrigger):
+    """Looks every ``poll_interval`` seconds, in a thread, until there is an answer.
+
+    Its one event is ``{"answer": ...}``, or ``{"error": sentence}`` when waiting is of no use. A metastore
+    that cannot be reached is waited for. A trigger changes nothing, so that being killed or moved to
+    another triggerer only ends or repeats the waiting.
+
+    :param hivex_conn_id: the connection
+    :param poll_interval: seconds between two looks
+    """
+
+    def __init__(self, *, hivex_conn_id: str, poll_interval: float) -> None:
+        super().__init__()
+        self.hivex_conn_id = hivex_conn_id
+        self.poll_interval = poll_interval
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """The class's path and what to make it again with."""
+        path = f"{type(self).__module__}.{type(self).__qualname__}"
+        return path, {"hivex_conn_id": self.hivex_conn_id, "poll_interval": self.poll_interval} | self._arguments()
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """The one event."""
+        while True:
+            try:
+                answer = await asyncio.to_thread(self._look)
+            except HivexError as error:
+                if not error.retryable:
+                    yield TriggerEvent({"error": str(error)})
+                    return
+                self.log.warning("Looking again in %s s: %s", self.poll_interval, error)
+                answer = None
+            if answer is not None:
+                yield TriggerEvent({"answer": answer})
+                return
+            await asyncio.sleep(self.poll_interval)
+
+    async def on_kill(self) -> None:
+        """A user has ended the task: nothing was begun, so that nothing is to be undone."""
+        self.log.info("Waiting for %s was ended by a user; it goes on undisturbed.", self._awaited())
+
+    async def cleanup(self) -> None:
+        """Nothing is held: the connection to the metastore is the triggerer's."""
+
+    @abstractmethod
+    def _arguments(self) -> dict[str, Any]:
+        """What the constructor takes beside the connection and the interval."""
+
+    @abstractmethod
+    def _look(self) -> Answer | None:
+        """The answer, if there is one now."""
+
+    @abstractmethod
+    def _awaited(self) -> str:
+        """What is waited for, in a few words."""
+
+
+class HivexTransactionTrigger(HivexTrigger):
+    """Waits until a transaction has committed.
+
+    :param txn_id: the transaction
+    """
+
+    def __init__(self, *, txn_id: int, hivex_conn_id: str, poll_interval: float) -> None:
+        super().__init__(hivex_conn_id=hivex_conn_id, poll_interval=poll_interval)
+        self.txn_id = txn_id
+
+    def _arguments(self) -> dict[str, Any]:
+        return {"txn_id": self.txn_id}
+
+    def _look(self) -> Answer | None:
+        return look_at_transaction(self.hivex_conn_id, self.txn_id)
+
+    def _awaited(self) -> str:
+        return f"transaction {self.txn_id}"
+
+
+class HivexTableCommitTrigger(HivexTrigger):
+    """Waits for a commit to a table or partition.
+
+    :param table: ``table`` or ``database.table``
+    :param partition: ``key=value/...``, or None for the whole table
+    :param since: a write id, a ``mark`` of an earlier answer, or None for any commit
+    """
+
+    def __init__(
+        self,
+        *,
+        table: str,
+        hivex_conn_id: str,
+        poll_interval: float,
+        partition: str | None = None,
+        since: int | dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__(hivex_conn_id=hivex_conn_id, poll_interval=poll_interval)
+        self.table = table
+        self.partition = partition
+        self.since = since
+
+    def _arguments(self) -> dict[str, Any]:
+        return {"table": self.table, "partition": self.partition, "since": self.since}
+
+    def _look(self) -> Answer | None:
+        return look_for_commit(self.hivex_conn_id, self.table, self.partition, self.since)
+
+    def _awaited(self) -> str:
+        return f"a commit to {self.table}" + (f" ({self.partition})" if self.partition else "")
