@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -20,6 +20,7 @@ from airflow_hivex.core.errors import (
     NoSuchTableError,
     TransactionAbortedError,
 )
+from airflow_hivex.core.model.locks import LockState
 from airflow_hivex.core.model.transactions import TxnState
 from airflow_hivex.core.session import Result
 
@@ -83,6 +84,19 @@ def at_once(metastore: Metastore, *statements: str) -> list[Result | HivexError]
         return list(pool.map(run, statements))
 
 
+@contextmanager
+def waiting(metastore: Metastore, sql: str) -> Iterator[Future[Result]]:
+    """A statement of another session, which waits for a lock when the block begins."""
+    with ThreadPoolExecutor(1) as pool, metastore.session(agent_info=sql) as session:
+        running = pool.submit(session.sql, sql)
+        deadline = time.monotonic() + 60
+        while not any(lock.state is LockState.WAITING and lock.agent_info == sql for lock in metastore.locks.show()):
+            assert not running.done(), running.result()
+            assert time.monotonic() < deadline, "it does not wait"
+            threading.Event().wait(0.01)
+        yield running
+
+
 def files(root: Path) -> list[str]:
     return sorted(str(path.relative_to(root)) for path in root.glob("c?/**/*") if path.is_file())
 
@@ -101,12 +115,40 @@ def table(session: Session) -> Session:
 
 @pytest.mark.spark
 @on_sqlite
-@pytest.mark.parametrize("change", ["INSERT INTO t VALUES (10)", "INSERT OVERWRITE t VALUES (10)"])
-def test_reader_does_not_see_what_commits_after_its_snapshot(metastore: Metastore, table: Session, change: str) -> None:
+def test_reader_does_not_see_what_commits_after_its_snapshot(metastore: Metastore, table: Session) -> None:
     with paused(metastore, "SELECT sum(a) FROM t") as (_, reading):
-        table.sql(change)
+        table.sql("INSERT INTO t VALUES (10)")
     assert reading.result().rows == [(3,)]
-    assert table.sql("SELECT sum(a) FROM t").rows == [(13 if "INTO" in change else 10,)]
+    assert table.sql("SELECT sum(a) FROM t").rows == [(13,)]
+
+
+@pytest.mark.spark
+@on_sqlite
+@pytest.mark.parametrize("change", ["INSERT OVERWRITE t VALUES (10)", "DROP TABLE t"])
+def test_exclusive_change_waits_for_the_reader(metastore: Metastore, table: Session, change: str) -> None:
+    with ExitStack() as stack:
+        with paused(metastore, "SELECT sum(a) FROM t") as (_, reading):
+            changing = stack.enter_context(waiting(metastore, change))
+        assert reading.result().rows == [(3,)]
+        changing.result(timeout=60)
+    assert table.sql("SHOW TABLES").rows == ([("p",)] if "DROP" in change else [("p",), ("t",)])
+    assert metastore.locks.show() == []
+
+
+@pytest.mark.spark
+@on_sqlite
+def test_overwrite_without_an_exclusive_lock_does_not_disturb_the_reader(metastore_url: str, tmp_path: Path) -> None:
+    clusters = {"c1": {"filesystem": (tmp_path / "c1").as_uri(), "jobtracker": "local[2]"}}
+    with (
+        Metastore.open(metastore_url, clusters=clusters, settings={"hive.txn.xlock.iow": False}) as metastore,
+        metastore.session() as session,
+    ):
+        session.sql("CREATE TABLE t (a bigint)")
+        session.sql("INSERT INTO t VALUES (1), (2)")
+        with paused(metastore, "SELECT sum(a) FROM t") as (_, reading):
+            session.sql("INSERT OVERWRITE t VALUES (10)")
+        assert reading.result().rows == [(3,)]
+        assert session.sql("SELECT sum(a) FROM t").rows == [(10,)]
 
 
 @pytest.mark.spark
@@ -203,30 +245,42 @@ def test_create_table_as_select_that_comes_second_leaves_the_first_alone(
 @pytest.mark.spark
 @on_sqlite
 @pytest.mark.parametrize("sql", ["INSERT INTO p SELECT a + 6, 'x' FROM t WHERE a = 1", "INSERT INTO p VALUES (7, 'x')"])
-def test_insert_into_a_partition_that_is_dropped_meanwhile_makes_it_anew(
-    metastore: Metastore, table: Session, sql: str
-) -> None:
-    with paused(metastore, sql) as (_, writing):
-        table.sql("ALTER TABLE p DROP PARTITION (ds = 'x')")
-    assert writing.result().rows_written == 1
-    assert table.sql("SELECT * FROM p ORDER BY a").rows == [(2, "y"), (7, "x")]
+def test_dropping_a_partition_waits_for_its_writer(metastore: Metastore, table: Session, sql: str) -> None:
+    with ExitStack() as stack:
+        with paused(metastore, sql) as (_, writing):
+            dropping = stack.enter_context(waiting(metastore, "ALTER TABLE p DROP PARTITION (ds = 'x')"))
+        assert writing.result().rows_written == 1
+        dropping.result(timeout=60)
+    assert table.sql("SELECT * FROM p ORDER BY a").rows == [(2, "y")]
 
 
 @pytest.mark.spark
 @on_sqlite
-@pytest.mark.parametrize("sql", ["INSERT INTO p SELECT a, 'x' FROM t", "INSERT INTO p VALUES (7, 'x')"])
-def test_insert_into_a_table_that_is_dropped_meanwhile_fails(
-    metastore: Metastore, table: Session, tmp_path: Path, sql: str
+def test_dropping_a_table_waits_for_its_writer_and_leaves_no_trace(
+    metastore: Metastore, table: Session, tmp_path: Path
 ) -> None:
-    with paused(metastore, sql) as (_, writing):
-        table.sql("DROP TABLE p")
-    with pytest.raises(NoSuchTableError, match=r"default\.p"):
-        writing.result()
+    with ExitStack() as stack:
+        with paused(metastore, "INSERT INTO p SELECT a, 'x' FROM t") as (_, writing):
+            dropping = stack.enter_context(waiting(metastore, "DROP TABLE p"))
+            # Who comes after the waiting DROP waits behind it.
+            late = stack.enter_context(waiting(metastore, "INSERT INTO p VALUES (7, 'x')"))
+        assert writing.result().rows_written == 2
+        dropping.result(timeout=60)
+        with pytest.raises(NoSuchTableError, match=r"default\.p"):
+            late.result(timeout=60)
     assert [name for name in files(tmp_path) if "/p/" in name] == []
     table.sql("CREATE TABLE p (a bigint) PARTITIONED BY (ds string)")
     for number in range(3):
         table.sql(f"INSERT INTO p VALUES ({number}, 'x')")
     assert table.sql("SELECT sum(a) FROM p").rows == [(3,)]
+
+
+@pytest.mark.parametrize("where", ["TABLE t", "TABLE p PARTITION (ds = 'x')"])
+def test_overwrites_of_one_thing_follow_each_other(metastore: Metastore, table: Session, where: str) -> None:
+    outcomes = at_once(metastore, *(f"INSERT OVERWRITE {where} VALUES ({number})" for number in range(4)))
+    assert [type(outcome) for outcome in outcomes] == [Result] * 4
+    assert metastore.transactions.valid_txns().open_ids == ()
+    assert metastore.locks.show() == []
 
 
 # -- cancelling --------------------------------------------------------------------------
