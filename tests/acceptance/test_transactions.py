@@ -1,0 +1,349 @@
+"""START TRANSACTION, COMMIT, ROLLBACK, and transactions that several sessions and processes share."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from airflow_hivex.core import Metastore, Session
+from airflow_hivex.core.errors import (
+    AnalysisError,
+    DeadlockError,
+    HivexError,
+    InvalidOperationError,
+    NoSuchTransactionError,
+    TransactionAbortedError,
+    TransactionCommittedError,
+    WriteConflictError,
+)
+from airflow_hivex.core.model.locks import LockState
+from airflow_hivex.core.model.transactions import TxnState
+
+on_sqlite = pytest.mark.parametrize("metastore_url", ["sqlite"], indirect=True)
+
+
+@pytest.fixture
+def tables(session: Session) -> Session:
+    session.sql("CREATE TABLE t (a bigint)")
+    session.sql("CREATE TABLE p (a bigint) PARTITIONED BY (ds string) TBLPROPERTIES ('hivex.cluster' = 'c2')")
+    session.sql("INSERT INTO t VALUES (1)")
+    session.sql("INSERT INTO p VALUES (1, 'x')")
+    return session
+
+
+@pytest.fixture
+def other(metastore: Metastore) -> Session:
+    return metastore.session(user="other")
+
+
+def directories(root: Path, table: str) -> list[str]:
+    found = {str(path.parent.relative_to(root)) for path in root.glob(f"c?/default.db/{table}/**/bucket_*")}
+    return sorted(each.partition(f"default.db/{table}/")[2] for each in found)
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        threading.Event().wait(0.01)
+
+
+# -- one session ---------------------------------------------------------------------------
+
+
+@pytest.mark.spark
+def test_statements_of_a_transaction_appear_together(
+    metastore: Metastore, tables: Session, other: Session, tmp_path: Path
+) -> None:
+    txn_id = tables.sql("START TRANSACTION").txn_id
+    assert tables.txn_id == txn_id
+    for sql in (
+        "INSERT INTO t VALUES (10)",
+        "INSERT INTO t SELECT a + 100 FROM t",
+        "INSERT INTO p VALUES (20, 'x'), (30, 'new')",
+    ):
+        assert tables.sql(sql).txn_id == txn_id
+    # Its own writes, in a new partition too, and through a filter that prunes it.
+    assert tables.sql("SELECT a FROM t ORDER BY a").rows == [(1,), (10,), (101,), (110,)]
+    assert tables.sql("SELECT a FROM p ORDER BY a").rows == [(1,), (20,), (30,)]
+    assert tables.sql("SELECT a FROM p WHERE ds = 'new'").rows == [(30,)]
+    assert other.sql("SELECT count(*) FROM t").rows == [(1,)]
+    assert other.sql("SELECT count(*) FROM p").rows == [(1,)]
+    assert other.sql("SHOW PARTITIONS p").rows == [("ds=x",)]
+    assert tables.sql("COMMIT").txn_id == txn_id
+    assert tables.txn_id is None
+    assert other.sql("SELECT sum(a) FROM t").rows == [(222,)]
+    assert other.sql("SELECT sum(a) FROM p WHERE ds = 'new'").rows == [(30,)]
+    assert other.sql("SHOW PARTITIONS p").rows == [("ds=new",), ("ds=x",)]
+    assert directories(tmp_path, "t") == [
+        "delta_0000002_0000002_0000",
+        "delta_0000003_0000003_0000",
+        "delta_0000003_0000003_0001",
+    ]
+    assert metastore.locks.show() == []
+    assert tables.sql("INSERT INTO t VALUES (5)").txn_id != txn_id
+
+
+@pytest.mark.spark
+def test_rollback_leaves_nothing(metastore: Metastore, tables: Session, tmp_path: Path) -> None:
+    before = directories(tmp_path, "t"), directories(tmp_path, "p")
+    tables.sql("START TRANSACTION")
+    tables.sql("INSERT INTO t VALUES (10)")
+    tables.sql("INSERT INTO p VALUES (20, 'new')")
+    tables.sql("INSERT OVERWRITE p PARTITION (ds = 'x') VALUES (30)")
+    tables.sql("ROLLBACK")
+    assert tables.sql("SELECT a FROM t").rows == [(1,)]
+    assert tables.sql("SELECT a FROM p").rows == [(1,)]
+    assert (directories(tmp_path, "t"), directories(tmp_path, "p")) == before
+    assert not (tmp_path / "c2/default.db/p/ds=new").exists()
+    assert metastore.locks.show() == []
+
+
+@pytest.mark.spark
+@on_sqlite
+def test_reads_of_a_transaction_share_one_snapshot(tables: Session, other: Session) -> None:
+    tables.sql("START TRANSACTION")
+    assert tables.sql("SELECT a FROM t").rows == [(1,)]
+    other.sql("INSERT INTO t VALUES (10)")
+    other.sql("INSERT INTO p VALUES (10, 'x')")
+    assert tables.sql("SELECT a FROM t").rows == [(1,)]
+    assert tables.sql("SELECT a FROM p").rows == [(1,)]
+    tables.sql("COMMIT")
+    assert tables.sql("SELECT count(*) FROM t").rows == [(2,)]
+
+
+@pytest.mark.spark
+@on_sqlite
+def test_failed_statement_leaves_its_transaction_open_and_nothing_of_itself(tables: Session, tmp_path: Path) -> None:
+    tables.sql("START TRANSACTION")
+    tables.sql("INSERT INTO t VALUES (10)")
+    before = directories(tmp_path, "t")
+    with pytest.raises(AnalysisError):
+        tables.sql("INSERT INTO t SELECT nothing FROM t")
+    with pytest.raises(HivexError):
+        tables.sql("INSERT INTO t SELECT assert_true(a > 1000) IS NULL FROM t")
+    assert directories(tmp_path, "t") == before
+    tables.sql("COMMIT")
+    assert tables.sql("SELECT a FROM t ORDER BY a").rows == [(1,), (10,)]
+
+
+def test_closed_session_rolls_back(metastore: Metastore, tables: Session, tmp_path: Path) -> None:
+    before = directories(tmp_path, "t")
+    with metastore.session() as session:
+        txn_id = session.sql("START TRANSACTION").txn_id
+        session.sql("INSERT INTO t VALUES (10)")
+    assert txn_id is not None
+    assert metastore.transactions.get(txn_id).state is TxnState.ABORTED
+    assert directories(tmp_path, "t") == before
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "CREATE TABLE new (a int)",
+        "CREATE TABLE new AS SELECT 1",
+        "DROP TABLE t",
+        "ALTER TABLE p ADD PARTITION (ds = 'z')",
+        "ALTER TABLE t SET TBLPROPERTIES ('x' = 'y')",
+        "CREATE DATABASE d",
+        "START TRANSACTION",
+    ],
+)
+@on_sqlite
+def test_what_cannot_be_part_of_a_transaction_is_refused(tables: Session, sql: str) -> None:
+    tables.sql("START TRANSACTION")
+    with pytest.raises(InvalidOperationError):
+        tables.sql(sql)
+    tables.sql("INSERT INTO t VALUES (2)")
+    tables.sql("COMMIT")
+
+
+@pytest.mark.parametrize("sql", ["COMMIT", "ROLLBACK"])
+@on_sqlite
+def test_end_without_beginning_is_an_error(tables: Session, sql: str) -> None:
+    with pytest.raises(InvalidOperationError, match="START TRANSACTION"):
+        tables.sql(sql)
+
+
+@pytest.mark.spark
+@on_sqlite
+def test_overwrite_counts_from_its_place_in_the_transaction(tables: Session, tmp_path: Path) -> None:
+    tables.sql("START TRANSACTION")
+    tables.sql("INSERT INTO p VALUES (2, 'x'), (3, 'y')")
+    tables.sql("INSERT OVERWRITE p PARTITION (ds = 'x') VALUES (4)")
+    assert tables.sql("SELECT a FROM p ORDER BY a").rows == [(3,), (4,)]
+    before = directories(tmp_path, "p")
+    # Its base directory would hide what the same transaction writes there afterwards.
+    for later in (
+        "INSERT INTO p PARTITION (ds = 'x') VALUES (5)",
+        "INSERT INTO p VALUES (5, 'y'), (5, 'x')",
+        "INSERT OVERWRITE p PARTITION (ds = 'x') VALUES (5)",
+    ):
+        with pytest.raises(InvalidOperationError, match="ds=x"):
+            tables.sql(later)
+    assert directories(tmp_path, "p") == before
+    tables.sql("INSERT INTO p VALUES (6, 'y')")
+    tables.sql("COMMIT")
+    assert tables.sql("SELECT a FROM p ORDER BY a").rows == [(3,), (4,), (6,)]
+
+
+# -- conflicts -----------------------------------------------------------------------------
+
+
+def test_second_update_of_a_partition_in_a_transaction_conflicts(tables: Session, other: Session) -> None:
+    tables.sql("START TRANSACTION")
+    tables.sql("INSERT INTO t VALUES (2)")
+    other.sql("INSERT OVERWRITE p PARTITION (ds = 'x') VALUES (7)")
+    with pytest.raises(WriteConflictError):
+        tables.sql("INSERT OVERWRITE p PARTITION (ds = 'x') VALUES (8)")
+    # As long as it was not ended, nothing runs by accident outside of it.
+    with pytest.raises(TransactionAbortedError):
+        tables.sql("INSERT INTO t VALUES (3)")
+    with pytest.raises(TransactionAbortedError):
+        tables.sql("COMMIT")
+    tables.sql("INSERT INTO t VALUES (4)")
+
+
+def test_updates_of_different_partitions_do_not_conflict(tables: Session, other: Session) -> None:
+    tables.sql("START TRANSACTION")
+    tables.sql("INSERT OVERWRITE p PARTITION (ds = 'y') VALUES (8)")
+    other.sql("INSERT OVERWRITE p PARTITION (ds = 'x') VALUES (7)")
+    tables.sql("COMMIT")
+
+
+def test_dynamic_overwrites_conflict_by_the_partitions_that_they_wrote(tables: Session, metastore: Metastore) -> None:
+    with metastore.session() as first, metastore.session() as second:
+        for each in (first, second):
+            each.sql("START TRANSACTION")
+        first.sql("INSERT OVERWRITE p VALUES (1, 'one')")
+        with ThreadPoolExecutor(1) as pool:
+            running = pool.submit(second.sql, "INSERT OVERWRITE p VALUES (2, 'two')")
+            until(lambda: any(lock.state is LockState.WAITING for lock in metastore.locks.show()))
+            first.sql("COMMIT")
+            # It had locked the whole table, as the rows decide, and now knows that nothing was lost.
+            with pytest.raises(WriteConflictError):
+                running.result(timeout=60)
+
+
+def test_of_a_deadlock_the_youngest_is_ended(metastore: Metastore, tables: Session) -> None:
+    with metastore.session(user="old") as old, metastore.session(user="young") as young, ThreadPoolExecutor(1) as pool:
+        old.sql("START TRANSACTION")
+        young.sql("START TRANSACTION")
+        old.sql("INSERT OVERWRITE t VALUES (2)")
+        young.sql("INSERT OVERWRITE p PARTITION (ds = 'x') VALUES (2)")
+        running = pool.submit(old.sql, "INSERT OVERWRITE p PARTITION (ds = 'x') VALUES (3)")
+        until(lambda: any(lock.state is LockState.WAITING for lock in metastore.locks.show()))
+        with pytest.raises(DeadlockError, match=r"transactions \d+ -> \d+ -> \d+"):
+            young.sql("INSERT OVERWRITE t VALUES (3)")
+        running.result(timeout=60)
+        old.sql("COMMIT")
+        young.sql("ROLLBACK")
+    assert metastore.locks.show() == []
+
+
+# -- several sessions and processes -----------------------------------------------------------
+
+
+@pytest.mark.spark
+def test_sessions_join_a_transaction(metastore: Metastore, tables: Session, tmp_path: Path) -> None:
+    (txn_id,) = metastore.transactions.open(user="group", timeout=3600)
+    with metastore.session(txn_id=txn_id, writer="first") as first:
+        first.sql("INSERT INTO t VALUES (10)")
+    with metastore.session(txn_id=txn_id, writer="second") as second:
+        assert second.sql("SELECT sum(a) FROM t").rows == [(11,)]
+        second.sql("INSERT INTO p VALUES (11, 'new')")
+        for sql in ("COMMIT", "ROLLBACK"):
+            with pytest.raises(InvalidOperationError, match="joined"):
+                second.sql(sql)
+    assert tables.sql("SELECT sum(a) FROM t").rows == [(1,)]
+    metastore.commit(txn_id)
+    metastore.commit(txn_id)
+    assert tables.sql("SELECT sum(a) FROM t").rows == [(11,)]
+    assert tables.sql("SELECT sum(a) FROM p WHERE ds = 'new'").rows == [(11,)]
+    with pytest.raises(TransactionCommittedError):
+        metastore.session(txn_id=txn_id)
+
+
+def test_writer_that_begins_again_replaces_what_it_wrote(metastore: Metastore, tables: Session, tmp_path: Path) -> None:
+    (txn_id,) = metastore.transactions.open(timeout=3600)
+    for attempt in (1, 2):
+        with metastore.session(txn_id=txn_id, writer="load") as session:
+            session.sql(f"INSERT INTO t VALUES ({attempt})")
+            session.sql(f"INSERT OVERWRITE p PARTITION (ds = 'x') VALUES ({attempt})")
+    with metastore.session(txn_id=txn_id, writer="other") as session:
+        session.sql("INSERT INTO t VALUES (100)")
+    metastore.commit(txn_id)
+    assert directories(tmp_path, "t") == [
+        "delta_0000002_0000002_0000",
+        "delta_0000003_0000003_0002",
+        "delta_0000003_0000003_0004",
+    ]
+    assert directories(tmp_path, "p") == ["ds=x/base_0000003", "ds=x/delta_0000002_0000002_0000"]
+
+
+@pytest.mark.parametrize("statement", ["INSERT INTO p VALUES (5, 'x'), (6, 'new')", "INSERT INTO t VALUES (5)"])
+def test_killed_writer_of_a_transaction_begins_again(
+    metastore: Metastore, metastore_url: str, tables: Session, tmp_path: Path, statement: str
+) -> None:
+    (txn_id,) = metastore.transactions.open(timeout=3600)
+    before = directories(tmp_path, "t"), directories(tmp_path, "p")
+    arguments = [metastore_url, str(tmp_path), str(txn_id), statement]
+    killed = subprocess.run([sys.executable, "-m", "tests.acceptance.joining_process", *arguments], timeout=120)
+    assert killed.returncode == -9
+    assert (directories(tmp_path, "t"), directories(tmp_path, "p")) != before
+    with metastore.session(txn_id=txn_id, writer="load") as session:
+        assert (directories(tmp_path, "t"), directories(tmp_path, "p")) == before
+        session.sql("INSERT INTO t VALUES (7)")
+    metastore.commit(txn_id)
+    assert len(directories(tmp_path, "t")) == 2
+
+
+def test_files_of_a_killed_statement_do_not_survive_the_commit(
+    metastore: Metastore, metastore_url: str, tables: Session, tmp_path: Path
+) -> None:
+    (txn_id,) = metastore.transactions.open(timeout=3600)
+    before = directories(tmp_path, "t")
+    arguments = [metastore_url, str(tmp_path), str(txn_id), "INSERT INTO t VALUES (5)"]
+    subprocess.run([sys.executable, "-m", "tests.acceptance.joining_process", *arguments], timeout=120)
+    metastore.commit(txn_id)
+    assert directories(tmp_path, "t") == before
+
+
+def test_aborted_transaction_leaves_no_files(metastore: Metastore, tables: Session, tmp_path: Path) -> None:
+    before = directories(tmp_path, "t")
+    (txn_id,) = metastore.transactions.open(timeout=3600)
+    with metastore.session(txn_id=txn_id) as session:
+        session.sql("INSERT INTO t VALUES (5)")
+        metastore.abort(txn_id, "the run has failed")
+        with pytest.raises(TransactionAbortedError, match="the run has failed"):
+            session.sql("INSERT INTO t VALUES (6)")
+    assert directories(tmp_path, "t") == before
+    metastore.abort(txn_id)
+    with pytest.raises(TransactionAbortedError, match="the run has failed"):
+        metastore.session(txn_id=txn_id)
+    with pytest.raises(NoSuchTransactionError):
+        metastore.session(txn_id=999)
+
+
+def test_housekeeper_deletes_what_a_transaction_without_heartbeat_wrote(
+    metastore_url: str, tmp_path: Path, tables: Session, metastore: Metastore
+) -> None:
+    before = directories(tmp_path, "t")
+    (txn_id,) = metastore.transactions.open(timeout=60)
+    with metastore.session(txn_id=txn_id) as session:
+        session.sql("INSERT INTO t VALUES (5)")
+        later = int(time.time() * 1000) + 120_000
+        clusters = {"c1": {"filesystem": (tmp_path / "c1").as_uri(), "jobtracker": "local[2]"}}
+        with Metastore.open(metastore_url, clusters=clusters, clock=lambda: later) as housekeeping:
+            result = housekeeping.housekeeper.run()
+        assert (result.aborted, result.abandoned_writes) == ((txn_id,), 1)
+        assert directories(tmp_path, "t") == before
+        with pytest.raises(TransactionAbortedError, match="heartbeat"):
+            session.sql("INSERT INTO t VALUES (6)")
