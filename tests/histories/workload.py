@@ -1,0 +1,234 @@
+"""Runs a history: client processes that are killed and replaced, the housekeeper at work; and judges it."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from multiprocessing.connection import wait
+from pathlib import Path
+
+from sqlalchemy import Connection, delete, select
+
+from airflow_hivex.core.clock import system_clock
+from airflow_hivex.core.metastore import Metastore
+from airflow_hivex.core.model.objects import ClusterStorageDescriptor, Column, StorageDescriptor, Table
+from airflow_hivex.core.model.transactions import TxnState
+from airflow_hivex.core.store.schema import txn_components, txns
+from tests.histories import client as client_module
+from tests.histories.checker import Anomaly, Finding, Report, check
+from tests.histories.client import CLUSTER, DATABASE, LISTS, SETS, Client, open_warehouse, read_everything
+from tests.histories.history import Recorder, Status, Transaction, load
+from tests.processes import ClientProcess
+
+_HOUSEKEEPER_EVERY_S = 0.4
+
+
+@dataclass(frozen=True)
+class Workload:
+    """How much is done, and what goes wrong meanwhile.
+
+    ``kill_every_s`` is the mean time between two kills; 0 means none.
+    """
+
+    url: str
+    folder: Path
+    transactions: int
+    clients: int = 8
+    kill_every_s: float = 0.5
+    seed: int = 1
+    plant: Callable[[], None] | None = None
+    keys: int = 4
+    generation: int = 500
+    slow: float = 0.03
+    parked: float = 0.015
+    deadline_s: float = 240
+
+
+@dataclass
+class Outcome:
+    """What a workload has brought."""
+
+    report: Report
+    history: list[Transaction]
+    seconds: float
+    kills: int = 0
+    reaped: set[int] = field(default_factory=set)
+    looked_up: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def errors(self) -> Counter[str]:
+        """How often transactions ended with which error."""
+        return Counter(each.error for each in self.history if each.error is not None)
+
+    def describe(self) -> str:
+        """The counts, in a few lines."""
+        report, errors = self.report, self.errors
+        edges = ", ".join(f"{count} {kind}" for kind, count in sorted(report.edges.items()))
+        return (
+            f"{len(self.history)} transactions in {self.seconds:.0f} s: {report.committed} committed, "
+            f"{report.aborted} aborted ({errors['WRITE_CONFLICT']} write conflicts, {errors['DEADLOCK']} deadlocks, "
+            f"{errors['PLANNED']} as planned), {len(self.reaped)} reaped, {self.kills} kill -9, "
+            f"outcomes looked up: {dict(self.looked_up)}\n"
+            f"  {report.reads} reads, {report.elements} elements written, edges: {edges}; "
+            f"{report.write_skews} circles that snapshot isolation allows, {len(report.findings)} anomalies"
+        )
+
+
+def run(workload: Workload) -> Outcome:
+    """Run the clients until all have done their part, then read everything, and check it.
+
+    Raises:
+        TimeoutError: that took longer than ``deadline_s``; all processes are ended.
+    """
+    began = time.monotonic()
+    folder = workload.folder / "histories"
+    folder.mkdir(parents=True)
+    with open_warehouse(workload.url, workload.folder) as metastore:
+        _create_tables(metastore)
+        with _Clients(workload, metastore) as clients:
+            clients.run()
+        reaped, ledger = clients.reaped, clients.ledger
+        # What killed clients have left open has timed out an hour later.
+        with open_warehouse(workload.url, workload.folder, clock=lambda: system_clock() + 3_600_000) as later:
+            reaped |= set(later.transactions.abort_timed_out())
+        ledger.read()
+        recorder = Recorder(folder / "final.jsonl")
+        read_everything(metastore, workload.folder, recorder)
+        recorder.close()
+    seconds = time.monotonic() - began
+    told = [transaction for path in sorted(folder.iterdir()) for transaction in load(path)]
+    settled = [ledger.settle(transaction) for transaction in told]
+    history = [transaction for transaction, _ in settled]
+    looked_up = Counter(
+        known.status.value for known, before in zip(history, told, strict=True) if before.status is Status.UNKNOWN
+    )
+    report = check(history, reaped=reaped)
+    report.findings += [finding for _, finding in settled if finding is not None]
+    return Outcome(report, history, seconds, clients.kills, reaped, looked_up)
+
+
+class _Clients:
+    """The client processes, and what is done to them."""
+
+    def __init__(self, workload: Workload, metastore: Metastore) -> None:
+        self._workload = workload
+        self._metastore = metastore
+        self._rng = random.Random(workload.seed)
+        self._running: dict[str, tuple[Client, ClientProcess]] = {}
+        self._housekeeper_at = self._kill_at = self._start = time.monotonic()
+        self._unknown: list[Transaction] = []
+        self.ledger = Ledger(metastore)
+        self.kills = 0
+        self.reaped: set[int] = set()
+
+    def __enter__(self) -> _Clients:
+        share, rest = divmod(self._workload.transactions, self._workload.clients)
+        for number in range(self._workload.clients):
+            client = Client(
+                name=f"c{number}",
+                number=number,
+                url=self._workload.url,
+                folder=self._workload.folder,
+                transactions=share + (number < rest),
+                seed=self._workload.seed * 100 + number,
+                plant=self._workload.plant,
+                keys=self._workload.keys,
+                generation=self._workload.generation,
+                slow=self._workload.slow,
+                parked=self._workload.parked,
+            )
+            self._begin(client)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for _, process in self._running.values():
+            process.kill()
+
+    def run(self) -> None:
+        """Until all are done: kill some and replace them, and let the housekeeper work."""
+        self._plan_kill()
+        while self._running:
+            wait([process.sentinel for _, process in self._running.values()], timeout=0.02)
+            for name, (_, process) in list(self._running.items()):
+                if not process.is_alive:
+                    code = process.wait()
+                    assert code == 0, f"client {name} ended with {code}:\n{process.error()}"
+                    del self._running[name]
+            now = time.monotonic()
+            if now - self._start > self._workload.deadline_s:
+                raise TimeoutError(f"the clients are not done after {self._workload.deadline_s:g} s")
+            if now >= self._kill_at and self._running:
+                self._kill_one()
+                self._plan_kill()
+            if now >= self._housekeeper_at:
+                self._keep_house()
+                self._housekeeper_at = now + _HOUSEKEEPER_EVERY_S
+
+    def _begin(self, client: Client) -> None:
+        log = self._workload.folder / f"{client.name}.{self.kills}.log"
+        self._running[client.name] = (client, ClientProcess(client_module.run, client, log=log))
+
+    def _plan_kill(self) -> None:
+        mean_s = self._workload.kill_every_s
+        self._kill_at = time.monotonic() + (self._rng.uniform(0.5, 1.5) * mean_s if mean_s else float("inf"))
+
+    def _kill_one(self) -> None:
+        name = self._rng.choice(sorted(self._running))
+        client, process = self._running[name]
+        process.kill()
+        self.kills += 1
+        self._begin(client)
+
+    def _keep_house(self) -> None:
+        # Before the records of ended transactions are removed.
+        self.ledger.read()
+        self.reaped |= set(self._metastore.housekeeper.run().aborted)
+        self._metastore._services.store.write(_forget_aborted_components)
+
+
+class Ledger:
+    """How transactions have ended, as the metastore says, kept beyond the time that the metastore keeps it."""
+
+    def __init__(self, metastore: Metastore) -> None:
+        self._store = metastore._services.store
+        self.ended: dict[int, tuple[TxnState, int]] = {}
+        self.changed: set[int] = set()
+
+    def read(self) -> None:
+        """Take note of those that have ended, and of when that was known."""
+        with self._store.read() as connection:
+            rows = connection.execute(select(txns.c.id, txns.c.state).where(txns.c.state != TxnState.OPEN.value)).all()
+        now_ns = time.monotonic_ns()
+        for txn_id, letter in rows:
+            state, _ = self.ended.setdefault(txn_id, (TxnState(letter), now_ns))
+            if state is not TxnState(letter):
+                self.changed.add(txn_id)
+
+    def settle(self, transaction: Transaction) -> tuple[Transaction, Finding | None]:
+        """A transaction with the outcome that the metastore has, and what is wrong with what its client was told."""
+        if transaction.txn_id not in self.ended:
+            return transaction, None
+        state, known_ns = self.ended[transaction.txn_id]
+        status = Status.COMMITTED if state is TxnState.COMMITTED else Status.ABORTED
+        if transaction.ended_ns is None:
+            return replace(transaction, status=status, ended_ns=known_ns), None
+        if status is transaction.status and transaction.txn_id not in self.changed:
+            return transaction, None
+        sentence = f"{transaction.name} (transaction {transaction.txn_id}) was told {transaction.status.value}"
+        return transaction, Finding(Anomaly.WRONG_OUTCOME, sentence)
+
+
+def _forget_aborted_components(connection: Connection) -> None:
+    """What a cleaner does once the files of an aborted transaction are gone; these were never registered."""
+    aborted = select(txns.c.id).where(txns.c.state == TxnState.ABORTED.value)
+    connection.execute(delete(txn_components).where(txn_components.c.txn_id.in_(aborted)))
+
+
+def _create_tables(metastore: Metastore) -> None:
+    for name in (*LISTS, SETS):
+        storage = StorageDescriptor((Column("e", "bigint"),), ClusterStorageDescriptor(CLUSTER, ""))
+        keys = (Column("k", "string"),)
+        metastore.catalog.create_table(Table(DATABASE, name, storage, keys, parameters={"transactional": "true"}))

@@ -1,0 +1,80 @@
+"""Client processes of tests: each a real process that can be killed, and that starts in a moment.
+
+They are forked from a server process that has the modules imported and nothing open, so that a client
+that was killed is replaced at once.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import traceback
+from collections.abc import Callable
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+from typing import Any
+
+_CONTEXT = multiprocessing.get_context("forkserver")
+_CONTEXT.set_forkserver_preload(["__main__", "tests.histories.client", "tests.crashes.client"])
+_PATIENCE_S = 30
+
+
+class ClientProcess:
+    """A process that calls ``function`` with ``arguments``; as a context manager it is gone afterwards.
+
+    ``log`` is a file for the traceback of whatever ends it.
+    """
+
+    def __init__(self, function: Callable[..., None], *arguments: Any, log: Path) -> None:
+        self._log = log
+        self._process: ForkServerProcess = _CONTEXT.Process(target=_main, args=(log, function, arguments), daemon=True)
+        self._process.start()
+
+    def __enter__(self) -> ClientProcess:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self.is_alive:
+            self.kill()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it is still running."""
+        return self._process.is_alive()
+
+    @property
+    def sentinel(self) -> int:
+        """What becomes ready, for ``multiprocessing.connection.wait``, when the process ends."""
+        return self._process.sentinel
+
+    def kill(self) -> None:
+        """kill -9, and wait until it is gone."""
+        assert self._process.pid is not None
+        if self.is_alive:
+            os.kill(self._process.pid, signal.SIGKILL)
+        self.wait()
+
+    def wait(self, timeout_s: float = _PATIENCE_S) -> int:
+        """Its exit code, negative for a signal.
+
+        Raises:
+            TimeoutError: it is still running.
+        """
+        self._process.join(timeout_s)
+        code = self._process.exitcode
+        if code is None:
+            raise TimeoutError(f"process {self._process.pid} is still running after {timeout_s:g} s")
+        return code
+
+    def error(self) -> str:
+        """The traceback of what ended it, or nothing."""
+        return self._log.read_text() if self._log.exists() else ""
+
+
+def _main(log: Path, function: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+    try:
+        function(*arguments)
+    except BaseException:
+        log.write_text(traceback.format_exc())
+        raise SystemExit(1) from None
