@@ -6,15 +6,21 @@ import atexit
 import logging
 import os
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from airflow.sdk import BaseHook
+from airflow.sdk import BaseHook, get_current_context
 from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow.sdk.log import mask_secret
 
-from airflow_hivex.core.errors import HivexError, InvalidConnectionError, StatementSyntaxError
+from airflow_hivex.core.errors import (
+    HivexError,
+    InvalidConnectionError,
+    InvalidOperationError,
+    StatementSyntaxError,
+)
 from airflow_hivex.hooks.configuration import CONNECTION_TYPE, embedded_configuration, from_connection
+from airflow_hivex.hooks.tasks import part_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,8 +29,19 @@ if TYPE_CHECKING:
     from airflow_hivex.core.session import Result, Session
     from airflow_hivex.hooks.configuration import Configuration
 
+
+class _Part(NamedTuple):
+    """What a try of a task does in a transaction of a metastore."""
+
+    metastore: str
+    txn_id: int
+    name: str
+    try_number: int
+
+
 _metastores: dict[str, Metastore] = {}
 _metastores_lock = threading.Lock()
+_joined: set[_Part] = set()
 _metastores_of_parents: list[dict[str, Metastore]] = []
 
 
@@ -117,18 +134,38 @@ class HivexHook(BaseHook):
         database: str | None = None,
         cluster: str | None = None,
         agent_info: str | None = None,
+        txn_id: int | None = None,
+        writer: str | None = None,
     ) -> Session:
         """A new session; use it as a context manager.
+
+        With ``txn_id`` all of its statements are part of that transaction, which somebody else has begun
+        and will end: give ``HivexTransaction.txn_id`` to a task and join with what it gets.
 
         :param user: who owns its transactions and what it creates
         :param database: the current database; None for that of the connection
         :param cluster: the cluster to pin, as USE CLUSTER does
         :param agent_info: who runs it, as shown beside its transactions
+        :param txn_id: the open transaction to join
+        :param writer: what part of that transaction's work it does: what an earlier session of the same
+            name has written is discarded, so that it can be done again. By default, and so for
+            one session of a task only, the task: a retry replaces what the try before has written.
+        :raises InvalidOperationError: the task has joined the transaction before, so that this session
+            would discard its work
         """
         configuration = self.get_configuration()
-        return self._open(configuration).session(
-            user=user, database=database or configuration.database, cluster=cluster or None, agent_info=agent_info
+        part = _part_of_task(configuration, txn_id) if txn_id is not None and writer is None else None
+        session = self._open(configuration).session(
+            user=user,
+            database=database or configuration.database,
+            cluster=cluster or None,
+            agent_info=agent_info,
+            txn_id=txn_id,
+            writer=writer if part is None else part.name,
         )
+        if part is not None:
+            _joined.add(part)
+        return session
 
     def run(
         self,
@@ -182,6 +219,26 @@ class HivexHook(BaseHook):
                     settings=configuration.settings,
                 )
             return metastore
+
+
+def _part_of_task(configuration: Configuration, txn_id: int) -> _Part | None:
+    """The running task's part in a transaction, or None outside of tasks.
+
+    :raises InvalidOperationError: a session of this try has it already
+    """
+    try:
+        context = get_current_context()
+    except RuntimeError:
+        return None
+    part = _Part(configuration.key, txn_id, part_name(context), context["ti"].try_number)
+    if part in _joined:
+        raise InvalidOperationError(
+            "A second session",
+            f"transaction {txn_id} in task {context['ti'].task_id}",
+            "it would discard what the first has written; run all statements in one session, "
+            "or give each a writer= of its own",
+        )
+    return part
 
 
 def _mask_password(url: str) -> None:

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import contextvars
+import logging
+import threading
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow.sdk import BaseOperator
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk import BaseOperator, XComArg
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_hivex.core.errors import HivexError
 from airflow_hivex.core.model.json_values import json_rows
 from airflow_hivex.hooks.hivex import HivexHook, split_statements
+from airflow_hivex.hooks.tasks import agent_info, part_name
+from airflow_hivex.operators.transaction import HivexTransaction, as_txn_id, lasting_failure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from airflow.sdk import Context
+    from tenacity import RetryCallState
 
     from airflow_hivex.core.session import Result, Session
 
+log = logging.getLogger(__name__)
 
 # How long a task that timed out waits for its statement to end.
 CANCEL_LIMIT_S = 60
@@ -29,19 +35,25 @@ class HivexQueryOperator(BaseOperator):
     """Run one or several statements and return the result of the last one.
 
     They share one session, so ``USE`` and ``USE CLUSTER`` hold for those that follow. Each statement
-    is a transaction of its own. The result goes to XCom as ``{"columns": [...], "rows": [[...], ...],
-    "truncated": bool, "cluster": ..., "txn_id": ..., "rows_written": ...}`` in JSON's types: decimals
-    and whatever else JSON lacks are text, dates and times in ISO 8601.
+    is a transaction of its own, unless the script has START TRANSACTION, or ``transaction`` is given.
+
+    The result goes to XCom as ``{"columns": [...], "rows": [[...], ...], "truncated": bool,
+    "cluster": ..., "txn_id": ..., "rows_written": ...}`` in JSON's types: decimals and whatever else
+    JSON lacks are text, dates and times in ISO 8601.
 
     :param sql: a script, a list of them, or the path of a ``.sql`` or ``.hql`` file (templated)
     :param parameters: values of the ``:name`` markers in the statements, bound and never pasted (templated)
     :param cluster: the cluster to run on, as USE CLUSTER; None to let the router choose (templated)
     :param database: the current database; None for that of the connection (templated)
+    :param transaction: the group whose transaction the statements are part of, or the id of an open
+        transaction; a retry first discards what the try before has written in it (templated)
+    :param conflict_retries: how often a statement that was aborted for another one's sake, by a write conflict or
+        a deadlock, is run again, after a pause; only without a transaction of several statements
     :param max_rows: at most so many rows are returned
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     """
 
-    template_fields: Sequence[str] = ("sql", "parameters", "cluster", "database", "hivex_conn_id")
+    template_fields: Sequence[str] = ("sql", "parameters", "cluster", "database", "transaction", "hivex_conn_id")
     template_ext: Sequence[str] = (".sql", ".hql")
     template_fields_renderers: ClassVar[dict[str, str]] = {"sql": "sql", "parameters": "json"}
     ui_color = "#fdee21"
@@ -53,6 +65,8 @@ class HivexQueryOperator(BaseOperator):
         parameters: Mapping[str, Any] | None = None,
         cluster: str | None = None,
         database: str | None = None,
+        transaction: HivexTransaction | XComArg | int | str | None = None,
+        conflict_retries: int = 3,
         max_rows: int = 1000,
         hivex_conn_id: str = HivexHook.default_conn_name,
         **kwargs: Any,
@@ -60,56 +74,87 @@ class HivexQueryOperator(BaseOperator):
         super().__init__(**kwargs)
         if isinstance(max_rows, bool) or not isinstance(max_rows, int) or max_rows < 0:
             raise ValueError(f"max_rows is {max_rows!r}; it must be a whole number, 0 or more")
+        if isinstance(conflict_retries, bool) or not isinstance(conflict_retries, int) or conflict_retries < 0:
+            raise ValueError(f"conflict_retries is {conflict_retries!r}; it must be a whole number, 0 or more")
+        self._begin_task_id: str | None = None
+        if isinstance(transaction, HivexTransaction):
+            self._check_is_in(transaction)
+            transaction = transaction.txn_id
+        if isinstance(transaction, XComArg):
+            self._begin_task_id = next((operator.task_id for operator, _ in transaction.iter_references()), None)
         self.sql = sql
         self.parameters = parameters
         self.cluster = cluster
         self.database = database
+        self.transaction = transaction
+        self.conflict_retries = conflict_retries
         self.max_rows = max_rows
         self.hivex_conn_id = hivex_conn_id
-        self._session: Session | None = None
+        self._thread: _StatementThread | None = None
         self._killed = False
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Run the statements.
 
-        :raises AirflowFailException: the statement is wrong, so that a retry would fail again
+        :raises AirflowFailException: the statement is wrong, or its transaction has ended: a retry would fail again
         :raises HivexError: the failure may pass; Airflow retries the task as its ``retries`` say
         """
+        txn_id = None if self.transaction is None else as_txn_id(self.transaction)
         try:
-            return self._run(agent_info(context))
+            return self._run(context, txn_id)
         except HivexError as error:
-            if error.retryable:
+            if txn_id is None and (error.retryable or self._killed):
                 raise
-            raise AirflowFailException(str(error)) from error
+            if self._killed and error.code == "STATEMENT_CANCELLED":
+                raise
+            if txn_id is None:
+                raise AirflowFailException(str(error)) from error
+            raise lasting_failure(error, self._begin_task_id) or error from error
 
     def on_kill(self) -> None:
-        """Stop the Spark job and abort the transaction."""
+        """Stop the Spark job. The transaction of a statement alone is aborted; one of several goes on."""
         self._killed = True
-        session = self._session
-        if session is not None:
-            self.log.info("Stopping the running statement and aborting its transaction.")
-            session.cancel()
+        thread = self._thread
+        if thread is not None:
+            self.log.info("Stopping the running statement.")
+            thread.cancel()
 
-    def _run(self, agent: str) -> dict[str, Any]:
+    def _check_is_in(self, transaction: HivexTransaction) -> None:
+        group = self.task_group
+        while group is not None and group.group_id != transaction.group_id:
+            group = group.parent_group
+        if group is None or not transaction.is_building:
+            raise ValueError(
+                f"Task {self.task_id} joins the transaction of group {transaction.group_id}; "
+                "make it inside of that group's with block, so that the commit waits for it"
+            )
+
+    def _run(self, context: Context, txn_id: int | None) -> dict[str, Any]:
         from airflow_hivex.core.sql.scripts import share_parameters
 
         statements = split_statements(self.sql)
         shared = share_parameters(statements, self.parameters)
         hook = HivexHook(self.hivex_conn_id)
         with (
-            hook.session(database=self.database, cluster=self.cluster, agent_info=agent) as session,
-            _StatementThread(session) as thread,
+            hook.session(
+                database=self.database,
+                cluster=self.cluster,
+                agent_info=agent_info(context),
+                txn_id=txn_id,
+                writer=None if txn_id is None else part_name(context),
+            ) as session,
+            _StatementThread(session, self.conflict_retries) as thread,
         ):
-            self._session = session
+            self._thread = thread
             try:
                 for number, (statement, values) in enumerate(zip(statements, shared, strict=True), start=1):
                     if self._killed:
-                        raise AirflowFailException("The task was killed between two statements.")
+                        raise AirflowException("The task was killed between two statements.")
                     self.log.info("Statement %d of %d:\n%s", number, len(statements), statement)
                     result = thread.sql(statement, values, self.max_rows)
                     self._log(result)
             finally:
-                self._session = None
+                self._thread = None
         return {
             "columns": list(result.columns),
             "rows": json_rows(result.rows),
@@ -137,8 +182,10 @@ class _StatementThread:
     the metastore in the middle of an answer.
     """
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, conflict_retries: int) -> None:
         self._session = session
+        self._conflict_retries = conflict_retries
+        self._broken_off = threading.Event()
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="hivex-statement")
 
     def __enter__(self) -> _StatementThread:
@@ -150,18 +197,48 @@ class _StatementThread:
     def sql(self, statement: str, parameters: Mapping[str, Any] | None, max_rows: int) -> Result:
         """The result of a statement, which is cancelled if the wait for it is broken off."""
         variables = contextvars.copy_context()
-        future = self._executor.submit(variables.run, self._session.sql, statement, parameters, max_rows)
+        future = self._executor.submit(variables.run, self._sql, statement, parameters, max_rows)
         try:
             return future.result()
         except BaseException:
             if not future.done():
-                self._session.cancel()
+                self.cancel()
                 wait([future], timeout=CANCEL_LIMIT_S)
             raise
 
+    def cancel(self) -> None:
+        """Stop the statement that runs now, or waits to be run again."""
+        self._broken_off.set()
+        self._session.cancel()
 
-def agent_info(context: Context) -> str:
-    """Who runs a transaction: ``dag_id.task_id run_id try_number``, with the map index of a mapped task."""
-    ti = context["ti"]
-    mapped = f"[{ti.map_index}]" if ti.map_index is not None and ti.map_index >= 0 else ""
-    return f"{ti.dag_id}.{ti.task_id}{mapped} {ti.run_id} {ti.try_number}"
+    def _sql(self, statement: str, parameters: Mapping[str, Any] | None, max_rows: int) -> Result:
+        """The statement's result; run again as long as it was aborted for the sake of others."""
+        from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
+
+        from airflow_hivex.core.errors import DeadlockError, WriteConflictError
+
+        # What is left of a transaction of several statements cannot be had by running one of them again.
+        is_alone = self._session.txn_id is None
+
+        def may_run_again(error: BaseException) -> bool:
+            return is_alone and isinstance(error, WriteConflictError | DeadlockError)
+
+        attempts = Retrying(
+            retry=retry_if_exception(may_run_again),
+            stop=stop_after_attempt(self._conflict_retries + 1),
+            wait=wait_random_exponential(multiplier=0.5, max=30),
+            sleep=self._pause,
+            before_sleep=_tell,
+            reraise=True,
+        )
+        return attempts(self._session.sql, statement, parameters, max_rows)
+
+    def _pause(self, seconds: float) -> None:
+        if self._broken_off.wait(seconds):
+            raise AirflowException("The task was killed before its statement was run again.")
+
+
+def _tell(attempt: RetryCallState) -> None:
+    error = attempt.outcome.exception() if attempt.outcome is not None else None
+    pause = attempt.next_action.sleep if attempt.next_action is not None else 0
+    log.warning("Running the statement again in %.1f s, for the %d. time: %s", pause, attempt.attempt_number, error)

@@ -1,0 +1,22 @@
+"""Names of a task by which the metastore and people know its work."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+def agent_info(context: Context) -> str:
+    """Who runs a transaction: ``dag_id.task_id run_id try_number``, with the map index of a mapped task."""
+    ti = context["ti"]
+    mapped = f"[{ti.map_index}]" if ti.map_index is not None and ti.map_index >= 0 else ""
+    return f"{ti.dag_id}.{ti.task_id}{mapped} {ti.run_id} {ti.try_number}"
+
+
+def part_name(context: Context) -> str:
+    """What a task of a DAG run does, whichever try does it: ``dag_id/run_id/task_id/map_index``."""
+    ti = context["ti"]
+    map_index = ti.map_index if ti.map_index is not None else -1
+    return f"{ti.dag_id}/{ti.run_id}/{ti.task_id}/{map_index}"

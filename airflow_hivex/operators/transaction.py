@@ -1,0 +1,382 @@
+"""A transaction over several tasks: all that they write becomes visible at once, or nothing ever does."""
+
+from __future__ import annotations
+
+import getpass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator, TaskGroup, TriggerRule, XComArg
+from airflow.sdk.exceptions import AirflowFailException
+
+from airflow_hivex.core.errors import HivexError, Outcome
+from airflow_hivex.hooks.hivex import HivexHook
+from airflow_hivex.hooks.tasks import agent_info, part_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from airflow.sdk import Context
+    from airflow.sdk.definitions._internal.abstractoperator import AbstractOperator
+
+    from airflow_hivex.core.metastore import Metastore
+    from airflow_hivex.core.model.transactions import Transaction
+
+# A task with one of these runs only if nothing above it has failed.
+_RULES_THAT_PASS_FAILURES_ON = (
+    TriggerRule.ALL_SUCCESS,
+    TriggerRule.NONE_FAILED,
+    TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS,
+)
+# The group's own tasks are short, and safe to repeat.
+_OWN_TASKS = {"retries": 3, "retry_delay": timedelta(seconds=10), "retry_exponential_backoff": False}
+
+
+class HivexTransaction(TaskGroup):
+    """A task group whose tasks work in one transaction.
+
+    ::
+
+        with HivexTransaction("load") as transaction:
+            HivexQueryOperator(task_id="orders", sql="INSERT INTO orders ...", transaction=transaction)
+            HivexQueryOperator(task_id="lines", sql="INSERT INTO lines ...", transaction=transaction)
+
+    It begins with a setup task ``begin``. ``commit`` runs when all tasks of the group have succeeded, and
+    the teardown ``abort`` when all have ended: it aborts the transaction if it is still open. What is
+    downstream of the group is downstream of ``commit``. A ``@task`` joins with
+    ``HivexHook.session(txn_id=...)``, given :attr:`txn_id` as an argument.
+
+    :param group_id: the group's id
+    :param hivex_conn_id: the connection of type ``hivex``
+    :param timeout: how long the transaction stays open without any of its statements running
+    :param task_arguments: more arguments of the group's own three tasks, ``retries`` or ``queue`` for example
+    """
+
+    def __init__(
+        self,
+        group_id: str,
+        *,
+        hivex_conn_id: str = HivexHook.default_conn_name,
+        timeout: timedelta = timedelta(hours=24),
+        task_arguments: Mapping[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        if timeout < timedelta(seconds=1):
+            raise ValueError(f"timeout is {timeout}; it must be a second or more")
+        super().__init__(group_id=group_id, **kwargs)
+        self.hivex_conn_id = hivex_conn_id
+        self.timeout = timeout
+        self._task_arguments = _OWN_TASKS | dict(task_arguments or {})
+        self.begin: HivexBeginOperator | None = None
+        self.commit: HivexCommitOperator | None = None
+        self.abort: HivexAbortOperator | None = None
+
+    @property
+    def txn_id(self) -> XComArg:
+        """The transaction's id, for tasks of the group."""
+        if self.begin is None:
+            raise RuntimeError(f"Use the transaction of group {self.group_id} inside of its with block.")
+        return XComArg(self.begin)
+
+    @property
+    def is_building(self) -> bool:
+        """Whether tasks can be added: inside of the ``with`` block."""
+        return self.begin is not None and self.commit is None
+
+    def __enter__(self) -> HivexTransaction:
+        """Begin to add tasks."""
+        if self.begin is not None:
+            raise RuntimeError(
+                f"The transaction of group {self.group_id} is complete; add its tasks in one with block."
+            )
+        super().__enter__()
+        self.begin = HivexBeginOperator(
+            task_id="begin",
+            timeout=self.timeout,
+            hivex_conn_id=self.hivex_conn_id,
+            **self._task_arguments,
+        )
+        self.begin.as_setup()
+        return self
+
+    def __exit__(self, error_type: Any, error: Any, traceback: Any) -> None:
+        """Put the tasks between begin and commit."""
+        try:
+            if error_type is None:
+                self._complete()
+        finally:
+            super().__exit__(error_type, error, traceback)
+
+    def _complete(self) -> None:
+        begin = self.begin
+        assert begin is not None
+        tasks = {task.task_id: task for task in self.iter_tasks() if task.task_id != begin.task_id}
+        begin.work_task_ids = tuple(sorted(tasks))
+        arguments: dict[str, Any] = {"txn_id": self.txn_id, "hivex_conn_id": self.hivex_conn_id, **self._task_arguments}
+        self.commit = HivexCommitOperator(task_id="commit", begin_task_id=begin.task_id, **arguments)
+        self.abort = HivexAbortOperator(task_id="abort", work_task_ids=begin.work_task_ids, **arguments)
+        for task in tasks.values():
+            if task.upstream_task_ids.isdisjoint(tasks):
+                begin >> task
+            # An abort while a task still works would only make it fail in a less clear way.
+            task >> self.abort
+        for task in _required(tasks):
+            task >> self.commit
+        begin >> self.commit >> self.abort
+        self.abort.as_teardown(setups=begin, on_failure_fail_dagrun=False)
+
+
+def _required(tasks: Mapping[str, AbstractOperator]) -> Iterable[AbstractOperator]:
+    """The tasks from whose success that of all of them follows; teardowns apart, as everywhere in Airflow."""
+    work = {task_id: task for task_id, task in tasks.items() if not task.is_teardown}
+    for task_id, task in work.items():
+        if task.downstream_task_ids.isdisjoint(work):
+            yield task
+        elif any(
+            TriggerRule(work[below].trigger_rule) not in _RULES_THAT_PASS_FAILURES_ON
+            for below in task.downstream_task_ids & work.keys()
+        ):
+            # A task below runs although this one has failed, and would hide it.
+            yield work[task_id]
+
+
+class HivexBeginOperator(BaseOperator):
+    """Open the transaction of a group, once for each try, and return its id.
+
+    What earlier tries have opened is aborted, unless tasks that were not cleared work in it.
+
+    :param timeout: the transaction's time-out
+    :param hivex_conn_id: the connection of type ``hivex`` (templated)
+    """
+
+    template_fields: Sequence[str] = ("hivex_conn_id",)
+    ui_color = "#fdee21"
+
+    def __init__(self, *, timeout: timedelta, hivex_conn_id: str = HivexHook.default_conn_name, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.timeout = timeout
+        self.hivex_conn_id = hivex_conn_id
+        self.work_task_ids: tuple[str, ...] = ()
+
+    def execute(self, context: Context) -> int:
+        """The id of the open transaction.
+
+        :raises AirflowFailException: only a part of the group was cleared, and what the rest did is undone
+        :raises HivexError: the failure may pass
+        """
+        from airflow_hivex.core.model.transactions import TxnState
+
+        metastore = HivexHook(self.hivex_conn_id).get_metastore()
+        earlier = self._of_earlier_tries(metastore, context)
+        going_on = self._to_go_on_with(earlier[0] if earlier else None, context)
+        if going_on is not None:
+            return going_on
+        for transaction in earlier:
+            if transaction.state is TxnState.OPEN:
+                self.log.warning("Aborting transaction %s, which an earlier try has opened.", transaction.id)
+                metastore.abort(transaction.id, f"begun again by {agent_info(context)}")
+        txn_id = self._open(metastore, context)
+        self.log.info("Transaction %s is open; it may rest for %s.", txn_id, self.timeout)
+        return txn_id
+
+    def _of_earlier_tries(self, metastore: Metastore, context: Context) -> list[Transaction]:
+        """The latest first."""
+        tries = range(context["ti"].try_number - 1, 0, -1)
+        found = (metastore.transactions.find(f"{part_name(context)}/{number}") for number in tries)
+        return [transaction for transaction in found if transaction is not None]
+
+    def _to_go_on_with(self, latest: Transaction | None, context: Context) -> int | None:
+        """The transaction of an earlier try, if tasks that were not cleared with this one have worked in it."""
+        from airflow_hivex.core.model.transactions import TxnState
+
+        if context["ti"].try_number == 1:
+            return None
+        states = _states(context, self.work_task_ids)
+        kept = sorted(task_id for task_id, state in states.items() if state is not None)
+        if not kept:
+            return None
+        if latest is not None and latest.state is TxnState.OPEN:
+            self.log.info("Going on in transaction %s, in which %s worked.", latest.id, ", ".join(kept))
+            return latest.id
+        if latest is not None and latest.state is TxnState.COMMITTED:
+            if len(kept) == len(states):
+                self.log.info("Transaction %s has committed already, and no task is to do its work again.", latest.id)
+                return latest.id
+            self.log.warning(
+                "Transaction %s has committed already: the tasks that were cleared work again, in a transaction of "
+                "their own; what %s did stays.",
+                latest.id,
+                ", ".join(kept),
+            )
+            return None
+        what = "is not known any more" if latest is None else f"was aborted ({latest.reason or 'without a reason'})"
+        raise AirflowFailException(
+            f"The transaction of this run {what}, and with it what {', '.join(kept)} did. "
+            f"{_what_to_clear(self.task_id)}"
+        )
+
+    def _open(self, metastore: Metastore, context: Context) -> int:
+        from airflow_hivex.core.errors import TransactionAbortedError, TransactionCommittedError
+
+        ti = context["ti"]
+        key = f"{part_name(context)}/{ti.try_number}"
+
+        def with_key(key: str) -> int:
+            (txn_id,) = metastore.transactions.open(
+                key=key,
+                user=getpass.getuser(),
+                agent_info=agent_info(context),
+                timeout=int(self.timeout.total_seconds()),
+            )
+            return txn_id
+
+        try:
+            return with_key(key)
+        except (TransactionAbortedError, TransactionCommittedError):
+            # A run that was deleted had this run's id, and the same try.
+            return with_key(f"{key}/{ti.id}")
+
+
+class HivexCommitOperator(BaseOperator):
+    """Commit the transaction of a group. Committing again is a no-op.
+
+    :param txn_id: the transaction (templated)
+    :param hivex_conn_id: the connection of type ``hivex`` (templated)
+    :param begin_task_id: the task that has opened it
+    """
+
+    template_fields: Sequence[str] = ("txn_id", "hivex_conn_id")
+    ui_color = "#fdee21"
+
+    def __init__(
+        self,
+        *,
+        txn_id: int | XComArg,
+        hivex_conn_id: str = HivexHook.default_conn_name,
+        begin_task_id: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.txn_id = txn_id
+        self.hivex_conn_id = hivex_conn_id
+        self.begin_task_id = begin_task_id
+
+    def execute(self, context: Context) -> int:  # noqa: ARG002 - Airflow gives it by this name
+        """The id of the committed transaction.
+
+        :raises AirflowFailException: it cannot be committed any more, because of a write conflict for example
+        :raises HivexError: the failure may pass; a commit of which it is not known may have been applied
+        """
+        txn_id = as_txn_id(self.txn_id)
+        try:
+            HivexHook(self.hivex_conn_id).get_metastore().commit(txn_id)
+        except HivexError as error:
+            raise lasting_failure(error, self.begin_task_id) or error from error
+        self.log.info("Transaction %s has committed.", txn_id)
+        return txn_id
+
+
+class HivexAbortOperator(BaseOperator):
+    """Abort the transaction of a group if it is still open, and say in the log how it has ended.
+
+    :param txn_id: the transaction (templated)
+    :param hivex_conn_id: the connection of type ``hivex`` (templated)
+    :param work_task_ids: the tasks of the group, of which the reason names those that have not succeeded
+    """
+
+    template_fields: Sequence[str] = ("txn_id", "hivex_conn_id")
+    ui_color = "#fdee21"
+
+    def __init__(
+        self,
+        *,
+        txn_id: int | XComArg,
+        hivex_conn_id: str = HivexHook.default_conn_name,
+        work_task_ids: Sequence[str] = (),
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.txn_id = txn_id
+        self.hivex_conn_id = hivex_conn_id
+        self.work_task_ids = tuple(work_task_ids)
+
+    def execute(self, context: Context) -> str:
+        """How the transaction has ended: ``committed``, ``aborted``, or ``unknown`` when its record is gone."""
+        from airflow_hivex.core.errors import NoSuchTransactionError, TransactionCommittedError
+        from airflow_hivex.core.model.transactions import TxnState
+
+        txn_id = as_txn_id(self.txn_id)
+        metastore = HivexHook(self.hivex_conn_id).get_metastore()
+        try:
+            found = metastore.transactions.get(txn_id)
+            if found.state is not TxnState.COMMITTED:
+                # Also if it was aborted before: whoever did that may have left its files.
+                metastore.abort(txn_id, self._reason(context))
+        except TransactionCommittedError:
+            found = metastore.transactions.get(txn_id)
+        except NoSuchTransactionError:
+            self.log.warning("Transaction %s has ended so long ago that nobody knows how.", txn_id)
+            return "unknown"
+        if found.state is TxnState.COMMITTED:
+            self.log.info("Transaction %s has committed; there is nothing to abort.", txn_id)
+            return "committed"
+        if found.state is TxnState.ABORTED:
+            self.log.warning("Transaction %s was aborted before: %s.", txn_id, found.reason)
+        else:
+            self.log.warning("Transaction %s is aborted; nothing that its tasks wrote is visible.", txn_id)
+        return "aborted"
+
+    def _reason(self, context: Context) -> str:
+        states = _states(context, self.work_task_ids)
+        causes = [f"{task_id} {state}" for task_id, state in sorted(states.items()) if state != "success"]
+        return f"{agent_info(context)}: {', '.join(causes[:10]) or 'it was not committed'}"
+
+
+def as_txn_id(value: object) -> int:
+    """What a task was given as a transaction, as a number.
+
+    :raises AirflowFailException: it is none
+    """
+    text = str(value).strip()
+    if isinstance(value, bool) or not (text.isascii() and text.isdigit()):
+        raise AirflowFailException(f"{value!r} is not the id of a transaction.")
+    return int(text)
+
+
+def lasting_failure(error: HivexError, begin_task_id: str | None) -> AirflowFailException | None:
+    """What to fail a task with when the transaction it works in has ended, so that no retry of it can help."""
+    from airflow_hivex.core.errors import (
+        NoSuchTransactionError,
+        TransactionAbortedError,
+        TransactionCommittedError,
+        TransactionNotOpenError,
+    )
+
+    if isinstance(error, TransactionAbortedError):
+        because = f": {error.reason}" if error.reason else ""
+        sentence = f"Transaction {error.txn_id} was aborted{because}. Nothing that its tasks wrote is visible."
+    elif isinstance(error, NoSuchTransactionError | TransactionCommittedError | TransactionNotOpenError):
+        sentence = str(error)
+    elif error.retryable or error.outcome is Outcome.UNKNOWN:
+        return None
+    else:
+        return AirflowFailException(str(error))
+    return AirflowFailException(f"{sentence} {_what_to_clear(begin_task_id)}")
+
+
+def _what_to_clear(begin_task_id: str | None) -> str:
+    what = begin_task_id or "the task that has begun it"
+    return f"To do the work again, clear {what} together with all that is downstream of it."
+
+
+def _states(context: Context, task_ids: Sequence[str]) -> dict[str, str | None]:
+    """The states of tasks in this run, by task id, with ``_`` and the map index for mapped ones."""
+    ti = context["ti"]
+    if not task_ids:
+        return {}
+    found = ti.get_task_states(dag_id=ti.dag_id, task_ids=list(task_ids), run_ids=[ti.run_id])
+    states: dict[str, str | None] = found.get(ti.run_id, {})
+    if ti.map_index is not None and ti.map_index >= 0:
+        # Of a group that is mapped as a whole, the tasks beside this one.
+        states = {name: state for name, state in states.items() if name.endswith(f"_{ti.map_index}")}
+    return states
