@@ -3,16 +3,35 @@
 from __future__ import annotations
 
 import enum
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import JSON, BigInteger, Connection, String, bindparam, insert, literal_column, select, update
 
 from airflow_hivex.core.clock import to_datetime
 from airflow_hivex.core.store.engine import Store
+from airflow_hivex.core.store.exchange import Call, Prepared
 from airflow_hivex.core.store.schema import counters, notification_log
+
+_OF_EVENTS = counters.c.name == literal_column("'event'")
+_TAKE_ID = Prepared(update(counters).where(_OF_EVENTS).values(value=counters.c.value + literal_column("1")))
+_INSERT = Prepared(
+    insert(notification_log).from_select(
+        ["event_id", "event_ms", "type", "database", "table", "txn_id", "message"],
+        select(
+            counters.c.value,
+            bindparam("event_ms", type_=BigInteger),
+            bindparam("type", type_=String),
+            bindparam("database", type_=String),
+            bindparam("table", type_=String),
+            bindparam("txn_id", type_=BigInteger),
+            bindparam("message", type_=JSON),
+        ).where(_OF_EVENTS),
+    )
+)
 
 
 class EventType(enum.Enum):
@@ -77,6 +96,27 @@ def record(
         )
     )
     return int(event_id)
+
+
+def recording(
+    now_ms: int,
+    type: EventType,
+    *,
+    database: str | None = None,
+    table: str | None = None,
+    txn_id: int | None = None,
+    message: Mapping[str, Any] | None = None,
+) -> tuple[Call, Call]:
+    """:func:`record` as the last calls of an exchange."""
+    event = _INSERT(
+        event_ms=now_ms,
+        type=type.value,
+        database=database,
+        table=table,
+        txn_id=txn_id,
+        message=json.dumps(message or {}),
+    )
+    return _TAKE_ID(), event
 
 
 class NotificationLog:

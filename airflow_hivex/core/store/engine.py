@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,15 +11,32 @@ from typing import Any, TypeVar
 import tenacity
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, NoSuchModuleError, OperationalError
+from sqlalchemy.exc import (
+    ArgumentError,
+    DBAPIError,
+    InterfaceError,
+    InvalidatePoolError,
+    NoSuchModuleError,
+    OperationalError,
+)
 
 from airflow_hivex.core.errors import InvalidSettingError, Outcome, StoreUnavailableError
+from airflow_hivex.core.store.exchange import (
+    BUSY_TIMEOUT_S,
+    Call,
+    Exchange,
+    ExchangeError,
+    Rows,
+    as_sqlalchemy,
+    begin_immediate,
+    exchange_on,
+)
 
 T = TypeVar("T")
 
-BUSY_TIMEOUT_S = 60
-# Source: PostgreSQL appendix A: serialization_failure, deadlock_detected, lock_not_available.
-_TRANSIENT_SQLSTATES = frozenset({"40001", "40P01", "55P03"})
+# Source: PostgreSQL appendix A: serialization_failure, deadlock_detected, lock_not_available,
+# invalid_sql_statement_name (behind a pooler a connection may get another server process).
+_TRANSIENT_SQLSTATES = frozenset({"40001", "40P01", "55P03", "26000"})
 _WRITING = "hivex_writing"
 
 
@@ -43,12 +61,21 @@ class Store:
     def __init__(self, url: str, fault: Callable[[str], None] | None = None) -> None:
         self.url = _parse(url)
         self.engine = _engine(self.url)
+        # A statement has its own snapshot anyway, so that a transaction around it is two round trips for nothing.
+        # SQLite's readers need one: they may look twice.
+        options = {"isolation_level": "AUTOCOMMIT"} if self.is_postgresql else {}
+        self._reading = self.engine.execution_options(**options)
         self._fault = fault
 
     def reach(self, point: str) -> None:
         """Tell the ``fault`` given, if there is one, that a named point is reached; tests let processes die there."""
         if self._fault is not None:
             self._fault(point)
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether somebody is told of named points."""
+        return self._fault is not None
 
     @property
     def name(self) -> str:
@@ -75,7 +102,7 @@ class Store:
             yield connection
             return
         try:
-            with self.engine.connect() as own:
+            with self._reading.connect() as own:
                 yield own
         except (OperationalError, InterfaceError) as error:
             raise StoreUnavailableError(self.name, _reason(error)) from error
@@ -92,19 +119,55 @@ class Store:
         """
         if connection is not None:
             return work(connection)
-        retrying = tenacity.Retrying(
-            retry=tenacity.retry_if_exception(_is_transient),
-            wait=tenacity.wait_random_exponential(multiplier=0.02, max=1),
-            stop=tenacity.stop_after_delay(BUSY_TIMEOUT_S),
-            reraise=True,
-        )
+        return self._repeating(lambda: self._attempt(work, name))
+
+    def exchange(self, work: Callable[[Exchange], T], *, name: str = "write") -> T:
+        """:meth:`write` for prepared statements: what ``work`` does in a database transaction of its own.
+
+        It is committed by the exchange's ``finish``, or after ``work``.
+
+        Raises:
+            StoreUnavailableError: the database cannot be reached or stayed too busy; nothing was applied.
+            OutcomeUnknownError: the connection was lost while committing.
+        """
+        return self._repeating(lambda: self._attempt_exchange(work, name))
+
+    def _repeating(self, attempt: Callable[[], T]) -> T:
+        """What ``attempt`` returns, in the end; most succeed at once."""
         try:
-            for attempt in retrying:
-                with attempt:
-                    result = self._attempt(work, name)
-            return result
+            try:
+                return attempt()
+            except DBAPIError as error:
+                # The first one may have met a connection that had been lost while nobody used it.
+                if not _is_transient(error) and not error.connection_invalidated:
+                    raise
+            return _RETRYING(attempt)
         except (OperationalError, InterfaceError) as error:
             raise StoreUnavailableError(self.name, _reason(error)) from error
+
+    def _attempt_exchange(self, work: Callable[[Exchange], T], name: str) -> T:
+        connection = self.engine.raw_connection()
+        try:
+            exchange = _Committing(self, exchange_on(connection, self.engine.dialect), name)
+            try:
+                result = work(exchange)
+                if not exchange.is_finished:
+                    exchange.finish()
+            except ExchangeError as error:
+                if error.is_lost:
+                    connection.invalidate(error.original)
+                if error.is_lost and error.was_committing:
+                    raise OutcomeUnknownError(self.name, _first_line(error.original)) from error.original
+                raise as_sqlalchemy(error, self.engine.dialect) from error.original
+            except BaseException:
+                if exchange.is_broken:
+                    connection.invalidate()
+                raise
+        finally:
+            # What was not committed is undone by this.
+            connection.close()
+        self.reach(f"after {name}")
+        return result
 
     def _attempt(self, work: Callable[[Connection], T], name: str) -> T:
         with self.engine.connect().execution_options(**{_WRITING: True}) as connection:
@@ -118,6 +181,34 @@ class Store:
                 raise
             self.reach(f"after {name}")
             return result
+
+
+class _Committing:
+    """An exchange that tells when it is about to commit."""
+
+    def __init__(self, store: Store, exchange: Exchange, name: str) -> None:
+        self._store = store
+        self._exchange = exchange
+        self._name = name
+        self.is_finished = False
+
+    @property
+    def is_broken(self) -> bool:
+        return self._exchange.is_broken
+
+    def send(self, *calls: Call) -> list[Rows]:
+        return self._exchange.send(*calls)
+
+    def finish(self, *calls: Call) -> list[Rows]:
+        if self._store.is_watched:
+            # The point is between the statements and the commit.
+            found = self._exchange.send(*calls)
+            self._store.reach(f"before {self._name}")
+            self._exchange.finish()
+        else:
+            found = self._exchange.finish(*calls)
+        self.is_finished = True
+        return found
 
 
 def _parse(url: str) -> URL:
@@ -137,8 +228,9 @@ def _parse(url: str) -> URL:
 
 def _engine(url: URL) -> Engine:
     if url.get_backend_name() == "postgresql":
-        engine = create_engine(url, isolation_level="READ COMMITTED", pool_pre_ping=True)
+        engine = create_engine(url, isolation_level="READ COMMITTED")
         event.listen(engine, "connect", _prepare_postgresql)
+        event.listen(engine, "checkout", _check_alive)
         return engine
     folder = Path(str(url.database)).parent
     try:
@@ -152,9 +244,22 @@ def _engine(url: URL) -> Engine:
 
 
 def _prepare_postgresql(connection: Any, _record: object) -> None:
+    # The driver drops all prepared statements, ours too, after a rollback in which it has some of its own.
+    connection.prepare_threshold = None
     # A plan kept from when a table was empty reads the whole of it after it has grown.
     connection.execute("SET plan_cache_mode = force_custom_plan")
     connection.commit()
+
+
+def _check_alive(connection: Any, _record: object, _proxy: object) -> None:
+    """Look whether the server has ended the connection since it was last used, without asking it.
+
+    It says so before it does, and an idle connection hears of nothing else; asking would be a round trip.
+    """
+    poll = select.poll()
+    poll.register(connection.pgconn.socket, select.POLLIN)
+    if poll.poll(0):
+        raise InvalidatePoolError
 
 
 def _prepare_sqlite(connection: Any, _record: object) -> None:
@@ -170,7 +275,11 @@ def _prepare_sqlite(connection: Any, _record: object) -> None:
 def _begin_sqlite(connection: Connection) -> None:
     # A writer takes the lock at once: a reader that turns into a writer cannot be made to wait.
     writing = connection.get_execution_options().get(_WRITING)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
+    if writing:
+        raw: Any = connection.connection.dbapi_connection
+        begin_immediate(raw)
+    else:
+        connection.exec_driver_sql("BEGIN")
 
 
 def _is_transient(error: BaseException) -> bool:
@@ -183,4 +292,16 @@ def _is_transient(error: BaseException) -> bool:
 
 
 def _reason(error: DBAPIError) -> str:
-    return str(error.orig).strip().partition("\n")[0]
+    return _first_line(error.orig)
+
+
+def _first_line(error: BaseException | None) -> str:
+    return str(error).strip().partition("\n")[0]
+
+
+_RETRYING = tenacity.Retrying(
+    retry=tenacity.retry_if_exception(_is_transient),
+    wait=tenacity.wait_random_exponential(multiplier=0.02, max=1),
+    stop=tenacity.stop_after_delay(BUSY_TIMEOUT_S),
+    reraise=True,
+)

@@ -44,7 +44,8 @@ counters = Table(
     Column("name", String(32), primary_key=True),
     Column("value", BigInteger, nullable=False),
 )
-"""Numbers that must be visible in the order in which they were handed out: ``txn``, ``event`` and ``lock``."""
+"""Numbers that must be visible in the order in which they were handed out: ``txn``, ``event`` and ``lock``;
+and ``hive.txn.timeout``, which all clients share."""
 
 databases = Table(
     "databases",

@@ -5,15 +5,32 @@ Functions here take part in the caller's transaction.
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, Connection, insert, null, or_, select, union_all
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    String,
+    Text,
+    bindparam,
+    cast,
+    delete,
+    insert,
+    literal_column,
+    null,
+    or_,
+    select,
+    union_all,
+)
 
 from airflow_hivex.core.model.transactions import Operation, TxnState
 from airflow_hivex.core.model.write_ids import ValidTxnList
 from airflow_hivex.core.store.batches import batches
+from airflow_hivex.core.store.exchange import Call, Exchange, Prepared, Rows
 from airflow_hivex.core.store.schema import (
     completed_txn_components,
     counters,
@@ -28,6 +45,64 @@ from airflow_hivex.core.store.schema import (
 
 _UPDATES = (Operation.UPDATE.value, Operation.DELETE.value)
 _WRITES = (Operation.INSERT.value, *_UPDATES)
+
+
+_TXN_ID = bindparam("txn_id", type_=BigInteger)
+_TABLE_ID = bindparam("table_id", type_=BigInteger)
+_PARTS = union_all(
+    select(
+        txn_components.c.table_id,
+        txn_components.c.partition,
+        txn_components.c.operation,
+        cast(null(), BigInteger).label("write_id"),
+    ).where(txn_components.c.txn_id == _TXN_ID),
+    select(txn_to_write_id.c.table_id, cast(null(), Text), cast(null(), String), txn_to_write_id.c.write_id).where(
+        txn_to_write_id.c.txn_id == _TXN_ID
+    ),
+).subquery()
+_LOCK_WRITE_IDS = Prepared(
+    select(next_write_ids.c.table_id).where(next_write_ids.c.table_id == _TABLE_ID).with_for_update(),
+    skipped_on_sqlite=True,
+)
+_OF_TXN_IDS = counters.c.name == literal_column("'txn'")
+_OTHERS = Prepared(
+    select(
+        write_set.c.table_id,
+        write_set.c.partition,
+        write_set.c.txn_id,
+        write_set.c.commit_id,
+        write_set.c.operation,
+        select(counters.c.value).where(_OF_TXN_IDS).scalar_subquery(),
+    )
+    .where(write_set.c.table_id == _TABLE_ID, write_set.c.commit_id >= _TXN_ID, write_set.c.txn_id != _TXN_ID)
+    .order_by(write_set.c.commit_id, write_set.c.id)
+)
+_RECORD = Prepared(
+    insert(write_set).from_select(
+        ["table_id", "partition", "txn_id", "commit_id", "operation"],
+        select(
+            _TABLE_ID,
+            bindparam("partition", type_=Text),
+            _TXN_ID,
+            counters.c.value,
+            bindparam("operation", type_=String),
+        )
+        .where(_OF_TXN_IDS)
+        .with_for_update(read=True),
+    )
+)
+_COMPLETE = Prepared(
+    insert(completed_txn_components)
+    .values(
+        {
+            column: bindparam(column.name, type_=column.type)
+            for column in completed_txn_components.c
+            if column.name != "id"
+        }
+    )
+    .inline()
+)
+_DELETE_COMPONENTS = Prepared(delete(txn_components).where(txn_components.c.txn_id == _TXN_ID))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,67 +127,54 @@ class Write:
         return "/".join(part for part in (self.database, self.table, self.partition) if part is not None)
 
 
-def writes_of(connection: Connection, txn_id: int) -> list[Write]:
-    """The components and write ids of a transaction, without repetitions. One round trip."""
-    components, mapping = txn_components.c, txn_to_write_id.c
-    parts = union_all(
-        select(components.table_id, components.partition, components.operation, null().label("write_id")).where(
-            components.txn_id == txn_id
-        ),
-        select(mapping.table_id, null(), null(), mapping.write_id).where(mapping.txn_id == txn_id),
-    ).subquery()
-    rows = connection.execute(
-        select(parts, databases.c.name.label("database_name"), tables.c.name.label("table_name"))
-        .join(tables, tables.c.id == parts.c.table_id)
-        .join(databases, databases.c.id == tables.c.database_id)
-    ).all()
-    write_ids = {row.table_id: row.write_id for row in rows if row.operation is None}
+WRITES = Prepared(
+    select(
+        _PARTS.c.table_id,
+        databases.c.name,
+        tables.c.name,
+        _PARTS.c.partition,
+        _PARTS.c.operation,
+        _PARTS.c.write_id,
+    )
+    .select_from(_PARTS)
+    .join(tables, tables.c.id == _PARTS.c.table_id)
+    .join(databases, databases.c.id == tables.c.database_id)
+)
+"""The components and write ids of transaction ``txn_id``, for :func:`writes_from`."""
+
+
+def writes_from(rows: Rows) -> list[Write]:
+    """What the rows of :data:`WRITES` say, without repetitions."""
+    write_ids = {table_id: write_id for table_id, _, _, _, operation, write_id in rows if operation is None}
     found = (
-        Write(
-            row.table_id,
-            row.database_name,
-            row.table_name,
-            row.partition,
-            row.operation,
-            write_ids.get(row.table_id),
-        )
-        for row in rows
+        Write(table_id, database, table, partition, operation, write_ids.get(table_id))
+        for table_id, database, table, partition, operation, _ in rows
     )
     return list(dict.fromkeys(found))
 
 
-def find_conflict(connection: Connection, txn_id: int, written: Sequence[Write]) -> str | None:
-    """Hive's sentence on the first transaction that has won against this one, or None. Two round trips.
+def find_conflict(exchange: Exchange, txn_id: int, written: Sequence[Write]) -> str | None:
+    """Hive's sentence on the first transaction that has won against this one, or None. One round trip.
 
     The rows of the tables' write ids are locked until the caller's transaction ends, in the order
     of their ids: of two transactions that commit at once, the second sees the write set of the first.
     """
-    updates = [write for write in written if write.updates]
-    table_ids = sorted({write.table_id for write in updates})
-    for batch in batches(table_ids):
-        connection.execute(
-            select(next_write_ids.c.table_id)
-            .where(next_write_ids.c.table_id.in_(batch))
-            .order_by(next_write_ids.c.table_id)
-            .with_for_update()
-        ).all()
     own: dict[int, dict[str | None, Write]] = defaultdict(dict)
-    for write in updates:
-        own[write.table_id][write.partition] = write
-    sets = write_set.c
-    highest = select(counters.c.value).where(counters.c.name == "txn").scalar_subquery()
-    for batch in batches(table_ids):
-        for row in connection.execute(
-            select(write_set, highest.label("highest"))
-            .where(sets.table_id.in_(batch), sets.commit_id >= txn_id, sets.txn_id != txn_id)
-            .order_by(sets.commit_id, sets.id)
-        ):
-            mine = _overlapping(own[row.table_id], row.partition)
-            if mine is not None:
-                return (
-                    f"Aborting [txnid:{txn_id},{row.highest}] due to a write conflict on {mine.resource} "
-                    f"committed by [txnid:{row.txn_id},{row.commit_id}] {mine.operation}/{row.operation}"
-                )
+    for write in written:
+        if write.updates:
+            own[write.table_id][write.partition] = write
+    table_ids = sorted(own)
+    answers = exchange.send(
+        *(_LOCK_WRITE_IDS(table_id=table_id) for table_id in table_ids),
+        *(_OTHERS(table_id=table_id, txn_id=txn_id) for table_id in table_ids),
+    )
+    for table_id, partition, other_id, commit_id, operation, highest in itertools.chain(*answers[len(table_ids) :]):
+        mine = _overlapping(own[table_id], partition)
+        if mine is not None:
+            return (
+                f"Aborting [txnid:{txn_id},{highest}] due to a write conflict on {mine.resource} "
+                f"committed by [txnid:{other_id},{commit_id}] {mine.operation}/{operation}"
+            )
     return None
 
 
@@ -144,49 +206,42 @@ def _overlapping(own: Mapping[str | None, Write], partition: str | None) -> Writ
     return own.get(partition) or own.get(None)
 
 
-def record_write_set(connection: Connection, txn_id: int, written: Iterable[Write]) -> None:
-    """Note the updates of a transaction that commits. Two round trips.
+def recording_write_set(txn_id: int, written: Iterable[Write]) -> list[Call]:
+    """Note the updates of a transaction that commits.
 
     No transaction is opened from here until the caller's transaction ends: whoever has an id above
     the commit id sees the commit. Source: Hive's TXN_LOCK_TBL.
     """
-    commit_id = connection.execute(
-        select(counters.c.value).where(counters.c.name == "txn").with_for_update(read=True)
-    ).scalar_one()
-    rows = [
-        {
-            "table_id": write.table_id,
-            "partition": write.partition,
-            "txn_id": txn_id,
-            "commit_id": commit_id,
-            "operation": write.operation,
-        }
+    return [
+        _RECORD(table_id=write.table_id, partition=write.partition, txn_id=txn_id, operation=write.operation)
         for write in written
         if write.updates
     ]
-    connection.execute(insert(write_set), rows)
 
 
-def complete(connection: Connection, txn_id: int, written: Iterable[Write], now_ms: int) -> None:
-    """Note what a transaction that commits has written, one row a resource. One round trip."""
-    resources: dict[tuple[int, str | None], dict[str, object]] = {}
+def completing(txn_id: int, written: Iterable[Write], now_ms: int) -> list[Call]:
+    """Note what a transaction that commits has written, one row a resource."""
+    updates: dict[tuple[int, str | None, int | None], bool] = {}
     for write in written:
-        if write.operation not in _WRITES:
-            continue
-        row = resources.setdefault(
-            (write.table_id, write.partition),
-            {
-                "txn_id": txn_id,
-                "table_id": write.table_id,
-                "partition": write.partition,
-                "write_id": write.write_id,
-                "updates": False,
-                "committed_ms": now_ms,
-            },
+        if write.operation in _WRITES:
+            resource = (write.table_id, write.partition, write.write_id)
+            updates[resource] = updates.get(resource, False) or write.updates
+    return [
+        _COMPLETE(
+            txn_id=txn_id,
+            table_id=table_id,
+            partition=partition,
+            write_id=write_id,
+            updates=updated,
+            committed_ms=now_ms,
         )
-        row["updates"] = bool(row["updates"]) or write.updates
-    if resources:
-        connection.execute(insert(completed_txn_components), list(resources.values()))
+        for (table_id, partition, write_id), updated in updates.items()
+    ]
+
+
+def forgetting_components(txn_id: int) -> Call:
+    """Remove the notes of what a transaction was about to write."""
+    return _DELETE_COMPONENTS(txn_id=txn_id)
 
 
 def written_since(

@@ -14,7 +14,7 @@ from airflow_hivex.core.model.objects import TRANSACTIONAL
 from airflow_hivex.core.model.transactions import Operation
 from airflow_hivex.core.store.schema import databases, tables, txns
 from airflow_hivex.core.transactions.allocation import is_id
-from airflow_hivex.core.transactions.manager import raise_if_settled
+from airflow_hivex.core.transactions.txn_rows import raise_if_settled
 
 _OPERATIONS = {
     DataOperation.INSERT: Operation.INSERT,

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, delete, func, select
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    String,
+    bindparam,
+    delete,
+    func,
+    literal_column,
+    select,
+)
 
 from airflow_hivex.core.clock import to_datetime
 from airflow_hivex.core.model.locks import DataOperation, LockComponent, LockInfo, LockState, LockType
+from airflow_hivex.core.store.exchange import Call, Prepared
 from airflow_hivex.core.store.schema import locks, txns
 
 CHANNEL = "hivex_locks"
@@ -16,6 +29,19 @@ CHANNEL = "hivex_locks"
 
 # PostgreSQL takes payloads up to 8,000 bytes.
 _LONGEST_PAYLOAD = 7900
+
+_OF_TXN = locks.c.txn_id == bindparam("txn_id", type_=BigInteger)
+_NOTIFY = select(func.pg_notify(literal_column(f"'{CHANNEL}'"), bindparam("payload", type_=String)))
+_BLOCKED = locks.alias("blocked")
+_IS_WAITED_FOR = (
+    select(_BLOCKED.c.lock_id).where(_BLOCKED.c.blocked_by_lock_id == bindparam("lock_id", type_=BigInteger)).exists()
+)
+_TELL = Prepared(_NOTIFY, skipped_on_sqlite=True)
+_TELL_WAITING = Prepared(_NOTIFY.where(_IS_WAITED_FOR), skipped_on_sqlite=True)
+
+HELD_BY_TXN = Prepared(select(locks.c.lock_id, locks.c.state).where(_OF_TXN).with_for_update())
+"""The requests and states of a transaction's locks, which nobody can find present any more until it is settled."""
+_DELETE_OF_TXN = Prepared(delete(locks).where(_OF_TXN))
 
 
 def select_locks() -> Select[Any]:
@@ -62,6 +88,18 @@ def release(connection: Connection, *conditions: ColumnElement[bool]) -> frozens
     if deleted:
         _announce(connection, deleted, to_themselves=any(row.state == LockState.WAITING.value for row in rows))
     return deleted
+
+
+def releasing(txn_id: int, held: Sequence[tuple[int, str]]) -> list[Call]:
+    """:func:`release` of what :data:`HELD_BY_TXN` has found, as calls."""
+    if not held:
+        return []
+    waiting = {lock_id for lock_id, state in held if state == LockState.WAITING.value}
+    calls = [
+        _TELL(payload=str(lock_id)) if lock_id in waiting else _TELL_WAITING(payload=str(lock_id), lock_id=lock_id)
+        for lock_id in dict.fromkeys(lock_id for lock_id, _ in held)
+    ]
+    return [*calls, _DELETE_OF_TXN(txn_id=txn_id)]
 
 
 def _announce(connection: Connection, lock_ids: Collection[int], *, to_themselves: bool) -> None:

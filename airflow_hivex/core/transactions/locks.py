@@ -86,6 +86,8 @@ class LockManager:
         self._transactions = transactions
         self._monotonic = monotonic
         self._matrix = MATRICES[settings["hivex.lock.matrix"]]
+        self.while_waiting: Callable[[], object] | None = None
+        """Called again and again while somebody waits: whoever is in the way may be dead."""
 
     def acquire(
         self,
@@ -352,6 +354,8 @@ class LockManager:
                     self._dump()
                     raise LockTimeoutError(request.wanted, timeout_s, blocker)
                 self._store.reach("while waiting")
+                if self.while_waiting is not None:
+                    self.while_waiting()
                 self._rest(listener, request, blocker, min(pause_s, left_s))
                 pause_s = min(pause_s * 2, self._longest_pause_s())
 

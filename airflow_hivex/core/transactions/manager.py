@@ -15,10 +15,7 @@ from sqlalchemy import (
     Select,
     bindparam,
     cast,
-    delete,
-    func,
-    insert,
-    literal,
+    literal_column,
     select,
     update,
 )
@@ -29,7 +26,6 @@ from airflow_hivex.core.catalog.tables import select_table
 from airflow_hivex.core.clock import Clock, to_datetime
 from airflow_hivex.core.errors import (
     CommitOutcomeUnknownError,
-    DeadlockError,
     HivexError,
     InvalidTransactionRequestError,
     NoSuchLockError,
@@ -52,12 +48,15 @@ from airflow_hivex.core.model.write_ids import ValidTxnList, ValidWriteIdList
 from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.engine import OutcomeUnknownError, Store
-from airflow_hivex.core.store.schema import counters, databases, locks, tables, txn_components, txn_to_write_id, txns
-from airflow_hivex.core.transactions import allocation, conflicts
+from airflow_hivex.core.store.exchange import Call, Exchange, Prepared, Rows, joined
+from airflow_hivex.core.store.schema import databases, locks, tables, txn_to_write_id, txns
+from airflow_hivex.core.transactions import allocation, conflicts, txn_rows
 from airflow_hivex.core.transactions.allocation import is_id
-from airflow_hivex.core.transactions.lock_rows import release
+from airflow_hivex.core.transactions.lock_rows import HELD_BY_TXN, release, releasing
 from airflow_hivex.core.transactions.open_limit import OpenTransactionLimit
+from airflow_hivex.core.transactions.opening import KeyTakenError, NewTransaction, open_transactions
 from airflow_hivex.core.transactions.snapshots import read_valid_txns, read_valid_write_ids
+from airflow_hivex.core.transactions.txn_rows import TxnRow, raise_if_settled
 
 _AGENT_INFO_LENGTH = 4096
 _KEY_LENGTH = 1024
@@ -65,7 +64,12 @@ _LONGEST_TIMEOUT_S = 10 * 365 * 86_400
 _ABORT_BATCH = 50_000
 _WITHOUT_COMPLETED_COMPONENTS = (TxnType.COMPACTION, TxnType.REBALANCE_COMPACTION, TxnType.SOFT_DELETE)
 
-_IS_OPEN = txns.c.state == TxnState.OPEN.value
+_IS_OPEN = txn_rows.IS_OPEN
+_COMMITTED = Prepared(
+    update(txns)
+    .where(txns.c.id == bindparam("txn_id", type_=BigInteger), _IS_OPEN)
+    .values(state=literal_column("'c'"), ended_ms=bindparam("now_ms", type_=BigInteger))
+)
 _OF_KEY = select(txns).where(txns.c.key == bindparam("key"))
 # Seconds times a thousand do not fit the column's own type for long.
 _TIMED_OUT_MS = txns.c.heartbeat_ms + cast(txns.c.timeout_s, BigInteger) * 1000
@@ -115,28 +119,42 @@ class TransactionManager:
             TransactionAbortedError, TransactionCommittedError: so has the one of that key ended.
             InvalidTransactionRequestError: that can be no key, or it is given to several transactions.
         """
-        if key is not None:
-            return [self._open_once(key, count, user, host, agent_info, timeout, type)]
-        return self._open(count, user, host, agent_info, timeout, type, None)
-
-    def _open_once(
-        self,
-        key: str,
-        count: int,
-        user: str,
-        host: str | None,
-        agent_info: str | None,
-        timeout: int | None,
-        type: TxnType,
-    ) -> int:
+        if count < 1:
+            raise TransactionNotOpenError([], f"{count} transactions cannot be opened")
+        timeout_s = self._default_timeout_s(type) if timeout is None else int(timeout)
+        if not 1 <= timeout_s <= _LONGEST_TIMEOUT_S:
+            raise TransactionNotOpenError([], f"a time-out of {timeout_s} s is not possible")
+        new = NewTransaction(
+            type=type,
+            timeout_s=timeout_s,
+            user=user[:128],
+            host=(host or socket.gethostname())[:255],
+            agent_info=None if agent_info is None else agent_info[:_AGENT_INFO_LENGTH],
+            key=key,
+        )
+        if key is None:
+            return self._open(new, min(count, int(self._settings["hive.txn.max.open.batch"])))
         if count != 1:
             raise InvalidTransactionRequestError(f"A key is for one transaction, not for {count}.")
         _check_key(key)
-        found = self._of_key(key)
+        return [self._open_once(new, key)]
+
+    def _open(self, new: NewTransaction, count: int) -> list[int]:
+        def work(exchange: Exchange) -> list[int]:
+            now = self._clock()
+            check = (lambda found: self._limit.check(found, now)) if self._limit.must_count(count, now) else None
+            return open_transactions(exchange, new, count, now, check)
+
+        ids = self._store.exchange(work, name="open")
+        self._limit.opened(len(ids))
+        return ids
+
+    def _open_once(self, new: NewTransaction, key: str) -> int:
+        found: TxnRow | Row[Any] | None = self._of_key(key)
         if found is None:
             try:
-                return self._open(1, user, host, agent_info, timeout, type, key)[0]
-            except _KeyTakenError as taken:
+                return self._open(new, 1)[0]
+            except KeyTakenError as taken:
                 found = taken.row
             except OutcomeUnknownError as error:
                 found = self._of_key(key)
@@ -148,65 +166,6 @@ class TransactionManager:
     def _of_key(self, key: str) -> Row[Any] | None:
         with self._store.read() as connection:
             return connection.execute(_OF_KEY, {"key": key}).one_or_none()
-
-    def _open(
-        self,
-        count: int,
-        user: str,
-        host: str | None,
-        agent_info: str | None,
-        timeout: int | None,
-        type: TxnType,
-        key: str | None,
-    ) -> list[int]:
-        if count < 1:
-            raise TransactionNotOpenError([], f"{count} transactions cannot be opened")
-        timeout_s = self._default_timeout_s(type) if timeout is None else int(timeout)
-        if not 1 <= timeout_s <= _LONGEST_TIMEOUT_S:
-            raise TransactionNotOpenError([], f"a time-out of {timeout_s} s is not possible")
-        count = min(count, int(self._settings["hive.txn.max.open.batch"]))
-        open_count = select(func.count()).select_from(txns).where(_IS_OPEN).scalar_subquery()
-        lowest = select(func.min(txns.c.id)).where(_IS_OPEN).scalar_subquery()
-
-        def work(connection: Connection) -> list[int]:
-            now = self._clock()
-            counting = self._limit.must_count(count, now)
-            # The counter's row is locked until the end: ids become visible in their order.
-            last, found = connection.execute(
-                update(counters)
-                .where(counters.c.name == "txn")
-                .values(value=counters.c.value + count)
-                .returning(counters.c.value, open_count if counting else literal(None, BigInteger))
-            ).one()
-            if found is not None:
-                self._limit.check(found, now)
-            if key is not None:
-                # Whoever has opened with it did so before the counter was ours.
-                taken = connection.execute(_OF_KEY, {"key": key}).one_or_none()
-                if taken is not None:
-                    raise _KeyTakenError(taken)
-            ids = list(range(last - count + 1, last + 1))
-            row = {
-                "state": TxnState.OPEN.value,
-                "type": type.value,
-                "started_ms": now,
-                "heartbeat_ms": now,
-                "timeout_s": timeout_s,
-                "user": user[:128],
-                "host": (host or socket.gethostname())[:255],
-                "agent_info": None if agent_info is None else agent_info[:_AGENT_INFO_LENGTH],
-                "key": key,
-            }
-            # Its own statement, so that it sees all that were opened before the counter was ours.
-            with_lowest = insert(txns).values(
-                id=bindparam("own_id"), min_open_id=func.coalesce(lowest, bindparam("own_id", type_=BigInteger))
-            )
-            connection.execute(with_lowest, [{"own_id": txn_id, **row} for txn_id in ids])
-            return ids
-
-        ids = self._store.write(work, name="open")
-        self._limit.opened(len(ids))
-        return ids
 
     def get(self, txn_id: int) -> Transaction:
         """What is known of a transaction. One round trip.
@@ -258,11 +217,13 @@ class TransactionManager:
         """
         _check_id(txn_id)
 
-        def work(connection: Connection) -> None:
-            self._commit(connection, txn_id, changes, exclusive_write_locks)
-
         try:
-            self._store.write(work, name="commit")
+            if changes is not None or not self._store.exchange(
+                lambda exchange: self._commit_alone(exchange, txn_id, exclusive_write_locks), name="commit"
+            ):
+                self._store.write(
+                    lambda connection: self._commit(connection, txn_id, changes, exclusive_write_locks), name="commit"
+                )
         except _ConflictFoundError as conflict:
             self._abort_conflicting(txn_id, conflict.sentence)
         except OutcomeUnknownError as error:
@@ -554,7 +515,9 @@ class TransactionManager:
         changes: Callable[[Connection], None] | None,
         exclusive_write_locks: bool,
     ) -> None:
-        row = self._row(connection, txn_id, for_update=True)
+        exchange = joined(connection)
+        (found,) = exchange.send(txn_rows.LOCK(txn_id=txn_id))
+        row = _row_from(txn_id, found)
         if row.state == TxnState.COMMITTED.value:
             return
         raise_if_settled(txn_id, row)
@@ -562,32 +525,48 @@ class TransactionManager:
             self.register_pending_writes(connection, txn_id)
         if changes is not None:
             changes(connection)
+        written, held = exchange.send(conflicts.WRITES(txn_id=txn_id), HELD_BY_TXN(txn_id=txn_id))
+        self._settle(exchange, row, written, held, exclusive_write_locks)
+
+    def _commit_alone(self, exchange: Exchange, txn_id: int, exclusive_write_locks: bool) -> bool:
+        """Commit in two round trips, unless something is to be registered together with that."""
+        found, written, held = exchange.send(
+            txn_rows.LOCK(txn_id=txn_id), conflicts.WRITES(txn_id=txn_id), HELD_BY_TXN(txn_id=txn_id)
+        )
+        row = _row_from(txn_id, found)
+        if row.state == TxnState.COMMITTED.value:
+            return True
+        raise_if_settled(txn_id, row)
+        if row.statements and self.register_pending_writes is not None:
+            return False
+        self._settle(exchange, row, written, held, exclusive_write_locks)
+        return True
+
+    def _settle(self, exchange: Exchange, row: TxnRow, written: Rows, held: Rows, exclusive_write_locks: bool) -> None:
+        """Commit a transaction whose row is locked. One round trip, and one more to look for conflicts."""
         kind = TxnType(row.type)
-        written = [] if kind is TxnType.READ_ONLY else conflicts.writes_of(connection, txn_id)
-        updating = any(write.updates for write in written)
+        writes = [] if kind is TxnType.READ_ONLY else conflicts.writes_from(written)
+        updating = any(write.updates for write in writes)
         if updating and not exclusive_write_locks:
-            sentence = conflicts.find_conflict(connection, txn_id, written)
+            sentence = conflicts.find_conflict(exchange, row.id, writes)
             if sentence is not None:
                 raise _ConflictFoundError(sentence)
+        now = self._clock()
+        calls: list[Call] = []
         if kind not in _WITHOUT_COMPLETED_COMPONENTS:
-            conflicts.complete(connection, txn_id, written, self._clock())
-        if any(write.operation for write in written):
-            connection.execute(delete(txn_components).where(txn_components.c.txn_id == txn_id))
-        release(connection, locks.c.txn_id == txn_id)
+            calls += conflicts.completing(row.id, writes, now)
+        if any(write.operation for write in writes):
+            calls.append(conflicts.forgetting_components(row.id))
+        calls += releasing(row.id, [(lock_id, state) for lock_id, state in held])
         if updating:
-            conflicts.record_write_set(connection, txn_id, written)
-        settled = connection.execute(
-            update(txns)
-            .where(txns.c.id == txn_id, _IS_OPEN)
-            .values(state=TxnState.COMMITTED.value, ended_ms=self._clock())
-        )
-        if settled.rowcount != 1:
-            raise TransactionAbortedError(txn_id)
-        write_ids = {f"{write.database}.{write.table}": write.write_id for write in written if write.write_id}
+            calls += conflicts.recording_write_set(row.id, writes)
+        calls.append(_COMMITTED(txn_id=row.id, now_ms=now))
+        write_ids = {f"{write.database}.{write.table}": write.write_id for write in writes if write.write_id}
         if write_ids:
-            notification_log.record(
-                connection, self._clock(), EventType.COMMIT_TXN, txn_id=txn_id, message={"write_ids": write_ids}
+            calls += notification_log.recording(
+                now, EventType.COMMIT_TXN, txn_id=row.id, message={"write_ids": write_ids}
             )
+        exchange.finish(*calls)
 
     def _abort_conflicting(self, txn_id: int, sentence: str) -> None:
         def work(connection: Connection) -> None:
@@ -679,14 +658,6 @@ class TransactionManager:
         return int(self._settings["hive.txn.timeout"])
 
 
-class _KeyTakenError(Exception):
-    """Undoes the opening of a transaction: another one has its key."""
-
-    def __init__(self, row: Row[Any]) -> None:
-        super().__init__(row.id)
-        self.row = row
-
-
 class _ConflictFoundError(Exception):
     """Undoes a commit; the transaction is aborted by the next one."""
 
@@ -695,18 +666,10 @@ class _ConflictFoundError(Exception):
         self.sentence = sentence
 
 
-def raise_if_settled(txn_id: int, row: Any) -> None:
-    """Raise what a use of a transaction (its state, reason and reason's code) brings when it is not open.
-
-    Raises:
-        DeadlockError, TransactionAbortedError, TransactionCommittedError: it has ended.
-    """
-    if row.state == TxnState.COMMITTED.value:
-        raise TransactionCommittedError(txn_id)
-    if row.state == TxnState.ABORTED.value:
-        if row.reason_code == AbortReason.DEADLOCK.number:
-            raise DeadlockError(txn_id, row.reason or AbortReason.DEADLOCK.words)
-        raise TransactionAbortedError(txn_id, row.reason)
+def _row_from(txn_id: int, found: Rows) -> TxnRow:
+    if not found:
+        raise NoSuchTransactionError(txn_id)
+    return TxnRow(*found[0])
 
 
 def _check_id(txn_id: int) -> None:

@@ -1,0 +1,215 @@
+"""Database transactions in few round trips, for the hot paths.
+
+A :class:`Prepared` statement is written in SQLAlchemy Core and compiled once. An :class:`Exchange` sends
+several of them at once: on PostgreSQL through libpq's pipeline, where BEGIN and COMMIT travel along, so
+that what many clients wait for (a counter's row) is not held while an answer travels. Each statement
+sees what was committed before it, as everywhere under READ COMMITTED. On SQLite they run one by one.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import sqlite3
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+from sqlalchemy import Connection, Dialect, Executable
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.pool import PoolProxiedConnection
+
+Value: TypeAlias = int | str | bool | None
+Rows: TypeAlias = list[tuple[Any, ...]]
+
+_numbers = itertools.count(1)
+_POSTGRESQL = postgresql.psycopg.dialect(paramstyle="numeric_dollar")  # type: ignore[no-untyped-call]
+_SQLITE = sqlite.dialect(paramstyle="named")
+
+
+class Prepared:
+    """A Core statement for :class:`Exchange`; calling it with values gives what can be sent.
+
+    Values are numbers, texts (for a JSON column: its document), booleans and None, and so are those of
+    the rows. ``skipped_on_sqlite`` is for statements that only lock rows or notify: a writer of an
+    SQLite file is alone, and nobody listens.
+    """
+
+    def __init__(self, statement: Executable, *, skipped_on_sqlite: bool = False) -> None:
+        self._statement = statement
+        self.skipped_on_sqlite = skipped_on_sqlite
+        self.name = f"hivex_{next(_numbers)}".encode()
+        self._postgresql: tuple[bytes, tuple[str, ...]] | None = None
+        self._sqlite: str | None = None
+        self._defaults: Mapping[str, Value] = {}
+
+    def __call__(self, **values: Value) -> Call:
+        """The statement with these values for its parameters."""
+        return Call(self, values)
+
+    def for_postgresql(self) -> tuple[bytes, tuple[str, ...]]:
+        """The text with ``$1`` and so on, and the names of its parameters in that order."""
+        if self._postgresql is None:
+            compiled = self._compile(_POSTGRESQL)
+            self._postgresql = str(compiled).encode(), tuple(compiled.positiontup or ())
+        return self._postgresql
+
+    def for_sqlite(self) -> str:
+        """The text with ``:name``."""
+        if self._sqlite is None:
+            self._sqlite = str(self._compile(_SQLITE))
+        return self._sqlite
+
+    def value(self, name: str, given: Mapping[str, Value]) -> Value:
+        """What a parameter stands for: given, or in the statement itself."""
+        return given[name] if name in given else self._defaults[name]
+
+    def values(self, given: Mapping[str, Value]) -> dict[str, Value]:
+        """All parameters with their values."""
+        return {**self._defaults, **given}
+
+    def _compile(self, dialect: Dialect) -> Any:
+        compiled: Any = self._statement.compile(dialect=dialect)  # type: ignore[attr-defined]
+        required = {bind.key for bind in compiled.binds.values() if bind.required}
+        self._defaults = {name: value for name, value in compiled.params.items() if name not in required}
+        return compiled
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A statement and the values of its parameters."""
+
+    statement: Prepared
+    values: Mapping[str, Value]
+
+
+class Exchange(Protocol):
+    """One database transaction, or a part of one."""
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether an exception has left the connection in a state in which it cannot be used any more."""
+
+    def send(self, *calls: Call) -> list[Rows]:
+        """Run statements one after the other and return the rows of each. One round trip."""
+
+    def finish(self, *calls: Call) -> list[Rows]:
+        """The same, and commit, still in one round trip. Within the transaction of a caller only he commits."""
+
+
+class ExchangeError(Exception):
+    """The driver's error, and whether the connection was lost with a commit on its way."""
+
+    def __init__(self, original: Exception, *, is_lost: bool, was_committing: bool) -> None:
+        super().__init__(original)
+        self.original = original
+        self.is_lost = is_lost
+        self.was_committing = was_committing
+
+
+def joined(connection: Connection) -> Exchange:
+    """Statements in the database transaction of a SQLAlchemy connection. Errors are SQLAlchemy's."""
+    if not connection.in_transaction():
+        connection.begin()
+    return _Joined(connection)
+
+
+def exchange_on(connection: PoolProxiedConnection, dialect: Dialect, *, began: bool = False) -> Exchange:
+    """An exchange on a connection of the engine's pool; ``began`` when its transaction has begun."""
+    raw: Any = connection.dbapi_connection
+    if dialect.name == "sqlite":
+        return SqliteExchange(raw, began=began)
+    from airflow_hivex.core.store.pipeline import PostgresqlExchange
+
+    return PostgresqlExchange(raw, connection.info)
+
+
+class _Joined:
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._exchange = exchange_on(connection.connection, connection.dialect, began=True)
+
+    @property
+    def is_broken(self) -> bool:
+        return self._exchange.is_broken
+
+    def send(self, *calls: Call) -> list[Rows]:
+        try:
+            return self._exchange.send(*calls)
+        except ExchangeError as error:
+            if error.is_lost:
+                self._connection.invalidate()
+            raise as_sqlalchemy(error, self._connection.dialect) from error.original
+        except BaseException:
+            if self.is_broken:
+                self._connection.invalidate()
+            raise
+
+    finish = send
+
+
+def as_sqlalchemy(error: ExchangeError, dialect: Dialect) -> BaseException:
+    """The error as SQLAlchemy's own execution would raise it."""
+    return DBAPIError.instance(
+        None, None, error.original, dialect.loaded_dbapi.Error, connection_invalidated=error.is_lost, dialect=dialect
+    )
+
+
+class SqliteExchange:
+    """Statements one by one; the file is this writer's from the first one on."""
+
+    def __init__(self, connection: sqlite3.Connection, *, began: bool = False) -> None:
+        self._connection = connection
+        self._began = began
+        self.is_broken = False
+
+    def send(self, *calls: Call) -> list[Rows]:
+        """Run statements and return the rows of each."""
+        try:
+            if not self._began:
+                begin_immediate(self._connection)
+                self._began = True
+            return [self._run(call) for call in calls]
+        except sqlite3.Error as error:
+            raise ExchangeError(error, is_lost=False, was_committing=False) from error
+
+    def finish(self, *calls: Call) -> list[Rows]:
+        """Run statements, commit, and return the rows of each."""
+        found = self.send(*calls)
+        try:
+            self._connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise ExchangeError(error, is_lost=False, was_committing=True) from error
+        return found
+
+    def _run(self, call: Call) -> Rows:
+        statement = call.statement
+        if statement.skipped_on_sqlite:
+            return []
+        text = statement.for_sqlite()
+        return self._connection.execute(text, statement.values(call.values)).fetchall()
+
+
+BUSY_TIMEOUT_S = 60
+# SQLite's own waiting sleeps up to 100 ms between two looks, and who waits longest looks least often.
+_SHORTEST_PAUSE_S, _LONGEST_PAUSE_S = 0.0003, 0.003
+
+
+def begin_immediate(connection: sqlite3.Connection) -> None:
+    """Take the file for writing, waiting up to ``BUSY_TIMEOUT_S`` for others."""
+    end = time.monotonic() + BUSY_TIMEOUT_S
+    connection.execute("PRAGMA busy_timeout = 0")
+    try:
+        while True:
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > end:
+                    raise
+            else:
+                return
+            time.sleep(random.uniform(_SHORTEST_PAUSE_S, _LONGEST_PAUSE_S))  # noqa: S311 - spreads load
+    finally:
+        connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_S * 1000}")

@@ -1,0 +1,151 @@
+"""Exchanges with PostgreSQL through libpq's pipeline: many statements, one round trip."""
+
+from __future__ import annotations
+
+import select
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from psycopg.errors import InvalidSqlStatementName, error_from_result
+from psycopg.pq import ExecStatus, PipelineStatus, TransactionStatus
+
+from airflow_hivex.core.store.exchange import Call, ExchangeError, Rows, Value
+
+if TYPE_CHECKING:
+    from psycopg.pq.abc import PGconn, PGresult
+
+_BEGIN, _COMMIT = b"BEGIN ISOLATION LEVEL READ COMMITTED", b"COMMIT"
+_SUCCESSES = (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK)
+# Source: PostgreSQL pg_type: bool, int8, int2, int4.
+_DECODERS: Mapping[int, Callable[[bytes], Value]] = {16: lambda value: value == b"t", 20: int, 21: int, 23: int}
+
+
+class PostgresqlExchange:
+    """Statements that are prepared once a connection; ``info`` lives as long as the connection."""
+
+    def __init__(self, connection: psycopg.Connection[Any], info: dict[Any, Any]) -> None:
+        self._pgconn: PGconn = connection.pgconn
+        self._encoding = connection.info.encoding
+        self._prepared: set[bytes] = info.setdefault("hivex_prepared", set())
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether answers are still on their way, so that the connection cannot be used for anything else."""
+        return self._pgconn.pipeline_status != PipelineStatus.OFF
+
+    def send(self, *calls: Call) -> list[Rows]:
+        """Run statements and return the rows of each."""
+        return self._round_trip(calls, commit=False)
+
+    def finish(self, *calls: Call) -> list[Rows]:
+        """Run statements, commit, and return the rows of each."""
+        return self._round_trip(calls, commit=True)
+
+    def _round_trip(self, calls: Sequence[Call], *, commit: bool) -> list[Rows]:
+        commands = [(call.statement.name, self._values(call)) for call in calls]
+        new = {call.statement.name: call for call in calls if call.statement.name not in self._prepared}
+        results: list[PGresult] = []
+        begins = self._pgconn.transaction_status == TransactionStatus.IDLE
+        count = len(new) + begins + len(commands) + commit
+        try:
+            self._send(list(new.values()), commands, begins=begins, commit=commit)
+            while len(results) < count:
+                results.append(_next_result(self._pgconn))
+            _next_result(self._pgconn)
+            self._pgconn.exit_pipeline_mode()
+        except psycopg.Error as error:
+            self._note_prepared(new, results)
+            self._check(results, is_lost=True)
+            # Without the answer to COMMIT, which is the last one, nobody knows.
+            if not commit or len(results) < count:
+                raise ExchangeError(error, is_lost=True, was_committing=commit) from error
+        self._note_prepared(new, results)
+        self._check(results, is_lost=False)
+        first = len(new) + begins
+        return [self._rows(result) for result in results[first : first + len(commands)]]
+
+    def _send(
+        self, new: Sequence[Call], commands: Sequence[tuple[bytes, list[bytes | None]]], *, begins: bool, commit: bool
+    ) -> None:
+        pgconn = self._pgconn
+        pgconn.enter_pipeline_mode()
+        for call in new:
+            pgconn.send_prepare(call.statement.name, call.statement.for_postgresql()[0])
+        if begins:
+            pgconn.send_query_params(_BEGIN, None)
+        for name, values in commands:
+            pgconn.send_query_prepared(name, values)
+        if commit:
+            pgconn.send_query_params(_COMMIT, None)
+        pgconn.pipeline_sync()
+        # What does not fit into the socket's buffer waits until the server has read some, and it
+        # may wait for its answers to be read.
+        while pgconn.flush():
+            _wait(pgconn, select.POLLIN | select.POLLOUT)
+            pgconn.consume_input()
+
+    def _note_prepared(self, names: Iterable[bytes], results: Sequence[PGresult]) -> None:
+        """Their answers come first. They stay prepared even if what follows is undone."""
+        self._prepared |= {name for name, result in zip(names, results, strict=False) if result.status in _SUCCESSES}
+
+    def _check(self, results: Sequence[PGresult], *, is_lost: bool) -> None:
+        """Raise the first error among the answers: what was to follow it was not done."""
+        for result in results:
+            if result.status not in _SUCCESSES:
+                error = error_from_result(result, self._encoding)
+                if isinstance(error, InvalidSqlStatementName):
+                    self._prepared.clear()
+                raise ExchangeError(error, is_lost=is_lost, was_committing=False)
+
+    def _values(self, call: Call) -> list[bytes | None]:
+        statement = call.statement
+        return [self._encoded(statement.value(name, call.values)) for name in statement.for_postgresql()[1]]
+
+    def _encoded(self, value: Value) -> bytes | None:
+        if value is None:
+            return None
+        if isinstance(value, str):
+            if "\0" in value:
+                error = psycopg.DataError("PostgreSQL text fields cannot contain NUL (0x00) bytes")
+                raise ExchangeError(error, is_lost=False, was_committing=False)
+            return value.encode(self._encoding)
+        return b"%d" % value
+
+    def _rows(self, result: PGresult) -> Rows:
+        if not result.ntuples:
+            return []
+        columns = [(number, _DECODERS.get(result.ftype(number), self._text)) for number in range(result.nfields)]
+        return [
+            tuple(
+                None if (value := result.get_value(row, number)) is None else decode(value)
+                for number, decode in columns
+            )
+            for row in range(result.ntuples)
+        ]
+
+    def _text(self, value: bytes) -> str:
+        return value.decode(self._encoding)
+
+
+def _next_result(pgconn: PGconn) -> PGresult:
+    """The next answer. Others may run while it is waited for.
+
+    Raises:
+        psycopg.OperationalError: the connection is lost.
+    """
+    # The answers to two commands have a None between them.
+    for _ in range(2):
+        while pgconn.is_busy():
+            _wait(pgconn, select.POLLIN)
+            pgconn.consume_input()
+        result = pgconn.get_result()
+        if result is not None:
+            return result
+    raise psycopg.OperationalError(pgconn.get_error_message() or "the connection is lost")
+
+
+def _wait(pgconn: PGconn, events: int) -> None:
+    poll = select.poll()
+    poll.register(pgconn.socket, events)
+    poll.poll()
