@@ -26,6 +26,7 @@ from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.transactions.housekeeper import Housekeeper
 from airflow_hivex.core.transactions.locks import LockManager
 from airflow_hivex.core.transactions.manager import TransactionManager
+from airflow_hivex.core.transactions.shared_settings import agree
 
 ClusterProperties = Mapping[str, Any] | str | Path
 
@@ -53,6 +54,8 @@ class Metastore:
             services.locks,
             delete_abandoned=partial(pending.delete_abandoned, services),
         )
+        # A waiter settles what a dead holder has left, even where no housekeeping is scheduled.
+        services.locks.while_waiting = partial(self.housekeeper.run, only_due=True)
 
     @classmethod
     def open(
@@ -77,7 +80,8 @@ class Metastore:
             fault: for tests: called at named points, such as "before commit" and "while waiting".
 
         Raises:
-            SettingsError: a parameter or a cluster's description is not usable.
+            SettingsError: a parameter or a cluster's description is not usable, or ``hive.txn.timeout``
+                is not the one that the metastore's other clients have.
             StoreTooOldError, StoreTooNewError: the database has the schema of another release.
             StoreUnavailableError: the database cannot be reached.
         """
@@ -89,6 +93,7 @@ class Metastore:
             described = _local_cluster(store) if given is None or given == "" else given
             configured = Clusters.from_properties(described, default, checked["hive.use.default.cluster"])
             migrating.prepare(store)
+            checked = agree(store, checked)
         except BaseException:
             store.close()
             raise

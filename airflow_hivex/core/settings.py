@@ -89,6 +89,11 @@ class Settings(Mapping[str, Any]):
     def __repr__(self) -> str:
         return f"Settings({self._given!r})"
 
+    def is_given(self, name: str) -> bool:
+        """Whether a value was given for the parameter, by any of its names."""
+        key = _key(describe(name), name)
+        return any(_key(describe(given), given) == key for given in self._given)
+
     def with_overrides(self, overrides: Mapping[str, object]) -> Self:
         """The same settings with some replaced.
 

@@ -1,0 +1,55 @@
+"""Parameters that all clients of a metastore must share. Source: ``hive-semantics`` 2.5."""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from airflow_hivex.core.errors import InvalidSettingError
+from airflow_hivex.core.model.transactions import TxnState
+from airflow_hivex.core.settings import Settings
+from airflow_hivex.core.store.engine import Store
+from airflow_hivex.core.store.schema import counters, locks, txns
+
+_TIMEOUT = "hive.txn.timeout"
+_STORED = select(counters.c.value).where(counters.c.name == _TIMEOUT)
+
+
+def agree(store: Store, settings: Settings) -> Settings:
+    """The settings with the ``hive.txn.timeout`` that the metastore's clients share.
+
+    A client with a shorter one would end the transactions of another that beats more slowly. Who does
+    not give one takes the metastore's; who gives another one changes it, when nothing is open.
+
+    Raises:
+        InvalidSettingError: another value was given, and transactions or locks are open.
+    """
+    with store.read() as connection:
+        stored = connection.execute(_STORED).scalar_one_or_none()
+    wanted = int(settings[_TIMEOUT]) if stored is None or settings.is_given(_TIMEOUT) else int(stored)
+    if stored != wanted:
+        wanted = store.write(lambda writing: _store(writing, wanted))
+    return settings.with_overrides({_TIMEOUT: wanted})
+
+
+def _store(connection: Connection, wanted: int) -> int:
+    stored = connection.execute(_STORED.with_for_update()).scalar_one_or_none()
+    if stored is None:
+        try:
+            with connection.begin_nested():
+                connection.execute(insert(counters).values(name=_TIMEOUT, value=wanted))
+            return wanted
+        except IntegrityError:
+            # Another client was first.
+            stored = connection.execute(_STORED.with_for_update()).scalar_one()
+    if stored == wanted:
+        return wanted
+    is_open = select(txns.c.id).where(txns.c.state == TxnState.OPEN.value).exists() | select(locks.c.lock_id).exists()
+    if connection.execute(select(is_open)).scalar_one():
+        raise InvalidSettingError(
+            _TIMEOUT,
+            wanted,
+            f"the clients of this metastore share {stored} s; give that, or change it when no transaction is open",
+        )
+    connection.execute(update(counters).where(counters.c.name == _TIMEOUT).values(value=wanted))
+    return wanted
