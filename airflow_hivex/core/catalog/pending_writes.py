@@ -7,7 +7,7 @@ still, or was killed. Functions here take part in the caller's transaction.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ from airflow_hivex.core.model.objects import Table
 from airflow_hivex.core.model.plans import WrittenDirectory
 from airflow_hivex.core.model.transactions import Operation, TxnState
 from airflow_hivex.core.store.batches import batches
-from airflow_hivex.core.store.schema import pending_writes, txns
+from airflow_hivex.core.store.schema import directories, partitions, pending_writes, txns
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +65,11 @@ class PendingWrite:
         }
 
 
+def one_at_a_time(connection: Connection, txn_id: int) -> None:
+    """Two statements of one transaction may begin or end at the same time, in different processes."""
+    connection.execute(select(txns.c.id).where(txns.c.id == txn_id).with_for_update()).all()
+
+
 def begin(
     connection: Connection,
     table: Table,
@@ -99,8 +104,7 @@ def record(connection: Connection, table: Table, write: PendingWrite, written: S
             or table before: its base directory would hide what came later under the same write id.
         WriteTakenBackError: a new session of the same writer has taken the write back meanwhile.
     """
-    # Two statements of one transaction may end at the same time, in different processes.
-    connection.execute(select(txns.c.id).where(txns.c.id == write.txn_id).with_for_update()).all()
+    one_at_a_time(connection, write.txn_id)
     partitions = {each.partition for each in written} | ({write.partition} if write.partition else set())
     check_not_overwritten(connection, table, write.txn_id, partitions, except_for=write.id)
     noted = connection.execute(
@@ -133,6 +137,45 @@ def check_not_overwritten(
                 where,
                 f"transaction {txn_id} has overwritten it; write all of its rows in that statement, or commit before",
             )
+
+
+def check_not_being_overwritten(connection: Connection, table: Table, txn_id: int, partition: str | None) -> None:
+    """Raise what an INSERT OVERWRITE brings while another one of the transaction may write to the same place.
+
+    Both would make the same base directory, and whoever failed would delete that of the other.
+    ``partition`` is None when the rows decide, or the table has none.
+
+    Raises:
+        InvalidOperationError: there is one; it runs, or it was killed and not begun again.
+    """
+    for earlier in of_transaction(connection, txn_id, table_id=table.id):
+        meets = partition is None or earlier.partition in (None, partition)
+        if earlier.overwrite and earlier.directories is None and meets:
+            raise InvalidOperationError(
+                "A second INSERT OVERWRITE in one transaction",
+                table.full_name,
+                f"another one of transaction {txn_id} runs there, or was killed and not begun again",
+            )
+
+
+def overwritten_by_others(
+    connection: Connection, write: PendingWrite, besides: Collection[int]
+) -> frozenset[str | None]:
+    """Where other statements of the transaction have made a base directory of the same name.
+
+    Left out are the writes of the ids ``besides``.
+    """
+    noted = (
+        each.partitions
+        for each in of_transaction(connection, write.txn_id, table_id=write.table_id)
+        if each.overwrite and each.directories is not None and each.id not in besides
+    )
+    registered = connection.execute(
+        select(partitions.c.name)
+        .select_from(directories.outerjoin(partitions, partitions.c.id == directories.c.partition_id))
+        .where(directories.c.table_id == write.table_id, directories.c.name == write.directory_name)
+    )
+    return frozenset(registered.scalars()).union(*noted)
 
 
 def of_transaction(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from sqlalchemy import Connection
 
@@ -95,14 +95,25 @@ def take_back(services: Services, writes: Sequence[PendingWrite]) -> int:
 
     Returns how many are gone; what could not be deleted stays noted for :func:`delete_abandoned`.
     """
+    ids = [write.id for write in writes]
 
-    def mark(connection: Connection) -> tuple[frozenset[int], dict[int, Table]]:
-        return pending_writes.mark_incomplete(connection, [write.id for write in writes]), _tables(connection, writes)
+    def mark(connection: Connection) -> tuple[frozenset[int], dict[int, Table], dict[int, frozenset[str | None]]]:
+        # All base directories of a transaction in a table have one name.
+        kept = {
+            write.id: pending_writes.overwritten_by_others(connection, write, ids)
+            for write in writes
+            if write.overwrite and write.directories is None
+        }
+        return pending_writes.mark_incomplete(connection, ids), _tables(connection, writes), kept
 
-    there, by_id = services.store.write(mark)
+    there, by_id, kept = services.store.write(mark)
     # Who finds the row of an overwrite gone was too slow: a later try may have made the same base directory.
     mine = [write for write in writes if write.id in there or not write.overwrite]
-    deleted = [write.id for write in mine if _delete(services, write, by_id.get(write.table_id))]
+    deleted = [
+        write.id
+        for write in mine
+        if _delete(services, write, by_id.get(write.table_id), kept.get(write.id, frozenset()))
+    ]
     if deleted:
         services.store.write(lambda connection: pending_writes.forget(connection, deleted))
     return len(deleted)
@@ -138,7 +149,7 @@ def delete_directories(services: Services, table: Table, directories: Iterable[W
         log.warning("Files of an aborted write to %s could not be deleted: %s", table.full_name, error)
 
 
-def _delete(services: Services, write: PendingWrite, table: Table | None) -> bool:
+def _delete(services: Services, write: PendingWrite, table: Table | None, kept: Collection[str | None]) -> bool:
     if table is None:
         # Its folder went with the table.
         return True
@@ -146,7 +157,8 @@ def _delete(services: Services, write: PendingWrite, table: Table | None) -> boo
     try:
         files = services.files(services.clusters.get(write.cluster))
         for partition in _partitions(files, table, write):
-            _delete_directory(files, table, partition, write.directory_name)
+            if partition not in kept:
+                _delete_directory(files, table, partition, write.directory_name)
         files.delete_directory(f"{root}/{write.staging_name}")
     except HivexError as error:
         log.warning("Files of transaction %s in %s could not be deleted: %s", write.txn_id, table.full_name, error)

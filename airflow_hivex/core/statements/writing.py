@@ -44,7 +44,8 @@ def begin_write(
     """Take a write id, and in a transaction of several statements a statement id, for a table that is locked.
 
     Raises:
-        InvalidOperationError: the transaction has overwritten the same table or partition before.
+        InvalidOperationError: the transaction has overwritten the same table or partition before,
+            or another of its statements may be about to.
         TransactionNotOpenError: the transaction has ended meanwhile.
     """
     services = context.services
@@ -52,11 +53,15 @@ def begin_write(
     joined = running.joined
 
     def work(connection: Connection) -> tuple[int, PendingWrite | None]:
+        if joined is not None:
+            pending_writes.one_at_a_time(connection, running.txn_id)
         write_id = services.transactions.allocate_in(connection, [running.txn_id], table_id)[running.txn_id]
         if joined is None:
             return write_id, None
         if partition is not None or not table.is_partitioned:
             pending_writes.check_not_overwritten(connection, table, running.txn_id, {partition})
+        if overwrite:
+            pending_writes.check_not_being_overwritten(connection, table, running.txn_id, partition)
         return write_id, pending_writes.begin(
             connection,
             table,

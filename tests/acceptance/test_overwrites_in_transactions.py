@@ -1,0 +1,108 @@
+"""All base directories that a transaction makes in a table have one name: what fails deletes its own only."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from airflow_hivex.core import Metastore, Session
+from airflow_hivex.core.catalog import pending_writes
+from airflow_hivex.core.errors import InvalidOperationError
+from airflow_hivex.core.transactions.joined import next_statement_id
+
+
+@pytest.fixture
+def table(session: Session) -> Session:
+    session.sql("CREATE TABLE p (a int) PARTITIONED BY (k int)")
+    session.sql("INSERT INTO p VALUES (1, 1), (2, 2)")
+    session.sql("CREATE TABLE t (a int)")
+    return session
+
+
+def base_directories(root: Path) -> list[str]:
+    return sorted(str(path.relative_to(root / "c1/default.db")) for path in root.glob("c1/**/base_*"))
+
+
+def killed(metastore: Metastore, session: Session, table: str, partition: str | None, root: Path) -> None:
+    """What an INSERT OVERWRITE of the session's transaction leaves that is killed before its end."""
+    services = metastore._services
+    found = services.catalog.get_table("default", table)
+    txn_id = session.txn_id
+    assert txn_id is not None
+    write_id = services.transactions.allocate_write_ids([txn_id], "default", table)[txn_id]
+    services.store.write(
+        lambda connection: pending_writes.begin(
+            connection,
+            found,
+            txn_id=txn_id,
+            statement_id=next_statement_id(connection, txn_id),
+            writer="killed",
+            write_id=write_id,
+            cluster="c1",
+            overwrite=True,
+            partition=None,
+        )
+    )
+    folder = root / "c1" / found.storage.primary.location / (partition or "") / f"base_{write_id:07}"
+    folder.mkdir(parents=True)
+
+
+def test_dynamic_overwrite_that_fails_leaves_the_one_before_it(
+    metastore: Metastore, table: Session, tmp_path: Path
+) -> None:
+    table.sql("START TRANSACTION")
+    table.sql("INSERT OVERWRITE p PARTITION (k = 1) VALUES (10)")
+    before = base_directories(tmp_path)
+    assert len(before) == 1
+    with pytest.raises(InvalidOperationError):
+        table.sql("INSERT OVERWRITE p VALUES (11, 1), (22, 2)")
+    assert base_directories(tmp_path) == before
+    table.sql("COMMIT")
+    metastore.housekeeper.run()
+    assert base_directories(tmp_path) == before
+
+
+def test_killed_overwrite_does_not_take_a_committed_one_with_it(
+    metastore: Metastore, table: Session, tmp_path: Path
+) -> None:
+    table.sql("START TRANSACTION")
+    table.sql("INSERT OVERWRITE p PARTITION (k = 1) VALUES (10)")
+    before = base_directories(tmp_path)
+    killed(metastore, table, "p", "k=2", tmp_path)
+    assert len(base_directories(tmp_path)) == 2
+    table.sql("COMMIT")
+    assert base_directories(tmp_path) == before
+    metastore.housekeeper.run()
+    assert base_directories(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "partition", "sql"),
+    [
+        ("p", "k=1", "INSERT OVERWRITE p PARTITION (k = 1) VALUES (10)"),
+        ("p", "k=1", "INSERT OVERWRITE p VALUES (10, 1)"),
+        ("t", None, "INSERT OVERWRITE t VALUES (10)"),
+    ],
+)
+def test_overwrite_is_refused_while_another_one_may_write_there(
+    metastore: Metastore, table: Session, tmp_path: Path, name: str, partition: str | None, sql: str
+) -> None:
+    table.sql("START TRANSACTION")
+    killed(metastore, table, name, partition, tmp_path)
+    before = base_directories(tmp_path)
+    with (
+        metastore.session(txn_id=table.txn_id, writer="second") as second,
+        pytest.raises(InvalidOperationError, match="runs there, or was killed"),
+    ):
+        second.sql(sql)
+    assert base_directories(tmp_path) == before
+    # Who was killed begins again, and the other one can.
+    with (
+        metastore.session(txn_id=table.txn_id, writer="killed"),
+        metastore.session(txn_id=table.txn_id, writer="second") as second,
+    ):
+        assert base_directories(tmp_path) == []
+        assert second.sql(sql).rows_written == 1
+    table.sql("COMMIT")
+    assert base_directories(tmp_path) == before
