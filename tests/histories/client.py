@@ -44,7 +44,7 @@ SETS = "sets"
 DATABASE = "default"
 CLUSTER = "c1"
 _FILE = "elements"
-_PAUSE_S = 0.05
+_PAUSE_S = 0.1
 _PARKED_TIMEOUT_S = 1
 _PARKED_S = 1.7
 _EXCLUSIVE = (LockType.EXCL_WRITE, LockType.EXCLUSIVE)
@@ -74,8 +74,8 @@ class Client:
     plant: Callable[[], None] | None = None
     keys: int = 4
     generation: int = 500
-    slow: float = 0.03
-    parked: float = 0.015
+    slow: float = 0.01
+    parked: float = 0.01
     timeout_s: int = 5
 
     @property

@@ -27,20 +27,28 @@ from tests.histories.client import Key, Running, Work
 
 @dataclass(frozen=True)
 class SeededBug:
-    """A bug: ``plant`` puts it into this process; one of the ``anomalies`` must come of it."""
+    """A bug: ``plant`` puts it into this process; one of the ``anomalies`` must come of it.
+
+    The others say what histories it shows in: how long, and with how many slow and parked transactions.
+    """
 
     plant: Callable[[], None]
     anomalies: frozenset[Anomaly]
+    transactions: int
+    slow: float
+    parked: float
 
 
 BUGS: dict[str, SeededBug] = {}
 
 
-def bug(*anomalies: Anomaly) -> Callable[[Callable[[], None]], Callable[[], None]]:
+def bug(
+    *anomalies: Anomaly, transactions: int = 160, slow: float = 0, parked: float = 0
+) -> Callable[[Callable[[], None]], Callable[[], None]]:
     """Register a function that plants the bug of its name."""
 
     def register(plant: Callable[[], None]) -> Callable[[], None]:
-        BUGS[plant.__name__] = SeededBug(plant, frozenset(anomalies))
+        BUGS[plant.__name__] = SeededBug(plant, frozenset(anomalies), transactions, slow, parked)
         return plant
 
     return register
@@ -88,7 +96,7 @@ def locks_that_keep_nobody_out() -> None:
     LockMatrix.blocker = lambda *_: None  # type: ignore[method-assign, assignment]
 
 
-@bug(Anomaly.G1A, Anomaly.G_SINGLE)
+@bug(Anomaly.G1A)
 def dirty_snapshot() -> None:
     """Transactions that are open look committed, and what they write is registered at once."""
     _set("valid_txns", lambda self, txn_id=None: ValidTxnList.of(_valid_txns(self, txn_id).high_watermark))
@@ -107,7 +115,7 @@ def aborted_write_ids_visible() -> None:
     _register_at_once()
 
 
-@bug(Anomaly.NON_REPEATABLE_READ, Anomaly.G_SINGLE)
+@bug(Anomaly.NON_REPEATABLE_READ, Anomaly.G_SINGLE, slow=0.3)
 def new_snapshot_for_every_read() -> None:
     """The write ids of a table are those of now, whatever the snapshot of the transaction."""
 
@@ -134,7 +142,7 @@ def cached_snapshot() -> None:
     _set("valid_txns", valid_txns)
 
 
-@bug(Anomaly.FENCE)
+@bug(Anomaly.FENCE, parked=0.1)
 def missing_fence() -> None:
     """A transaction that was aborted while its client was away commits all the same."""
 
@@ -146,7 +154,7 @@ def missing_fence() -> None:
     _set("commit", commit)
 
 
-@bug(Anomaly.G_SINGLE)
+@bug(Anomaly.NON_REPEATABLE_READ, Anomaly.G_SINGLE, slow=0.5)
 def ids_visible_before_their_transactions() -> None:
     """An id is handed out in a database transaction of its own: until the row follows, it looks committed."""
 
@@ -155,7 +163,7 @@ def ids_visible_before_their_transactions() -> None:
         txn_id = self._store.write(
             lambda connection: connection.execute(next_id.returning(counters.c.value)).scalar_one()
         )
-        time.sleep(0.05)
+        time.sleep(0.02)
         row = {
             "id": txn_id,
             "state": TxnState.OPEN.value,

@@ -42,8 +42,8 @@ class Workload:
     plant: Callable[[], None] | None = None
     keys: int = 4
     generation: int = 500
-    slow: float = 0.03
-    parked: float = 0.015
+    slow: float = 0.01
+    parked: float = 0.01
     deadline_s: float = 240
 
 
@@ -87,7 +87,7 @@ def run(workload: Workload) -> Outcome:
     folder = workload.folder / "histories"
     folder.mkdir(parents=True)
     with open_warehouse(workload.url, workload.folder) as metastore:
-        _create_tables(metastore)
+        create_tables(metastore)
         with _Clients(workload, metastore) as clients:
             clients.run()
         reaped, ledger = clients.reaped, clients.ledger
@@ -227,7 +227,7 @@ def _forget_aborted_components(connection: Connection) -> None:
     connection.execute(delete(txn_components).where(txn_components.c.txn_id.in_(aborted)))
 
 
-def _create_tables(metastore: Metastore) -> None:
+def create_tables(metastore: Metastore) -> None:
     for name in (*LISTS, SETS):
         storage = StorageDescriptor((Column("e", "bigint"),), ClusterStorageDescriptor(CLUSTER, ""))
         keys = (Column("k", "string"),)
