@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -202,7 +203,7 @@ FILTERS = {
 
 
 def test_locks_are_shown_by_database_table_and_partition(metastore: Metastore, tables: Session) -> None:
-    metastore.locks.acquire(
+    held = metastore.locks.acquire(
         [
             on("t", LockType.SHARED_READ),
             on("p", LockType.SHARED_READ),
@@ -214,7 +215,7 @@ def test_locks_are_shown_by_database_table_and_partition(metastore: Metastore, t
         open_one(metastore, "ann"),
     )
     found = {sql: [row["lockid"] for row in rows(tables, sql)] for sql in FILTERS}
-    assert found == {sql: [f"1.{number}" for number in numbers] for sql, numbers in FILTERS.items()}
+    assert found == {sql: [f"{held.lock_id}.{number}" for number in numbers] for sql, numbers in FILTERS.items()}
 
 
 def test_table_without_database_is_one_of_the_current_database(metastore: Metastore, tables: Session) -> None:
@@ -265,6 +266,21 @@ def test_abort_frees_locks_and_tells_which_were_open(metastore: Metastore, table
     assert metastore.transactions.get(cid).state is TxnState.COMMITTED
     with pytest.raises(TransactionAbortedError, match="ABORT TRANSACTIONS of boss"):
         metastore.transactions.commit(ann)
+
+
+def test_abort_deletes_what_the_transaction_has_written(metastore: Metastore, tables: Session, tmp_path: Path) -> None:
+    with metastore.session(user="ann") as ann:
+        ann.sql("START TRANSACTION")
+        ann.sql("INSERT INTO t VALUES (1)")
+        ann.sql("INSERT INTO p VALUES (1, 'x', 1)")
+        assert len(list(tmp_path.glob("c1/**/bucket_*"))) == 2
+        tables.sql(f"ABORT TRANSACTIONS {ann.txn_id}")
+        assert [path for path in tmp_path.glob("c1/**/*") if path.is_file() or "=" in path.name] == []
+        with pytest.raises(TransactionAbortedError, match="ABORT TRANSACTIONS of tester"):
+            ann.sql("INSERT INTO t VALUES (2)")
+        ann.sql("ROLLBACK")
+        ann.sql("INSERT INTO t VALUES (3)")
+    assert [row["state"] for row in rows(tables, "SHOW TRANSACTIONS")] == ["ABORTED"]
 
 
 def test_aborted_holder_lets_the_waiting_one_go_on(metastore: Metastore, tables: Session) -> None:

@@ -10,8 +10,8 @@ from airflow_hivex.core.errors import InvalidObjectError, NoSuchColumnError
 from airflow_hivex.core.model.locks import SHOW_LOCKS_COLUMNS, show_row
 from airflow_hivex.core.model.objects import Table
 from airflow_hivex.core.model.statements import AbortTransactions, ShowLocks, ShowTransactions
-from airflow_hivex.core.model.transactions import AbortReason
 from airflow_hivex.core.statements.context import Result, StatementContext
+from airflow_hivex.core.statements.explicit_transactions import abort_transactions as abort_many
 
 _TRANSACTION_COLUMNS = ("txnid", "state", "startedtime", "lastheartbeattime", "user", "host")
 
@@ -74,9 +74,12 @@ def _partition_name(table: Table, statement: ShowLocks) -> str:
 
 
 def abort_transactions(context: StatementContext, statement: AbortTransactions) -> Result:
-    """ABORT TRANSACTIONS: the ids of those that were open; all others are ignored, as in Hive."""
+    """ABORT TRANSACTIONS: the ids of those that were open; all others are ignored, as in Hive.
+
+    The files of what they have written are deleted.
+    """
     session = context.session
     who = session.user if session.agent_info is None else f"{session.user} ({session.agent_info})"
     reason = f"aborted by ABORT TRANSACTIONS of {who}"
-    aborted = context.services.transactions.abort_many(statement.ids, reason, AbortReason.ABORT_QUERY)
+    aborted = abort_many(context.services, list(statement.ids), reason)
     return Result(["txnid"], [(str(txn_id),) for txn_id in sorted(aborted)])
