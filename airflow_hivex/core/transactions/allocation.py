@@ -7,13 +7,133 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    String,
+    Text,
+    bindparam,
+    delete,
+    insert,
+    literal_column,
+    select,
+    update,
+)
 
 from airflow_hivex.core.errors import InvalidTransactionRequestError, NoSuchObjectError, TransactionNotOpenError
 from airflow_hivex.core.model.transactions import Operation, TxnState, TxnType
 from airflow_hivex.core.model.write_ids import MAX_ID
 from airflow_hivex.core.store.batches import batches
-from airflow_hivex.core.store.schema import counters, next_write_ids, txn_components, txn_to_write_id, txns
+from airflow_hivex.core.store.exchange import Exchange, Prepared, Value
+from airflow_hivex.core.store.schema import (
+    counters,
+    databases,
+    next_write_ids,
+    tables,
+    txn_components,
+    txn_to_write_id,
+    txns,
+)
+from airflow_hivex.core.transactions.txn_rows import IS_OPEN, SELECT_ROW, TxnRow
+
+
+class _Statements:
+    """What hands out one write id of a table, however the table is named."""
+
+    def __init__(self, table_id: ColumnElement[int]) -> None:
+        mapping, following = txn_to_write_id.c, next_write_ids.c
+        own = (mapping.table_id == table_id, mapping.txn_id == _TXN_ID)
+        # The row lock lets this see what was handed out last.
+        self.take = Prepared(
+            insert(txn_to_write_id).from_select(
+                ["table_id", "txn_id", "write_id"],
+                select(following.table_id, _TXN_ID, following.next)
+                .where(following.table_id == table_id, _IS_WRITABLE, ~select(mapping.write_id).where(*own).exists())
+                .with_for_update(key_share=True, of=next_write_ids),
+            )
+        )
+        self.advance = Prepared(
+            update(next_write_ids)
+            .where(
+                following.table_id == table_id,
+                following.next == select(mapping.write_id).where(*own).scalar_subquery(),
+            )
+            .values(next=following.next + literal_column("1"))
+        )
+        self.note = Prepared(
+            insert(txn_components).from_select(
+                ["txn_id", "table_id", "partition", "operation", "write_id"],
+                select(
+                    mapping.txn_id,
+                    mapping.table_id,
+                    bindparam("partition", type_=Text),
+                    bindparam("operation", type_=String),
+                    mapping.write_id,
+                ).where(*own, _IS_WRITABLE),
+            )
+        )
+        self.find = Prepared(select(mapping.write_id).where(*own))
+
+
+_TXN_ID = bindparam("txn_id", type_=BigInteger)
+_IS_WRITABLE = (
+    select(txns.c.id)
+    .where(txns.c.id == _TXN_ID, IS_OPEN, txns.c.type != literal_column(str(TxnType.READ_ONLY.value)))
+    .exists()
+)
+# Two allocations of one transaction come one after the other.
+_LOCK = Prepared(SELECT_ROW.where(txns.c.id == _TXN_ID).with_for_update(key_share=True))
+_BY_ID = _Statements(bindparam("table_id", type_=BigInteger))
+_BY_NAME = _Statements(
+    select(tables.c.id)
+    .join(databases, databases.c.id == tables.c.database_id)
+    .where(
+        databases.c.name == bindparam("database", type_=String),
+        tables.c.name == bindparam("table", type_=String),
+        ~tables.c.dropped,
+    )
+    .scalar_subquery()
+)
+
+
+def allocate_one(
+    exchange: Exchange,
+    txn_id: int,
+    table: int | tuple[str, str],
+    *,
+    operation: Operation | None = None,
+    partition: str | None = None,
+) -> int | None:
+    """The write id of a transaction for a table (its id, or database and name); the exchange is finished.
+
+    None when there is no such table, or it gives no write ids any more. One round trip.
+
+    Raises:
+        TransactionNotOpenError: it is not open, or is read-only; nothing was changed.
+    """
+    statements = _BY_ID if isinstance(table, int) else _BY_NAME
+    named: dict[str, Value] = (
+        {"table_id": table} if isinstance(table, int) else {"database": table[0], "table": table[1]}
+    )
+    values = {"txn_id": txn_id, **named}
+    calls = [_LOCK(txn_id=txn_id), statements.take(**values), statements.advance(**values)]
+    if operation is not None:
+        calls.append(statements.note(partition=partition, operation=operation.value, **values))
+    found, *_, mapped = exchange.finish(*calls, statements.find(**values))
+    row = TxnRow(*found[0]) if found else None
+    if row is None or row.state != TxnState.OPEN.value or row.type == TxnType.READ_ONLY.value:
+        raise _not_writable([txn_id])
+    return int(mapped[0][0]) if mapped else None
+
+
+def dropped(table_id: int) -> NoSuchObjectError:
+    """The error for a table that gives no write ids."""
+    return NoSuchObjectError(f"The table with id {table_id} was dropped; it gives no write ids any more.")
+
+
+def _not_writable(txn_ids: Sequence[int]) -> TransactionNotOpenError:
+    return TransactionNotOpenError(txn_ids, "write ids need transactions that are open and not read-only")
 
 
 def check_writable(connection: Connection, txn_ids: Sequence[int]) -> None:
@@ -39,7 +159,7 @@ def check_writable(connection: Connection, txn_ids: Sequence[int]) -> None:
         )
     refused = [txn_id for txn_id in txn_ids if txn_id not in writable]
     if refused or not txn_ids:
-        raise TransactionNotOpenError(refused, "write ids need transactions that are open and not read-only")
+        raise _not_writable(refused)
 
 
 def allocate(
@@ -70,7 +190,7 @@ def allocate(
             .returning(next_write_ids.c.next)
         ).scalar_one_or_none()
         if following is None:
-            raise NoSuchObjectError(f"The table with id {table_id} was dropped; it gives no write ids any more.")
+            raise dropped(table_id)
         first = following - len(new)
         rows = [{"table_id": table_id, "txn_id": txn_id, "write_id": first + i} for i, txn_id in enumerate(new)]
         connection.execute(insert(txn_to_write_id), rows)

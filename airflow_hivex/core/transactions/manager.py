@@ -29,6 +29,7 @@ from airflow_hivex.core.errors import (
     HivexError,
     InvalidTransactionRequestError,
     NoSuchLockError,
+    NoSuchTableError,
     NoSuchTransactionError,
     StoreUnavailableError,
     TransactionAbortedError,
@@ -36,6 +37,7 @@ from airflow_hivex.core.errors import (
     TransactionNotOpenError,
     WriteConflictError,
 )
+from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.transactions import (
     AbortReason,
     HeartbeatRange,
@@ -69,6 +71,15 @@ _COMMITTED = Prepared(
     update(txns)
     .where(txns.c.id == bindparam("txn_id", type_=BigInteger), _IS_OPEN)
     .values(state=literal_column("'c'"), ended_ms=bindparam("now_ms", type_=BigInteger))
+)
+_TABLE_IDS = (
+    select(databases.c.name, tables.c.name, tables.c.id)
+    .join(databases, databases.c.id == tables.c.database_id)
+    .where(
+        databases.c.name.in_(bindparam("databases", expanding=True)),
+        tables.c.name.in_(bindparam("tables", expanding=True)),
+        ~tables.c.dropped,
+    )
 )
 _OF_KEY = select(txns).where(txns.c.key == bindparam("key"))
 # Seconds times a thousand do not fit the column's own type for long.
@@ -381,6 +392,16 @@ class TransactionManager:
             TransactionNotOpenError: one of them is not open, or is read-only.
             NoSuchTableError: the table does not exist.
         """
+        if len(txn_ids) == 1 and is_id(txn_ids[0]) and not reallocate:
+            named = (normalise(database), normalise(table))
+            write_id = self._store.exchange(
+                lambda exchange: allocation.allocate_one(
+                    exchange, txn_ids[0], named, operation=operation, partition=partition
+                ),
+                name="allocate",
+            )
+            if write_id is not None:
+                return {txn_ids[0]: write_id}
 
         def work(connection: Connection) -> dict[int, int]:
             table_id = int(select_table(connection, database, table).id or 0)
@@ -406,6 +427,13 @@ class TransactionManager:
             NoSuchObjectError: the table was dropped, and its files are gone.
         """
         wanted = sorted(set(txn_ids))
+        if len(wanted) == 1 and is_id(wanted[0]) and not reallocate:
+            write_id = allocation.allocate_one(
+                joined(connection), wanted[0], table_id, operation=operation, partition=partition
+            )
+            if write_id is None:
+                raise allocation.dropped(table_id)
+            return {wanted[0]: write_id}
         allocation.check_writable(connection, wanted)
         return allocation.allocate(
             connection, wanted, table_id, operation=operation, partition=partition, reallocate=reallocate
@@ -646,11 +674,20 @@ class TransactionManager:
         return row
 
     def _table_ids(self, connection: Connection, names: Sequence[str]) -> dict[int, str]:
-        found = {}
+        """The ids of tables (``database.table``), with the names as they were given. One round trip."""
+        wanted = {}
         for name in names:
             database, _, table = name.rpartition(".")
-            found[int(select_table(connection, database or "default", table).id or 0)] = name
-        return found
+            wanted[normalise(database or "default"), normalise(table)] = name
+        rows = connection.execute(
+            _TABLE_IDS,
+            {"databases": sorted({database for database, _ in wanted}), "tables": sorted({name for _, name in wanted})},
+        )
+        found = {(database, table): table_id for database, table, table_id in rows}
+        for database, table in wanted.keys() - found.keys():
+            select_table(connection, database, table)
+            raise NoSuchTableError(database, table)
+        return {found[named]: name for named, name in wanted.items()}
 
     def _default_timeout_s(self, type: TxnType) -> int:
         if type is TxnType.REPL_CREATED:
