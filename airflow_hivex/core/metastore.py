@@ -26,6 +26,7 @@ from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.transactions.housekeeper import Housekeeper
 from airflow_hivex.core.transactions.locks import LockManager
 from airflow_hivex.core.transactions.manager import TransactionManager
+from airflow_hivex.core.transactions.replay import ReplayedTransactions
 from airflow_hivex.core.transactions.shared_settings import agree
 
 ClusterProperties = Mapping[str, Any] | str | Path
@@ -46,6 +47,9 @@ class Metastore:
         self.commits = Commits(services.store)
         self.notification_log = NotificationLog(services.store)
         self.locks = services.locks
+        self.replayed_transactions = ReplayedTransactions(
+            services.store, services.settings, services.clock, services.transactions
+        )
         self.housekeeper = Housekeeper(
             services.store,
             services.settings,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import (
@@ -22,7 +23,7 @@ from sqlalchemy import (
 
 from airflow_hivex.core.catalog import notification_log
 from airflow_hivex.core.catalog.notification_log import EventType
-from airflow_hivex.core.catalog.tables import select_table
+from airflow_hivex.core.catalog.tables import select_table, update_table
 from airflow_hivex.core.clock import Clock, to_datetime
 from airflow_hivex.core.errors import (
     CommitOutcomeUnknownError,
@@ -62,6 +63,7 @@ from airflow_hivex.core.transactions.txn_rows import TxnRow, raise_if_settled
 
 _AGENT_INFO_LENGTH = 4096
 _KEY_LENGTH = 1024
+_META = "_meta"
 _LONGEST_TIMEOUT_S = 10 * 365 * 86_400
 _ABORT_BATCH = 50_000
 _WITHOUT_COMPLETED_COMPONENTS = (TxnType.COMPACTION, TxnType.REBALANCE_COMPACTION, TxnType.SOFT_DELETE)
@@ -247,6 +249,27 @@ class TransactionManager:
                 self.commit(txn_id, changes, exclusive_write_locks=exclusive_write_locks)
             elif found.state is TxnState.ABORTED:
                 raise TransactionAbortedError(txn_id, found.reason) from error
+
+    def commit_with_property(self, txn_id: int, database: str, table: str, key: str, value: str) -> None:
+        """:meth:`commit`, and together with it the change of one property of a table, such as a reader's offset.
+
+        Source: Hive CommitTxnKeyValue (``hive-semantics`` 2.3).
+
+        Raises:
+            InvalidTransactionRequestError: the key does not start with ``_meta``, or the table lacks it.
+            NoSuchTableError: the table does not exist.
+        """
+        if not key.startswith(_META):
+            raise InvalidTransactionRequestError(f"A commit sets no property {key}; its name starts with {_META}.")
+
+        def change(connection: Connection) -> None:
+            found = select_table(connection, database, table)
+            if key not in found.parameters:
+                raise InvalidTransactionRequestError(f"Table {found.full_name} has no property {key} to set.")
+            changed = replace(found, parameters={**found.parameters, key: value})
+            update_table(connection, found, changed)
+
+        self.commit(txn_id, change)
 
     def abort(self, txn_id: int, reason: str | None = None, code: AbortReason = AbortReason.NONE) -> None:
         """Make sure that nothing the transaction wrote is ever visible. Aborting twice is a no-op.

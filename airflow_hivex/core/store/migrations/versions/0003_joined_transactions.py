@@ -33,10 +33,18 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_pending_writes")),
     )
     op.create_index("ix_pending_writes_txn_id", "pending_writes", ["txn_id"])
+    op.create_table(
+        "replayed_txns",
+        sa.Column("policy", sa.String(length=256), nullable=False),
+        sa.Column("source_txn_id", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("txn_id", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("policy", "source_txn_id", name=op.f("pk_replayed_txns")),
+    )
 
 
 def downgrade() -> None:
     """Undo it. Pending writes are lost, so no transaction may be open."""
+    op.drop_table("replayed_txns")
     op.drop_table("pending_writes")
     op.drop_index("uq_txns_key", table_name="txns")
     op.drop_column("txns", "snapshot")
