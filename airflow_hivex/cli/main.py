@@ -17,6 +17,8 @@ from airflow_hivex.core.errors import HivexError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from airflow_hivex.core.metastore import Metastore
+
 METASTORE_VARIABLE = "HIVEX_METASTORE_URL"
 CLUSTERS_VARIABLE = "HIVEX_CLUSTER_PROPERTIES"
 DEFAULT_CLUSTER_VARIABLE = "HIVEX_DEFAULT_CLUSTER"
@@ -106,6 +108,8 @@ def _add_metastore(commands: argparse._SubParsersAction[argparse.ArgumentParser]
     upgrade.set_defaults(command=_upgrade_metastore)
     status = actions.add_parser("status", help="show the database's schema revision and what this release needs")
     status.set_defaults(command=_show_metastore_status)
+    housekeep = actions.add_parser("housekeep", help="end transactions and locks without heartbeat, remove old records")
+    housekeep.set_defaults(command=_housekeep_metastore)
 
 
 def _add_demo(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -133,17 +137,16 @@ def _metastore_url(options: argparse.Namespace) -> str:
 
 
 def _run_sql(options: argparse.Namespace) -> int:
-    url = _metastore_url(options)
+    _metastore_url(options)
     text = _read_statements(options)
 
     from airflow_hivex.cli.output import printer
-    from airflow_hivex.core.metastore import Metastore
     from airflow_hivex.core.sql.reader import split
 
     show = printer(options.format)
     statements = split(text)
     with (
-        Metastore.open(url, clusters=options.clusters or None, default_cluster=options.default_cluster) as metastore,
+        _open_metastore(options) as metastore,
         metastore.session(database=options.database, cluster=options.cluster, agent_info="hivex sql") as session,
     ):
         for statement in statements:
@@ -180,6 +183,25 @@ def _show_metastore_status(options: argparse.Namespace) -> int:
     for name, value in Metastore.status(_metastore_url(options)).items():
         sys.stdout.write(f"{name}: {value}\n")
     return 0
+
+
+def _housekeep_metastore(options: argparse.Namespace) -> int:
+    from dataclasses import asdict
+
+    with _open_metastore(options) as metastore:
+        result = asdict(metastore.housekeeper.run())
+    for name, value in result.items():
+        shown = ", ".join(map(str, value)) or "none" if isinstance(value, tuple) else value
+        sys.stdout.write(f"{name}: {shown}\n")
+    return 0
+
+
+def _open_metastore(options: argparse.Namespace) -> Metastore:
+    from airflow_hivex.core.metastore import Metastore
+
+    return Metastore.open(
+        _metastore_url(options), clusters=options.clusters or None, default_cluster=options.default_cluster
+    )
 
 
 def _run_demo(options: argparse.Namespace) -> int:
