@@ -19,6 +19,7 @@ from sqlalchemy.exc import (
     NoSuchModuleError,
     OperationalError,
 )
+from sqlalchemy.pool import PoolProxiedConnection
 
 from airflow_hivex.core.errors import InvalidSettingError, Outcome, StoreUnavailableError
 from airflow_hivex.core.store.exchange import (
@@ -146,7 +147,7 @@ class Store:
             raise StoreUnavailableError(self.name, _reason(error)) from error
 
     def _attempt_exchange(self, work: Callable[[Exchange], T], name: str) -> T:
-        connection = self.engine.raw_connection()
+        connection = self._raw_connection()
         try:
             exchange = _Committing(self, exchange_on(connection, self.engine.dialect), name)
             try:
@@ -168,6 +169,14 @@ class Store:
             connection.close()
         self.reach(f"after {name}")
         return result
+
+    def _raw_connection(self) -> PoolProxiedConnection:
+        try:
+            return self.engine.raw_connection()
+        except self.engine.dialect.loaded_dbapi.Error as error:
+            # Unlike ``connect``, this lets the driver's own errors through.
+            lost = ExchangeError(error, is_lost=False, was_committing=False)
+            raise as_sqlalchemy(lost, self.engine.dialect) from error
 
     def _attempt(self, work: Callable[[Connection], T], name: str) -> T:
         with self.engine.connect().execution_options(**{_WRITING: True}) as connection:
