@@ -15,6 +15,23 @@ if TYPE_CHECKING:
     from tests.postgresql import PostgresqlServer
 
 
+COUNTS: dict[str, str] = {}
+
+
+@pytest.fixture
+def counts() -> dict[str, str]:
+    """What is printed after the run, by title."""
+    return COUNTS
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print what tests have counted."""
+    if COUNTS:
+        terminalreporter.section("counts")
+        for title, text in COUNTS.items():
+            terminalreporter.write_line(f"{title}: {text}")
+
+
 @pytest.fixture(scope="session")
 def postgresql_server() -> Iterator[PostgresqlServer]:
     """One PostgreSQL server for the whole run."""

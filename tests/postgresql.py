@@ -10,6 +10,7 @@ import socket
 import subprocess
 import tempfile
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 
 import psycopg
@@ -24,6 +25,8 @@ SERVER_OPTIONS = (
     "autovacuum=off",
     "max_connections=100",
 )
+DURABLE_OPTIONS = ("autovacuum=off", "max_connections=100")
+"""For a server that a test crashes: what it has committed must be there afterwards."""
 
 
 class PostgresqlServer:
@@ -55,8 +58,9 @@ class PostgresqlServer:
 class TemporaryPostgresqlServer(PostgresqlServer):
     """A server from Debian's binaries, in a directory of its own, on a free port of 127.0.0.1."""
 
-    def __init__(self, binaries: Path) -> None:
+    def __init__(self, binaries: Path, options: Sequence[str] = SERVER_OPTIONS) -> None:
         self._binaries = binaries
+        self._options = options
         self._directory = Path(tempfile.mkdtemp(prefix="hivex-pg-"))
         self._data = self._directory / "data"
         if os.geteuid() == 0:
@@ -66,16 +70,24 @@ class TemporaryPostgresqlServer(PostgresqlServer):
             self._run(
                 "initdb", "-D", self._data, "-U", "hivex", "--auth=trust", "-E", "UTF8", "--locale=C", "--no-sync"
             )
-            port = self._start()
+            self._port = self._start()
         except BaseException:
             shutil.rmtree(self._directory, ignore_errors=True)
             raise
-        super().__init__(f"postgresql://hivex@127.0.0.1:{port}/postgres")
+        super().__init__(f"postgresql://hivex@127.0.0.1:{self._port}/postgres")
 
     def stop(self) -> None:
         """Stop the server at once and remove its directory."""
-        self._run("pg_ctl", "-D", self._data, "-m", "immediate", "-w", "stop")
+        self.crash()
         shutil.rmtree(self._directory)
+
+    def crash(self) -> None:
+        """End the server as a loss of power would: nothing is written any more, clients lose their connections."""
+        self._run("pg_ctl", "-D", self._data, "-m", "immediate", "-w", "stop")
+
+    def restart(self) -> None:
+        """Start the server after a crash, at the same address; it is ready when this returns."""
+        self._start_on(self._port)
 
     def _start(self) -> int:
         # Another process may take the port after it was found free: then take another one.
@@ -86,7 +98,7 @@ class TemporaryPostgresqlServer(PostgresqlServer):
 
     def _start_on(self, port: int) -> int:
         options = [f"-p {port}", f"-k {self._directory}", "-c listen_addresses=127.0.0.1"]
-        options += [f"-c {option}" for option in SERVER_OPTIONS]
+        options += [f"-c {option}" for option in self._options]
         log = self._directory / "log"
         self._run("pg_ctl", "-D", self._data, "-l", log, "-o", " ".join(options), "-w", "-t", "60", "start")
         return port
@@ -129,11 +141,24 @@ def start_postgresql() -> PostgresqlServer:
     """
     if url := os.environ.get(URL_VARIABLE):
         return PostgresqlServer(url)
+    return TemporaryPostgresqlServer(_binaries())
+
+
+def start_durable_postgresql() -> TemporaryPostgresqlServer:
+    """A temporary server that keeps its promises through a crash.
+
+    Raises:
+        PostgresqlUnavailableError: the server's programs are not installed.
+    """
+    return TemporaryPostgresqlServer(_binaries(), DURABLE_OPTIONS)
+
+
+def _binaries() -> Path:
     installed = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
     if installed:
-        return TemporaryPostgresqlServer(installed[-1].parent)
+        return installed[-1].parent
     if found := shutil.which("initdb"):
-        return TemporaryPostgresqlServer(Path(found).resolve().parent)
+        return Path(found).resolve().parent
     raise PostgresqlUnavailableError(
         f"No PostgreSQL server binaries were found and {URL_VARIABLE} is not set. "
         "Run scripts/install-system-packages.sh, or set it to a URL whose user may create databases."

@@ -17,9 +17,15 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import tenacity
 from sqlalchemy import Connection, bindparam, select
 
-from airflow_hivex.core.errors import LockTimeoutError, TransactionError
+from airflow_hivex.core.errors import (
+    CommitOutcomeUnknownError,
+    LockTimeoutError,
+    StoreUnavailableError,
+    TransactionError,
+)
 from airflow_hivex.core.metastore import Metastore
 from airflow_hivex.core.model.directories import directory_state
 from airflow_hivex.core.model.locks import DataOperation, LockComponent, LockType
@@ -83,9 +89,20 @@ class Client:
         """The file that this client and those who replaced it write to."""
         return self.folder / "histories" / f"{self.name}.jsonl"
 
-    def open(self) -> Metastore:
-        """The warehouse, opened by this process."""
-        return open_warehouse(self.url, self.folder)
+    @tenacity.retry(
+        retry=tenacity.retry_if_exception_type(StoreUnavailableError),
+        wait=tenacity.wait_fixed(0.1),
+        stop=tenacity.stop_after_delay(30),
+        reraise=True,
+    )
+    def open(self) -> tuple[Metastore, Reader]:
+        """The warehouse, opened by this process as soon as its database answers."""
+        metastore = open_warehouse(self.url, self.folder)
+        try:
+            return metastore, Reader(metastore, self.folder)
+        except StoreUnavailableError:
+            metastore.close()
+            raise
 
 
 def open_warehouse(url: str, folder: Path, **arguments: object) -> Metastore:
@@ -101,8 +118,9 @@ def run(client: Client) -> None:
     done, number = finished(client.history), next_number(client.history)
     rng = random.Random(client.seed * 1_000_003 + number)
     recorder = Recorder(client.history)
-    with client.open() as metastore:
-        work = Work(client, metastore, recorder, rng)
+    metastore, reader = client.open()
+    with metastore:
+        work = Work(client, metastore, reader, recorder, rng)
         while done < client.transactions:
             done += work.one(number)
             number += 1
@@ -181,13 +199,15 @@ def write_elements(directory: Path, elements: Sequence[int]) -> None:
 class Work:
     """The transactions of one client."""
 
-    def __init__(self, client: Client, metastore: Metastore, recorder: Recorder, rng: random.Random) -> None:
+    def __init__(
+        self, client: Client, metastore: Metastore, reader: Reader, recorder: Recorder, rng: random.Random
+    ) -> None:
         self._client = client
         self._metastore = metastore
         self._transactions = metastore.transactions
         self._recorder = recorder
         self._rng = rng
-        self._reader = Reader(metastore, client.folder)
+        self._reader = reader
         self._parked: list[tuple[float, Running]] = []
 
     def one(self, number: int) -> int:
@@ -300,11 +320,15 @@ class Work:
         """An error of the transaction is its end; it is aborted then, and its client is told why."""
         try:
             yield
-        except (TransactionError, LockTimeoutError) as error:
+        except CommitOutcomeUnknownError as error:
+            self._recorder.ended(running.number, Status.UNKNOWN, error.code)
+        except (TransactionError, LockTimeoutError, StoreUnavailableError) as error:
             if running.txn_id:
-                with suppress(TransactionError):
+                with suppress(TransactionError, StoreUnavailableError):
                     self._transactions.abort(running.txn_id, error.code)
             self._recorder.ended(running.number, Status.ABORTED, error.code)
+            if isinstance(error, StoreUnavailableError):
+                time.sleep(_PAUSE_S)
 
     def _open(self, running: Running, timeout_s: int, kind: TxnType) -> None:
         self._recorder.begin(running.number)

@@ -99,7 +99,7 @@ class Recorder:
         self._write(number, "commit" if commit else "abort", rows)
 
     def ended(self, number: int, status: Status, error: str | None = None) -> None:
-        """Its client knows how it ended."""
+        """Its client knows how it ended, or that it will not be told."""
         self._write(number, status.value, [time.monotonic_ns(), error])
 
     def close(self) -> None:
@@ -111,8 +111,8 @@ class Recorder:
 
 
 def finished(path: Path) -> int:
-    """How many transactions of a client have an end that it knows."""
-    ends = {Status.COMMITTED.value, Status.ABORTED.value}
+    """How many transactions a client is done with."""
+    ends = {status.value for status in Status}
     return sum(event in ends for _, event, _ in _lines(path))
 
 
@@ -146,10 +146,12 @@ def _transaction(name: str, events: Mapping[str, object]) -> Transaction:
         for function, key, value in rows  # type: ignore[attr-defined]
     )
     status, ended_ns, error = (Status.UNKNOWN if asked else Status.ABORTED), None, None
-    for each in (Status.COMMITTED, Status.ABORTED):
+    for each in Status:
         if each.value in events:
             status = each
             ended_ns, error = events[each.value]  # type: ignore[misc]
+    if status is Status.UNKNOWN:
+        ended_ns = None
     return Transaction(
         name,
         operations,

@@ -163,7 +163,7 @@ def ids_visible_before_their_transactions() -> None:
         txn_id = self._store.write(
             lambda connection: connection.execute(next_id.returning(counters.c.value)).scalar_one()
         )
-        time.sleep(0.02)
+        time.sleep(random.choice((0, 0.1)))
         row = {
             "id": txn_id,
             "state": TxnState.OPEN.value,

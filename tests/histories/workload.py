@@ -6,6 +6,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import wait
 from pathlib import Path
@@ -13,6 +14,7 @@ from pathlib import Path
 from sqlalchemy import Connection, delete, select
 
 from airflow_hivex.core.clock import system_clock
+from airflow_hivex.core.errors import StoreUnavailableError
 from airflow_hivex.core.metastore import Metastore
 from airflow_hivex.core.model.objects import ClusterStorageDescriptor, Column, StorageDescriptor, Table
 from airflow_hivex.core.model.transactions import TxnState
@@ -30,7 +32,8 @@ _HOUSEKEEPER_EVERY_S = 0.4
 class Workload:
     """How much is done, and what goes wrong meanwhile.
 
-    ``kill_every_s`` is the mean time between two kills; 0 means none.
+    ``kill_every_s`` is the mean time between two kills, ``disturb_every_s`` that between two calls of
+    ``disturb``; 0 means never.
     """
 
     url: str
@@ -44,6 +47,8 @@ class Workload:
     generation: int = 500
     slow: float = 0.01
     parked: float = 0.01
+    disturb: Callable[[], None] | None = None
+    disturb_every_s: float = 0
     deadline_s: float = 240
 
 
@@ -57,6 +62,7 @@ class Outcome:
     kills: int = 0
     reaped: set[int] = field(default_factory=set)
     looked_up: Counter[str] = field(default_factory=Counter)
+    disturbances: list[int] = field(default_factory=list)
 
     @property
     def errors(self) -> Counter[str]:
@@ -107,7 +113,7 @@ def run(workload: Workload) -> Outcome:
     )
     report = check(history, reaped=reaped)
     report.findings += [finding for _, finding in settled if finding is not None]
-    return Outcome(report, history, seconds, clients.kills, reaped, looked_up)
+    return Outcome(report, history, seconds, clients.kills, reaped, looked_up, clients.disturbances)
 
 
 class _Clients:
@@ -118,8 +124,8 @@ class _Clients:
         self._metastore = metastore
         self._rng = random.Random(workload.seed)
         self._running: dict[str, tuple[Client, ClientProcess]] = {}
-        self._housekeeper_at = self._kill_at = self._start = time.monotonic()
-        self._unknown: list[Transaction] = []
+        self._housekeeper_at = self._kill_at = self._disturb_at = self._start = time.monotonic()
+        self.disturbances: list[int] = []
         self.ledger = Ledger(metastore)
         self.kills = 0
         self.reaped: set[int] = set()
@@ -149,7 +155,8 @@ class _Clients:
 
     def run(self) -> None:
         """Until all are done: kill some and replace them, and let the housekeeper work."""
-        self._plan_kill()
+        self._kill_at = self._after(self._workload.kill_every_s)
+        self._disturb_at = self._after(self._workload.disturb_every_s)
         while self._running:
             wait([process.sentinel for _, process in self._running.values()], timeout=0.02)
             for name, (_, process) in list(self._running.items()):
@@ -162,18 +169,22 @@ class _Clients:
                 raise TimeoutError(f"the clients are not done after {self._workload.deadline_s:g} s")
             if now >= self._kill_at and self._running:
                 self._kill_one()
-                self._plan_kill()
+                self._kill_at = self._after(self._workload.kill_every_s)
+            if now >= self._disturb_at and self._workload.disturb is not None:
+                self._workload.disturb()
+                self.disturbances.append(time.monotonic_ns())
+                self._disturb_at = self._after(self._workload.disturb_every_s)
             if now >= self._housekeeper_at:
-                self._keep_house()
+                with suppress(StoreUnavailableError):
+                    self._keep_house()
                 self._housekeeper_at = now + _HOUSEKEEPER_EVERY_S
 
     def _begin(self, client: Client) -> None:
         log = self._workload.folder / f"{client.name}.{self.kills}.log"
         self._running[client.name] = (client, ClientProcess(client_module.run, client, log=log))
 
-    def _plan_kill(self) -> None:
-        mean_s = self._workload.kill_every_s
-        self._kill_at = time.monotonic() + (self._rng.uniform(0.5, 1.5) * mean_s if mean_s else float("inf"))
+    def _after(self, mean_s: float) -> float:
+        return time.monotonic() + (self._rng.uniform(0.5, 1.5) * mean_s if mean_s else float("inf"))
 
     def _kill_one(self) -> None:
         name = self._rng.choice(sorted(self._running))
