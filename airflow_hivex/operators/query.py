@@ -79,8 +79,10 @@ class HivexQueryOperator(BaseOperator):
         self._begin_task_id: str | None = None
         if isinstance(transaction, HivexTransaction):
             self._check_is_in(transaction)
-            transaction = transaction.txn_id
-        if isinstance(transaction, XComArg):
+            self._begin_task_id = transaction.begin_task_id
+            # Not an XComArg, which would make begin a direct upstream, and rule out any trigger rule but one.
+            transaction = f"{{{{ ti.xcom_pull(task_ids='{self._begin_task_id}') }}}}"
+        elif isinstance(transaction, XComArg):
             self._begin_task_id = next((operator.task_id for operator, _ in transaction.iter_references()), None)
         self.sql = sql
         self.parameters = parameters

@@ -74,9 +74,12 @@ class HivexTransaction(TaskGroup):
     @property
     def txn_id(self) -> XComArg:
         """The transaction's id, for tasks of the group."""
-        if self.begin is None:
-            raise RuntimeError(f"Use the transaction of group {self.group_id} inside of its with block.")
-        return XComArg(self.begin)
+        return XComArg(self._begun())
+
+    @property
+    def begin_task_id(self) -> str:
+        """The id of the task that opens the transaction."""
+        return str(self._begun().task_id)
 
     @property
     def is_building(self) -> bool:
@@ -107,9 +110,13 @@ class HivexTransaction(TaskGroup):
         finally:
             super().__exit__(error_type, error, traceback)
 
+    def _begun(self) -> HivexBeginOperator:
+        if self.begin is None:
+            raise RuntimeError(f"Use the transaction of group {self.group_id} inside of its with block.")
+        return self.begin
+
     def _complete(self) -> None:
-        begin = self.begin
-        assert begin is not None
+        begin = self._begun()
         tasks = {task.task_id: task for task in self.iter_tasks() if task.task_id != begin.task_id}
         begin.work_task_ids = tuple(sorted(tasks))
         arguments: dict[str, Any] = {"txn_id": self.txn_id, "hivex_conn_id": self.hivex_conn_id, **self._task_arguments}
