@@ -53,30 +53,36 @@ def check_request(
 def components_to_note(
     components: Iterable[LockComponent], txn_id: int | None, transactional: Mapping[tuple[str, str], int]
 ) -> list[dict[str, Any]]:
-    """The rows that tell what a transaction is about to write (2.3): for transactional tables only.
-
-    A write to partitions that are not known yet is one row of the table: an update if any of them is.
-    """
+    """The rows that tell what a transaction is about to write (2.3): for transactional tables only."""
     if txn_id is None:
         return []
-    noted: dict[tuple[int, str | None, Operation], None] = {}
-    dynamic: dict[int, Operation] = {}
+    return [
+        {"txn_id": txn_id, "table_id": transactional[name], "partition": partition, "operation": operation.value}
+        for name, partition, operation in writes_of_request(components)
+        if name in transactional
+    ]
+
+
+def writes_of_request(
+    components: Iterable[LockComponent],
+) -> list[tuple[tuple[str, str], str | None, Operation]]:
+    """What a request says about writes: database and table, partition and operation, without repetitions.
+
+    A write to partitions that are not known yet is one to the table: an update if any of them is.
+    """
+    noted: dict[tuple[tuple[str, str], str | None, Operation], None] = {}
+    dynamic: dict[tuple[str, str], Operation] = {}
     for component in components:
-        table_id = transactional.get((component.database, component.table or ""))
-        if table_id is None or not component.operation.writes:
+        if component.table is None or not component.operation.writes:
             continue
+        name = (component.database, component.table)
         operation = _OPERATIONS[component.operation]
         if component.is_dynamic_partition_write:
-            updates = operation is not Operation.INSERT or dynamic.get(table_id) is Operation.UPDATE
-            dynamic[table_id] = Operation.UPDATE if updates else Operation.INSERT
+            updates = operation is not Operation.INSERT or dynamic.get(name) is Operation.UPDATE
+            dynamic[name] = Operation.UPDATE if updates else Operation.INSERT
         else:
-            noted[table_id, component.partition, operation] = None
-    for table_id, operation in dynamic.items():
-        noted[table_id, None, operation] = None
-    return [
-        {"txn_id": txn_id, "table_id": table_id, "partition": partition, "operation": operation.value}
-        for table_id, partition, operation in noted
-    ]
+            noted[name, component.partition, operation] = None
+    return list(noted | {(name, None, operation): None for name, operation in dynamic.items()})
 
 
 def _read(

@@ -16,6 +16,7 @@ from sqlalchemy import (
     delete,
     func,
     literal_column,
+    or_,
     select,
 )
 
@@ -38,6 +39,21 @@ _IS_WAITED_FOR = (
 )
 _TELL = Prepared(_NOTIFY, skipped_on_sqlite=True)
 _TELL_WAITING = Prepared(_NOTIFY.where(_IS_WAITED_FOR), skipped_on_sqlite=True)
+
+_OF_REQUEST = locks.c.lock_id == bindparam("lock_id", type_=BigInteger)
+_IS_WAITING = locks.c.state == literal_column("'w'")
+_IS_FREE = or_(locks.c.txn_id == literal_column("0"), _IS_WAITING)
+_FIND_REQUEST = Prepared(select(locks.c.txn_id, locks.c.state).where(_OF_REQUEST).with_for_update())
+_TELL_FREED = Prepared(
+    _NOTIFY.where(
+        select(locks.c.lock_id).where(_OF_REQUEST, _IS_FREE).exists(),
+        or_(
+            select(locks.c.lock_id).where(_OF_REQUEST, locks.c.state == literal_column("'w'")).exists(), _IS_WAITED_FOR
+        ),
+    ),
+    skipped_on_sqlite=True,
+)
+_FREE = Prepared(delete(locks).where(_OF_REQUEST, _IS_FREE))
 
 HELD_BY_TXN = Prepared(select(locks.c.lock_id, locks.c.state).where(_OF_TXN).with_for_update())
 """The requests and states of a transaction's locks, which nobody can find present any more until it is settled."""
@@ -100,6 +116,15 @@ def releasing(txn_id: int, held: Sequence[tuple[int, str]]) -> list[Call]:
         for lock_id in dict.fromkeys(lock_id for lock_id, _ in held)
     ]
     return [*calls, _DELETE_OF_TXN(txn_id=txn_id)]
+
+
+def unlocking(lock_id: int) -> tuple[Call, ...]:
+    """Find the owner and state of each lock of a request, and delete those that no transaction holds."""
+    return (
+        _FIND_REQUEST(lock_id=lock_id),
+        _TELL_FREED(lock_id=lock_id, payload=str(lock_id)),
+        _FREE(lock_id=lock_id),
+    )
 
 
 def _announce(connection: Connection, lock_ids: Collection[int], *, to_themselves: bool) -> None:

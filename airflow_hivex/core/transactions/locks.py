@@ -40,12 +40,14 @@ from airflow_hivex.core.model.transactions import AbortReason
 from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.engine import Store
+from airflow_hivex.core.store.exchange import Exchange
 from airflow_hivex.core.store.listening import Listener, listening
 from airflow_hivex.core.store.schema import counters, locks, txn_components
 from airflow_hivex.core.transactions.allocation import is_id
+from airflow_hivex.core.transactions.lock_grants import grant_at_once, is_simple
 from airflow_hivex.core.transactions.lock_queue import blocker_of, locks_of_waiting_transactions
 from airflow_hivex.core.transactions.lock_requests import check_request, components_to_note
-from airflow_hivex.core.transactions.lock_rows import CHANNEL, lock_from_row, release, select_locks
+from airflow_hivex.core.transactions.lock_rows import CHANNEL, lock_from_row, release, select_locks, unlocking
 from airflow_hivex.core.transactions.manager import TransactionManager
 
 log = logging.getLogger(__name__)
@@ -143,10 +145,16 @@ class LockManager:
                 connection.execute(insert(txn_components), noted)
             return self._enqueue(connection, wanted, txn_id, who, zero_wait_read, exclusive_ctas)
 
-        try:
-            response = self._store.write(work, name="lock")
-        except _NotGrantedError as refused:
-            return refused.response
+        response = None
+        if is_simple(wanted, txn_id) and not exclusive_ctas:
+            response = self._store.exchange(
+                lambda exchange: grant_at_once(exchange, self._matrix, wanted, txn_id, who, self._clock()), name="lock"
+            )
+        if response is None:
+            try:
+                response = self._store.write(work, name="lock")
+            except _NotGrantedError as refused:
+                return refused.response
         if response.state is LockState.WAITING:
             request = _Request(response.lock_id, txn_id, ", ".join(component.resource for component in wanted))
             with self._released_on_error(request):
@@ -179,15 +187,13 @@ class LockManager:
         if not is_id(lock_id):
             raise NoSuchLockError(lock_id)
 
-        def work(connection: Connection) -> None:
-            row = connection.execute(
-                select(locks.c.txn_id, locks.c.state).where(locks.c.lock_id == lock_id).limit(1).with_for_update()
-            ).one_or_none()
-            if row is not None and row.txn_id and row.state == LockState.ACQUIRED.value:
-                raise LockOfOpenTransactionError(lock_id, row.txn_id)
-            release(connection, locks.c.lock_id == lock_id)
+        def work(exchange: Exchange) -> None:
+            found, *_ = exchange.finish(*unlocking(lock_id))
+            for txn_id, state in found:
+                if txn_id and state == LockState.ACQUIRED.value:
+                    raise LockOfOpenTransactionError(lock_id, txn_id)
 
-        self._store.write(work, name="unlock")
+        self._store.exchange(work, name="unlock")
 
     def heartbeat(self, lock_id: int) -> None:
         """Note that the owner of a lock without transaction is alive.

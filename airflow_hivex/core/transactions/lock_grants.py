@@ -1,0 +1,177 @@
+"""Locks that nothing is in the way of, in one round trip: most of them.
+
+The statements guard themselves, as nobody looks at the answer of one before the next runs: whatever is
+not as it must be leaves the locks out. Who gets none asks again, step by step, and learns why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Integer,
+    String,
+    Text,
+    bindparam,
+    delete,
+    func,
+    insert,
+    literal_column,
+    select,
+    update,
+)
+
+from airflow_hivex.core.model.locks import LockComponent, LockLevel, LockMatrix, LockResponse, LockState
+from airflow_hivex.core.store.exchange import Call, Exchange, Prepared
+from airflow_hivex.core.store.json_text import JsonText
+from airflow_hivex.core.store.schema import counters, databases, locks, tables, txn_components, txns
+from airflow_hivex.core.transactions import txn_rows
+from airflow_hivex.core.transactions.allocation import is_id
+from airflow_hivex.core.transactions.lock_requests import writes_of_request
+from airflow_hivex.core.transactions.txn_rows import IS_OPEN
+
+# Longer requests are stored in bulk.
+_MOST_COMPONENTS = 50
+
+_TXN_ID = bindparam("txn_id", type_=BigInteger)
+_DATABASE, _TABLE = bindparam("database", type_=String), bindparam("table", type_=String)
+_PARTITION, _OPERATION = bindparam("partition", type_=Text), bindparam("operation", type_=Integer)
+_FULL_TABLE, _RESOURCE = bindparam("full_table", type_=Text), bindparam("resource", type_=Text)
+_NOW_MS = bindparam("now_ms", type_=BigInteger)
+_OF_LOCK_IDS = counters.c.name == literal_column("'lock'")
+_OWN_ID = select(counters.c.value).where(_OF_LOCK_IDS).scalar_subquery()
+_TAKE_ID = Prepared(update(counters).where(_OF_LOCK_IDS).values(value=counters.c.value + literal_column("1")))
+_NAMED_TABLE = (
+    select(tables.c.id)
+    .join(databases, databases.c.id == tables.c.database_id)
+    .where(databases.c.name == _DATABASE, tables.c.name == _TABLE, ~tables.c.dropped)
+)
+_NAMED_DATABASE = select(databases.c.id).where(databases.c.name == _DATABASE)
+_AHEAD = locks.alias("ahead")
+# Every question is put to one column with an index of its own; see the schema.
+_MEETING: dict[LockLevel, tuple[ColumnElement[bool], ...]] = {
+    LockLevel.DB: (_AHEAD.c.database == _DATABASE,),
+    LockLevel.TABLE: (_AHEAD.c.full_table == _FULL_TABLE, _AHEAD.c.resource == _DATABASE),
+    LockLevel.PARTITION: (_AHEAD.c.resource.in_([_DATABASE, _FULL_TABLE, _RESOURCE]),),
+}
+_VALUES: dict[str, ColumnElement[Any]] = {
+    "lock_id": counters.c.value,
+    "internal_id": bindparam("internal_id", type_=Integer),
+    "txn_id": _TXN_ID,
+    "database": _DATABASE,
+    "table": _TABLE,
+    "partition": _PARTITION,
+    "full_table": _FULL_TABLE,
+    "resource": _RESOURCE,
+    "type": bindparam("type", type_=String),
+    "strictness": bindparam("strictness", type_=Integer),
+    "operation": _OPERATION,
+    "state": literal_column("'a'"),
+    "requested_ms": _NOW_MS,
+    "heartbeat_ms": _NOW_MS,
+    "acquired_ms": _NOW_MS,
+    "user": bindparam("user", type_=String),
+    "host": bindparam("host", type_=String),
+    "agent_info": bindparam("agent_info", type_=String),
+}
+
+
+def _granting(level: LockLevel, *, has_txn: bool) -> Prepared:
+    """Insert a lock if its thing exists, its transaction is open, and no lock ahead might be in its way."""
+    guards: list[ColumnElement[bool]] = [(_NAMED_DATABASE if level is LockLevel.DB else _NAMED_TABLE).exists()]
+    mild = [
+        _AHEAD.c.strictness >= bindparam("mildest", type_=Integer),
+        # Those of the request itself are not ahead of it.
+        _AHEAD.c.lock_id < counters.c.value,
+    ]
+    if has_txn:
+        guards.append(select(txns.c.id).where(txns.c.id == _TXN_ID, IS_OPEN).exists())
+        mild.append(_AHEAD.c.txn_id != _TXN_ID)
+    guards += [~select(_AHEAD.c.lock_id).where(meets, *mild).exists() for meets in _MEETING[level]]
+    values = select(*_VALUES.values()).where(_OF_LOCK_IDS, *guards)
+    return Prepared(insert(locks).from_select(list(_VALUES), values).returning(locks.c.lock_id))
+
+
+_GRANT = {(level, has_txn): _granting(level, has_txn=has_txn) for level in LockLevel for has_txn in (True, False)}
+_OF_REQUEST = locks.c.lock_id == _OWN_ID
+_GRANTED = locks.alias("granted")
+_ALL_OR_NOTHING = Prepared(
+    delete(locks).where(
+        _OF_REQUEST,
+        select(func.count()).select_from(_GRANTED).where(_GRANTED.c.lock_id == _OWN_ID).scalar_subquery()
+        != bindparam("count", type_=BigInteger),
+    )
+)
+_NOTE = Prepared(
+    insert(txn_components).from_select(
+        ["txn_id", "table_id", "partition", "operation"],
+        _NAMED_TABLE.with_only_columns(
+            _TXN_ID, tables.c.id, _PARTITION, bindparam("letter", type_=String), maintain_column_froms=True
+        ).where(
+            func.lower(JsonText(tables.c.parameters, "transactional")) == literal_column("'true'"),
+            select(locks.c.lock_id).where(_OF_REQUEST).exists(),
+        ),
+    )
+)
+
+
+def grant_at_once(
+    exchange: Exchange,
+    matrix: LockMatrix,
+    components: Sequence[LockComponent],
+    txn_id: int | None,
+    who: dict[str, Any],
+    now_ms: int,
+) -> LockResponse | None:
+    """Take the locks and note what is about to be written, or do nothing. The exchange is finished.
+
+    None when that is not possible, for whatever reason. One round trip.
+    """
+    calls = [] if txn_id is None else [txn_rows.SHARE(txn_id=txn_id)]
+    calls.append(_TAKE_ID())
+    first = len(calls)
+    calls += [
+        _GRANT[component.level, txn_id is not None](
+            internal_id=number,
+            txn_id=txn_id or 0,
+            database=component.database,
+            table=component.table or "",
+            partition=component.partition or "",
+            full_table=component.full_table,
+            resource=component.resource,
+            type=component.type.value,
+            strictness=component.type.strictness,
+            mildest=min(ahead.strictness for ahead in matrix.blocking[component.type]),
+            operation=component.operation.value,
+            now_ms=now_ms,
+            **who,
+        )
+        for number, component in enumerate(components, 1)
+    ]
+    if len(components) > 1:
+        calls.append(_ALL_OR_NOTHING(count=len(components)))
+    if txn_id is not None:
+        calls += _noting(txn_id, components)
+    answers = exchange.finish(*calls)[first : first + len(components)]
+    if not all(answers):
+        return None
+    return LockResponse(int(answers[0][0][0]), LockState.ACQUIRED)
+
+
+def _noting(txn_id: int, components: Sequence[LockComponent]) -> list[Call]:
+    return [
+        _NOTE(txn_id=txn_id, database=database, table=table, partition=partition, letter=operation.value)
+        for (database, table), partition, operation in writes_of_request(components)
+    ]
+
+
+def is_simple(components: Sequence[LockComponent], txn_id: int | None) -> bool:
+    """Whether :func:`grant_at_once` can be tried."""
+    return (
+        len(components) <= _MOST_COMPONENTS
+        and (txn_id is None or is_id(txn_id))
+        and not any(component.is_new_table for component in components)
+    )
