@@ -51,6 +51,7 @@ DATABASE = "default"
 CLUSTER = "c1"
 _FILE = "elements"
 _PAUSE_S = 0.1
+_UNAVAILABLE_PAUSE_S = 0.3
 _PARKED_TIMEOUT_S = 1
 _PARKED_S = 1.7
 _EXCLUSIVE = (LockType.EXCL_WRITE, LockType.EXCLUSIVE)
@@ -328,7 +329,7 @@ class Work:
                     self._transactions.abort(running.txn_id, error.code)
             self._recorder.ended(running.number, Status.ABORTED, error.code)
             if isinstance(error, StoreUnavailableError):
-                time.sleep(_PAUSE_S)
+                time.sleep(_UNAVAILABLE_PAUSE_S)
 
     def _open(self, running: Running, timeout_s: int, kind: TxnType) -> None:
         self._recorder.begin(running.number)

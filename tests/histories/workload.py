@@ -22,7 +22,7 @@ from airflow_hivex.core.store.schema import txn_components, txns
 from tests.histories import client as client_module
 from tests.histories.checker import Anomaly, Finding, Report, check
 from tests.histories.client import CLUSTER, DATABASE, LISTS, SETS, Client, open_warehouse, read_everything
-from tests.histories.history import Recorder, Status, Transaction, load
+from tests.histories.history import Recorder, Status, Transaction, finished, load
 from tests.processes import ClientProcess
 
 _HOUSEKEEPER_EVERY_S = 0.4
@@ -32,8 +32,8 @@ _HOUSEKEEPER_EVERY_S = 0.4
 class Workload:
     """How much is done, and what goes wrong meanwhile.
 
-    ``kill_every_s`` is the mean time between two kills, ``disturb_every_s`` that between two calls of
-    ``disturb``; 0 means never.
+    ``kill_every_s`` is the mean time between two kills, 0 for none. ``disturb`` is called ``disturbances``
+    times, after equal shares of the work.
     """
 
     url: str
@@ -48,7 +48,7 @@ class Workload:
     slow: float = 0.01
     parked: float = 0.01
     disturb: Callable[[], None] | None = None
-    disturb_every_s: float = 0
+    disturbances: int = 0
     deadline_s: float = 240
 
 
@@ -72,12 +72,19 @@ class Outcome:
     def describe(self) -> str:
         """The counts, in a few lines."""
         report, errors = self.report, self.errors
+        codes = {
+            "WRITE_CONFLICT": "write conflicts",
+            "DEADLOCK": "deadlocks",
+            "STORE_UNAVAILABLE": "without database",
+            "PLANNED": "as planned",
+        }
+        why = ", ".join(f"{errors[code]} {words}" for code, words in codes.items() if errors[code])
+        looked_up = ", ".join(f"{count} {state}" for state, count in sorted(self.looked_up.items()))
         edges = ", ".join(f"{count} {kind}" for kind, count in sorted(report.edges.items()))
         return (
             f"{len(self.history)} transactions in {self.seconds:.0f} s: {report.committed} committed, "
-            f"{report.aborted} aborted ({errors['WRITE_CONFLICT']} write conflicts, {errors['DEADLOCK']} deadlocks, "
-            f"{errors['PLANNED']} as planned), {len(self.reaped)} reaped, {self.kills} kill -9, "
-            f"outcomes looked up: {dict(self.looked_up)}\n"
+            f"{report.aborted} aborted ({why}), {len(self.reaped)} reaped, {self.kills} kill -9, "
+            f"unknown outcomes looked up: {looked_up or 'none'}\n"
             f"  {report.reads} reads, {report.elements} elements written, edges: {edges}; "
             f"{report.write_skews} circles that snapshot isolation allows, {len(report.findings)} anomalies"
         )
@@ -124,7 +131,7 @@ class _Clients:
         self._metastore = metastore
         self._rng = random.Random(workload.seed)
         self._running: dict[str, tuple[Client, ClientProcess]] = {}
-        self._housekeeper_at = self._kill_at = self._disturb_at = self._start = time.monotonic()
+        self._housekeeper_at = self._kill_at = self._start = time.monotonic()
         self.disturbances: list[int] = []
         self.ledger = Ledger(metastore)
         self.kills = 0
@@ -156,7 +163,6 @@ class _Clients:
     def run(self) -> None:
         """Until all are done: kill some and replace them, and let the housekeeper work."""
         self._kill_at = self._after(self._workload.kill_every_s)
-        self._disturb_at = self._after(self._workload.disturb_every_s)
         while self._running:
             wait([process.sentinel for _, process in self._running.values()], timeout=0.02)
             for name, (_, process) in list(self._running.items()):
@@ -170,10 +176,8 @@ class _Clients:
             if now >= self._kill_at and self._running:
                 self._kill_one()
                 self._kill_at = self._after(self._workload.kill_every_s)
-            if now >= self._disturb_at and self._workload.disturb is not None:
-                self._workload.disturb()
-                self.disturbances.append(time.monotonic_ns())
-                self._disturb_at = self._after(self._workload.disturb_every_s)
+            if len(self.disturbances) < self._workload.disturbances:
+                self._disturb_when_due()
             if now >= self._housekeeper_at:
                 with suppress(StoreUnavailableError):
                     self._keep_house()
@@ -192,6 +196,14 @@ class _Clients:
         process.kill()
         self.kills += 1
         self._begin(client)
+
+    def _disturb_when_due(self) -> None:
+        assert self._workload.disturb is not None
+        done = sum(finished(client.history) for client, _ in self._running.values())
+        due = self._workload.transactions * (len(self.disturbances) + 1) / (self._workload.disturbances + 1)
+        if done >= due:
+            self._workload.disturb()
+            self.disturbances.append(time.monotonic_ns())
 
     def _keep_house(self) -> None:
         # Before the records of ended transactions are removed.
