@@ -110,6 +110,19 @@ def directories_of(
     return found
 
 
+def writers_of(connection: Connection, table: Table, names: Collection[str | None]) -> frozenset[int]:
+    """The transactions that have made the directories of these partitions (None: of a table without partitions)."""
+    query = select(directories.c.txn_id).where(directories.c.table_id == table.id).distinct()
+    if not table.is_partitioned:
+        return frozenset(connection.execute(query).scalars())
+    of_partitions = query.join(partitions, partitions.c.id == directories.c.partition_id)
+    return frozenset(
+        txn_id
+        for batch in batches(sorted(name for name in names if name is not None))
+        for txn_id in connection.execute(of_partitions.where(partitions.c.name.in_(batch))).scalars()
+    )
+
+
 def copied_directories(
     connection: Connection, table: Table, directory_ids: Sequence[int] | None, clusters: Collection[str]
 ) -> dict[str, frozenset[int]]:

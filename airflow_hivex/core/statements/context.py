@@ -90,13 +90,15 @@ class JoinedTransaction:
 class Running:
     """The statement that a session is running: its transaction and the tag of its job.
 
-    ``joined`` is set when the transaction goes on after the statement. ``undo`` is called once it is
-    certain that what the statement has written never counts: it deletes that.
+    ``joined`` is set when the transaction goes on after the statement. ``snapshot`` is what the
+    statement reads, once it is taken. ``undo`` is called once it is certain that what the statement
+    has written never counts: it deletes that.
     """
 
     txn_id: int
     tag: str
     joined: JoinedTransaction | None = None
+    snapshot: ValidTxnList | None = None
     runner: Runner | None = None
     cancelled: bool = False
     undo: list[Callable[[], object]] = field(default_factory=list)

@@ -155,6 +155,11 @@ def _snapshot(context: StatementContext, connection: Connection, running: Runnin
     """The snapshot of a statement: that of its own transaction, or the one that a joined transaction shares."""
     if running is None:
         return read_valid_txns(connection)
+    running.snapshot = _own_snapshot(context, connection, running)
+    return running.snapshot
+
+
+def _own_snapshot(context: StatementContext, connection: Connection, running: Running) -> ValidTxnList:
     joined = running.joined
     if joined is None:
         return read_valid_txns(connection, running.txn_id)

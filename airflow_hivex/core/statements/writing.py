@@ -9,6 +9,7 @@ from functools import partial
 from sqlalchemy import Connection
 
 from airflow_hivex.core.catalog import pending_writes
+from airflow_hivex.core.catalog.directories import writers_of
 from airflow_hivex.core.catalog.pending_writes import PendingWrite
 from airflow_hivex.core.clusters.properties import Cluster
 from airflow_hivex.core.model.objects import Table
@@ -16,6 +17,7 @@ from airflow_hivex.core.model.plans import JobResult, Write
 from airflow_hivex.core.statements import planning
 from airflow_hivex.core.statements.context import Running, StatementContext
 from airflow_hivex.core.statements.pending import delete_directories, register_write, take_back
+from airflow_hivex.core.statements.transactions import OutrunError
 from airflow_hivex.core.transactions.joined import next_statement_id
 
 
@@ -94,6 +96,7 @@ def end_write(context: StatementContext, running: Running, write: OpenWrite, wri
 
     Raises:
         WriteConflictError, TransactionAbortedError: the transaction cannot commit.
+        OutrunError: an INSERT OVERWRITE would hide what was inserted since its snapshot.
         NoSuchTableError: the table was dropped meanwhile.
         InvalidOperationError: the transaction has overwritten one of the partitions before.
     """
@@ -101,9 +104,10 @@ def end_write(context: StatementContext, running: Running, write: OpenWrite, wri
     pending = write.pending
     if pending is None:
         running.undo.append(lambda: delete_directories(services, write.table, written.directories, write.cluster.name))
-        services.transactions.commit(
-            running.txn_id,
-            lambda connection: register_write(
+
+        def register(connection: Connection) -> None:
+            _check_nothing_hidden(connection, running, write, written)
+            register_write(
                 services,
                 connection,
                 write.table,
@@ -112,12 +116,31 @@ def end_write(context: StatementContext, running: Running, write: OpenWrite, wri
                 write=write.write,
                 cluster=write.cluster.name,
                 partition=write.partition,
-            ),
-        )
+            )
+
+        services.transactions.commit(running.txn_id, register)
         return
 
     def record(connection: Connection) -> None:
         services.transactions.check_open(connection, running.txn_id)
+        _check_nothing_hidden(connection, running, write, written)
         pending_writes.record(connection, write.table, pending, written.directories)
 
     services.store.write(record)
+
+
+def _check_nothing_hidden(connection: Connection, running: Running, write: OpenWrite, written: JobResult) -> None:
+    """See to it that a base directory hides nothing but what the statement could see.
+
+    An INSERT INTO does not conflict with an update, so this is not the commit's question. Others can
+    insert between the snapshot of a transaction and its INSERT OVERWRITE, which has the locks by now.
+
+    Raises:
+        OutrunError: somebody did.
+    """
+    snapshot = running.snapshot
+    if snapshot is None or not write.write.overwrite:
+        return
+    names = {each.partition for each in written.directories} | {write.partition}
+    if any(not snapshot.is_valid(txn_id) for txn_id in writers_of(connection, write.table, names)):
+        raise OutrunError("another transaction has inserted into what it overwrites since its snapshot was taken")
