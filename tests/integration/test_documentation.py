@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from airflow_hivex.core import Metastore
 from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.sql.reader import read, split
 
@@ -28,6 +29,19 @@ def test_python_of_the_readme_runs_as_it_stands(tmp_path: Path, capsys: pytest.C
     (block,) = (block for block in blocks(ROOT / "README.md", "python") if "Metastore.open" in block)
     exec(block.replace("/data", str(tmp_path)), {})
     assert capsys.readouterr().out == "[(1,), (2,)]\n"
+
+
+@pytest.mark.spark
+def test_examples_of_the_page_on_transactions_run_one_after_the_other(sqlite_url: str) -> None:
+    page = ROOT / "docs" / "transactions.md"
+    with Metastore.open(sqlite_url) as metastore, metastore.session() as session:
+        for block in blocks(page, "sql"):
+            for statement in split(block):
+                session.sql(statement)
+        for block in blocks(page, "python"):
+            exec(block, {"metastore": metastore})
+        found = session.sql("SELECT ds, CAST(amount AS STRING) FROM totals ORDER BY ds").rows
+    assert found == [("2013-01-01", "29.50"), ("2013-01-02", "31.00")]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
