@@ -19,7 +19,14 @@ def get_provider_info() -> dict[str, Any]:
             }
         ],
         "hooks": [{"integration-name": "Hivex", "python-modules": ["airflow_hivex.hooks.hivex"]}],
-        "operators": [{"integration-name": "Hivex", "python-modules": ["airflow_hivex.operators.query"]}],
+        "operators": [
+            {
+                "integration-name": "Hivex",
+                "python-modules": ["airflow_hivex.operators.query", "airflow_hivex.operators.transaction"],
+            }
+        ],
+        "sensors": [{"integration-name": "Hivex", "python-modules": ["airflow_hivex.sensors.transactions"]}],
+        "triggers": [{"integration-name": "Hivex", "python-modules": ["airflow_hivex.triggers.transactions"]}],
         "connection-types": [
             {
                 "connection-type": "hivex",

@@ -119,6 +119,7 @@ class HivexTransaction(TaskGroup):
         begin = self._begun()
         tasks = {task.task_id: task for task in self.iter_tasks() if task.task_id != begin.task_id}
         begin.work_task_ids = tuple(sorted(tasks))
+        begin.commit_task_id = self.child_id("commit")
         arguments: dict[str, Any] = {"txn_id": self.txn_id, "hivex_conn_id": self.hivex_conn_id, **self._task_arguments}
         self.commit = HivexCommitOperator(task_id="commit", begin_task_id=begin.task_id, **arguments)
         self.abort = HivexAbortOperator(task_id="abort", work_task_ids=begin.work_task_ids, **arguments)
@@ -164,6 +165,7 @@ class HivexBeginOperator(BaseOperator):
         self.timeout = timeout
         self.hivex_conn_id = hivex_conn_id
         self.work_task_ids: tuple[str, ...] = ()
+        self.commit_task_id: str | None = None
 
     def execute(self, context: Context) -> int:
         """The id of the open transaction.
@@ -200,13 +202,19 @@ class HivexBeginOperator(BaseOperator):
             return None
         states = _states(context, self.work_task_ids)
         kept = sorted(task_id for task_id, state in states.items() if state is not None)
+        cleared = sorted(states.keys() - kept)
+        if cleared and self.commit_task_id and any(_states(context, [self.commit_task_id]).values()):
+            raise AirflowFailException(
+                f"{', '.join(cleared)} is to be done again, but {self.commit_task_id} is not, so that it would be "
+                "undone at the end. Clear it together with its downstream."
+            )
         if not kept:
             return None
         if latest is not None and latest.state is TxnState.OPEN:
             self.log.info("Going on in transaction %s, in which %s worked.", latest.id, ", ".join(kept))
             return latest.id
         if latest is not None and latest.state is TxnState.COMMITTED:
-            if len(kept) == len(states):
+            if not cleared:
                 self.log.info("Transaction %s has committed already, and no task is to do its work again.", latest.id)
                 return latest.id
             self.log.warning(

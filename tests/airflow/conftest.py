@@ -51,10 +51,10 @@ def airflow_database(airflow_home: Path) -> None:
 
 
 @pytest.fixture
-def run_dag(airflow_database: None, tmp_path: Path) -> Callable[..., DagRun]:
-    """A function that runs a DAG of the test with Airflow, as ``dag.test()`` does."""
+def store_dag(airflow_database: None, tmp_path: Path) -> Callable[[DAG], None]:
+    """A function that puts a DAG of the test into Airflow's database."""
 
-    def run(dag: DAG, **arguments: Any) -> DagRun:
+    def store(dag: DAG) -> None:
         from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
         from airflow.models.dagbundle import DagBundleModel
         from airflow.utils.session import create_session
@@ -67,6 +67,16 @@ def run_dag(airflow_database: None, tmp_path: Path) -> Callable[..., DagRun]:
         bag = DagBag(str(empty))
         bag.bag_dag(dag)
         sync_bag_to_db(bag, "tests", None)
+
+    return store
+
+
+@pytest.fixture
+def run_dag(store_dag: Callable[[DAG], None]) -> Callable[..., DagRun]:
+    """A function that runs a DAG of the test with Airflow, as ``dag.test()`` does."""
+
+    def run(dag: DAG, **arguments: Any) -> DagRun:
+        store_dag(dag)
         return dag.test(**arguments)
 
     return run

@@ -52,11 +52,41 @@ def clear(dag: DAG, run: DagRun, *task_ids: str, downstream: bool = True) -> set
     return {task if isinstance(task, str) else task[0] for task in chosen}
 
 
-def mark_failed(dag: DAG, run: DagRun) -> None:
-    """Mark a run as failed as the web interface does."""
+def create_run(dag: DAG) -> DagRun:
+    """A run that has not begun, for :func:`go_on`; the DAG is in Airflow's database."""
+    from airflow.models.dagrun import get_or_create_dagrun
+    from airflow.sdk import timezone
+    from airflow.utils.session import create_session
+    from airflow.utils.types import DagRunTriggeredByType
+
+    now = timezone.utcnow()
+    with create_session() as session:
+        run = get_or_create_dagrun(
+            dag=_scheduled(dag),
+            run_id=f"manual__{now.isoformat()}",
+            logical_date=now,
+            data_interval=(now, now),
+            run_after=now,
+            conf=None,
+            triggered_by=DagRunTriggeredByType.TEST,
+            triggering_user_name="test",
+            start_date=now,
+            session=session,
+        )
+        session.commit()
+        session.refresh(run)
+        session.expunge_all()
+        return run
+
+
+def mark_failed(dag: DAG, run: DagRun, running: str | None = None) -> None:
+    """Mark a run as failed as the web interface does, perhaps while a task of it runs."""
     from airflow.api.common.mark_tasks import set_dag_run_state_to_failed
     from airflow.utils.session import create_session
 
+    for ti in run.get_task_instances():
+        if ti.task_id == running:
+            ti.set_state("running")
     with create_session() as session:
         set_dag_run_state_to_failed(dag=_scheduled(dag), run_id=run.run_id, commit=True, session=session)
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from importlib.metadata import entry_points
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -40,10 +41,33 @@ def test_airflow_lists_the_provider(providers_manager: Any) -> None:
 
 def test_every_module_of_the_info_can_be_imported() -> None:
     info = get_provider_info()
-    modules = [module for kind in ("hooks", "operators") for entry in info[kind] for module in entry["python-modules"]]
-    modules += [entry["hook-class-name"].rpartition(".")[0] for entry in info["connection-types"]]
+    modules = [
+        *listed_modules(info),
+        *(entry["hook-class-name"].rpartition(".")[0] for entry in info["connection-types"]),
+    ]
     for module in modules:
         importlib.import_module(module)
+
+
+def listed_modules(info: dict[str, Any]) -> list[str]:
+    kinds = ("hooks", "operators", "sensors", "triggers")
+    return [module for kind in kinds for entry in info[kind] for module in entry["python-modules"]]
+
+
+def test_every_module_of_the_airflow_layer_is_listed() -> None:
+    package = files("airflow_hivex")
+    existing = {
+        f"airflow_hivex.{kind}.{Path(str(module)).stem}"
+        for kind in ("operators", "sensors", "triggers")
+        for module in (package / kind).iterdir()
+        if module.name.endswith(".py") and module.name != "__init__.py"
+    }
+    assert existing <= set(listed_modules(get_provider_info()))
+
+
+def test_airflow_lists_the_triggers(providers_manager: Any) -> None:
+    found = {trigger.trigger_class_name for trigger in providers_manager.trigger}
+    assert {name for name in found if name.startswith("airflow_hivex")} == {"airflow_hivex.triggers.transactions"}
 
 
 def test_airflow_knows_the_connection_type() -> None:
@@ -74,16 +98,18 @@ def test_every_default_of_the_form_fits_its_own_schema() -> None:
 
 def test_importing_the_airflow_layer_loads_neither_spark_nor_the_store() -> None:
     """A DAG file pays for its imports at every parse."""
-    program = """
+    program = f"""
+import importlib
 import sys
 import airflow.sdk
-from airflow.sdk import BaseHook, BaseOperator, task
+from airflow.sdk import BaseHook, BaseOperator, BaseSensorOperator, TaskGroup, XComArg, conf, task
+import airflow.triggers.base
 before = set(sys.modules)
 import airflow_hivex.get_provider_info
-import airflow_hivex.hooks.hivex
-import airflow_hivex.operators.query
+for module in {listed_modules(get_provider_info())}:
+    importlib.import_module(module)
 added = set(sys.modules) - before
-heavy = {"pyspark", "sqlglot", "pyarrow", "pandas", "alembic", "fsspec", "sqlalchemy"}
+heavy = {{"pyspark", "sqlglot", "pyarrow", "pandas", "alembic", "fsspec", "sqlalchemy"}}
 print(sorted(name for name in added if name.partition(".")[0] in heavy))
 print(sorted(name for name in added if name.startswith("airflow_hivex.core.")))
 """
