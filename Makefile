@@ -10,6 +10,8 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 # Options for pytest, such as: make test-unit PYTEST="-k router -x"
 PYTEST ?=
+# Processes that run tests side by side, each with a Spark and a PostgreSQL of its own; a file stays in one.
+WORKERS ?= 2
 
 .PHONY: help
 help: ## Show this list
@@ -34,7 +36,7 @@ demo: setup ## Run the quickstart DAG on real data, in ./.demo
 
 .PHONY: test
 test: setup postgresql ## Run all tests
-	$(BIN)/pytest $(PYTEST)
+	$(BIN)/pytest --numprocesses=$(WORKERS) --dist=loadfile $(PYTEST)
 
 .PHONY: test-unit
 test-unit: setup postgresql ## Run the tests that start neither Spark nor Airflow

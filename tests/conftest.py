@@ -15,20 +15,37 @@ if TYPE_CHECKING:
     from tests.postgresql import PostgresqlServer
 
 
-COUNTS: dict[str, str] = {}
+_COUNT = "count: "
+
+
+class Counts:
+    """What tests tell about themselves after the run, by title; it travels with the test's report."""
+
+    def __init__(self, request: pytest.FixtureRequest) -> None:
+        self._properties = request.node.user_properties
+
+    def __setitem__(self, title: str, text: str) -> None:
+        self._properties.append((f"{_COUNT}{title}", text))
 
 
 @pytest.fixture
-def counts() -> dict[str, str]:
+def counts(request: pytest.FixtureRequest) -> Counts:
     """What is printed after the run, by title."""
-    return COUNTS
+    return Counts(request)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print what tests have counted."""
-    if COUNTS:
+    found = {
+        name.removeprefix(_COUNT): text
+        for reports in terminalreporter.stats.values()
+        for report in reports
+        for name, text in getattr(report, "user_properties", ())
+        if name.startswith(_COUNT)
+    }
+    if found:
         terminalreporter.section("counts")
-        for title, text in COUNTS.items():
+        for title, text in found.items():
             terminalreporter.write_line(f"{title}: {text}")
 
 
