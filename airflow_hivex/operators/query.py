@@ -105,9 +105,8 @@ class HivexQueryOperator(BaseOperator):
         try:
             return self._run(context, txn_id)
         except HivexError as error:
-            if txn_id is None and (error.retryable or self._killed):
-                raise
-            if self._killed and error.code == "STATEMENT_CANCELLED":
+            # Also workers that are shut down kill their tasks: whether to go on elsewhere is Airflow's to say.
+            if self._killed or (txn_id is None and error.retryable):
                 raise
             if txn_id is None:
                 raise AirflowFailException(str(error)) from error

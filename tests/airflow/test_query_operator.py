@@ -11,11 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from airflow.sdk import DAG, task
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from pyspark import SparkContext
 
-from airflow_hivex.core.errors import RoutingError, StoreUnavailableError, TransactionAbortedError
+from airflow_hivex.core.errors import (
+    HivexError,
+    RoutingError,
+    StoreUnavailableError,
+    WriteConflictError,
+)
+from airflow_hivex.core.metastore import Metastore
+from airflow_hivex.core.model.transactions import Operation
+from airflow_hivex.hooks import hivex as hooks
 from airflow_hivex.hooks.hivex import HivexHook
+from airflow_hivex.operators import query
 from airflow_hivex.operators.query import HivexQueryOperator, agent_info
 
 if TYPE_CHECKING:
@@ -191,7 +200,7 @@ def test_killed_task_stops_its_job_and_leaves_the_table_as_it_was() -> None:
     killer.start()
     try:
         # Left to Airflow's retries: a worker that is shut down kills its tasks too.
-        with pytest.raises(TransactionAbortedError, match="cancelled"):
+        with pytest.raises(HivexError, match="cancelled"):
             operator.execute(context())
     finally:
         killer.join()
@@ -203,6 +212,83 @@ def test_task_that_times_out_stops_its_job_and_leaves_the_table_as_it_was(run_da
     with DAG("hivex_times_out", schedule=None) as dag:
         HivexQueryOperator(task_id="endless", sql=ENDLESS, execution_timeout=timedelta(seconds=3))
     assert states(run_dag(dag)) == {"endless": "failed"}
+
+
+@pytest.fixture
+def rivals(warehouse: dict[str, Any]) -> list[int]:
+    """The table sales, and a number: so often somebody who takes no locks is faster with an update of it."""
+    execute(CREATE)
+    left = [0]
+    configuration = HivexHook().get_configuration()
+    other = HivexHook().get_metastore()
+
+    def fault(point: str) -> None:
+        if point == "after allocate" and left[0]:
+            left[0] -= 1
+            (txn_id,) = other.transactions.open()
+            other.transactions.allocate_write_ids([txn_id], "default", "sales", operation=Operation.UPDATE)
+            other.transactions.commit(txn_id)
+
+    hooks._metastores[configuration.key] = Metastore.open(
+        configuration.url,
+        clusters=configuration.clusters,
+        default_cluster=configuration.default_cluster,
+        fault=fault,
+    )
+    return left
+
+
+OVERWRITE = (
+    "INSERT INTO sales (id) VALUES (1); INSERT OVERWRITE TABLE sales (id) VALUES (2); INSERT INTO sales (id) VALUES (3)"
+)
+
+
+def test_statement_that_loses_is_run_again_alone(rivals: list[int]) -> None:
+    rivals[0] = 3
+    execute(OVERWRITE)
+    assert rivals == [0]
+    assert execute("SELECT id FROM sales ORDER BY id")["rows"] == [[2], [3]]
+
+
+def test_statement_that_loses_too_often_is_left_to_airflows_retries(rivals: list[int]) -> None:
+    rivals[0] = 5
+    with pytest.raises(WriteConflictError):
+        execute(OVERWRITE.split(";")[1], conflict_retries=1)
+    assert rivals == [3]
+    assert execute("SELECT id FROM sales")["rows"] == []
+
+
+def test_statement_of_a_longer_transaction_is_not_run_again(rivals: list[int]) -> None:
+    rivals[0] = 1
+    with pytest.raises(WriteConflictError):
+        execute(f"START TRANSACTION; {OVERWRITE.split(';')[1]}; COMMIT")
+    assert execute("SELECT id FROM sales")["rows"] == []
+
+
+def test_killed_task_does_not_wait_to_run_its_statement_again(rivals: list[int]) -> None:
+    rivals[0] = 1
+    operator = HivexQueryOperator(task_id="t", sql=OVERWRITE.split(";")[1])
+    conflict = threading.Event()
+    query.log.addFilter(lambda record: conflict.set() or True)
+
+    def kill() -> None:
+        assert conflict.wait(60)
+        operator.on_kill()
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    try:
+        with pytest.raises(AirflowException, match="killed before its statement was run again"):
+            operator.execute(context())
+    finally:
+        query.log.filters.clear()
+        killer.join()
+
+
+@pytest.mark.parametrize("conflict_retries", [-1, "3", None, True])
+def test_conflict_retries_must_be_a_number(conflict_retries: Any) -> None:
+    with pytest.raises(ValueError, match="conflict_retries"):
+        HivexQueryOperator(task_id="t", sql="SELECT 1", conflict_retries=conflict_retries)
 
 
 def wait_for_spark_job() -> None:
