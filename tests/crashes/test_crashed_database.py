@@ -69,7 +69,6 @@ def test_clients_go_on_after_the_database_has_crashed(
             tmp_path / "warehouse",
             TRANSACTIONS,
             clients=CLIENTS,
-            kill_every_s=0,
             disturb=crash,
             disturbances=CRASHES,
             deadline_s=200,

@@ -83,7 +83,7 @@ class Client:
     generation: int = 500
     slow: float = 0.01
     parked: float = 0.01
-    timeout_s: int = 5
+    timeout_s: int = 3
 
     @property
     def history(self) -> Path:
@@ -369,10 +369,10 @@ class Work:
     def _lock(self, running: Running, targets: Sequence[Key]) -> None:
         """Lock partitions for update: mostly shared, so that the first committer wins, else exclusively."""
         dice = self._rng.random()
-        kind = LockType.SHARED_WRITE if dice < 0.75 else LockType.EXCL_WRITE if dice < 0.95 else LockType.EXCLUSIVE
+        kind = LockType.SHARED_WRITE if dice < 0.85 else LockType.EXCL_WRITE if dice < 0.97 else LockType.EXCLUSIVE
         components = [LockComponent(DATABASE, name, f"k={key}", kind, DataOperation.UPDATE) for name, key in targets]
         # In two requests two transactions may wait for each other.
-        requests = [components[:1], components[1:]] if self._rng.random() < 0.3 else [components]
+        requests = [components[:1], components[1:]] if self._rng.random() < 0.5 else [components]
         for request in filter(None, requests):
             self._acquire(running, request)
         if kind in _EXCLUSIVE:

@@ -10,6 +10,7 @@ import enum
 import json
 import os
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,6 +109,26 @@ class Recorder:
 
     def _write(self, number: int, event: str, value: object) -> None:
         os.write(self._file, json.dumps((number, event, value), separators=(",", ":")).encode() + b"\n")
+
+
+class Progress:
+    """Counts the transactions that the clients of a folder are done with, while they write."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._read: dict[Path, int] = defaultdict(int)
+        self._count = 0
+
+    def count(self) -> int:
+        """How many there are; only what is new is read."""
+        for path in self._folder.iterdir():
+            with path.open("rb") as file:
+                file.seek(self._read[path])
+                new = file.read()
+            whole = new[: new.rfind(b"\n") + 1]
+            self._read[path] += len(whole)
+            self._count += sum(whole.count(b',"%s",' % status.value.encode()) for status in Status)
+        return self._count
 
 
 def finished(path: Path) -> int:

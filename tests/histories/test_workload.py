@@ -9,17 +9,18 @@ import pytest
 from tests.histories.workload import Workload, run
 
 TRANSACTIONS = 20_000
+KILLS = 60
 
 
 @pytest.mark.timeout(600)
 def test_no_anomaly_in_a_long_history(metastore_url: str, tmp_path: Path, counts: dict[str, str]) -> None:
-    outcome = run(Workload(metastore_url, tmp_path / "warehouse", TRANSACTIONS, deadline_s=500))
+    outcome = run(Workload(metastore_url, tmp_path / "warehouse", TRANSACTIONS, kills=KILLS, deadline_s=500))
     counts[metastore_url.partition(":")[0].partition("+")[0]] = outcome.describe()
     assert outcome.report.findings == [], outcome.report.describe()
     assert len(outcome.history) >= TRANSACTIONS
     assert outcome.report.unknown == 0, "the metastore did not tell how a transaction has ended"
     # What the history is about has happened in it.
-    assert outcome.kills >= 20
+    assert outcome.kills == KILLS
     assert outcome.reaped
     assert outcome.looked_up["aborted"] + outcome.looked_up["committed"]
     for error in ("WRITE_CONFLICT", "DEADLOCK", "PLANNED", "TRANSACTION_ABORTED"):

@@ -22,25 +22,25 @@ from airflow_hivex.core.store.schema import txn_components, txns
 from tests.histories import client as client_module
 from tests.histories.checker import Anomaly, Finding, Report, check
 from tests.histories.client import CLUSTER, DATABASE, LISTS, SETS, Client, open_warehouse, read_everything
-from tests.histories.history import Recorder, Status, Transaction, finished, load
+from tests.histories.history import Progress, Recorder, Status, Transaction, load
 from tests.processes import ClientProcess
 
 _HOUSEKEEPER_EVERY_S = 0.4
+_HISTORIES = "histories"
 
 
 @dataclass(frozen=True)
 class Workload:
     """How much is done, and what goes wrong meanwhile.
 
-    ``kill_every_s`` is the mean time between two kills, 0 for none. ``disturb`` is called ``disturbances``
-    times, after equal shares of the work.
+    ``kills`` clients are killed, and ``disturb`` is called ``disturbances`` times, after equal shares of the work.
     """
 
     url: str
     folder: Path
     transactions: int
     clients: int = 8
-    kill_every_s: float = 0.5
+    kills: int = 0
     seed: int = 1
     plant: Callable[[], None] | None = None
     keys: int = 4
@@ -97,7 +97,7 @@ def run(workload: Workload) -> Outcome:
         TimeoutError: that took longer than ``deadline_s``; all processes are ended.
     """
     began = time.monotonic()
-    folder = workload.folder / "histories"
+    folder = workload.folder / _HISTORIES
     folder.mkdir(parents=True)
     with open_warehouse(workload.url, workload.folder) as metastore:
         create_tables(metastore)
@@ -131,7 +131,8 @@ class _Clients:
         self._metastore = metastore
         self._rng = random.Random(workload.seed)
         self._running: dict[str, tuple[Client, ClientProcess]] = {}
-        self._housekeeper_at = self._kill_at = self._start = time.monotonic()
+        self._progress = Progress(workload.folder / _HISTORIES)
+        self._housekeeper_at = self._start = time.monotonic()
         self.disturbances: list[int] = []
         self.ledger = Ledger(metastore)
         self.kills = 0
@@ -162,7 +163,6 @@ class _Clients:
 
     def run(self) -> None:
         """Until all are done: kill some and replace them, and let the housekeeper work."""
-        self._kill_at = self._after(self._workload.kill_every_s)
         while self._running:
             wait([process.sentinel for _, process in self._running.values()], timeout=0.02)
             for name, (_, process) in list(self._running.items()):
@@ -173,11 +173,11 @@ class _Clients:
             now = time.monotonic()
             if now - self._start > self._workload.deadline_s:
                 raise TimeoutError(f"the clients are not done after {self._workload.deadline_s:g} s")
-            if now >= self._kill_at and self._running:
+            done = self._progress.count() / self._workload.transactions
+            if self._running and done >= (self.kills + 1) / (self._workload.kills + 1):
                 self._kill_one()
-                self._kill_at = self._after(self._workload.kill_every_s)
-            if len(self.disturbances) < self._workload.disturbances:
-                self._disturb_when_due()
+            if self._running and done >= (len(self.disturbances) + 1) / (self._workload.disturbances + 1):
+                self._disturb()
             if now >= self._housekeeper_at:
                 with suppress(StoreUnavailableError):
                     self._keep_house()
@@ -187,9 +187,6 @@ class _Clients:
         log = self._workload.folder / f"{client.name}.{self.kills}.log"
         self._running[client.name] = (client, ClientProcess(client_module.run, client, log=log))
 
-    def _after(self, mean_s: float) -> float:
-        return time.monotonic() + (self._rng.uniform(0.5, 1.5) * mean_s if mean_s else float("inf"))
-
     def _kill_one(self) -> None:
         name = self._rng.choice(sorted(self._running))
         client, process = self._running[name]
@@ -197,11 +194,8 @@ class _Clients:
         self.kills += 1
         self._begin(client)
 
-    def _disturb_when_due(self) -> None:
-        assert self._workload.disturb is not None
-        done = sum(finished(client.history) for client, _ in self._running.values())
-        due = self._workload.transactions * (len(self.disturbances) + 1) / (self._workload.disturbances + 1)
-        if done >= due:
+    def _disturb(self) -> None:
+        if self._workload.disturb is not None:
             self._workload.disturb()
             self.disturbances.append(time.monotonic_ns())
 
