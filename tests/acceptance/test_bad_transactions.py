@@ -1,0 +1,200 @@
+"""Bad input around transactions and locks: a clear error of our own, and nothing changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_hivex.core import Metastore, Session
+from airflow_hivex.core.errors import (
+    HivexError,
+    InvalidLockRequestError,
+    InvalidParametersError,
+    InvalidSettingError,
+    NoSuchDatabaseError,
+    NoSuchLockError,
+    NoSuchTableError,
+    NoSuchTransactionError,
+    StatementSyntaxError,
+    TransactionAbortedError,
+    TransactionCommittedError,
+    TransactionNotOpenError,
+)
+from airflow_hivex.core.model.locks import LockComponent, LockState, LockType
+from airflow_hivex.core.model.transactions import TxnState
+
+NO_IDS: list[Any] = [0, -1, -(2**63), 999_999, 2**63 - 1, 2**63, 10**40, True, 1.5, "1", None]
+
+
+@pytest.fixture
+def tables(session: Session) -> Session:
+    session.sql("CREATE TABLE t (a int)")
+    session.sql("CREATE DATABASE other")
+    session.sql("CREATE TABLE other.u (a int)")
+    return session
+
+
+@pytest.fixture
+def txn_id(metastore: Metastore, tables: Session) -> int:
+    """An open transaction with a lock, which no bad input may change."""
+    (txn_id,) = metastore.transactions.open(user="owner", timeout=3600)
+    metastore.locks.acquire([LockComponent("default", "t")], txn_id)
+    return txn_id
+
+
+def state(metastore: Metastore) -> tuple[object, ...]:
+    """All that a client can see of transactions and locks."""
+    return [(each.id, each.state) for each in metastore.transactions.show()], metastore.locks.show()
+
+
+CALLS: dict[str, Callable[[Metastore, Any], object]] = {
+    "commit": lambda metastore, number: metastore.transactions.commit(number),
+    "metastore.commit": lambda metastore, number: metastore.commit(number),
+    "abort": lambda metastore, number: metastore.transactions.abort(number),
+    "metastore.abort": lambda metastore, number: metastore.abort(number),
+    "get": lambda metastore, number: metastore.transactions.get(number),
+    "heartbeat": lambda metastore, number: metastore.transactions.heartbeat(number),
+    "allocate": lambda metastore, number: metastore.transactions.allocate_write_ids([number], "default", "t"),
+    "session": lambda metastore, number: metastore.session(txn_id=-1 if number is None else number),
+    "lock": lambda metastore, number: metastore.locks.acquire(
+        [LockComponent("default", "t")], -1 if number is None else number
+    ),
+    "check lock": lambda metastore, number: metastore.locks.check(number),
+    "heartbeat of a lock": lambda metastore, number: metastore.locks.heartbeat(number),
+}
+
+
+def test_ids_that_nothing_has(metastore: Metastore, txn_id: int) -> None:
+    before = state(metastore)
+    for call in CALLS.values():
+        for number in NO_IDS:
+            with pytest.raises((NoSuchTransactionError, NoSuchLockError, TransactionNotOpenError)):
+                call(metastore, number)
+    for number in NO_IDS[:-1]:
+        if number not in (999_999, 2**63 - 1):
+            with pytest.raises(NoSuchTransactionError):
+                metastore.transactions.valid_txns(number)
+    assert state(metastore) == before
+
+
+def test_ids_that_were_never_opened_are_ignored_where_many_are_aborted(metastore: Metastore, txn_id: int) -> None:
+    before = state(metastore)
+    assert metastore.transactions.abort_many(NO_IDS) == []
+    assert state(metastore) == before
+
+
+@pytest.mark.parametrize(
+    ("component", "error"),
+    [
+        (LockComponent("default", "nothing"), NoSuchTableError),
+        (LockComponent("nowhere", "t"), NoSuchDatabaseError),
+        (LockComponent("nowhere", None), NoSuchDatabaseError),
+        # A name that is qualified twice is no table of either database.
+        (LockComponent("default", "other.u"), NoSuchTableError),
+        (LockComponent("default", "u"), NoSuchTableError),
+    ],
+)
+def test_lock_on_what_is_not_there(
+    metastore: Metastore, txn_id: int, component: LockComponent, error: type[HivexError]
+) -> None:
+    before = state(metastore)
+    for owner in (txn_id, None):
+        with pytest.raises(error):
+            metastore.locks.acquire([LockComponent("default", "t"), component], owner)
+    assert state(metastore) == before
+
+
+def test_components_of_two_databases_are_granted_together_or_not_at_all(metastore: Metastore, txn_id: int) -> None:
+    exclusive = [
+        LockComponent("other", "u", type=LockType.EXCLUSIVE),
+        LockComponent("default", "t", type=LockType.EXCLUSIVE),
+    ]
+    waiting = metastore.locks.acquire(exclusive, wait=False)
+    assert waiting.state is LockState.WAITING
+    assert {lock.state for lock in metastore.locks.show(lock_id=waiting.lock_id)} == {LockState.WAITING}
+    metastore.transactions.commit(txn_id)
+    assert metastore.locks.check(waiting.lock_id).state is LockState.ACQUIRED
+    assert {lock.state for lock in metastore.locks.show(lock_id=waiting.lock_id)} == {LockState.ACQUIRED}
+
+
+def test_request_that_nobody_can_grant(metastore: Metastore, txn_id: int) -> None:
+    before = state(metastore)
+    for components, timeout in (
+        ([], None),
+        ([LockComponent("default", "t")], -1),
+        ([LockComponent("default", "t")], float("nan")),
+    ):
+        with pytest.raises(InvalidLockRequestError):
+            metastore.locks.acquire(components, txn_id, timeout=timeout)
+    for names in (("", "t", None), ("default", "", None), ("default", None, "ds=1"), ("default", "t\0", None)):
+        with pytest.raises(InvalidLockRequestError):
+            LockComponent(*names)
+    assert state(metastore) == before
+
+
+def test_nothing_follows_an_end(metastore: Metastore, txn_id: int) -> None:
+    metastore.transactions.abort(txn_id, "the owner has given up")
+    for call in ("commit", "metastore.commit", "heartbeat", "session", "lock"):
+        with pytest.raises(TransactionAbortedError, match="the owner has given up"):
+            CALLS[call](metastore, txn_id)
+    with pytest.raises(TransactionNotOpenError):
+        CALLS["allocate"](metastore, txn_id)
+    (committed,) = metastore.transactions.open()
+    metastore.transactions.commit(committed)
+    for call in ("abort", "metastore.abort", "session", "lock"):
+        with pytest.raises(TransactionCommittedError):
+            CALLS[call](metastore, committed)
+    assert metastore.transactions.get(txn_id).state is TxnState.ABORTED
+    assert metastore.transactions.get(committed).state is TxnState.COMMITTED
+    assert metastore.locks.show() == []
+
+
+def test_heartbeat_after_the_reaper(metastore_url: str, tmp_path: Path) -> None:
+    clusters = {"c1": {"filesystem": tmp_path.as_uri(), "jobtracker": "local[1]"}}
+    now = [1_700_000_000_000]
+    with Metastore.open(metastore_url, clusters=clusters, clock=lambda: now[0]) as metastore:
+        with metastore.session() as session:
+            session.sql("CREATE TABLE t (a int)")
+        (txn_id,) = metastore.transactions.open()
+        lock = metastore.locks.acquire([LockComponent("default", "t")])
+        now[0] += 301_000
+        assert metastore.housekeeper.run().aborted == (txn_id,)
+        for call in (metastore.transactions.heartbeat, metastore.transactions.commit):
+            with pytest.raises(TransactionAbortedError, match="heartbeat"):
+                call(txn_id)
+        for ask in (metastore.locks.heartbeat, metastore.locks.check):
+            with pytest.raises(NoSuchLockError):
+                ask(lock.lock_id)
+        assert metastore.locks.show() == []
+
+
+def test_nonsense_in_abort_transactions(metastore: Metastore, tables: Session, txn_id: int) -> None:
+    before = state(metastore)
+    for ids in ("", "abc", "-1", "0", "1.5", "9" * 20, "'1'", "1 x", "1,,2", "1;2 3", ":id", "1 - 1", "NULL"):
+        with pytest.raises((StatementSyntaxError, InvalidParametersError)):
+            tables.sql(f"ABORT TRANSACTIONS {ids}")
+    assert state(metastore) == before
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"hive.txn.timeout": 0},
+        {"hive.txn.timeout": -5},
+        {"hive.txn.timeout": "soon"},
+        {"hive.txn.max.open.batch": 0},
+        {"hive.max.open.txns": "many"},
+        {"hive.txn.retrysnapshot.max.count": 21},
+        {"hive.lock.numretries": -1},
+        {"hivex.lock.matrix": "5"},
+        {"hive.txn.xlock.write": "perhaps"},
+    ],
+)
+def test_setting_out_of_range(metastore_url: str, tmp_path: Path, settings: dict[str, object]) -> None:
+    (name,) = settings
+    clusters = {"c1": {"filesystem": tmp_path.as_uri(), "jobtracker": "local[1]"}}
+    with pytest.raises(InvalidSettingError, match=name):
+        Metastore.open(metastore_url, clusters=clusters, settings=settings)
