@@ -505,7 +505,13 @@ class TransactionManager:
     # -- snapshots ------------------------------------------------------------------
 
     def valid_txns(self, txn_id: int | None = None) -> ValidTxnList:
-        """The snapshot of now, or the one that transaction ``txn_id`` has of it. One round trip."""
+        """The snapshot of now, or the one that transaction ``txn_id`` has of it. One round trip.
+
+        Raises:
+            NoSuchTransactionError: no transaction can have this id.
+        """
+        if txn_id is not None:
+            _check_id(txn_id)
         with self._store.read() as connection:
             return read_valid_txns(connection, txn_id)
 
