@@ -22,6 +22,7 @@ from airflow_hivex.core.errors import DeadlockError, TransactionAbortedError, Wr
 from airflow_hivex.core.model.locks import LockState
 
 if TYPE_CHECKING:
+    from tests.conftest import Counts
     from tests.postgresql import PostgresqlServer
 
 ALLOWED, SNAPSHOT, WAIT, RESTART, CONFLICT, DEADLOCK = (
@@ -439,23 +440,19 @@ def metastore(
 
 
 @pytest.fixture(scope="module")
-def counts(request: pytest.FixtureRequest) -> Iterator[Counter[tuple[str, str]]]:
-    """How often each outcome was seen; told when all scenarios have been played."""
-    counts: Counter[tuple[str, str]] = Counter()
-    yield counts
-    if not counts:
-        return
-    with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
-        print(f"\nAnomaly matrix: {counts.total()} cells of {len(MATRIX)} anomalies, {len(MODES)} lock modes")  # noqa: T201
-        for database in DATABASES:
-            seen = ", ".join(f"{count} {outcome}" for (where, outcome), count in counts.items() if where == database)
-            print(f"  {database}: {seen}")  # noqa: T201
+def seen() -> dict[str, Counter[str]]:
+    """How often each outcome was seen, by database."""
+    return {database: Counter() for database in DATABASES}
 
 
 @pytest.mark.spark
 @pytest.mark.parametrize("anomaly", SCENARIOS)
 def test_transactions_do_to_each_other_what_is_published(
-    request: pytest.FixtureRequest, metastore: Metastore, counts: Counter[tuple[str, str]], anomaly: str
+    request: pytest.FixtureRequest,
+    metastore: Metastore,
+    seen: dict[str, Counter[str]],
+    counts: Counts,
+    anomaly: str,
 ) -> None:
     scenario = SCENARIOS[anomaly]
     parameters = request.node.callspec.params
@@ -466,7 +463,10 @@ def test_transactions_do_to_each_other_what_is_published(
     assert history.committed, history
     assert metastore.transactions.valid_txns().open_ids == ()
     assert metastore.locks.show() == []
-    counts[parameters["url"], outcome] += 1
+    outcomes = seen[parameters["url"]]
+    outcomes[outcome] += 1
+    told = ", ".join(f"{count} {each}" for each, count in outcomes.most_common())
+    counts[f"anomaly matrix, {parameters['url']}"] = f"{outcomes.total()} cells as published: {told}"
 
 
 BOTH = {"T1", "T2"}
