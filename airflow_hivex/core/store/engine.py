@@ -254,10 +254,8 @@ def _engine(url: URL) -> Engine:
 
 def _prepare_postgresql(connection: Any, _record: object) -> None:
     # The driver drops all prepared statements, ours too, after a rollback in which it has some of its own.
+    # Those of the hot paths are prepared by their exchange; all others are planned as the tables are now.
     connection.prepare_threshold = None
-    # A plan kept from when a table was empty reads the whole of it after it has grown.
-    connection.execute("SET plan_cache_mode = force_custom_plan")
-    connection.commit()
 
 
 def _check_alive(connection: Any, _record: object, _proxy: object) -> None:

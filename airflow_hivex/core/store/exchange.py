@@ -116,20 +116,20 @@ def joined(connection: Connection) -> Exchange:
     return _Joined(connection)
 
 
-def exchange_on(connection: PoolProxiedConnection, dialect: Dialect, *, began: bool = False) -> Exchange:
-    """An exchange on a connection of the engine's pool; ``began`` when its transaction has begun."""
+def exchange_on(connection: PoolProxiedConnection, dialect: Dialect, *, owns: bool = True) -> Exchange:
+    """An exchange on a connection of the engine's pool; ``owns``: with a database transaction of its own."""
     raw: Any = connection.dbapi_connection
     if dialect.name == "sqlite":
-        return SqliteExchange(raw, began=began)
+        return SqliteExchange(raw, began=not owns)
     from airflow_hivex.core.store.pipeline import PostgresqlExchange
 
-    return PostgresqlExchange(raw, connection.info)
+    return PostgresqlExchange(raw, connection.info, owns=owns)
 
 
 class _Joined:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._exchange = exchange_on(connection.connection, connection.dialect, began=True)
+        self._exchange = exchange_on(connection.connection, connection.dialect, owns=False)
 
     @property
     def is_broken(self) -> bool:

@@ -16,17 +16,24 @@ if TYPE_CHECKING:
     from psycopg.pq.abc import PGconn, PGresult
 
 _BEGIN, _COMMIT = b"BEGIN ISOLATION LEVEL READ COMMITTED", b"COMMIT"
+# A plan is kept as long as nobody analyzes its tables. One from when they were small must not read the whole
+# of them when they have grown, so it is made for what indexes there are; every statement here has one.
+_WITHOUT_SCANS, _WITH_SCANS = b"SET LOCAL enable_seqscan = off", b"SET LOCAL enable_seqscan TO DEFAULT"
 _SUCCESSES = (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK)
 # Source: PostgreSQL pg_type: bool, int8, int2, int4.
 _DECODERS: Mapping[int, Callable[[bytes], Value]] = {16: lambda value: value == b"t", 20: int, 21: int, 23: int}
 
 
 class PostgresqlExchange:
-    """Statements that are prepared once a connection; ``info`` lives as long as the connection."""
+    """Statements that are prepared once a connection; ``info`` lives as long as the connection.
 
-    def __init__(self, connection: psycopg.Connection[Any], info: dict[Any, Any]) -> None:
+    ``owns``: the database transaction is this exchange's, else its other statements are not to be disturbed.
+    """
+
+    def __init__(self, connection: psycopg.Connection[Any], info: dict[Any, Any], *, owns: bool) -> None:
         self._pgconn: PGconn = connection.pgconn
         self._encoding = connection.info.encoding
+        self._owns = owns
         self._prepared: set[bytes] = info.setdefault("hivex_prepared", set())
 
     @property
@@ -47,9 +54,11 @@ class PostgresqlExchange:
         new = {call.statement.name: call for call in calls if call.statement.name not in self._prepared}
         results: list[PGresult] = []
         begins = self._pgconn.transaction_status == TransactionStatus.IDLE
-        count = len(new) + begins + len(commands) + commit
+        before = [*([_BEGIN] if begins else []), *([_WITHOUT_SCANS] if begins or not self._owns else [])]
+        after = [_COMMIT] if commit else [] if self._owns else [_WITH_SCANS]
+        count = len(new) + len(before) + len(commands) + len(after)
         try:
-            self._send(list(new.values()), commands, begins=begins, commit=commit)
+            self._send(list(new.values()), before, commands, after)
             while len(results) < count:
                 results.append(_next_result(self._pgconn))
             _next_result(self._pgconn)
@@ -62,22 +71,26 @@ class PostgresqlExchange:
                 raise ExchangeError(error, is_lost=True, was_committing=commit) from error
         self._note_prepared(new, results)
         self._check(results, is_lost=False)
-        first = len(new) + begins
+        first = len(new) + len(before)
         return [self._rows(result) for result in results[first : first + len(commands)]]
 
     def _send(
-        self, new: Sequence[Call], commands: Sequence[tuple[bytes, list[bytes | None]]], *, begins: bool, commit: bool
+        self,
+        new: Sequence[Call],
+        before: Sequence[bytes],
+        commands: Sequence[tuple[bytes, list[bytes | None]]],
+        after: Sequence[bytes],
     ) -> None:
         pgconn = self._pgconn
         pgconn.enter_pipeline_mode()
         for call in new:
             pgconn.send_prepare(call.statement.name, call.statement.for_postgresql()[0])
-        if begins:
-            pgconn.send_query_params(_BEGIN, None)
+        for text in before:
+            pgconn.send_query_params(text, None)
         for name, values in commands:
             pgconn.send_query_prepared(name, values)
-        if commit:
-            pgconn.send_query_params(_COMMIT, None)
+        for text in after:
+            pgconn.send_query_params(text, None)
         pgconn.pipeline_sync()
         # What does not fit into the socket's buffer waits until the server has read some, and it
         # may wait for its answers to be read.
