@@ -10,6 +10,8 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 # Options for pytest, such as: make test-unit PYTEST="-k router -x"
 PYTEST ?=
+# Benchmarks to run, by default all
+BENCH ?=
 # Processes that run tests side by side, each with a Spark and a PostgreSQL of its own; a file stays in one.
 WORKERS ?= 2
 
@@ -24,11 +26,13 @@ $(INSTALLED): pyproject.toml requirements/constraints.txt scripts/install-python
 .PHONY: setup
 setup: $(INSTALLED) java ## Build .venv and make sure of Java 17
 
-.PHONY: java postgresql
+.PHONY: java postgresql jdbc
 java:
 	@scripts/install-system-packages.sh java
 postgresql:
 	@scripts/install-system-packages.sh postgresql
+jdbc:
+	@scripts/install-system-packages.sh jdbc
 
 .PHONY: demo
 demo: setup ## Run the quickstart DAG on real data, in ./.demo
@@ -59,13 +63,16 @@ format: $(INSTALLED) ## Put the code into the project's format
 	$(BIN)/ruff format .
 
 .PHONY: bench
-bench: setup ## Measure, and print the figures as a table and as JSON
-	$(BIN)/python -m benchmarks
+bench: setup postgresql jdbc ## Measure, and print the figures as a table and as JSON (BENCH="transactions" for some)
+	@UV_LINK_MODE=copy $(BIN)/uv pip install -q --python $(BIN)/python --no-deps -r requirements/bench.txt
+	$(BIN)/python -m benchmarks $(BENCH)
 
 .PHONY: requirements
 requirements: $(INSTALLED) ## Resolve the pins again (UPGRADE=1: to the newest releases)
 	$(BIN)/uv pip compile pyproject.toml --group dev --extra spark --python-version 3.11 --no-header --no-annotate \
 		--no-emit-index-url --quiet $(if $(UPGRADE),--upgrade) --output-file requirements/constraints.txt
+	$(BIN)/uv pip compile --group bench --constraint requirements/constraints.txt --python-version 3.11 --no-header \
+		--no-annotate --no-emit-index-url --quiet $(if $(UPGRADE),--upgrade) --output-file requirements/bench.txt
 
 .PHONY: clean
 clean: ## Remove caches, demo data and results, but not .venv

@@ -17,7 +17,10 @@ RESULTS = Path(__file__).parent / "results"
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One line of a report: seconds of the case and of its peer, and their ratio against the goal."""
+    """One line of a report: seconds of the case and of its peer, and their ratio against the goal.
+
+    ``count`` is how many things were done in these seconds, where that can be said.
+    """
 
     name: str
     seconds: float
@@ -25,6 +28,7 @@ class Figure:
     peer_seconds: float
     ratio: float
     goal: float
+    count: int | None = None
 
     @property
     def reached(self) -> bool:
@@ -32,19 +36,24 @@ class Figure:
 
 
 def interleave(cases: Mapping[str, Callable[[], object]], *, rounds: int, warm_up: int = 1) -> dict[str, list[float]]:
-    """Seconds of every counted round of each case; the cases take turns within a round."""
+    """Seconds of every counted round of each case; the cases take turns within a round.
+
+    A case that returns a float has measured itself.
+    """
     seconds: dict[str, list[float]] = {name: [] for name in cases}
     for number in range(warm_up + rounds):
         for name, case in cases.items():
             started = time.perf_counter()
-            case()
-            elapsed = time.perf_counter() - started
+            own = case()
+            elapsed = own if isinstance(own, float) else time.perf_counter() - started
             if number >= warm_up:
                 seconds[name].append(elapsed)
     return seconds
 
 
-def compare(name: str, seconds: Mapping[str, list[float]], case: str, peer: str, goal: float) -> Figure:
+def compare(
+    name: str, seconds: Mapping[str, list[float]], case: str, peer: str, goal: float, count: int | None = None
+) -> Figure:
     """The median seconds of a case and its peer, and the median of their ratios round by round."""
     ratios = [ours / theirs for ours, theirs in zip(seconds[case], seconds[peer], strict=True)]
     return Figure(
@@ -53,21 +62,29 @@ def compare(name: str, seconds: Mapping[str, list[float]], case: str, peer: str,
         peer,
         round(statistics.median(seconds[peer]), 5),
         round(statistics.median(ratios), 3),
-        goal,
+        round(goal, 3),
+        count,
     )
+
+
+def _rate(count: int | None, seconds: float) -> str:
+    return "" if count is None else f"{count / seconds:,.0f}"
 
 
 def report(title: str, figures: list[Figure]) -> None:
     """Print the figures as a table and as JSON, and write the JSON below ``benchmarks/results``."""
     table = Table(title=title)
-    for heading in ("measured", "seconds", "against", "seconds", "ratio", "goal", ""):
+    headings = ("measured", "seconds", "per second", "against", "seconds", "per second", "ratio", "goal", "")
+    for heading in headings:
         table.add_column(heading, justify="left" if heading in ("measured", "against", "") else "right")
     for figure in figures:
         table.add_row(
             figure.name,
             f"{figure.seconds:.4f}",
+            _rate(figure.count, figure.seconds),
             figure.peer,
             f"{figure.peer_seconds:.4f}",
+            _rate(figure.count, figure.peer_seconds),
             f"{figure.ratio:.3f}",
             f"{figure.goal:.2f}",
             "reached" if figure.reached else "missed",

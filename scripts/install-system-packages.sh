@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Make sure of what no Python package brings: a Java runtime for Spark (17 or newer) and, for the
-# tests, PostgreSQL's server programs. What is there already is used; what is missing is installed
-# from Debian's packages where that is possible, and named where it is not.
+# tests, PostgreSQL's server programs. The benchmarks want its JDBC driver too, for a Hive Metastore.
+# What is there already is used; what is missing is installed from Debian's packages where that is
+# possible, and named where it is not.
 #
-# Usage: scripts/install-system-packages.sh [java] [postgresql]      (default: both)
+# Usage: scripts/install-system-packages.sh [java] [postgresql] [jdbc]      (default: java postgresql)
 set -euo pipefail
 
 # The version of the Java that Spark would start: JAVA_HOME wins over PATH, as in Spark's scripts.
@@ -27,6 +28,10 @@ have_java() {
 have_postgresql() {
     [[ -n "${HIVEX_TEST_POSTGRES_URL:-}" ]] && return 0
     compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || command -v initdb >/dev/null
+}
+
+have_jdbc() {
+    [[ -e /usr/share/java/postgresql.jar ]]
 }
 
 # Debian releases carry different ones; the first that exists is taken.
@@ -66,7 +71,8 @@ for what in "${wanted[@]}"; do
     case "$what" in
     java) have_java || missing+=(java) ;;
     postgresql) have_postgresql || missing+=(postgresql) ;;
-    *) fail "Unknown requirement '$what'; known are: java, postgresql." ;;
+    jdbc) have_jdbc || missing+=(jdbc) ;;
+    *) fail "Unknown requirement '$what'; known are: java, postgresql, jdbc." ;;
     esac
 done
 if ((${#missing[@]} == 0)); then
@@ -83,7 +89,8 @@ if ! may_install; then
         "without a password). Please install:" \
         "  java:       a Java runtime, 17 or newer          Debian: openjdk-17-jre-headless" \
         "  postgresql: PostgreSQL's server programs         Debian: postgresql" \
-        "              (or set HIVEX_TEST_POSTGRES_URL to a server whose user may create databases)"
+        "              (or set HIVEX_TEST_POSTGRES_URL to a server whose user may create databases)" \
+        "  jdbc:       its JDBC driver                      Debian: libpostgresql-jdbc-java"
 fi
 
 export DEBIAN_FRONTEND=noninteractive
@@ -98,6 +105,7 @@ for what in "${missing[@]}"; do
         packages+=("$(java_package)")
         ;;
     postgresql) packages+=(postgresql) ;;
+    jdbc) packages+=(libpostgresql-jdbc-java) ;;
     esac
 done
 "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \

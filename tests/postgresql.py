@@ -144,13 +144,13 @@ def start_postgresql() -> PostgresqlServer:
     return TemporaryPostgresqlServer(_binaries())
 
 
-def start_durable_postgresql() -> TemporaryPostgresqlServer:
+def start_durable_postgresql(options: Sequence[str] = DURABLE_OPTIONS) -> TemporaryPostgresqlServer:
     """A temporary server that keeps its promises through a crash.
 
     Raises:
         PostgresqlUnavailableError: the server's programs are not installed.
     """
-    return TemporaryPostgresqlServer(_binaries(), DURABLE_OPTIONS)
+    return TemporaryPostgresqlServer(_binaries(), options)
 
 
 def _binaries() -> Path:
