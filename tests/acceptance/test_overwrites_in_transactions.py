@@ -8,7 +8,13 @@ import pytest
 
 from airflow_hivex.core import Metastore, Session
 from airflow_hivex.core.catalog import pending_writes
-from airflow_hivex.core.errors import InvalidOperationError
+from airflow_hivex.core.errors import (
+    InvalidOperationError,
+    TransactionAbortedError,
+    TransactionCommittedError,
+    WriteTakenBackError,
+)
+from airflow_hivex.core.statements.pending import take_back
 from airflow_hivex.core.transactions.joined import next_statement_id
 
 
@@ -105,4 +111,81 @@ def test_overwrite_is_refused_while_another_one_may_write_there(
         assert base_directories(tmp_path) == []
         assert second.sql(sql).rows_written == 1
     table.sql("COMMIT")
-    assert base_directories(tmp_path) == before
+    assert [Path(each).parent for each in base_directories(tmp_path)] == [Path(each).parent for each in before]
+
+
+def test_overwrite_that_is_begun_again_makes_another_directory(
+    metastore: Metastore, table: Session, tmp_path: Path
+) -> None:
+    (txn_id,) = metastore.transactions.open(timeout=3600)
+    tries = []
+    for _ in range(2):
+        with metastore.session(txn_id=txn_id, writer="load") as session:
+            session.sql("INSERT OVERWRITE p VALUES (10, 1)")
+        tries.append(base_directories(tmp_path))
+    # Whatever still runs of the first try, it cannot delete what the second one has written.
+    assert [len(each) for each in tries] == [1, 1]
+    assert tries[0] != tries[1]
+    metastore.commit(txn_id)
+    assert base_directories(tmp_path) == tries[1]
+
+
+def test_statement_that_was_taken_back_cannot_count_any_more(metastore: Metastore, table: Session) -> None:
+    (txn_id,) = metastore.transactions.open(timeout=3600)
+    services = metastore._services
+    found = services.catalog.get_table("default", "t")
+    write = services.store.write(
+        lambda connection: pending_writes.begin(
+            connection,
+            found,
+            txn_id=txn_id,
+            statement_id=next_statement_id(connection, txn_id),
+            writer="load",
+            write_id=1,
+            cluster="c1",
+            overwrite=False,
+            partition=None,
+        )
+    )
+    # The writer begins again, and has not deleted all files yet.
+    services.store.write(lambda connection: pending_writes.mark_taken_back(connection, [write.id]))
+    with pytest.raises(WriteTakenBackError, match="'load' has begun again"):
+        services.store.write(lambda connection: pending_writes.record(connection, found, write, []))
+
+
+@pytest.mark.parametrize("sql", ["INSERT INTO t VALUES (10)", "INSERT OVERWRITE t VALUES (10)"])
+def test_what_a_commit_was_first_with_is_not_taken_back(
+    metastore: Metastore, table: Session, tmp_path: Path, sql: str
+) -> None:
+    (txn_id,) = metastore.transactions.open(timeout=3600)
+    services = metastore._services
+    with metastore.session(txn_id=txn_id, writer="load") as session:
+        session.sql(sql)
+    with services.store.read() as connection:
+        seen = pending_writes.of_transaction(connection, txn_id, writer="load")
+    metastore.commit(txn_id)
+    before = sorted(tmp_path.glob("c1/default.db/t/*/bucket_*"))
+    assert len(before) == 1
+    # A session of the same writer that has looked before the commit, and comes too late.
+    take_back(services, seen)
+    assert sorted(tmp_path.glob("c1/default.db/t/*/bucket_*")) == before
+
+
+@pytest.mark.parametrize("end", ["commit", "abort"])
+def test_overwrite_that_runs_longer_than_its_transaction_leaves_no_files(
+    metastore: Metastore, metastore_url: str, table: Session, tmp_path: Path, end: str
+) -> None:
+    (txn_id,) = metastore.transactions.open(timeout=3600)
+
+    def end_it(point: str) -> None:
+        if point == "after allocate":
+            getattr(metastore, end)(txn_id)
+
+    clusters = {"c1": {"filesystem": (tmp_path / "c1").as_uri(), "jobtracker": "local[2]"}}
+    with (
+        Metastore.open(metastore_url, clusters=clusters, fault=end_it) as slow,
+        slow.session(txn_id=txn_id, writer="load") as session,
+        pytest.raises((TransactionAbortedError, TransactionCommittedError)),
+    ):
+        session.sql("INSERT OVERWRITE t VALUES (10)")
+    assert base_directories(tmp_path) == []

@@ -26,7 +26,8 @@ from airflow_hivex.core.store.schema import directories, partitions, pending_wri
 class PendingWrite:
     """One statement's write: to which table, under which ids, and, once it is done, into which directories.
 
-    ``partition`` is the one partition that the statement names, None if the rows decide.
+    ``partition`` is the one partition that the statement names, None if the rows decide. One that
+    ``is_taken_back`` never counts, even if its statement still runs; its files are being deleted.
     """
 
     id: int
@@ -39,6 +40,7 @@ class PendingWrite:
     overwrite: bool
     partition: str | None
     directories: tuple[WrittenDirectory, ...] | None
+    is_taken_back: bool = False
 
     @property
     def operation(self) -> Operation:
@@ -65,9 +67,19 @@ class PendingWrite:
         }
 
 
-def one_at_a_time(connection: Connection, txn_id: int) -> None:
-    """Two statements of one transaction may begin or end at the same time, in different processes."""
-    connection.execute(select(txns.c.id).where(txns.c.id == txn_id).with_for_update()).all()
+def one_at_a_time(connection: Connection, txn_ids: Collection[int]) -> None:
+    """Let nobody else begin, end or take back writes of the transactions, or commit them, meanwhile."""
+    for batch in batches(sorted(txn_ids)):
+        connection.execute(select(txns.c.id).where(txns.c.id.in_(batch)).order_by(txns.c.id).with_for_update()).all()
+
+
+def states(connection: Connection, txn_ids: Collection[int]) -> Mapping[int, TxnState]:
+    """The states of those of the transactions whose records are there."""
+    return {
+        row.id: TxnState(row.state)
+        for batch in batches(sorted(txn_ids))
+        for row in connection.execute(select(txns.c.id, txns.c.state).where(txns.c.id.in_(batch)))
+    }
 
 
 def begin(
@@ -97,23 +109,23 @@ def begin(
 
 
 def record(connection: Connection, table: Table, write: PendingWrite, written: Sequence[WrittenDirectory]) -> None:
-    """Note what a statement has written; the transaction's next statements see it.
+    """Note what a statement has written; the transaction's next statements see it. The caller is :func:`one_at_a_time`.
 
     Raises:
         InvalidOperationError: an INSERT OVERWRITE of this transaction has written the same partition
             or table before: its base directory would hide what came later under the same write id.
         WriteTakenBackError: a new session of the same writer has taken the write back meanwhile.
     """
-    one_at_a_time(connection, write.txn_id)
+    stored = connection.execute(select(pending_writes).where(pending_writes.c.id == write.id)).one_or_none()
+    if stored is None or _from_row(stored).is_taken_back:
+        raise WriteTakenBackError(table.full_name, write.txn_id, write.writer)
     partitions = {each.partition for each in written} | ({write.partition} if write.partition else set())
     check_not_overwritten(connection, table, write.txn_id, partitions, except_for=write.id)
-    noted = connection.execute(
+    connection.execute(
         update(pending_writes)
         .where(pending_writes.c.id == write.id)
         .values(written=[asdict(directory) for directory in written])
     )
-    if not noted.rowcount:
-        raise WriteTakenBackError(table.full_name, write.txn_id, write.writer)
 
 
 def check_not_overwritten(
@@ -161,21 +173,23 @@ def check_not_being_overwritten(connection: Connection, table: Table, txn_id: in
 def overwritten_by_others(
     connection: Connection, write: PendingWrite, besides: Collection[int]
 ) -> frozenset[str | None]:
-    """Where other statements of the transaction have made a base directory of the same name.
-
-    Left out are the writes of the ids ``besides``.
-    """
+    """Where other statements of the open transaction, but for those of ``besides``, have made a base directory."""
     noted = (
         each.partitions
         for each in of_transaction(connection, write.txn_id, table_id=write.table_id)
         if each.overwrite and each.directories is not None and each.id not in besides
     )
-    registered = connection.execute(
+    return frozenset[str | None]().union(*noted)
+
+
+def registered(connection: Connection, write: PendingWrite) -> frozenset[str | None]:
+    """Where a commit has registered directories of this write's name."""
+    found = connection.execute(
         select(partitions.c.name)
         .select_from(directories.outerjoin(partitions, partitions.c.id == directories.c.partition_id))
         .where(directories.c.table_id == write.table_id, directories.c.name == write.directory_name)
     )
-    return frozenset(registered.scalars()).union(*noted)
+    return frozenset(found.scalars())
 
 
 def of_transaction(
@@ -217,21 +231,24 @@ def of_ended_transactions(connection: Connection, after: int, limit: int) -> lis
     return [_from_row(row) for row in connection.execute(query)]
 
 
-def mark_incomplete(connection: Connection, ids: Sequence[int]) -> frozenset[int]:
+def mark_taken_back(connection: Connection, ids: Sequence[int]) -> Mapping[int, bool]:
     """Take writes back: from now on nobody reads or commits them, and their files can be deleted.
 
-    Returns the ids of those that somebody else has not taken back already.
+    The caller is :func:`one_at_a_time`. Returns the ids of those whose files are not known to be
+    gone, with whether they had been taken back before.
     """
-    return frozenset(
-        found
+    rows = [
+        row
         for batch in batches(ids)
-        for found in connection.execute(
+        for row in connection.execute(select(pending_writes).where(pending_writes.c.id.in_(batch)))
+    ]
+    for row in rows:
+        connection.execute(
             update(pending_writes)
-            .where(pending_writes.c.id.in_(batch))
-            .values(written=None)
-            .returning(pending_writes.c.id)
-        ).scalars()
-    )
+            .where(pending_writes.c.id == row.id)
+            .values(written=None, document={**row.document, "taken_back": True})
+        )
+    return {row.id: _from_row(row).is_taken_back for row in rows}
 
 
 def forget(connection: Connection, ids: Sequence[int]) -> None:
@@ -256,4 +273,5 @@ def _from_row(row: Any) -> PendingWrite:
         overwrite=document["overwrite"],
         partition=document["partition"],
         directories=directories,
+        is_taken_back=document.get("taken_back", False),
     )

@@ -13,7 +13,7 @@ from airflow_hivex.core.errors import HivexError, NoSuchObjectError
 from airflow_hivex.core.files.filesystem import ClusterFiles
 from airflow_hivex.core.model.objects import Table
 from airflow_hivex.core.model.plans import Write, WrittenDirectory
-from airflow_hivex.core.model.transactions import Operation
+from airflow_hivex.core.model.transactions import Operation, TxnState
 from airflow_hivex.core.statements import planning
 from airflow_hivex.core.statements.context import Services
 from airflow_hivex.core.transactions import allocation
@@ -90,25 +90,37 @@ def register(services: Services, connection: Connection, txn_id: int) -> None:
     )
 
 
-def take_back(services: Services, writes: Sequence[PendingWrite]) -> int:
-    """Undo writes of a transaction that is open or aborted: nobody sees them from now on, and their files go.
+def take_back(services: Services, writes: Sequence[PendingWrite], *, own: bool = False) -> int:
+    """Undo writes of a transaction: nobody sees them from now on, and their files go. A commit that was first stays.
 
+    ``own`` says that it is the statement itself that fails, and was perhaps taken back before.
     Returns how many are gone; what could not be deleted stays noted for :func:`delete_abandoned`.
     """
     ids = [write.id for write in writes]
 
-    def mark(connection: Connection) -> tuple[frozenset[int], dict[int, Table], dict[int, frozenset[str | None]]]:
-        # All base directories of a transaction in a table have one name.
-        kept = {
-            write.id: pending_writes.overwritten_by_others(connection, write, ids)
-            for write in writes
-            if write.overwrite and write.directories is None
-        }
-        return pending_writes.mark_incomplete(connection, ids), _tables(connection, writes), kept
+    def mark(connection: Connection) -> tuple[list[PendingWrite], dict[int, Table], dict[int, frozenset[str | None]]]:
+        txn_ids = {write.txn_id for write in writes}
+        pending_writes.one_at_a_time(connection, txn_ids)
+        states = pending_writes.states(connection, txn_ids)
+        there = pending_writes.mark_taken_back(connection, ids)
+        mine = []
+        kept = {}
+        for write in writes:
+            before = there.get(write.id)
+            is_open = states.get(write.txn_id) is TxnState.OPEN
+            if is_open and write.overwrite and (before is None or (before and own)):
+                # Somebody else has deleted it, or does. A later try may have made its base directories again.
+                continue
+            mine.append(write)
+            if before is None and not is_open and states.get(write.txn_id) is not TxnState.ABORTED:
+                kept[write.id] = pending_writes.registered(connection, write)
+            if write.overwrite and write.directories is None:
+                # All base directories of one write id have one name.
+                others = pending_writes.overwritten_by_others(connection, write, ids)
+                kept[write.id] = others | pending_writes.registered(connection, write)
+        return mine, _tables(connection, writes), kept
 
-    there, by_id, kept = services.store.write(mark)
-    # Who finds the row of an overwrite gone was too slow: a later try may have made the same base directory.
-    mine = [write for write in writes if write.id in there or not write.overwrite]
+    mine, by_id, kept = services.store.write(mark)
     deleted = [
         write.id
         for write in mine

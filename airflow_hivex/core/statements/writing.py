@@ -56,8 +56,15 @@ def begin_write(
 
     def work(connection: Connection) -> tuple[int, PendingWrite | None]:
         if joined is not None:
-            pending_writes.one_at_a_time(connection, running.txn_id)
-        write_id = services.transactions.allocate_in(connection, [running.txn_id], table_id)[running.txn_id]
+            pending_writes.one_at_a_time(connection, [running.txn_id])
+        # Base directories of one write id have one name. Whoever still writes or deletes one that was taken
+        # back must not meet this one, so it gets an id of its own unless other writes count under the last one.
+        anew = joined is not None and overwrite
+        if anew and pending_writes.of_transaction(connection, running.txn_id, table_id=table_id):
+            anew = False
+        write_id = services.transactions.allocate_in(connection, [running.txn_id], table_id, reallocate=anew)[
+            running.txn_id
+        ]
         if joined is None:
             return write_id, None
         if partition is not None or not table.is_partitioned:
@@ -78,7 +85,7 @@ def begin_write(
 
     write_id, pending = services.store.write(work, name="allocate")
     if pending is not None:
-        running.undo.append(partial(take_back, services, [pending]))
+        running.undo.append(partial(take_back, services, [pending], own=True))
     write = planning.write(
         table,
         cluster,
@@ -122,6 +129,7 @@ def end_write(context: StatementContext, running: Running, write: OpenWrite, wri
         return
 
     def record(connection: Connection) -> None:
+        pending_writes.one_at_a_time(connection, [running.txn_id])
         services.transactions.check_open(connection, running.txn_id)
         _check_nothing_hidden(connection, running, write, written)
         pending_writes.record(connection, write.table, pending, written.directories)
