@@ -20,7 +20,7 @@ from airflow_hivex.core.errors import (
     NoSuchTableError,
     TransactionAbortedError,
 )
-from airflow_hivex.core.model.locks import LockState
+from airflow_hivex.core.model.locks import LockComponent, LockState, LockType
 from airflow_hivex.core.model.transactions import TxnState
 from airflow_hivex.core.session import Result
 
@@ -339,3 +339,54 @@ def test_cancelled_before_its_work_began(
     table.cancel()
     assert metastore.transactions.valid_txns().open_ids == ()
     assert table.sql("SHOW PARTITIONS p").rows == [("ds=x",), ("ds=y",)]
+
+
+# -- what a statement has waited for ---------------------------------------------------------------
+
+
+@on_sqlite
+def test_table_that_was_made_while_create_table_as_select_waited_is_there(metastore_url: str, tmp_path: Path) -> None:
+    clusters = {"c1": {"filesystem": (tmp_path / "c1").as_uri(), "jobtracker": "local[2]"}}
+    settings = {"hive.txn.xlock.ctas": False}
+    with (
+        Metastore.open(metastore_url, clusters=clusters, settings=settings) as metastore,
+        metastore.session() as session,
+        ThreadPoolExecutor(2) as pool,
+    ):
+        (txn_id,) = metastore.transactions.open()
+        new_table = LockComponent("default", "t", type=LockType.EXCL_WRITE, is_new_table=True)
+        metastore.locks.acquire([new_table], txn_id)
+        made = [
+            pool.submit(metastore.session().sql, f"CREATE TABLE {clause} t AS SELECT 1 AS a")
+            for clause in ("IF NOT EXISTS", "")
+        ]
+        deadline = time.monotonic() + 60
+        while sum(lock.state is LockState.WAITING for lock in metastore.locks.show()) < 2:
+            assert time.monotonic() < deadline
+            threading.Event().wait(0.01)
+        session.sql("CREATE TABLE t (a int)")
+        metastore.transactions.commit(txn_id)
+        assert made[0].result(timeout=60).rows_written == 0
+        with pytest.raises(AlreadyExistsError):
+            made[1].result(timeout=60)
+        assert metastore.locks.show() == []
+
+
+def test_database_is_not_dropped_by_a_transaction_that_has_ended(
+    metastore: Metastore, session: Session, metastore_url: str, tmp_path: Path
+) -> None:
+    session.sql("CREATE DATABASE d")
+    session.sql("CREATE TABLE d.t (a int)")
+
+    def time_out(point: str) -> None:
+        if point == "while holding":
+            metastore.transactions.abort_many(each.id for each in metastore.transactions.show())
+
+    clusters = {"c1": {"filesystem": (tmp_path / "c1").as_uri(), "jobtracker": "local[2]"}}
+    with (
+        Metastore.open(metastore_url, clusters=clusters, fault=time_out) as slow,
+        slow.session() as dropping,
+        pytest.raises(TransactionAbortedError),
+    ):
+        dropping.sql("DROP DATABASE d CASCADE")
+    session.sql("INSERT INTO d.t VALUES (1)")

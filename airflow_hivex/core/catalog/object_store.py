@@ -91,7 +91,7 @@ class ObjectStore:
 
         return self._store.write(work)
 
-    def drop_database(self, name: str, *, cascade: bool = False) -> list[Table]:
+    def drop_database(self, name: str, *, cascade: bool = False, connection: Connection | None = None) -> list[Table]:
         """Remove a database; with ``cascade`` its tables first. Returns the tables that were dropped.
 
         Raises:
@@ -110,7 +110,7 @@ class ObjectStore:
             notification_log.record(connection, self._clock(), EventType.DROP_DATABASE, database=stored.name)
             return dropped
 
-        return self._store.write(work)
+        return self._store.write(work, connection)
 
     def list_databases(self, pattern: str | None = None) -> list[str]:
         """The names of databases that match a SHOW pattern, sorted."""

@@ -66,11 +66,17 @@ def create_database(context: StatementContext, statement: CreateDatabase) -> Res
 
 def drop_database(context: StatementContext, statement: DropDatabase) -> Result:
     """DROP DATABASE; with CASCADE its tables go first, and their files after that."""
+    dropped: list[Table] = []
+
+    def change(connection: Connection) -> None:
+        dropped[:] = context.services.catalog.drop_database(
+            statement.name, cascade=statement.cascade, connection=connection
+        )
+
     try:
         with own_transaction(context) as running:
             acquire(context, running, context.services.statement_locks.drop_database(statement.name))
-            dropped = context.services.catalog.drop_database(statement.name, cascade=statement.cascade)
-            context.services.transactions.commit(running.txn_id)
+            context.services.transactions.commit(running.txn_id, change)
     except NoSuchDatabaseError:
         if not statement.if_exists:
             raise

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from sqlalchemy import Connection
 
-from airflow_hivex.core.catalog import tables
+from airflow_hivex.core.catalog import partitions, pending_writes, tables
 from airflow_hivex.core.clusters.properties import Cluster
 from airflow_hivex.core.errors import (
     AlreadyExistsError,
@@ -68,7 +68,7 @@ def run_insert(context: StatementContext, statement: Insert) -> Result:
         cluster = chosen_cluster(context, routed)
         log.info("Transaction %s: %s", running.txn_id, routed.route.describe())
         whole = static_partition(target, static)
-        if statement.if_not_exists and whole is not None and _partition_exists(context, target, whole):
+        if statement.if_not_exists and whole is not None and _partition_exists(context, running, target, whole):
             if running.joined is None:
                 context.services.transactions.abort(running.txn_id, "the partition exists already")
             return Result(cluster=cluster.name, txn_id=running.txn_id, rows_written=0, route=routed.route)
@@ -110,6 +110,12 @@ def run_create_table_as_select(context: StatementContext, statement: CreateTable
     with own_transaction(context) as running:
         new_table = context.services.statement_locks.create_table_as_select(database, name)
         acquire(context, running, new_table, new_table=True)
+        # Who had the lock before may have made it.
+        if _table_exists(context, database, name):
+            if not statement.if_not_exists:
+                raise AlreadyExistsError("table", f"{database}.{name}")
+            context.services.transactions.abort(running.txn_id, "the table exists already")
+            return Result(rows_written=0)
         routed = route(context, statement, running)
         cluster = chosen_cluster(context, routed)
         log.info("Transaction %s: %s", running.txn_id, routed.route.describe())
@@ -169,8 +175,13 @@ def _write(
     return context.run(cluster, replace(_plan(context, running, statement.query, routed, cluster), write=write))
 
 
-def _partition_exists(context: StatementContext, target: Table, name: str) -> bool:
-    return name in context.services.catalog.list_partition_names(target.database, target.name)
+def _partition_exists(context: StatementContext, running: Running, target: Table, name: str) -> bool:
+    """Whether a partition is there for the statement: in the catalog, or made by its transaction before."""
+    with context.services.store.read() as connection:
+        if partitions.partition_ids(connection, target, [name]):
+            return True
+        own = {} if running.joined is None else pending_writes.written_directories(connection, running.txn_id)
+    return name in own.get(int(target.id or 0), {})
 
 
 def _table_exists(context: StatementContext, database: str, name: str) -> bool:
