@@ -89,6 +89,7 @@ class Session:
     ) -> None:
         self._services = services
         self._state = SessionState(user=user, agent_info=agent_info)
+        self._is_closed = False
         self._execute(kinds.UseDatabase(database))
         self._execute(kinds.UseCluster(cluster))
         if txn_id is not None:
@@ -135,6 +136,9 @@ class Session:
             InvalidParametersError: parameters do not fit the markers, or ``max_rows`` is negative.
             JobError: its job failed on the cluster. Nothing of it is visible.
         """
+        if self._is_closed:
+            # Out of the transaction that closing has rolled back, it would count on its own.
+            raise InvalidOperationError("A statement", "the session", "it is closed; begin another one")
         if max_rows is not None and max_rows < 0:
             raise InvalidParametersError(f"max_rows = {max_rows} is not a number of rows; None brings all.")
         return self._execute(read(text, parameters, database=self._state.database), parameters, max_rows)
@@ -178,6 +182,7 @@ class Session:
 
     def close(self) -> None:
         """End the session; a statement that still runs in another thread is cancelled, its transaction rolled back."""
+        self._is_closed = True
         self.cancel()
         explicit_transactions.leave(self._context(None))
 

@@ -15,10 +15,14 @@ import pytest
 from airflow_hivex.core import Metastore, Session
 from airflow_hivex.core.errors import (
     AnalysisError,
+    ColumnCountMismatchError,
     DeadlockError,
     HivexError,
     InvalidOperationError,
+    NoSuchObjectError,
     NoSuchTransactionError,
+    RoutingError,
+    StoreUnavailableError,
     TransactionAbortedError,
     TransactionCommittedError,
     WriteConflictError,
@@ -165,6 +169,55 @@ def test_what_cannot_be_part_of_a_transaction_is_refused(tables: Session, sql: s
     tables.sql("COMMIT")
 
 
+@on_sqlite
+def test_closed_session_runs_nothing(metastore: Metastore, tables: Session, tmp_path: Path) -> None:
+    before = directories(tmp_path, "t")
+    session = metastore.session()
+    session.sql("START TRANSACTION")
+    session.close()
+    session.close()
+    with pytest.raises(InvalidOperationError, match="closed"):
+        session.sql("INSERT INTO t VALUES (10)")
+    assert directories(tmp_path, "t") == before
+
+
+@on_sqlite
+def test_partition_that_the_transaction_has_made_exists(tables: Session, tmp_path: Path) -> None:
+    tables.sql("START TRANSACTION")
+    tables.sql("INSERT INTO p PARTITION (ds = 'new') VALUES (5)")
+    before = directories(tmp_path, "p")
+    assert tables.sql("INSERT OVERWRITE p PARTITION (ds = 'new') IF NOT EXISTS VALUES (6)").rows_written == 0
+    tables.sql("COMMIT")
+    assert directories(tmp_path, "p") == before
+
+
+@on_sqlite
+def test_transaction_that_can_never_commit_is_aborted(metastore: Metastore, tables: Session, tmp_path: Path) -> None:
+    before = directories(tmp_path, "p")
+    txn_id = tables.sql("START TRANSACTION").txn_id
+    assert txn_id is not None
+    tables.sql("INSERT INTO t VALUES (2)")
+    tables.sql("INSERT INTO p VALUES (2, 'x')")
+    # By a tool that asks for no locks.
+    metastore.catalog.drop_table("default", "t")
+    with pytest.raises(NoSuchObjectError, match="dropped"):
+        tables.sql("COMMIT")
+    assert metastore.transactions.get(txn_id).state is TxnState.ABORTED
+    assert metastore.locks.show() == []
+    assert directories(tmp_path, "p") == before
+
+
+@on_sqlite
+def test_statement_that_failed_before_it_wrote_conflicts_with_nobody(tables: Session, other: Session) -> None:
+    tables.sql("START TRANSACTION")
+    other.sql("START TRANSACTION")
+    with pytest.raises(RoutingError):
+        tables.sql("INSERT OVERWRITE t SELECT a FROM p")
+    tables.sql("COMMIT")
+    other.sql("INSERT OVERWRITE t VALUES (5)")
+    other.sql("COMMIT")
+
+
 @pytest.mark.parametrize("sql", ["COMMIT", "ROLLBACK"])
 @on_sqlite
 def test_end_without_beginning_is_an_error(tables: Session, sql: str) -> None:
@@ -285,7 +338,8 @@ def test_writer_that_begins_again_replaces_what_it_wrote(metastore: Metastore, t
         "delta_0000003_0000003_0002",
         "delta_0000003_0000003_0004",
     ]
-    assert directories(tmp_path, "p") == ["ds=x/base_0000003", "ds=x/delta_0000002_0000002_0000"]
+    # The second try has a write id of its own there: whatever still runs of the first cannot touch what it wrote.
+    assert directories(tmp_path, "p") == ["ds=x/base_0000004", "ds=x/delta_0000002_0000002_0000"]
 
 
 @pytest.mark.parametrize("statement", ["INSERT INTO p VALUES (5, 'x'), (6, 'new')", "INSERT INTO t VALUES (5)"])
@@ -347,3 +401,105 @@ def test_housekeeper_deletes_what_a_transaction_without_heartbeat_wrote(
         assert directories(tmp_path, "t") == before
         with pytest.raises(TransactionAbortedError, match="heartbeat"):
             session.sql("INSERT INTO t VALUES (6)")
+
+
+# -- a metastore that is lost --------------------------------------------------------------------
+
+
+class Losing:
+    """A fault: from ``begin`` on the named points fail like a database that is lost, as long as it is armed."""
+
+    def __init__(self, begin: str, *points: str) -> None:
+        self.begin, self.points = begin, points
+        self.is_armed = self.is_losing = False
+
+    def __call__(self, point: str) -> None:
+        self.is_losing = self.is_armed and (self.is_losing or point == self.begin)
+        if self.is_losing and point in self.points:
+            raise StoreUnavailableError("test", point)
+
+
+def open_losing(url: str, root: Path, losing: Losing) -> Metastore:
+    clusters = {name: {"filesystem": (root / name).as_uri(), "jobtracker": "local[2]"} for name in ("c1", "c2")}
+    return Metastore.open(url, clusters=clusters, default_cluster="c1", fault=losing)
+
+
+@on_sqlite
+def test_commit_that_cannot_tidy_up_is_a_commit(
+    metastore: Metastore, metastore_url: str, tables: Session, tmp_path: Path
+) -> None:
+    (txn_id,) = metastore.transactions.open(timeout=3600)
+    arguments = [metastore_url, str(tmp_path), str(txn_id), "INSERT INTO t VALUES (5)"]
+    subprocess.run([sys.executable, "-m", "tests.acceptance.joining_process", *arguments], timeout=120)
+    losing = Losing("after commit", "before write")
+    with open_losing(metastore_url, tmp_path, losing) as other:
+        losing.is_armed = True
+        other.commit(txn_id)
+    assert metastore.transactions.get(txn_id).state is TxnState.COMMITTED
+    assert metastore.housekeeper.run().abandoned_writes == 1
+
+
+@on_sqlite
+def test_commit_is_tried_again_after_the_metastore_was_lost(
+    metastore: Metastore, metastore_url: str, tables: Session, tmp_path: Path
+) -> None:
+    losing = Losing("before commit", "before commit")
+    with open_losing(metastore_url, tmp_path, losing) as lost, lost.session() as session:
+        txn_id = session.sql("START TRANSACTION").txn_id
+        session.sql("INSERT INTO t VALUES (5)")
+        losing.is_armed = True
+        with pytest.raises(StoreUnavailableError):
+            session.sql("COMMIT")
+        losing.is_armed = False
+        assert session.txn_id == txn_id
+        session.sql("COMMIT")
+    assert len(directories(tmp_path, "t")) == 2
+
+
+@on_sqlite
+def test_error_of_a_statement_is_told_when_its_write_cannot_be_taken_back(
+    metastore_url: str, tables: Session, tmp_path: Path
+) -> None:
+    losing = Losing("after allocate", "before write")
+    with open_losing(metastore_url, tmp_path, losing) as lost, lost.session() as session:
+        session.sql("START TRANSACTION")
+        losing.is_armed = True
+        with pytest.raises(ColumnCountMismatchError):
+            session.sql("INSERT INTO t VALUES (5, 6)")
+
+
+@pytest.mark.spark
+@on_sqlite
+def test_first_read_sees_what_its_snapshot_has(
+    metastore_url: str, metastore: Metastore, tables: Session, other: Session, tmp_path: Path
+) -> None:
+    """Somebody commits while the snapshot is being taken; on SQLite it waits for that commit."""
+    committing, reached, begun = threading.Event(), threading.Event(), threading.Event()
+
+    def hold(point: str) -> None:
+        if point == "before commit" and begun.is_set():
+            reached.set()
+            committing.wait(1)
+
+    def commit_meanwhile(point: str) -> None:
+        if point == "after lock" and begun.is_set() and not reached.is_set():
+            running.append(pool.submit(writer.sql, "COMMIT"))
+            assert reached.wait(60)
+
+    running = []
+    clusters = {name: {"filesystem": (tmp_path / name).as_uri(), "jobtracker": "local[2]"} for name in ("c1", "c2")}
+    with (
+        ThreadPoolExecutor(1) as pool,
+        Metastore.open(metastore_url, clusters=clusters, default_cluster="c1", fault=hold) as first,
+        Metastore.open(metastore_url, clusters=clusters, default_cluster="c1", fault=commit_meanwhile) as second,
+        first.session() as writer,
+        second.session() as reader,
+    ):
+        writer.sql("START TRANSACTION")
+        writer.sql("INSERT INTO t VALUES (10)")
+        reader.sql("START TRANSACTION")
+        begun.set()
+        rows = reader.sql("SELECT a FROM t ORDER BY a").rows
+        running[0].result(timeout=60)
+        assert reader.sql("SELECT a FROM t ORDER BY a").rows == rows
+        assert rows == [(1,), (10,)]

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from airflow_hivex.core.errors import CommitOutcomeUnknownError, InvalidOperationError
+import logging
+from collections.abc import Callable
+
+from sqlalchemy import Connection
+
+from airflow_hivex.core.errors import (
+    HivexError,
+    InvalidOperationError,
+    StoreUnavailableError,
+    TransactionAbortedError,
+)
 from airflow_hivex.core.model.statements import Commit, Rollback, StartTransaction
-from airflow_hivex.core.model.transactions import AbortReason, TxnState, TxnType
+from airflow_hivex.core.model.transactions import AbortReason, TxnType
 from airflow_hivex.core.statements.context import JoinedTransaction, Result, Services, StatementContext
 from airflow_hivex.core.statements.pending import take_back_writer
+from airflow_hivex.core.transactions import allocation
 from airflow_hivex.core.transactions.heartbeats import heartbeats
+
+log = logging.getLogger(__name__)
 
 
 def start_transaction(context: StatementContext, statement: StartTransaction) -> Result:
@@ -39,13 +52,28 @@ def commit(context: StatementContext, statement: Commit) -> Result:  # noqa: ARG
         InvalidOperationError: the session has begun no transaction.
         WriteConflictError: another transaction has updated the same rows before.
         TransactionAbortedError: it was aborted; nothing of it is or becomes visible.
+        StoreUnavailableError: nothing was applied; the session is still in the transaction.
     """
     transaction = _own(context, "COMMIT")
+    txn_id = transaction.txn_id
+
+    def forget_unwritten(connection: Connection) -> None:
+        # What statements that failed early were about to write.
+        allocation.forget_unwritten(connection, txn_id)
+
     try:
-        commit_transaction(context.services, transaction.txn_id)
-    finally:
-        _leave(context, transaction)
-    return Result(txn_id=transaction.txn_id)
+        commit_transaction(context.services, txn_id, forget_unwritten)
+    except StoreUnavailableError:
+        raise
+    except BaseException as error:
+        try:
+            # Who cannot commit must not keep its locks.
+            _abort_quietly(context.services, txn_id, str(error) or type(error).__name__, AbortReason.NONE)
+        finally:
+            _leave(context, transaction)
+        raise
+    _leave(context, transaction)
+    return Result(txn_id=txn_id)
 
 
 def rollback(context: StatementContext, statement: Rollback) -> Result:  # noqa: ARG001 - one form only
@@ -79,34 +107,34 @@ def join(context: StatementContext, txn_id: int, writer: str) -> None:
 
 
 def leave(context: StatementContext) -> None:
-    """End what a session that is closed has of a transaction: its own is rolled back, another's goes on."""
+    """End what a session that is closed has of a transaction: its own is rolled back, another's goes on.
+
+    One that cannot be rolled back now has no more heartbeats and times out.
+    """
     transaction = context.session.transaction
     if transaction is None:
         return
     try:
         if transaction.is_own:
-            abort_transaction(context.services, transaction.txn_id, "its session was closed", AbortReason.ROLLBACK)
+            _abort_quietly(context.services, transaction.txn_id, "its session was closed", AbortReason.ROLLBACK)
     finally:
         _leave(context, transaction)
 
 
-def commit_transaction(services: Services, txn_id: int) -> None:
-    """Commit a transaction with the pending writes of all its statements; twice is a no-op.
+def commit_transaction(services: Services, txn_id: int, changes: Callable[[Connection], None] | None = None) -> None:
+    """Commit a transaction with the pending writes of all its statements and ``changes``; twice is a no-op.
 
     Raises:
         WriteConflictError, TransactionAbortedError, NoSuchTransactionError, CommitOutcomeUnknownError:
             as :meth:`TransactionManager.commit`; in the first two cases its files are deleted.
     """
     try:
-        services.transactions.commit(txn_id)
-    except CommitOutcomeUnknownError:
-        raise
-    except BaseException:
-        if services.transactions.get(txn_id).state is TxnState.ABORTED:
-            take_back_writer(services, txn_id)
+        services.transactions.commit(txn_id, changes)
+    except TransactionAbortedError:
+        _delete_pending(services, txn_id)
         raise
     # What is left belongs to statements that were killed and never begun again.
-    take_back_writer(services, txn_id)
+    _delete_pending(services, txn_id)
 
 
 def abort_transaction(
@@ -118,15 +146,31 @@ def abort_transaction(
         TransactionCommittedError, NoSuchTransactionError: it cannot be aborted.
     """
     services.transactions.abort(txn_id, reason or code.words, code)
-    take_back_writer(services, txn_id)
+    _delete_pending(services, txn_id)
 
 
 def abort_transactions(services: Services, txn_ids: list[int], reason: str) -> list[int]:
     """Abort those of the transactions that are open, delete their files, and return their ids."""
     aborted = services.transactions.abort_many(txn_ids, reason, AbortReason.ABORT_QUERY)
     for txn_id in aborted:
-        take_back_writer(services, txn_id)
+        _delete_pending(services, txn_id)
     return aborted
+
+
+def _delete_pending(services: Services, txn_id: int) -> None:
+    """Delete what a transaction that has ended has left; its end is certain, whatever becomes of this."""
+    try:
+        take_back_writer(services, txn_id)
+    except HivexError as error:
+        log.warning("The housekeeper will delete what transaction %s has left: %s", txn_id, error)
+
+
+def _abort_quietly(services: Services, txn_id: int, reason: str, code: AbortReason) -> None:
+    """Abort a transaction that may have ended already, where another error is the one to tell, or none."""
+    try:
+        abort_transaction(services, txn_id, reason.partition("\n")[0][:1000], code)
+    except HivexError as error:
+        log.warning("Transaction %s was not aborted: %s", txn_id, error)
 
 
 def _own(context: StatementContext, statement: str) -> JoinedTransaction:

@@ -28,7 +28,7 @@ from airflow_hivex.core.model.statements import (
     TableReference,
 )
 from airflow_hivex.core.model.write_ids import ValidTxnList
-from airflow_hivex.core.statements.context import Running, StatementContext
+from airflow_hivex.core.statements.context import JoinedTransaction, Running, StatementContext
 from airflow_hivex.core.statements.insert_targets import check_insert, static_partition
 from airflow_hivex.core.statements.locking import acquire, check_not_outrun
 from airflow_hivex.core.statements.transactions import OutrunError
@@ -64,21 +64,26 @@ def route(context: StatementContext, statement: RoutedStatement, running: Runnin
         wanted = _lock_plan(context, connection, statement)
     acquire(context, running, wanted.components)
     check_not_outrun(context, running, wanted.updated)
+    have = set(wanted.components)
     for _ in range(int(context.services.settings["hive.txn.retrysnapshot.max.count"])):
         routed = _bind_and_route(context, statement, running)
         if routed.target is not None and routed.target.id != wanted.target_id:
             raise OutrunError(f"table {routed.target.full_name} was dropped and made anew while it waited")
         # Partitions that others have added since the locks were asked for.
-        late = [component for bound in routed.bound for component in _late(context, wanted, bound)]
+        late = [lock for bound in routed.bound for lock in _late(context, wanted, bound) if lock not in have]
         if not late:
             break
         acquire(context, running, late)
+        have.update(late)
     return routed
 
 
 def _bind_and_route(context: StatementContext, statement: RoutedStatement, running: Running | None) -> RoutedQuery:
+    if running is not None and running.joined is not None:
+        # Before anything is read: on SQLite all that one connection reads is from before its first look.
+        _share_snapshot(context, running.joined)
     with context.services.store.read() as connection:
-        valid_txns = _snapshot(context, connection, running)
+        valid_txns = _snapshot(connection, running)
         targets = [select_table(connection, *context.session.qualify(name)) for name in _written(statement)]
         outputs = [RouteOutput(table.full_name, table.storage.primary.cluster) for table in targets]
         if isinstance(statement, CreateTable):
@@ -151,23 +156,21 @@ def _late(context: StatementContext, wanted: _LockPlan, bound: BoundTable) -> li
     return context.services.statement_locks.read(bound.table, added) if added else []
 
 
-def _snapshot(context: StatementContext, connection: Connection, running: Running | None) -> ValidTxnList:
+def _snapshot(connection: Connection, running: Running | None) -> ValidTxnList:
     """The snapshot of a statement: that of its own transaction, or the one that a joined transaction shares."""
     if running is None:
         return read_valid_txns(connection)
-    running.snapshot = _own_snapshot(context, connection, running)
+    shared = None if running.joined is None else running.joined.snapshot
+    running.snapshot = read_valid_txns(connection, running.txn_id) if shared is None else shared
     return running.snapshot
 
 
-def _own_snapshot(context: StatementContext, connection: Connection, running: Running) -> ValidTxnList:
-    joined = running.joined
-    if joined is None:
-        return read_valid_txns(connection, running.txn_id)
+def _share_snapshot(context: StatementContext, joined: JoinedTransaction) -> None:
     if joined.snapshot is None:
-        joined.snapshot = stored_snapshot(connection, joined.txn_id)
+        with context.services.store.read() as connection:
+            joined.snapshot = stored_snapshot(connection, joined.txn_id)
     if joined.snapshot is None:
         joined.snapshot = context.services.store.write(lambda writing: share_snapshot(writing, joined.txn_id))
-    return joined.snapshot
 
 
 def chosen_cluster(context: StatementContext, routed: RoutedQuery) -> Cluster:

@@ -76,8 +76,7 @@ def own_transaction(context: StatementContext, *, read_only: bool = False) -> It
     except BaseException as error:
         # A commit that may have been applied is left for its owner to look up.
         if not isinstance(error, CommitOutcomeUnknownError) and _abort(context, txn_id, error):
-            for undo in running.undo:
-                undo()
+            _undo(running)
         if isinstance(error, TransactionNotOpenError):
             raise _own_error(context, txn_id, error) from error
         raise
@@ -98,8 +97,7 @@ def _joined_transaction(context: StatementContext, joined: JoinedTransaction) ->
         with nullcontext() if joined.is_own else heartbeats(transactions, txn_id, joined.timeout_s):
             yield running
     except BaseException as error:
-        for undo in running.undo:
-            undo()
+        _undo(running)
         if isinstance(error, OutrunError):
             transactions.abort(txn_id, str(error), AbortReason.WRITE_CONFLICT)
             raise WriteConflictError(txn_id, str(error)) from error
@@ -108,6 +106,15 @@ def _joined_transaction(context: StatementContext, joined: JoinedTransaction) ->
         raise
     finally:
         context.session.running = None
+
+
+def _undo(running: Running) -> None:
+    """Delete what a failed statement has written. Its own error is the one to tell."""
+    for undo in running.undo:
+        try:
+            undo()
+        except HivexError as failure:
+            log.warning("What a statement of transaction %s wrote is not all deleted: %s", running.txn_id, failure)
 
 
 def _beat(context: StatementContext, txn_id: int) -> None:

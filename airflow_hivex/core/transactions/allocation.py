@@ -252,6 +252,12 @@ def replace_components(
         connection.execute(insert(txn_components), batch)
 
 
+def forget_unwritten(connection: Connection, txn_id: int) -> None:
+    """Remove the notes of what a transaction was about to write, if none of its statements has begun to."""
+    wrote = select(txns.c.id).where(txns.c.id == txn_id, txns.c.statements > 0).exists()
+    connection.execute(delete(txn_components).where(txn_components.c.txn_id == txn_id, ~wrote))
+
+
 def seed_write_ids(connection: Connection, table_id: int, name: str, next_write_id: int) -> None:
     """Let the write ids of a table go on from ``next_write_id``.
 
