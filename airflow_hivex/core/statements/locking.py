@@ -51,4 +51,4 @@ def check_not_outrun(
         OutrunError: it was, and the commit would be refused.
     """
     if resources and context.services.transactions.would_conflict(running.txn_id, resources):
-        raise OutrunError("another transaction has updated the same rows while it waited for its locks")
+        raise OutrunError("another transaction has updated the same rows since its transaction began")
