@@ -56,6 +56,7 @@ _PARKED_TIMEOUT_S = 1
 _PARKED_S = 1.7
 _EXCLUSIVE = (LockType.EXCL_WRITE, LockType.EXCLUSIVE)
 _NUMBERS_PER_TRANSACTION = 8
+_READERS = 4
 
 Key = tuple[str, str]
 Elements = tuple[int, ...]
@@ -210,6 +211,7 @@ class Work:
         self._rng = rng
         self._reader = reader
         self._parked: list[tuple[float, Running]] = []
+        self._opened: list[tuple[int, int]] = []
 
     def one(self, number: int) -> int:
         """Run one transaction, and end one that was left open long enough; return how many have ended."""
@@ -217,11 +219,13 @@ class Work:
         ended = 1
         if dice < self._client.parked:
             ended = self._park(number)
-        elif dice < 0.5:
-            self._attempt(number, self._read_only, TxnType.READ_ONLY if dice < 0.25 else TxnType.DEFAULT)
-        elif dice < 0.75:
+        elif dice < 0.2:
+            self._attempt(number, self._read_only)
+        elif dice < 0.6:
+            self._attempt(number, self._read_only, TxnType.READ_ONLY)
+        elif dice < 0.8:
             self._attempt(number, self._append)
-        elif dice < 0.85:
+        elif dice < 0.88:
             self._attempt(number, self._append_elsewhere)
         else:
             self._attempt(number, self._add)
@@ -235,14 +239,16 @@ class Work:
         for at, running in self._parked:
             time.sleep(max(0, at - time.monotonic()))
             self._end(running)
+        with suppress(StoreUnavailableError):
+            self._transactions.abort_many([txn_id for txn_id, _ in self._opened])
 
     # -- kinds of transactions --------------------------------------------------------
 
     def _read_only(self, running: Running) -> None:
-        keys = [(name, self._key(running)) for name in self._rng.sample(LISTS, self._rng.choice((1, 2, 2)))]
+        keys = [(name, self._key(running)) for name in self._rng.sample(LISTS, self._rng.choice((1, 1, 2)))]
         if self._rng.random() < 0.3:
             keys.append((keys[0][0], self._key(running)))
-        if self._rng.random() < 0.3:
+        if self._rng.random() < 0.2:
             keys.append((SETS, self._key(running)))
         keys = list(dict.fromkeys(keys))
         slow = self._rng.random() < self._client.slow
@@ -252,7 +258,7 @@ class Work:
             self._read(running, keys[:1])
 
     def _append(self, running: Running) -> None:
-        targets = [(name, self._key(running)) for name in self._rng.sample(LISTS, self._rng.choice((1, 1, 2, 3)))]
+        targets = [(name, self._key(running)) for name in self._rng.sample(LISTS, self._rng.choice((1, 1, 1, 2, 2, 3)))]
         if self._rng.random() < 0.15:
             targets.append((targets[0][0], self._key(running)))
         targets = list(dict.fromkeys(targets))
@@ -332,10 +338,27 @@ class Work:
                 time.sleep(_UNAVAILABLE_PAUSE_S)
 
     def _open(self, running: Running, timeout_s: int, kind: TxnType) -> None:
-        self._recorder.begin(running.number)
-        (running.txn_id,) = self._transactions.open(user=self._client.name, timeout=timeout_s, type=kind)
+        if kind is TxnType.READ_ONLY:
+            running.txn_id = self._next_reader(running.number, timeout_s)
+        else:
+            self._recorder.begin(running.number)
+            (running.txn_id,) = self._transactions.open(user=self._client.name, timeout=timeout_s, type=kind)
         self._recorder.opened(running.number, running.txn_id)
         running.snapshot = self._transactions.valid_txns(running.txn_id)
+
+    def _next_reader(self, number: int, timeout_s: int) -> int:
+        """One of several transactions that are opened by one call and used one after the other."""
+        if self._opened:
+            txn_id, began_ns = self._opened.pop(0)
+            self._recorder.begin(number, began_ns)
+            return txn_id
+        began_ns = time.monotonic_ns()
+        self._recorder.begin(number, began_ns)
+        first, *others = self._transactions.open(
+            _READERS, user=self._client.name, timeout=timeout_s, type=TxnType.READ_ONLY
+        )
+        self._opened = [(txn_id, began_ns) for txn_id in others]
+        return first
 
     def _commit(self, running: Running) -> None:
         self._recorder.done(running.number, running.operations, commit=True)
@@ -372,7 +395,7 @@ class Work:
         kind = LockType.SHARED_WRITE if dice < 0.85 else LockType.EXCL_WRITE if dice < 0.97 else LockType.EXCLUSIVE
         components = [LockComponent(DATABASE, name, f"k={key}", kind, DataOperation.UPDATE) for name, key in targets]
         # In two requests two transactions may wait for each other.
-        requests = [components[:1], components[1:]] if self._rng.random() < 0.5 else [components]
+        requests = [components[:1], components[1:]] if self._rng.random() < 0.4 else [components]
         for request in filter(None, requests):
             self._acquire(running, request)
         if kind in _EXCLUSIVE:

@@ -86,9 +86,9 @@ class Recorder:
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
-    def begin(self, number: int) -> None:
-        """A transaction is about to be opened."""
-        self._write(number, "begin", time.monotonic_ns())
+    def begin(self, number: int, at_ns: int | None = None) -> None:
+        """A transaction is about to be opened, or was opened with others after ``at_ns``."""
+        self._write(number, "begin", time.monotonic_ns() if at_ns is None else at_ns)
 
     def opened(self, number: int, txn_id: int) -> None:
         """It has this id."""

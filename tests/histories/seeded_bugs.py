@@ -158,14 +158,16 @@ def missing_fence() -> None:
 def ids_visible_before_their_transactions() -> None:
     """An id is handed out in a database transaction of its own: until the row follows, it looks committed."""
 
-    def open_(self: TransactionManager, *, timeout: int, type: TxnType = TxnType.DEFAULT, **_: object) -> list[int]:
-        next_id = update(counters).where(counters.c.name == "txn").values(value=counters.c.value + 1)
-        txn_id = self._store.write(
-            lambda connection: connection.execute(next_id.returning(counters.c.value)).scalar_one()
+    def open_(
+        self: TransactionManager, count: int = 1, *, timeout: int, type: TxnType = TxnType.DEFAULT, **_: object
+    ) -> list[int]:
+        next_ids = update(counters).where(counters.c.name == "txn").values(value=counters.c.value + count)
+        last = self._store.write(
+            lambda connection: connection.execute(next_ids.returning(counters.c.value)).scalar_one()
         )
+        ids = list(range(last - count + 1, last + 1))
         time.sleep(random.choice((0, 0.1)))
         row = {
-            "id": txn_id,
             "state": TxnState.OPEN.value,
             "type": type.value,
             "started_ms": system_clock(),
@@ -175,8 +177,9 @@ def ids_visible_before_their_transactions() -> None:
             "host": "",
             "min_open_id": 0,
         }
-        self._store.write(lambda connection: connection.execute(insert(txns), row))
-        return [txn_id]
+        rows = [{"id": txn_id, **row} for txn_id in ids]
+        self._store.write(lambda connection: connection.execute(insert(txns), rows))
+        return ids
 
     _set("open", open_)
 

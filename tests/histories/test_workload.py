@@ -23,6 +23,6 @@ def test_no_anomaly_in_a_long_history(metastore_url: str, tmp_path: Path, counts
     assert outcome.kills == KILLS
     assert outcome.reaped
     assert outcome.looked_up["aborted"] + outcome.looked_up["committed"]
-    for error in ("WRITE_CONFLICT", "DEADLOCK", "PLANNED", "TRANSACTION_ABORTED"):
+    for error in ("WRITE_CONFLICT", "PLANNED", "TRANSACTION_ABORTED"):
         assert outcome.errors[error], f"no transaction ended with {error}"
     assert outcome.report.write_skews

@@ -25,7 +25,7 @@ from tests.histories.client import CLUSTER, DATABASE, LISTS, SETS, Client, open_
 from tests.histories.history import Progress, Recorder, Status, Transaction, load
 from tests.processes import ClientProcess
 
-_HOUSEKEEPER_EVERY_S = 0.4
+_HOUSEKEEPER_EVERY_S = 0.5
 _HISTORIES = "histories"
 
 
@@ -164,7 +164,7 @@ class _Clients:
     def run(self) -> None:
         """Until all are done: kill some and replace them, and let the housekeeper work."""
         while self._running:
-            wait([process.sentinel for _, process in self._running.values()], timeout=0.02)
+            wait([process.sentinel for _, process in self._running.values()], timeout=0.1)
             for name, (_, process) in list(self._running.items()):
                 if not process.is_alive:
                     code = process.wait()
