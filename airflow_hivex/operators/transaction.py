@@ -118,6 +118,9 @@ class HivexTransaction(TaskGroup):
     def _complete(self) -> None:
         begin = self._begun()
         tasks = {task.task_id: task for task in self.iter_tasks() if task.task_id != begin.task_id}
+        for task_id, task in tasks.items():
+            if isinstance(getattr(task, "partial_kwargs", {}).get("transaction"), HivexTransaction):
+                raise TypeError(f"Task {task_id} is mapped: give partial() the id, transaction=transaction.txn_id.")
         begin.work_task_ids = tuple(sorted(tasks))
         begin.commit_task_id = self.child_id("commit")
         arguments: dict[str, Any] = {"txn_id": self.txn_id, "hivex_conn_id": self.hivex_conn_id, **self._task_arguments}

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from airflow.sdk import DAG, TaskGroup, task
+from airflow.sdk import DAG, TaskGroup, task, task_group
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from airflow_hivex.core.errors import TransactionAbortedError
@@ -182,6 +182,25 @@ def test_tasks_read_what_earlier_tasks_of_the_group_wrote(metastore: Metastore, 
         write(transaction, "one", "orders", 1) >> copy(transaction.txn_id) >> many
     assert set(states(run_dag(dag)).values()) == {"success"}
     assert (ids(metastore, "orders"), ids(metastore, "lines")) == ([1], [7, 8, 9])
+
+
+def test_group_that_is_mapped_has_a_transaction_for_each_part(
+    metastore: Metastore, warehouse: dict[str, Any], run_dag: Callable[..., DagRun]
+) -> None:
+    with DAG("hivex_mapped", schedule=None) as dag:
+
+        @task_group
+        def part(sql: str) -> None:
+            with HivexTransaction("load") as transaction:
+                one = write(transaction, "one", "orders", 1)
+                one >> HivexQueryOperator(task_id="two", sql=sql, transaction=transaction)
+
+        part.expand(sql=["INSERT INTO lines VALUES (7)", "INSERT INTO nowhere VALUES (8)"])
+    run = run_dag(dag)
+    assert states(run)["part.load.commit[0]"] == "success"
+    assert states(run)["part.load.commit[1]"] == "upstream_failed"
+    assert (ids(metastore, "orders"), ids(metastore, "lines")) == ([1], [7])
+    assert metastore.transactions.valid_txns().open_ids == ()
 
 
 def test_task_that_is_retried_halfway_replaces_what_it_wrote(
@@ -421,14 +440,20 @@ def test_begin_that_is_sent_twice_opens_one_transaction(metastore: Metastore) ->
 
 
 @pytest.mark.parametrize(
-    ("point", "number"),
-    [("after allocate", 1), ("after write", 2), ("before allocate", 2), ("after allocate", 2)],
+    ("first", "point", "number"),
+    [
+        ("INSERT INTO orders", "after allocate", 1),
+        ("INSERT INTO orders", "after write", 2),
+        ("INSERT INTO orders", "after allocate", 2),
+        ("INSERT OVERWRITE TABLE orders", "after allocate", 1),
+        ("INSERT OVERWRITE TABLE orders", "before allocate", 2),
+    ],
 )
 def test_worker_killed_while_it_wrote_is_replaced_by_its_next_try(
-    metastore: Metastore, warehouse: dict[str, Any], point: str, number: int
+    metastore: Metastore, warehouse: dict[str, Any], first: str, point: str, number: int
 ) -> None:
     txn_id = begin()
-    sql = "INSERT INTO orders VALUES (1); INSERT INTO lines VALUES (2)"
+    sql = f"{first} VALUES (1); INSERT INTO lines VALUES (2)"
     operator = HivexQueryOperator(task_id="t", sql=sql, transaction=txn_id)
     kill_at(point, operator, number)
     operator.execute(context(try_number=2))
@@ -510,6 +535,12 @@ def test_task_can_join_inside_of_the_group_only() -> None:
             write(other, "fine", "orders", 1)
         with pytest.raises(RuntimeError, match="one with block"), transaction:
             pass
+    with (
+        DAG("hivex_partial", schedule=None),
+        pytest.raises(TypeError, match=r"transaction=transaction\.txn_id"),
+        HivexTransaction("load") as group,
+    ):
+        HivexQueryOperator.partial(task_id="mapped", transaction=group).expand(sql=["SELECT 1"])
     with DAG("hivex_too_early", schedule=None):
         early = HivexTransaction("early")
         with pytest.raises(RuntimeError, match="inside of its with block"):
