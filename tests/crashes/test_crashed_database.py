@@ -10,6 +10,7 @@ import pytest
 from airflow_hivex.core.errors import StoreUnavailableError
 from airflow_hivex.core.model.transactions import TxnState
 from airflow_hivex.core.model.write_ids import ValidTxnList
+from tests.conftest import Counts
 from tests.crashes.client import LOCKS
 from tests.histories.client import open_warehouse
 from tests.histories.history import Status
@@ -57,7 +58,7 @@ def test_whoever_needs_the_database_is_told_that_it_is_not_there(
 
 
 def test_clients_go_on_after_the_database_has_crashed(
-    server: TemporaryPostgresqlServer, tmp_path: Path, counts: dict[str, str]
+    server: TemporaryPostgresqlServer, tmp_path: Path, counts: Counts
 ) -> None:
     def crash() -> None:
         server.crash()

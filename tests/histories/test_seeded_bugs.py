@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import Counts
 from tests.histories.seeded_bugs import BUGS, SeededBug
 from tests.histories.workload import Workload, run
 
@@ -14,7 +15,7 @@ ATTEMPTS = 6
 
 
 @pytest.mark.parametrize("name", list(BUGS))
-def test_bug_is_found(name: str, tmp_path: Path, counts: dict[str, str]) -> None:
+def test_bug_is_found(name: str, tmp_path: Path, counts: Counts) -> None:
     found = _history_with(BUGS[name], tmp_path)
     counts[f"seeded bug {name}"] = f"found, {found}"
 

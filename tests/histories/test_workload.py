@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import Counts
 from tests.histories.workload import Workload, run
 
 TRANSACTIONS = 20_000
@@ -13,7 +14,7 @@ KILLS = 60
 
 
 @pytest.mark.timeout(600)
-def test_no_anomaly_in_a_long_history(metastore_url: str, tmp_path: Path, counts: dict[str, str]) -> None:
+def test_no_anomaly_in_a_long_history(metastore_url: str, tmp_path: Path, counts: Counts) -> None:
     outcome = run(Workload(metastore_url, tmp_path / "warehouse", TRANSACTIONS, kills=KILLS, deadline_s=500))
     counts[metastore_url.partition(":")[0].partition("+")[0]] = outcome.describe()
     assert outcome.report.findings == [], outcome.report.describe()
