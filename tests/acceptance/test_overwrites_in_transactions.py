@@ -12,6 +12,7 @@ from airflow_hivex.core.errors import (
     InvalidOperationError,
     TransactionAbortedError,
     TransactionCommittedError,
+    WriteConflictError,
     WriteTakenBackError,
 )
 from airflow_hivex.core.statements.pending import take_back
@@ -189,3 +190,48 @@ def test_overwrite_that_runs_longer_than_its_transaction_leaves_no_files(
     ):
         session.sql("INSERT OVERWRITE t VALUES (10)")
     assert base_directories(tmp_path) == []
+
+
+@pytest.mark.parametrize("name", ["t", "p"])
+def test_shared_overwrite_does_not_hide_what_is_inserted_beside_it(
+    metastore: Metastore, metastore_url: str, table: Session, tmp_path: Path, name: str
+) -> None:
+    """Its base hides all of lower write ids, also of transactions that commit after it."""
+    partition = " PARTITION (k = 1)" if name == "p" else ""
+    begun: list[str] = []
+
+    def overwrite_beside(point: str) -> None:
+        if point == "after allocate" and not begun:
+            begun.append(point)
+            with shared.session() as overwriting:
+                overwriting.sql(f"INSERT OVERWRITE {name}{partition} VALUES (20)")
+
+    clusters = {"c1": {"filesystem": (tmp_path / "c1").as_uri(), "jobtracker": "local[2]"}}
+    settings = {"hive.txn.xlock.iow": False}
+    with (
+        Metastore.open(metastore_url, clusters=clusters, settings=settings) as shared,
+        Metastore.open(metastore_url, clusters=clusters, fault=overwrite_beside) as inserting,
+        inserting.session() as session,
+    ):
+        session.sql(f"INSERT INTO {name}{partition} VALUES (10)")
+    written = {path.parent.name for path in tmp_path.glob(f"c1/default.db/{name}/**/bucket_*")}
+    base = max(each for each in written if each.startswith("base"))
+    assert max(each.split("_")[1] for each in written if each.startswith("delta")) > base.split("_")[1]
+
+
+@pytest.mark.parametrize("name", ["t", "p"])
+def test_transaction_whose_insert_was_overwritten_beside_it_conflicts(
+    metastore: Metastore, metastore_url: str, table: Session, tmp_path: Path, name: str
+) -> None:
+    partition = " PARTITION (k = 1)" if name == "p" else ""
+    clusters = {"c1": {"filesystem": (tmp_path / "c1").as_uri(), "jobtracker": "local[2]"}}
+    table.sql("START TRANSACTION")
+    table.sql(f"INSERT INTO {name}{partition} VALUES (10)")
+    with (
+        Metastore.open(metastore_url, clusters=clusters, settings={"hive.txn.xlock.iow": False}) as shared,
+        shared.session() as overwriting,
+    ):
+        overwriting.sql(f"INSERT OVERWRITE {name}{partition} VALUES (20)")
+    with pytest.raises(WriteConflictError, match="overwritten"):
+        table.sql("COMMIT")
+    assert metastore.locks.show() == []

@@ -123,6 +123,19 @@ def writers_of(connection: Connection, table: Table, names: Collection[str | Non
     )
 
 
+def has_later_base(connection: Connection, table: Table, names: Collection[str | None], write_id: int) -> bool:
+    """Whether a base hides a delta of the write id in one of these partitions (None: a table without partitions)."""
+    d = directories.c
+    query = select(d.id).where(d.table_id == table.id, d.kind == "base", d.max_write_id > write_id).limit(1)
+    if not table.is_partitioned:
+        return connection.execute(query).first() is not None
+    of_partitions = query.join(partitions, partitions.c.id == d.partition_id).where(~partitions.c.dropped)
+    return any(
+        connection.execute(of_partitions.where(partitions.c.name.in_(batch))).first() is not None
+        for batch in batches(sorted(name for name in names if name is not None))
+    )
+
+
 def copied_directories(
     connection: Connection, table: Table, directory_ids: Sequence[int] | None, clusters: Collection[str]
 ) -> dict[str, frozenset[int]]:

@@ -7,16 +7,19 @@ from collections.abc import Collection, Iterable, Sequence
 
 from sqlalchemy import Connection
 
-from airflow_hivex.core.catalog import pending_writes, tables
+from airflow_hivex.core.catalog import directories, pending_writes, tables
 from airflow_hivex.core.catalog.pending_writes import PendingWrite
 from airflow_hivex.core.errors import HivexError, NoSuchObjectError
 from airflow_hivex.core.files.filesystem import ClusterFiles
 from airflow_hivex.core.model.objects import Table
 from airflow_hivex.core.model.plans import Write, WrittenDirectory
 from airflow_hivex.core.model.transactions import Operation, TxnState
+from airflow_hivex.core.model.write_ids import ValidTxnList
 from airflow_hivex.core.statements import planning
 from airflow_hivex.core.statements.context import Services
 from airflow_hivex.core.transactions import allocation
+from airflow_hivex.core.transactions.conflicts import ConflictFoundError, one_after_the_other
+from airflow_hivex.core.transactions.joined import stored_snapshot
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +55,31 @@ def register_write(
         allocation.add_dynamic_partitions(connection, txn_id, int(table.id or 0), names, operation)
 
 
+def hidden(
+    connection: Connection,
+    table: Table,
+    names: Collection[str | None],
+    snapshot: ValidTxnList | None,
+    *,
+    overwrite: bool,
+    write_id: int,
+) -> str | None:
+    """Why a write to these partitions (None: to a table without) cannot count, or None if it can.
+
+    A base directory hides all of lower write ids, also what its statement could not see. An INSERT INTO
+    does not conflict with an update, so the commit does not ask. Others can insert between the snapshot
+    of a transaction and its INSERT OVERWRITE; with shared locks, they do so side by side.
+    """
+    if not overwrite:
+        if directories.has_later_base(connection, table, names, write_id):
+            return f"another transaction has overwritten {table.full_name} while it inserted"
+    elif snapshot is not None:
+        writers = directories.writers_of(connection, table, names)
+        if any(not snapshot.is_valid(txn_id) for txn_id in writers):
+            return "another transaction has inserted into what it overwrites since its snapshot was taken"
+    return None
+
+
 def register(services: Services, connection: Connection, txn_id: int) -> None:
     """What a commit does for the statements before it: register what they wrote.
 
@@ -59,9 +87,30 @@ def register(services: Services, connection: Connection, txn_id: int) -> None:
 
     Raises:
         NoSuchObjectError: a table that was written to has been dropped.
+        ConflictFoundError: what another transaction has written meanwhile hides this, or the other way round.
     """
     done = [write for write in pending_writes.of_transaction(connection, txn_id) if write.directories is not None]
     by_id = _tables(connection, done)
+    snapshot = stored_snapshot(connection, txn_id)
+    overwritten = {write.table_id for write in done if write.overwrite}
+    one_after_the_other(connection, {table_id: table_id in overwritten for table_id in by_id})
+    # Before anything is registered: its own directories are not another's.
+    for write in done:
+        table = by_id.get(write.table_id)
+        sentence = (
+            None
+            if table is None
+            else hidden(
+                connection,
+                table,
+                write.partitions or {None},
+                snapshot,
+                overwrite=write.overwrite,
+                write_id=write.write_id,
+            )
+        )
+        if sentence is not None:
+            raise ConflictFoundError(sentence)
     for write in done:
         table = by_id.get(write.table_id)
         if table is None:

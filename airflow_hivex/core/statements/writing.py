@@ -9,15 +9,16 @@ from functools import partial
 from sqlalchemy import Connection
 
 from airflow_hivex.core.catalog import pending_writes
-from airflow_hivex.core.catalog.directories import writers_of
 from airflow_hivex.core.catalog.pending_writes import PendingWrite
 from airflow_hivex.core.clusters.properties import Cluster
 from airflow_hivex.core.model.objects import Table
 from airflow_hivex.core.model.plans import JobResult, Write
+from airflow_hivex.core.model.write_ids import ValidTxnList
 from airflow_hivex.core.statements import planning
 from airflow_hivex.core.statements.context import Running, StatementContext
-from airflow_hivex.core.statements.pending import delete_directories, register_write, take_back
+from airflow_hivex.core.statements.pending import delete_directories, hidden, register_write, take_back
 from airflow_hivex.core.statements.transactions import OutrunError
+from airflow_hivex.core.transactions.conflicts import one_after_the_other
 from airflow_hivex.core.transactions.joined import next_statement_id
 
 
@@ -103,7 +104,8 @@ def end_write(context: StatementContext, running: Running, write: OpenWrite, wri
 
     Raises:
         WriteConflictError, TransactionAbortedError: the transaction cannot commit.
-        OutrunError: an INSERT OVERWRITE would hide what was inserted since its snapshot.
+        OutrunError: an INSERT OVERWRITE would hide what was inserted since its snapshot, or another one
+            would hide this INSERT.
         NoSuchTableError: the table was dropped meanwhile.
         InvalidOperationError: the transaction has overwritten one of the partitions before.
     """
@@ -113,7 +115,8 @@ def end_write(context: StatementContext, running: Running, write: OpenWrite, wri
         running.undo.append(lambda: delete_directories(services, write.table, written.directories, write.cluster.name))
 
         def register(connection: Connection) -> None:
-            _check_nothing_hidden(connection, running, write, written)
+            one_after_the_other(connection, {int(write.table.id or 0): write.write.overwrite})
+            _check_nothing_hidden(connection, running.snapshot, write, written)
             register_write(
                 services,
                 connection,
@@ -131,24 +134,23 @@ def end_write(context: StatementContext, running: Running, write: OpenWrite, wri
     def record(connection: Connection) -> None:
         pending_writes.one_at_a_time(connection, [running.txn_id])
         services.transactions.check_open(connection, running.txn_id)
-        _check_nothing_hidden(connection, running, write, written)
+        _check_nothing_hidden(connection, running.snapshot, write, written)
         pending_writes.record(connection, write.table, pending, written.directories)
 
     services.store.write(record)
 
 
-def _check_nothing_hidden(connection: Connection, running: Running, write: OpenWrite, written: JobResult) -> None:
-    """See to it that a base directory hides nothing but what the statement could see.
-
-    An INSERT INTO does not conflict with an update, so this is not the commit's question. Others can
-    insert between the snapshot of a transaction and its INSERT OVERWRITE, which has the locks by now.
+def _check_nothing_hidden(
+    connection: Connection, snapshot: ValidTxnList | None, write: OpenWrite, written: JobResult
+) -> None:
+    """:func:`hidden` for a statement that ends.
 
     Raises:
-        OutrunError: somebody did.
+        OutrunError: something would be hidden.
     """
-    snapshot = running.snapshot
-    if snapshot is None or not write.write.overwrite:
-        return
     names = {each.partition for each in written.directories} | {write.partition}
-    if any(not snapshot.is_valid(txn_id) for txn_id in writers_of(connection, write.table, names)):
-        raise OutrunError("another transaction has inserted into what it overwrites since its snapshot was taken")
+    sentence = hidden(
+        connection, write.table, names, snapshot, overwrite=write.write.overwrite, write_id=write.write.write_id
+    )
+    if sentence is not None:
+        raise OutrunError(sentence)

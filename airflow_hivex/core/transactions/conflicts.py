@@ -105,6 +105,14 @@ _COMPLETE = Prepared(
 _DELETE_COMPONENTS = Prepared(delete(txn_components).where(txn_components.c.txn_id == _TXN_ID))
 
 
+class ConflictFoundError(Exception):
+    """Undoes a commit, whose transaction is aborted then; says why."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(sentence)
+        self.sentence = sentence
+
+
 @dataclass(frozen=True, slots=True)
 class Write:
     """What a transaction did to a table or partition; without an operation, only that it has a write id."""
@@ -176,6 +184,17 @@ def find_conflict(exchange: Exchange, txn_id: int, written: Sequence[Write]) -> 
                 f"committed by [txnid:{other_id},{commit_id}] {mine.operation}/{operation}"
             )
     return None
+
+
+def one_after_the_other(connection: Connection, tables: Mapping[int, bool]) -> None:
+    """Keep a commit that updates a table and others that write to it from each other until the caller's end.
+
+    ``tables`` are ids, with whether the caller updates.
+    """
+    for table_id in sorted(tables):
+        # The rows that :func:`find_conflict` locks, in its order.
+        row = select(next_write_ids.c.table_id).where(next_write_ids.c.table_id == table_id)
+        connection.execute(row.with_for_update(read=not tables[table_id])).all()
 
 
 def would_conflict(connection: Connection, txn_id: int, resources: Collection[tuple[int, str | None]]) -> bool:

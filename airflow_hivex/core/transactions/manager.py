@@ -237,7 +237,7 @@ class TransactionManager:
                 self._store.write(
                     lambda connection: self._commit(connection, txn_id, changes, exclusive_write_locks), name="commit"
                 )
-        except _ConflictFoundError as conflict:
+        except conflicts.ConflictFoundError as conflict:
             self._abort_conflicting(txn_id, conflict.sentence)
         except OutcomeUnknownError as error:
             try:
@@ -607,7 +607,7 @@ class TransactionManager:
         if updating and not exclusive_write_locks:
             sentence = conflicts.find_conflict(exchange, row.id, writes)
             if sentence is not None:
-                raise _ConflictFoundError(sentence)
+                raise conflicts.ConflictFoundError(sentence)
         now = self._clock()
         calls: list[Call] = []
         if kind not in _WITHOUT_COMPLETED_COMPONENTS:
@@ -722,14 +722,6 @@ class TransactionManager:
         if type is TxnType.REPL_CREATED:
             return max(1, int(self._settings["hive.repl.txn.timeout"] * 86_400))
         return int(self._settings["hive.txn.timeout"])
-
-
-class _ConflictFoundError(Exception):
-    """Undoes a commit; the transaction is aborted by the next one."""
-
-    def __init__(self, sentence: str) -> None:
-        super().__init__(sentence)
-        self.sentence = sentence
 
 
 def _row_from(txn_id: int, found: Rows) -> TxnRow:
