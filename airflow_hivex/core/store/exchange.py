@@ -43,7 +43,8 @@ class Prepared:
         self.name = f"hivex_{next(_numbers)}".encode()
         self._postgresql: tuple[bytes, tuple[str, ...]] | None = None
         self._sqlite: str | None = None
-        self._defaults: Mapping[str, Value] = {}
+        self.defaults: Mapping[str, Value] = {}
+        """The parameters whose values are in the statement itself."""
 
     def __call__(self, **values: Value) -> Call:
         """The statement with these values for its parameters."""
@@ -62,18 +63,14 @@ class Prepared:
             self._sqlite = str(self._compile(_SQLITE))
         return self._sqlite
 
-    def value(self, name: str, given: Mapping[str, Value]) -> Value:
-        """What a parameter stands for: given, or in the statement itself."""
-        return given[name] if name in given else self._defaults[name]
-
     def values(self, given: Mapping[str, Value]) -> dict[str, Value]:
         """All parameters with their values."""
-        return {**self._defaults, **given}
+        return {**self.defaults, **given}
 
     def _compile(self, dialect: Dialect) -> Any:
         compiled: Any = self._statement.compile(dialect=dialect)  # type: ignore[attr-defined]
         required = {bind.key for bind in compiled.binds.values() if bind.required}
-        self._defaults = {name: value for name, value in compiled.params.items() if name not in required}
+        self.defaults = {name: value for name, value in compiled.params.items() if name not in required}
         return compiled
 
 

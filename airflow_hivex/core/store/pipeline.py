@@ -32,7 +32,7 @@ class PostgresqlExchange:
 
     def __init__(self, connection: psycopg.Connection[Any], info: dict[Any, Any], *, owns: bool) -> None:
         self._pgconn: PGconn = connection.pgconn
-        self._encoding = connection.info.encoding
+        self._encoding: str = info.get("hivex_encoding") or info.setdefault("hivex_encoding", connection.info.encoding)
         self._owns = owns
         self._prepared: set[bytes] = info.setdefault("hivex_prepared", set())
 
@@ -51,7 +51,8 @@ class PostgresqlExchange:
 
     def _round_trip(self, calls: Sequence[Call], *, commit: bool) -> list[Rows]:
         commands = [(call.statement.name, self._values(call)) for call in calls]
-        new = {call.statement.name: call for call in calls if call.statement.name not in self._prepared}
+        prepared = self._prepared
+        new = {name: call for (name, _), call in zip(commands, calls, strict=True) if name not in prepared}
         results: list[PGresult] = []
         begins = self._pgconn.transaction_status == TransactionStatus.IDLE
         before = [*([_BEGIN] if begins else []), *([_WITHOUT_SCANS] if begins or not self._owns else [])]
@@ -69,7 +70,8 @@ class PostgresqlExchange:
             # Without the answer to COMMIT, which is the last one, nobody knows.
             if not commit or len(results) < count:
                 raise ExchangeError(error, is_lost=True, was_committing=commit) from error
-        self._note_prepared(new, results)
+        if new:
+            self._note_prepared(new, results)
         self._check(results, is_lost=False)
         first = len(new) + len(before)
         return [self._rows(result) for result in results[first : first + len(commands)]]
@@ -112,18 +114,21 @@ class PostgresqlExchange:
                 raise ExchangeError(error, is_lost=is_lost, was_committing=False)
 
     def _values(self, call: Call) -> list[bytes | None]:
-        statement = call.statement
-        return [self._encoded(statement.value(name, call.values)) for name in statement.for_postgresql()[1]]
-
-    def _encoded(self, value: Value) -> bytes | None:
-        if value is None:
-            return None
-        if isinstance(value, str):
-            if "\0" in value:
-                error = psycopg.DataError("PostgreSQL text fields cannot contain NUL (0x00) bytes")
-                raise ExchangeError(error, is_lost=False, was_committing=False)
-            return value.encode(self._encoding)
-        return b"%d" % value
+        # Written without calls of our own: this runs for every parameter of every statement.
+        given, defaults = call.values, call.statement.defaults
+        encoded: list[bytes | None] = []
+        for name in call.statement.for_postgresql()[1]:
+            value = given[name] if name in given else defaults[name]
+            if value is None:
+                encoded.append(None)
+            elif isinstance(value, str):
+                if "\0" in value:
+                    error = psycopg.DataError("PostgreSQL text fields cannot contain NUL (0x00) bytes")
+                    raise ExchangeError(error, is_lost=False, was_committing=False)
+                encoded.append(value.encode(self._encoding))
+            else:
+                encoded.append(b"%d" % value)
+        return encoded
 
     def _rows(self, result: PGresult) -> Rows:
         if not result.ntuples:
