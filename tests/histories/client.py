@@ -9,6 +9,7 @@ their snapshot shows in the metastore, as statements do, and read the files.
 from __future__ import annotations
 
 import json
+import os
 import random
 import time
 from collections import defaultdict
@@ -56,7 +57,8 @@ _PARKED_TIMEOUT_S = 1
 _PARKED_S = 1.7
 _EXCLUSIVE = (LockType.EXCL_WRITE, LockType.EXCLUSIVE)
 _NUMBERS_PER_TRANSACTION = 8
-_READERS = 4
+READERS = 4
+"""How many read-only transactions are opened by one call."""
 
 Key = tuple[str, str]
 Elements = tuple[int, ...]
@@ -193,7 +195,7 @@ def read_elements(directory: Path) -> Elements:
 def write_elements(directory: Path, elements: Sequence[int]) -> None:
     """Make a directory with its one file; a file that is there already is replaced at once."""
     directory.mkdir(parents=True, exist_ok=True)
-    beside = directory / f"_{_FILE}"
+    beside = directory / f"_{_FILE}_{os.getpid()}"
     beside.write_text(json.dumps(elements))
     beside.replace(directory / _FILE)
 
@@ -355,7 +357,7 @@ class Work:
         began_ns = time.monotonic_ns()
         self._recorder.begin(number, began_ns)
         first, *others = self._transactions.open(
-            _READERS, user=self._client.name, timeout=timeout_s, type=TxnType.READ_ONLY
+            READERS, user=self._client.name, timeout=timeout_s, type=TxnType.READ_ONLY
         )
         self._opened = [(txn_id, began_ns) for txn_id in others]
         return first
