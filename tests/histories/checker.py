@@ -4,9 +4,10 @@ A read of a list tells in which order its elements were appended. From these ord
 committed transactions, who wrote after whom (``ww``), who read from whom (``wr``) and who read what
 another has overwritten (``rw``); the clock tells who had been told of his commit before another
 began (``rt``). Under snapshot isolation with real-time snapshots, every circle of such edges has two
-``rw`` in a row (Fekete et al. 2005; Cerone and Gotsman 2018); any other circle is an anomaly. What needs
-no circle is looked for directly: lost, duplicate, aborted and intermediate elements, reads that do
-not repeat. The names are Adya's, as in Elle.
+``rw`` in a row (Fekete et al. 2005; Cerone and Gotsman 2018). A circle with one ``rw`` or none is an anomaly;
+one with several that are apart is a long fork, which is counted. What needs no circle is looked
+for directly: lost, duplicate, aborted and intermediate elements, reads that do not repeat. The names
+are Adya's, as in Elle.
 """
 
 from __future__ import annotations
@@ -28,7 +29,6 @@ class Anomaly(enum.Enum):
     G1B = "G1b: an intermediate list was read"
     G1C = "G1c: a circle of writes and reads"
     G_SINGLE = "G-single: a circle with one anti-dependency (read skew)"
-    G_NONADJACENT = "G-nonadjacent: a circle whose anti-dependencies are apart"
     REAL_TIME = "a commit was acknowledged, and a later transaction missed it"
     LOST_UPDATE = "two updates of one version, both committed"
     LOST_WRITE = "a committed element is gone"
@@ -52,7 +52,14 @@ class Finding:
 
 @dataclass(slots=True)
 class Report:
-    """What was found, and how much was looked at. ``write_skews`` (G2-item) are allowed."""
+    """What was found, and how much was looked at.
+
+    ``write_skews`` (G2-item) is how many parts of the history are no order, as snapshot isolation allows.
+    ``long_forks`` are circles of two or more anti-dependencies that are apart: two readers
+    disagree on which of two independent commits came first. They come of Hive's rule that a snapshot
+    shows no id above its own: a transaction whose snapshot is taken later than its id misses
+    what younger ones have committed between, but sees what older ones have.
+    """
 
     findings: list[Finding] = field(default_factory=list)
     committed: int = 0
@@ -62,6 +69,7 @@ class Report:
     elements: int = 0
     edges: Counter[str] = field(default_factory=Counter)
     write_skews: int = 0
+    long_forks: list[str] = field(default_factory=list)
 
     @property
     def anomalies(self) -> set[Anomaly]:
@@ -307,14 +315,17 @@ class _Check:
 
     def _find_circles(self) -> None:
         graph = _Graph(self.history, self.committed, self.labels)
-        if any(graph.circles((_WW, _WR, _RW, _RT), apart=True)):
-            reported: set[int] = set()
-            for kinds in ((_WW,), (_WW, _WR), (_WW, _WR, _RW), (_WW, _WR, _RW, _RT)):
-                for circle in graph.circles(kinds, apart=True):
-                    nodes = {source for source, _, _ in circle}
-                    if nodes.isdisjoint(reported):
-                        self._found(_classify([kind for _, _, kind in circle]), self._describe(circle))
-                    reported |= nodes
+        reported: set[int] = set()
+        for kinds in ((_WW,), (_WW, _WR), (_WW, _WR, _RW), (_WW, _WR, _RW, _RT)):
+            for circle in graph.circles(kinds, apart=True):
+                nodes = {source for source, _, _ in circle}
+                if nodes.isdisjoint(reported):
+                    names = [kind for _, _, kind in circle]
+                    if names.count(_RW) > 1:
+                        self.report.long_forks.append(self._describe(circle))
+                    else:
+                        self._found(_classify(names), self._describe(circle))
+                reported |= nodes
         # What is left are circles with two anti-dependencies in a row, which snapshot isolation allows.
         self.report.write_skews = sum(1 for _ in graph.circles((_WW, _WR, _RW), apart=False))
         self.report.edges[_RT] = graph.real_time_edges
@@ -330,9 +341,8 @@ class _Check:
 def _classify(kinds: Sequence[str]) -> Anomaly:
     if _RT in kinds:
         return Anomaly.REAL_TIME
-    anti_dependencies = kinds.count(_RW)
-    if anti_dependencies:
-        return Anomaly.G_SINGLE if anti_dependencies == 1 else Anomaly.G_NONADJACENT
+    if _RW in kinds:
+        return Anomaly.G_SINGLE
     return Anomaly.G1C if _WR in kinds else Anomaly.G0
 
 
@@ -392,7 +402,27 @@ class _Graph:
                     adjacency[self._size + source].append(target)
         for part in strongly_connected(adjacency):
             if len(part) > 1:
-                yield self._edges(_shortest_circle(adjacency, part), kinds)
+                circle = self._worst_circle(adjacency, part) if apart else _shortest_circle(adjacency, part)
+                yield self._edges(circle, kinds)
+
+    def _worst_circle(self, adjacency: _Adjacency, part: Sequence[int]) -> list[int]:
+        """A circle without an anti-dependency if there is one in this part, else with one, else any."""
+        inside = set(part)
+        seconds = {node for node in part if self._size <= node < 2 * self._size}
+        firsts = inside - seconds
+        among_firsts = {node: [target for target in adjacency[node] if target in firsts] for node in firsts}
+        numbers = {node: number for number, node in enumerate(sorted(firsts))}
+        nodes = sorted(firsts)
+        dense = [[numbers[target] for target in among_firsts[node]] for node in nodes]
+        for without in strongly_connected(dense):
+            if len(without) > 1:
+                return [nodes[number] for number in _shortest_circle(dense, without)]
+        for source in nodes:
+            for second in seconds.intersection(adjacency[source]):
+                way = _way(adjacency, second, source, firsts)
+                if way:
+                    return way
+        return _shortest_circle(adjacency, part)
 
     def _edges(self, nodes: Sequence[int], kinds: Collection[str]) -> list[tuple[int, int, str]]:
         """The edges of a circle of nodes, between transactions: moments are left out."""
@@ -460,6 +490,26 @@ def _popped(stack: list[int], on_stack: list[bool], last: int) -> list[int]:
     for node in part:
         on_stack[node] = False
     return part
+
+
+def _way(adjacency: Sequence[Sequence[int]], start: int, end: int, through: Collection[int]) -> list[int]:
+    """The nodes of a shortest way from ``start`` to ``end``, or none."""
+    came_from: dict[int, int] = {}
+    frontier = [start]
+    while frontier:
+        following = []
+        for node in frontier:
+            for target in adjacency[node]:
+                if target in through and target not in came_from:
+                    came_from[target] = node
+                    following.append(target)
+                    if target == end:
+                        way = [end]
+                        while way[-1] != start:
+                            way.append(came_from[way[-1]])
+                        return way[::-1]
+        frontier = following
+    return []
 
 
 def _shortest_circle(adjacency: Sequence[Sequence[int]], part: Sequence[int]) -> list[int]:

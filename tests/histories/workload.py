@@ -86,7 +86,7 @@ class Outcome:
             f"{report.aborted} aborted ({why}), {len(self.reaped)} reaped, {self.kills} kill -9, "
             f"unknown outcomes looked up: {looked_up or 'none'}\n"
             f"  {report.reads} reads, {report.elements} elements written, edges: {edges}; "
-            f"{report.write_skews} circles that snapshot isolation allows, {len(report.findings)} anomalies"
+            f"{report.write_skews} write skews, {len(report.long_forks)} long forks, {len(report.findings)} anomalies"
         )
 
 
