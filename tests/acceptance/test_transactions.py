@@ -26,6 +26,7 @@ from airflow_hivex.core.errors import (
     TransactionAbortedError,
     TransactionCommittedError,
     WriteConflictError,
+    WriteTakenBackError,
 )
 from airflow_hivex.core.model.locks import LockState
 from airflow_hivex.core.model.transactions import TxnState
@@ -335,11 +336,32 @@ def test_writer_that_begins_again_replaces_what_it_wrote(metastore: Metastore, t
     metastore.commit(txn_id)
     assert directories(tmp_path, "t") == [
         "delta_0000002_0000002_0000",
-        "delta_0000003_0000003_0002",
         "delta_0000003_0000003_0004",
+        "delta_0000003_0000003_0007",
     ]
     # The second try has a write id of its own there: whatever still runs of the first cannot touch what it wrote.
     assert directories(tmp_path, "p") == ["ds=x/base_0000004", "ds=x/delta_0000002_0000002_0000"]
+
+
+@pytest.mark.parametrize("goes_on", ["before the new one writes", "after that"])
+def test_writer_that_was_replaced_and_goes_on_is_left_out(
+    metastore: Metastore, tables: Session, tmp_path: Path, goes_on: str
+) -> None:
+    """A task whose worker was taken for dead, and that runs beside its next try."""
+    (txn_id,) = metastore.transactions.open(timeout=3600)
+    with metastore.session(txn_id=txn_id, writer="load") as old:
+        old.sql("INSERT INTO t VALUES (1)")
+        with metastore.session(txn_id=txn_id, writer="load") as new:
+            if goes_on == "after that":
+                new.sql("INSERT INTO t VALUES (1)")
+                with pytest.raises(WriteTakenBackError, match="'load' has begun again"):
+                    old.sql("INSERT INTO t VALUES (2)")
+            else:
+                old.sql("INSERT INTO t VALUES (2)")
+                new.sql("INSERT INTO t VALUES (1)")
+            new.sql("INSERT INTO t VALUES (2)")
+    metastore.commit(txn_id)
+    assert len(directories(tmp_path, "t")) == 3
 
 
 @pytest.mark.parametrize("statement", ["INSERT INTO p VALUES (5, 'x'), (6, 'new')", "INSERT INTO t VALUES (5)"])

@@ -28,6 +28,7 @@ class PendingWrite:
 
     ``partition`` is the one partition that the statement names, None if the rows decide. One that
     ``is_taken_back`` never counts, even if its statement still runs; its files are being deleted.
+    ``began`` is higher in a later session of the same ``writer``.
     """
 
     id: int
@@ -41,6 +42,7 @@ class PendingWrite:
     partition: str | None
     directories: tuple[WrittenDirectory, ...] | None
     is_taken_back: bool = False
+    began: int = 0
 
     @property
     def operation(self) -> Operation:
@@ -93,9 +95,22 @@ def begin(
     cluster: str,
     overwrite: bool,
     partition: str | None,
+    began: int = 0,
 ) -> PendingWrite:
-    """Note that a statement is about to write."""
-    document = {"write_id": write_id, "cluster": cluster, "overwrite": overwrite, "partition": partition}
+    """Note that a statement is about to write. The caller is :func:`one_at_a_time`.
+
+    Raises:
+        WriteTakenBackError: a later session of the same writer has written.
+    """
+    if writer and any(each.began > began for each in of_transaction(connection, txn_id, writer=writer)):
+        raise WriteTakenBackError(table.full_name, txn_id, writer)
+    document = {
+        "write_id": write_id,
+        "cluster": cluster,
+        "overwrite": overwrite,
+        "partition": partition,
+        "began": began,
+    }
     number = connection.execute(
         insert(pending_writes)
         .values(
@@ -104,7 +119,17 @@ def begin(
         .returning(pending_writes.c.id)
     ).scalar_one()
     return PendingWrite(
-        number, txn_id, statement_id, int(table.id or 0), writer, write_id, cluster, overwrite, partition, None
+        number,
+        txn_id,
+        statement_id,
+        int(table.id or 0),
+        writer,
+        write_id,
+        cluster,
+        overwrite,
+        partition,
+        directories=None,
+        began=began,
     )
 
 
@@ -274,4 +299,5 @@ def _from_row(row: Any) -> PendingWrite:
         partition=document["partition"],
         directories=directories,
         is_taken_back=document.get("taken_back", False),
+        began=document.get("began", 0),
     )

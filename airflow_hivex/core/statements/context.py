@@ -74,7 +74,8 @@ class JoinedTransaction:
     """A transaction of several statements that a session is in.
 
     ``is_own`` says that the session has begun it (START TRANSACTION), and that COMMIT and ROLLBACK
-    end it; else somebody else does. ``writer`` names the part of its work that the session does.
+    end it; else somebody else does. ``writer`` names the part of its work that the session does;
+    ``began`` is higher in a later session of the same one.
     ``keep_alive`` ends its heartbeats.
     """
 
@@ -82,6 +83,7 @@ class JoinedTransaction:
     timeout_s: int
     is_own: bool
     writer: str = ""
+    began: int = 0
     snapshot: ValidTxnList | None = None
     keep_alive: ExitStack = field(default_factory=ExitStack)
 

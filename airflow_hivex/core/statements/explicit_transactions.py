@@ -19,6 +19,7 @@ from airflow_hivex.core.statements.context import JoinedTransaction, Result, Ser
 from airflow_hivex.core.statements.pending import take_back_writer
 from airflow_hivex.core.transactions import allocation
 from airflow_hivex.core.transactions.heartbeats import heartbeats
+from airflow_hivex.core.transactions.joined import next_statement_id
 
 log = logging.getLogger(__name__)
 
@@ -101,9 +102,14 @@ def join(context: StatementContext, txn_id: int, writer: str) -> None:
     services = context.services
     transaction = services.transactions.get(txn_id)
     services.store.write(lambda connection: services.transactions.check_open(connection, txn_id))
+    began = 0
     if writer:
+        # Statement ids rise, in whatever process.
+        began = 1 + services.store.write(lambda connection: next_statement_id(connection, txn_id))
         take_back_writer(services, txn_id, writer)
-    context.session.transaction = JoinedTransaction(txn_id, transaction.timeout_s, is_own=False, writer=writer)
+    context.session.transaction = JoinedTransaction(
+        txn_id, transaction.timeout_s, is_own=False, writer=writer, began=began
+    )
 
 
 def leave(context: StatementContext) -> None:

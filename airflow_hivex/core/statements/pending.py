@@ -180,10 +180,11 @@ def take_back(services: Services, writes: Sequence[PendingWrite], *, own: bool =
     return len(deleted)
 
 
-def take_back_writer(services: Services, txn_id: int, writer: str | None = None) -> None:
-    """Undo all that a transaction, or one writer of it, has written so far."""
+def take_back_writer(services: Services, txn_id: int, writer: str | None = None, *, before: int | None = None) -> None:
+    """Undo all that a transaction, or one writer of it, has written so far; with ``before``, in earlier sessions."""
     with services.store.read() as connection:
-        writes = pending_writes.of_transaction(connection, txn_id, writer=writer)
+        found = pending_writes.of_transaction(connection, txn_id, writer=writer)
+    writes = [write for write in found if before is None or write.began < before]
     if writes:
         take_back(services, writes)
 

@@ -16,7 +16,13 @@ from airflow_hivex.core.model.plans import JobResult, Write
 from airflow_hivex.core.model.write_ids import ValidTxnList
 from airflow_hivex.core.statements import planning
 from airflow_hivex.core.statements.context import Running, StatementContext
-from airflow_hivex.core.statements.pending import delete_directories, hidden, register_write, take_back
+from airflow_hivex.core.statements.pending import (
+    delete_directories,
+    hidden,
+    register_write,
+    take_back,
+    take_back_writer,
+)
 from airflow_hivex.core.statements.transactions import OutrunError
 from airflow_hivex.core.transactions.conflicts import one_after_the_other
 from airflow_hivex.core.transactions.joined import next_statement_id
@@ -50,10 +56,14 @@ def begin_write(
         InvalidOperationError: the transaction has overwritten the same table or partition before,
             or another of its statements may be about to.
         TransactionNotOpenError: the transaction has ended meanwhile.
+        WriteTakenBackError: a later session of the same writer has written.
     """
     services = context.services
     table_id = int(table.id or 0)
     joined = running.joined
+    if joined is not None and joined.writer:
+        # An earlier session that is still alive may have gone on since this one began.
+        take_back_writer(services, running.txn_id, joined.writer, before=joined.began)
 
     def work(connection: Connection) -> tuple[int, PendingWrite | None]:
         if joined is not None:
@@ -82,6 +92,7 @@ def begin_write(
             cluster=cluster.name,
             overwrite=overwrite,
             partition=partition,
+            began=joined.began,
         )
 
     write_id, pending = services.store.write(work, name="allocate")
