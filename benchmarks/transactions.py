@@ -32,7 +32,7 @@ from tests.postgresql import start_durable_postgresql
 
 CLIENTS = 8
 TABLES = 10
-ROUNDS = 3
+ROUNDS = 9
 # So many in a round, of all clients together.
 TRANSACTIONS = {1: 60, CLIENTS: 240}
 CYCLES = {1: 120, CLIENTS: 480}
@@ -160,7 +160,8 @@ class HiveClient:
 @contextmanager
 def _team(client: Callable[[Any, int], Any], where: object) -> Iterator[list[Any]]:
     """Connections to client processes that are ready to work."""
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["benchmarks.transactions"])
     team, processes = [], []
     try:
         for number in range(CLIENTS):
@@ -207,9 +208,9 @@ def _case(team: list[Any], clients: int, work: str, count: int) -> Callable[[], 
 # -- preparations --------------------------------------------------------------------------
 
 
-def _prepare(url: str) -> None:
+def _prepare(url: str, clients: int = CLIENTS) -> None:
     with Metastore.open(url, clusters=CLUSTERS) as metastore:
-        for client in range(CLIENTS):
+        for client in range(clients):
             for number in range(TABLES):
                 storage = StorageDescriptor((Column("id", "int"),), ClusterStorageDescriptor("c1", ""))
                 parameters = {"transactional": "true"}
@@ -225,7 +226,7 @@ def _beside_others(stack: ExitStack, name: str, folder: Path, create_database: C
     cases = {}
     for others in OTHER_LOCKS:
         url = create_database() if name == "PostgreSQL" else f"sqlite:///{folder / f'{others}.db'}"
-        _prepare(url)
+        _prepare(url, clients=2)
         metastore = stack.enter_context(Metastore.open(url, clusters=CLUSTERS))
         for start in range(0, others, 500):
             components = [LockComponent("default", "t1_1", f"p={n}") for n in range(start, min(start + 500, others))]
