@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
@@ -11,15 +12,15 @@ from airflow_hivex.core.errors import (
     HivexError,
     InvalidOperationError,
     InvalidParametersError,
+    LockOfOpenTransactionError,
     TransactionCommittedError,
 )
 from airflow_hivex.core.model import statements as kinds
 from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE
-from airflow_hivex.core.model.locks import LockState
 from airflow_hivex.core.model.routes import Route
 from airflow_hivex.core.sql.reader import read
 from airflow_hivex.core.statements import administration, definitions, explicit_transactions, listings, queries
-from airflow_hivex.core.statements.context import Result, Services, SessionState, StatementContext
+from airflow_hivex.core.statements.context import Result, Running, Services, SessionState, StatementContext
 from airflow_hivex.core.statements.routing import route
 
 log = logging.getLogger(__name__)
@@ -171,7 +172,7 @@ class Session:
             if running.joined is None or running.joined.is_own:
                 self._services.transactions.abort(running.txn_id, "it was cancelled")
             else:
-                self._withdraw_lock_requests(running.txn_id)
+                self._withdraw_lock_request(running)
         except TransactionCommittedError:
             # It came too late, between the commit and its answer.
             return
@@ -186,11 +187,13 @@ class Session:
         self.cancel()
         explicit_transactions.leave(self._context(None))
 
-    def _withdraw_lock_requests(self, txn_id: int) -> None:
-        """End the waiting of this session's statement for locks; other sessions of the transaction go on waiting."""
-        for lock in self._services.locks.show(txn_id=txn_id):
-            if lock.state is LockState.WAITING and lock.agent_info == self._state.agent_info:
-                self._services.locks.unlock(lock.lock_id)
+    def _withdraw_lock_request(self, running: Running) -> None:
+        """End the waiting of a statement for locks; other sessions of the transaction go on waiting."""
+        lock_id = running.waiting_lock_id
+        if lock_id is not None:
+            # It may just have got them.
+            with suppress(LockOfOpenTransactionError):
+                self._services.locks.unlock(lock_id)
 
     def _context(self, parameters: Mapping[str, object] | None, max_rows: int | None = None) -> StatementContext:
         return StatementContext(self._services, self._state, dict(parameters or {}), max_rows)

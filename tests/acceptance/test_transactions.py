@@ -22,6 +22,7 @@ from airflow_hivex.core.errors import (
     NoSuchObjectError,
     NoSuchTransactionError,
     RoutingError,
+    StatementCancelledError,
     StoreUnavailableError,
     TransactionAbortedError,
     TransactionCommittedError,
@@ -323,6 +324,30 @@ def test_sessions_join_a_transaction(metastore: Metastore, tables: Session, tmp_
     assert tables.sql("SELECT sum(a) FROM p WHERE ds = 'new'").rows == [(11,)]
     with pytest.raises(TransactionCommittedError):
         metastore.session(txn_id=txn_id)
+
+
+@pytest.mark.parametrize("agent_info", [None, "a task"])
+def test_cancelled_statement_stops_waiting_and_others_of_its_transaction_go_on(
+    metastore: Metastore, tables: Session, agent_info: str | None
+) -> None:
+    tables.sql("START TRANSACTION")
+    tables.sql("INSERT OVERWRITE t VALUES (2)")
+    (txn_id,) = metastore.transactions.open(timeout=3600)
+    with ThreadPoolExecutor(2) as pool:
+        first, second = (metastore.session(txn_id=txn_id, agent_info=agent_info) for _ in range(2))
+        ended, going_on = (pool.submit(each.sql, "INSERT INTO t VALUES (3)") for each in (first, second))
+
+        def requests() -> int:
+            return len(metastore.locks.show(txn_id=txn_id))
+
+        until(lambda: requests() == 2)
+        first.cancel()
+        with pytest.raises(StatementCancelledError):
+            ended.result(timeout=60)
+        assert requests() == 1
+        tables.sql("COMMIT")
+        assert going_on.result(timeout=60).rows_written == 1
+    metastore.commit(txn_id)
 
 
 def test_writer_that_begins_again_replaces_what_it_wrote(metastore: Metastore, tables: Session, tmp_path: Path) -> None:

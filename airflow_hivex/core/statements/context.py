@@ -93,7 +93,8 @@ class Running:
     """The statement that a session is running: its transaction and the tag of its job.
 
     ``joined`` is set when the transaction goes on after the statement. ``snapshot`` is what the
-    statement reads, once it is taken. ``undo`` is called once it is certain that what the statement
+    statement reads, once it is taken. ``waiting_lock_id`` is the request for locks that it waits for.
+    ``undo`` is called once it is certain that what the statement
     has written never counts: it deletes that.
     """
 
@@ -103,6 +104,7 @@ class Running:
     snapshot: ValidTxnList | None = None
     runner: Runner | None = None
     cancelled: bool = False
+    waiting_lock_id: int | None = None
     undo: list[Callable[[], object]] = field(default_factory=list)
 
     def check_not_cancelled(self) -> None:

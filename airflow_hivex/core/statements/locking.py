@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from airflow_hivex.core.errors import LockNotAcquiredError
+from airflow_hivex.core.errors import LockNotAcquiredError, NoSuchLockError
 from airflow_hivex.core.model.locks import LockComponent
 from airflow_hivex.core.statements.context import Running, StatementContext
 from airflow_hivex.core.statements.transactions import OutrunError
@@ -20,20 +20,34 @@ def acquire(
     Raises:
         LockNotAcquiredError: a lock that is not waited for is held by somebody else.
         LockTimeoutError, DeadlockError: the locks could not be had.
+        StatementCancelledError, TransactionAbortedError: the statement was cancelled while it waited.
         NoSuchTableError: a table was dropped meanwhile.
     """
     if not components:
         return
     running.check_not_cancelled()
     session = context.session
-    response = context.services.locks.acquire(
-        components,
-        running.txn_id,
-        user=session.user,
-        agent_info=session.agent_info,
-        zero_wait_read=context.services.statement_locks.zero_wait_reads,
-        exclusive_ctas=new_table and context.services.statement_locks.exclusive_ctas,
-    )
+
+    def waiting(lock_id: int) -> None:
+        running.waiting_lock_id = lock_id
+        # Whoever cancels looks for the request after that.
+        running.check_not_cancelled()
+
+    try:
+        response = context.services.locks.acquire(
+            components,
+            running.txn_id,
+            user=session.user,
+            agent_info=session.agent_info,
+            zero_wait_read=context.services.statement_locks.zero_wait_reads,
+            exclusive_ctas=new_table and context.services.statement_locks.exclusive_ctas,
+            waiting=waiting,
+        )
+    except NoSuchLockError:
+        running.check_not_cancelled()
+        raise
+    finally:
+        running.waiting_lock_id = None
     if not response.is_acquired:
         raise LockNotAcquiredError(response.message or "The locks are held by somebody else.")
     running.check_not_cancelled()

@@ -103,6 +103,7 @@ class LockManager:
         timeout: float | None = None,
         zero_wait_read: bool = False,
         exclusive_ctas: bool = False,
+        waiting: Callable[[int], object] | None = None,
     ) -> LockResponse:
         """Ask for all of ``components`` at once, and by default wait until they are had.
 
@@ -119,6 +120,7 @@ class LockManager:
                 ``hive.lock.sleep.between.retries`` come to (about 91 minutes).
             zero_wait_read: if a SHARED_READ would have to wait, the answer is NOT_ACQUIRED at once.
             exclusive_ctas: the same for any lock; the table need not exist yet.
+            waiting: called with the id of the request when it has to wait; :meth:`unlock` ends that.
 
         Raises:
             LockTimeoutError: it took too long; nothing is waiting any more. Names who was in the way.
@@ -158,6 +160,8 @@ class LockManager:
         if response.state is LockState.WAITING:
             request = _Request(response.lock_id, txn_id, ", ".join(component.resource for component in wanted))
             with self._released_on_error(request):
+                if waiting is not None:
+                    waiting(request.lock_id)
                 self._break_deadlock(txn_id)
                 if wait:
                     response = self._wait(request, self._patience_s() if timeout is None else timeout)
