@@ -122,20 +122,30 @@ class ReplayedTransactions:
             }
             if len(found) == len(targets):
                 return found
+            differing = [
+                source for source in wanted if found.get(targets[source], write_ids[source]) != write_ids[source]
+            ]
+            if differing:
+                raise InvalidTransactionRequestError(
+                    f"Policy {policy} has given the source's transactions {differing} other write ids in "
+                    f"{database}.{table} before; abort them, and begin with new ones."
+                )
             following = connection.execute(
                 select(next_write_ids.c.next).where(next_write_ids.c.table_id == table_id).with_for_update()
             ).scalar_one_or_none()
             if following is None:
                 raise NoSuchObjectError(f"Table {database}.{table} was dropped; it gives no write ids any more.")
-            if following != numbers[0]:
+            new = [source for source in wanted if targets[source] not in found]
+            if following != write_ids[new[0]]:
                 connection.execute(delete(txn_to_write_id).where(mapping.table_id == table_id))
+                found, new = {}, wanted
             connection.execute(
                 update(next_write_ids).where(next_write_ids.c.table_id == table_id).values(next=numbers[-1] + 1)
             )
-            allocated = {targets[source]: number for source, number in zip(wanted, numbers, strict=True)}
+            allocated = {targets[source]: write_ids[source] for source in new}
             rows = [{"table_id": table_id, "txn_id": txn, "write_id": number} for txn, number in allocated.items()]
             connection.execute(insert(txn_to_write_id), rows)
-            return allocated
+            return found | allocated
 
         return self._store.write(work, name="allocate")
 

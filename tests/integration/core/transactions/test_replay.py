@@ -63,6 +63,30 @@ def test_write_ids_are_those_of_the_source(metastore: Metastore) -> None:
     assert [write_ids.is_valid(number) for number in (20, 21, 22)] == [True, False, False]
 
 
+def test_write_ids_can_be_given_one_after_the_other(metastore: Metastore) -> None:
+    replayed = metastore.replayed_transactions
+    opened = replayed.open("policy", [6, 7, 8])
+    (other,) = metastore.transactions.open()
+    replayed.allocate_write_ids("policy", {6: 20}, "default", "t")
+    assert metastore.transactions.allocate_write_ids([other], "default", "t") == {other: 21}
+    replayed.allocate_write_ids("policy", {7: 22}, "default", "t")
+    # The events begin again, and there is one more; the write id of another transaction stays.
+    expected = {opened[7]: 22, opened[8]: 23}
+    assert replayed.allocate_write_ids("policy", {7: 22, 8: 23}, "default", "t") == expected
+    assert metastore.transactions.allocate_write_ids([other], "default", "t") == {other: 21}
+    (late,) = metastore.transactions.open()
+    assert metastore.transactions.allocate_write_ids([late], "default", "t") == {late: 24}
+
+
+def test_other_write_ids_than_before_are_refused(metastore: Metastore) -> None:
+    replayed = metastore.replayed_transactions
+    opened = replayed.open("policy", [7, 8])
+    replayed.allocate_write_ids("policy", {7: 1}, "default", "t")
+    with pytest.raises(InvalidTransactionRequestError, match=r"\[7\] other write ids"):
+        replayed.allocate_write_ids("policy", {7: 2, 8: 3}, "default", "t")
+    assert replayed.allocate_write_ids("policy", {7: 1}, "default", "t") == {opened[7]: 1}
+
+
 def test_requests_that_make_no_sense_change_nothing(metastore: Metastore) -> None:
     replayed = metastore.replayed_transactions
     replayed.open("policy", [1, 2])
