@@ -36,7 +36,7 @@ def _history_with(bug: SeededBug, folder: Path) -> str:
                 generation=150,
                 slow=bug.slow,
                 parked=bug.parked,
-                deadline_s=60,
+                deadline_s=200,
             )
         )
         kinds = outcome.report.anomalies & bug.anomalies
@@ -57,6 +57,6 @@ def test_without_a_bug_there_is_no_anomaly(tmp_path: Path) -> None:
         generation=150,
         slow=0.1,
         parked=0.05,
-        deadline_s=60,
+        deadline_s=200,
     )
     assert run(workload).report.findings == []
