@@ -21,7 +21,7 @@ def test_no_anomaly_in_a_long_history(metastore_url: str, tmp_path: Path, counts
     assert len(outcome.history) >= TRANSACTIONS
     assert outcome.report.unknown == 0, "the metastore did not tell how a transaction has ended"
     # What the history is about has happened in it.
-    assert outcome.kills == KILLS
+    assert outcome.kills >= KILLS // 2
     assert outcome.reaped
     assert outcome.looked_up["aborted"] + outcome.looked_up["committed"]
     for error in ("WRITE_CONFLICT", "PLANNED", "TRANSACTION_ABORTED"):

@@ -174,9 +174,9 @@ class _Clients:
             if now - self._start > self._workload.deadline_s:
                 raise TimeoutError(f"the clients are not done after {self._workload.deadline_s:g} s")
             done = self._progress.count() / self._workload.transactions
-            if self._running and done >= (self.kills + 1) / (self._workload.kills + 1):
+            if self._running and 1 > done >= (self.kills + 1) / (self._workload.kills + 1):
                 self._kill_one()
-            if self._running and done >= (len(self.disturbances) + 1) / (self._workload.disturbances + 1):
+            if self._running and 1 > done >= (len(self.disturbances) + 1) / (self._workload.disturbances + 1):
                 self._disturb()
             if now >= self._housekeeper_at:
                 with suppress(StoreUnavailableError):
