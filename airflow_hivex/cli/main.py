@@ -156,6 +156,7 @@ def _run_sql(options: argparse.Namespace) -> int:
                 session.cancel()
                 raise
             show(result)
+        session.check_ended()
     return 0
 
 

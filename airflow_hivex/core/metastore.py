@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import logging
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -14,7 +15,7 @@ from airflow_hivex.core.catalog.notification_log import NotificationLog
 from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.clock import Clock, system_clock
 from airflow_hivex.core.clusters.properties import Clusters
-from airflow_hivex.core.errors import InvalidClusterPropertiesError
+from airflow_hivex.core.errors import HivexError, InvalidClusterPropertiesError
 from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE
 from airflow_hivex.core.model.statement_locks import StatementLocks
 from airflow_hivex.core.session import Session
@@ -28,6 +29,8 @@ from airflow_hivex.core.transactions.locks import LockManager
 from airflow_hivex.core.transactions.manager import TransactionManager
 from airflow_hivex.core.transactions.replay import ReplayedTransactions
 from airflow_hivex.core.transactions.shared_settings import agree
+
+log = logging.getLogger(__name__)
 
 ClusterProperties = Mapping[str, Any] | str | Path
 
@@ -59,7 +62,14 @@ class Metastore:
             delete_abandoned=partial(pending.delete_abandoned, services),
         )
         # A waiter settles what a dead holder has left, even where no housekeeping is scheduled.
-        services.locks.while_waiting = partial(self.housekeeper.run, only_due=True)
+        services.locks.while_waiting = self._housekeep
+
+    def _housekeep(self) -> None:
+        try:
+            self.housekeeper.run(only_due=True)
+        except HivexError as error:
+            # Whoever waits is not to fail for that.
+            log.warning("The housekeeping was not done while a lock is waited for: %s", error)
 
     @classmethod
     def open(

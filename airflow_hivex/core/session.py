@@ -144,6 +144,20 @@ class Session:
             raise InvalidParametersError(f"max_rows = {max_rows} is not a number of rows; None brings all.")
         return self._execute(read(text, parameters, database=self._state.database), parameters, max_rows)
 
+    def check_ended(self) -> None:
+        """See to it that no transaction is open that the session has begun, at the end of a script.
+
+        Raises:
+            InvalidOperationError: COMMIT or ROLLBACK is missing; closing the session rolls back.
+        """
+        transaction = self._state.transaction
+        if transaction is not None and transaction.is_own:
+            raise InvalidOperationError(
+                "The end of the statements",
+                f"transaction {transaction.txn_id}",
+                "START TRANSACTION has no COMMIT or ROLLBACK, so nothing of it counts; add one",
+            )
+
     def explain(self, text: str, parameters: Mapping[str, object] | None = None) -> Route:
         """The route that a query, INSERT or CREATE TABLE AS SELECT would take now; nothing is run.
 

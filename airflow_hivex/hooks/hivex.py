@@ -191,6 +191,7 @@ class HivexHook(BaseHook):
         with self.session(user=user, database=database, cluster=cluster, agent_info=agent_info) as session:
             for statement, values in zip(statements, shared, strict=True):
                 result = session.sql(statement, values, max_rows=max_rows)
+            session.check_ended()
         return result
 
     def test_connection(self) -> tuple[bool, str]:

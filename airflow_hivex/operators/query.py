@@ -157,6 +157,7 @@ class HivexQueryOperator(BaseOperator):
                     self.log.info("Statement %d of %d:\n%s", number, len(statements), statement)
                     result = thread.sql(statement, values, self.max_rows)
                     self._log(result)
+                session.check_ended()
             finally:
                 self._thread = None
         return {

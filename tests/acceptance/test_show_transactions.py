@@ -124,6 +124,7 @@ def test_waiting_request_is_shown_with_its_blocker(metastore: Metastore, tables:
         [on("t", LockType.SHARED_READ), on("p", LockType.EXCLUSIVE, "ds=x/hr=1")], holder, user="ann"
     )
     with waiting(metastore, "bob", on("p", LockType.EXCL_WRITE, "ds=x/hr=1")) as (waiter, _):
+        (asked,) = metastore.locks.show(txn_id=waiter)
         result = tables.sql("SHOW LOCKS")
         assert result.columns == LOCK_COLUMNS
         shown = rows(tables, "SHOW LOCKS")
@@ -156,7 +157,7 @@ def test_waiting_request_is_shown_with_its_blocker(metastore: Metastore, tables:
         },
         common
         | {
-            "lockid": f"{held.lock_id + 1}.1",
+            "lockid": f"{asked.lock_id}.1",
             "table": "p",
             "partition": "ds=x/hr=1",
             "lock_state": "WAITING",

@@ -48,14 +48,14 @@ class StatementLocks:
     def insert(self, table: Table, partition: str | None) -> list[LockComponent]:
         """INSERT INTO; without ``partition`` into a partitioned table, the rows decide (dynamic)."""
         shared = self._exclusive_writes and not self._lockless_reads
-        type = LockType.SHARED_READ if shared else LockType.SHARED_WRITE
-        return [self._write(table, partition, type, DataOperation.INSERT)]
+        lock_type = LockType.SHARED_READ if shared else LockType.SHARED_WRITE
+        return [self._write(table, partition, lock_type, DataOperation.INSERT)]
 
     def insert_overwrite(self, table: Table, partition: str | None) -> list[LockComponent]:
         """INSERT OVERWRITE; it counts as update."""
         alone = self._exclusive_writes and self._exclusive_overwrites and not self._lockless_reads
-        type = LockType.EXCLUSIVE if alone else LockType.EXCL_WRITE
-        return [self._write(table, partition, type, DataOperation.UPDATE)]
+        lock_type = LockType.EXCLUSIVE if alone else LockType.EXCL_WRITE
+        return [self._write(table, partition, lock_type, DataOperation.UPDATE)]
 
     def create_table(self, database: str) -> list[LockComponent]:
         """CREATE TABLE."""

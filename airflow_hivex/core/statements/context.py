@@ -82,6 +82,7 @@ class JoinedTransaction:
     txn_id: int
     timeout_s: int
     is_own: bool
+    is_read_only: bool = False
     writer: str = ""
     began: int = 0
     snapshot: ValidTxnList | None = None

@@ -40,7 +40,7 @@ def start_transaction(context: StatementContext, statement: StartTransaction) ->
     kind = TxnType.READ_ONLY if statement.read_only else TxnType.DEFAULT
     (txn_id,) = services.transactions.open(user=session.user, agent_info=session.agent_info, type=kind)
     timeout_s = int(services.settings["hive.txn.timeout"])
-    transaction = JoinedTransaction(txn_id, timeout_s, is_own=True)
+    transaction = JoinedTransaction(txn_id, timeout_s, is_own=True, is_read_only=statement.read_only)
     transaction.keep_alive.enter_context(heartbeats(services.transactions, txn_id, timeout_s))
     session.transaction = transaction
     return Result(txn_id=txn_id)
