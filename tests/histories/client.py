@@ -34,6 +34,7 @@ from airflow_hivex.core.model.plans import Write, WrittenDirectory
 from airflow_hivex.core.model.transactions import TxnType
 from airflow_hivex.core.model.write_ids import ValidTxnList, ValidWriteIdList
 from airflow_hivex.core.store.schema import directories, partitions
+from airflow_hivex.core.transactions.snapshots import read_valid_write_ids
 from tests.histories.history import (
     Operation,
     Recorder,
@@ -57,7 +58,7 @@ _PARKED_TIMEOUT_S = 1
 _PARKED_S = 1.7
 _EXCLUSIVE = (LockType.EXCL_WRITE, LockType.EXCLUSIVE)
 _NUMBERS_PER_TRANSACTION = 8
-READERS = 4
+READERS = 16
 """How many read-only transactions are opened by one call."""
 
 Key = tuple[str, str]
@@ -166,9 +167,10 @@ class Reader:
 
     def write_ids(self, names: Iterable[str], snapshot: ValidTxnList) -> WriteIds:
         """The write id lists by table name."""
-        full = [f"{DATABASE}.{name}" for name in names]
-        lists = self._transactions.valid_write_ids(full, snapshot)
-        return {name.partition(".")[2]: found for name, found in lists.items()}
+        by_id = {int(self.tables[name].id or 0): name for name in names}
+        with self._store.read() as connection:
+            lists = read_valid_write_ids(connection, by_id, snapshot)
+        return {by_id[table_id]: found for table_id, found in lists.items()}
 
     def read(self, name: str, keys: Sequence[str] | None, write_ids: WriteIds, snapshot: ValidTxnList) -> Lists:
         """The elements by key, empty for those that nobody has written; without ``keys`` of all there are."""
@@ -221,13 +223,13 @@ class Work:
         ended = 1
         if dice < self._client.parked:
             ended = self._park(number)
-        elif dice < 0.2:
+        elif dice < 0.15:
             self._attempt(number, self._read_only)
-        elif dice < 0.6:
+        elif dice < 0.75:
             self._attempt(number, self._read_only, TxnType.READ_ONLY)
-        elif dice < 0.8:
+        elif dice < 0.87:
             self._attempt(number, self._append)
-        elif dice < 0.88:
+        elif dice < 0.93:
             self._attempt(number, self._append_elsewhere)
         else:
             self._attempt(number, self._add)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import enum
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -16,6 +17,7 @@ from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.exchange import Call, Prepared
 from airflow_hivex.core.store.schema import counters, notification_log
 
+_DEFERRED = "hivex_deferred_events"
 _OF_EVENTS = counters.c.name == literal_column("'event'")
 _TAKE_ID = Prepared(update(counters).where(_OF_EVENTS).values(value=counters.c.value + literal_column("1")))
 _INSERT = Prepared(
@@ -72,12 +74,16 @@ def record(
     table: str | None = None,
     txn_id: int | None = None,
     message: Mapping[str, Any] | None = None,
-) -> int:
-    """Write an event in the caller's transaction and return its id. Two round trips.
+) -> None:
+    """Write an event in the caller's transaction. Two round trips.
 
-    Call it last: the counter's row stays locked until the transaction ends, which is what
-    makes the ids rise in commit order without gaps.
+    Call it last, or in a block of :func:`deferred`: the counter's row stays locked until the transaction
+    ends, which is what makes the ids rise in commit order without gaps.
     """
+    events: list[Call] | None = connection.info.get(_DEFERRED)
+    if events is not None:
+        events += recording(now_ms, type, database=database, table=table, txn_id=txn_id, message=message)
+        return
     event_id = connection.execute(
         update(counters)
         .where(counters.c.name == "event")
@@ -95,7 +101,21 @@ def record(
             message=dict(message or {}),
         )
     )
-    return int(event_id)
+
+
+@contextmanager
+def deferred(connection: Connection) -> Iterator[list[Call]]:
+    """Collect what is recorded in the block, for the caller to send as the last calls of its transaction.
+
+    Whoever took the counter's row in the middle would keep all others waiting for what he does after
+    that, and might wait for a row that one of them has.
+    """
+    events: list[Call] = []
+    connection.info[_DEFERRED] = events
+    try:
+        yield events
+    finally:
+        del connection.info[_DEFERRED]
 
 
 def recording(

@@ -418,12 +418,17 @@ class ObjectStore:
         names = {each.partition for each in written if each.partition is not None}
         if partition is not None:
             names.add(partition)
-        added = partitions.insert_partitions(connection, table, dict.fromkeys(sorted(names), ""), self._clock())
+        known = partitions.partition_ids(connection, table, sorted(names))
+        missing = sorted(names - known.keys())
+        added = partitions.insert_partitions(connection, table, dict.fromkeys(missing, ""), self._clock())
+        if len(added) < len(missing):
+            # A concurrent writer was faster with some of them.
+            known |= partitions.partition_ids(connection, table, missing)
         directories.register(
             connection,
             table,
             written,
-            partitions.partition_ids(connection, table, sorted(names)),
+            known | added,
             txn_id=txn_id,
             write_id=write.write_id,
             statement_id=write.statement_id,

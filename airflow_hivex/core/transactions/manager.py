@@ -578,12 +578,13 @@ class TransactionManager:
         if row.state == TxnState.COMMITTED.value:
             return
         raise_if_settled(txn_id, row)
-        if row.statements and self.register_pending_writes is not None:
-            self.register_pending_writes(connection, txn_id)
-        if changes is not None:
-            changes(connection)
+        with notification_log.deferred(connection) as events:
+            if row.statements and self.register_pending_writes is not None:
+                self.register_pending_writes(connection, txn_id)
+            if changes is not None:
+                changes(connection)
         written, held = exchange.send(conflicts.WRITES(txn_id=txn_id), HELD_BY_TXN(txn_id=txn_id))
-        self._settle(exchange, row, written, held, exclusive_write_locks)
+        self._settle(exchange, row, written, held, exclusive_write_locks, events)
 
     def _commit_alone(self, exchange: Exchange, txn_id: int, exclusive_write_locks: bool) -> bool:
         """Commit in two round trips, unless something is to be registered together with that."""
@@ -599,7 +600,15 @@ class TransactionManager:
         self._settle(exchange, row, written, held, exclusive_write_locks)
         return True
 
-    def _settle(self, exchange: Exchange, row: TxnRow, written: Rows, held: Rows, exclusive_write_locks: bool) -> None:
+    def _settle(
+        self,
+        exchange: Exchange,
+        row: TxnRow,
+        written: Rows,
+        held: Rows,
+        exclusive_write_locks: bool,
+        events: Sequence[Call] = (),
+    ) -> None:
         """Commit a transaction whose row is locked. One round trip, and one more to look for conflicts."""
         kind = TxnType(row.type)
         writes = [] if kind is TxnType.READ_ONLY else conflicts.writes_from(written)
@@ -618,6 +627,7 @@ class TransactionManager:
         if updating:
             calls += conflicts.recording_write_set(row.id, writes)
         calls.append(_COMMITTED(txn_id=row.id, now_ms=now))
+        calls += events
         write_ids = {f"{write.database}.{write.table}": write.write_id for write in writes if write.write_id}
         if write_ids:
             calls += notification_log.recording(

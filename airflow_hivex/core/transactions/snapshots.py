@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import Any
 
-from sqlalchemy import BigInteger, Connection, Select, bindparam, func, literal_column, select
+from sqlalchemy import BigInteger, Connection, Integer, bindparam, func, literal_column, select, union_all
 
 from airflow_hivex.core.model.transactions import TxnState
 from airflow_hivex.core.model.write_ids import ValidTxnList, ValidWriteIdList
-from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.schema import counters, next_write_ids, txn_to_write_id, txns
 
 # More exceptions than this are looked up as a range of transaction ids instead of one by one.
@@ -29,17 +27,26 @@ _VALID_TXNS = (
     .select_from(counters.outerjoin(_UNSETTLED, _UNSETTLED.c.id > 0))
     .where(counters.c.name == literal_column("'txn'"))
 )
-_NEXT = select(next_write_ids.c.table_id, next_write_ids.c.next).where(
-    next_write_ids.c.table_id.in_(bindparam("ids", expanding=True))
-)
-_HIGHEST = (
-    select(_MAPPING.table_id, func.max(_MAPPING.write_id))
-    .where(_OF_TABLES, _MAPPING.txn_id <= bindparam("high_watermark", type_=BigInteger))
-    .group_by(_MAPPING.table_id)
-)
-_MAPPED = select(_MAPPING.table_id, _MAPPING.txn_id, _MAPPING.write_id).where(_OF_TABLES)
-_ABOVE = _MAPPED.where(_MAPPING.txn_id > bindparam("bound", type_=BigInteger))
-_OF_TXNS = _MAPPED.where(_MAPPING.txn_id.in_(bindparam("txn_ids", expanding=True)))
+_HIGH_WATERMARK = bindparam("high_watermark", type_=BigInteger)
+# Per table, by kind: the last write id handed out; the highest one of a transaction up to the snapshot's
+# own mark, since write ids are handed out in the order of demand; and those that may be invalid. Where all
+# mappings were purged, nothing above the last id is open.
+_LAST = literal_column("0", Integer).label("kind")
+_HIGHEST = literal_column("1", Integer).label("kind")
+_MAPPED = literal_column("2", Integer).label("kind")
+_MARKS = [
+    select(_LAST, next_write_ids.c.table_id, literal_column("0").label("txn_id"), next_write_ids.c.next - 1).where(
+        next_write_ids.c.table_id.in_(bindparam("ids", expanding=True))
+    ),
+    select(_HIGHEST, _MAPPING.table_id, literal_column("0"), func.max(_MAPPING.write_id))
+    .where(_OF_TABLES, _MAPPING.txn_id <= _HIGH_WATERMARK)
+    .group_by(_MAPPING.table_id),
+]
+_ALL_MAPPED = select(_MAPPED, _MAPPING.table_id, _MAPPING.txn_id, _MAPPING.write_id).where(_OF_TABLES)
+_ABOVE = _ALL_MAPPED.where(_MAPPING.txn_id > bindparam("bound", type_=BigInteger))
+_OF_TXNS = _ALL_MAPPED.where(_MAPPING.txn_id.in_(bindparam("txn_ids", expanding=True)))
+_WRITE_IDS = union_all(*_MARKS, _ABOVE)
+_WRITE_IDS_WITH_EXCEPTIONS = union_all(*_MARKS, _ABOVE, _OF_TXNS)
 
 
 def read_valid_txns(connection: Connection, txn_id: int | None = None) -> ValidTxnList:
@@ -63,41 +70,33 @@ def read_valid_txns(connection: Connection, txn_id: int | None = None) -> ValidT
 def read_valid_write_ids(
     connection: Connection, tables: Mapping[int, str], valid_txns: ValidTxnList
 ) -> dict[int, ValidWriteIdList]:
-    """The write id lists of tables (id to full name), by table id. Three round trips, whatever the number."""
+    """The write id lists of tables (id to full name), by table id. One round trip, whatever the number."""
     ids = list(tables)
     if not ids:
         return {}
-    next_ids = {row.table_id: row.next for row in connection.execute(_NEXT, {"ids": ids})}
-    marks = _high_watermarks(connection, ids, valid_txns)
+    exceptions = valid_txns.exceptions
+    values = {"ids": ids, "high_watermark": valid_txns.high_watermark, "bound": valid_txns.high_watermark}
+    if not exceptions:
+        rows = connection.execute(_WRITE_IDS, values)
+    elif len(exceptions) <= _MOST_EXCEPTIONS:
+        rows = connection.execute(_WRITE_IDS_WITH_EXCEPTIONS, {**values, "txn_ids": exceptions})
+    else:
+        rows = connection.execute(_WRITE_IDS, {**values, "bound": exceptions[0] - 1})
+    last: dict[int, int] = {}
+    highest: dict[int, int] = {}
     invalid: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    for query, values in _invalid_queries(valid_txns):
-        for table_id, txn_id, write_id in connection.execute(query, {"ids": ids, **values}):
-            if not valid_txns.is_valid(txn_id):
+    for kind, table_id, txn_id, write_id in rows:
+        match kind:
+            case 0:
+                last[table_id] = int(write_id)
+            case 1:
+                highest[table_id] = int(write_id)
+            case _ if not valid_txns.is_valid(txn_id):
                 invalid[table_id].append((txn_id, write_id))
     return {
-        table_id: _write_id_list(
-            name, marks.get(table_id, next_ids.get(table_id, 1) - 1), invalid[table_id], valid_txns
-        )
+        table_id: _write_id_list(name, highest.get(table_id, last.get(table_id, 0)), invalid[table_id], valid_txns)
         for table_id, name in tables.items()
     }
-
-
-def _high_watermarks(connection: Connection, ids: list[int], valid_txns: ValidTxnList) -> dict[int, int]:
-    """Per table, the highest write id of a transaction up to the snapshot's own mark.
-
-    Write ids are handed out in the order of demand, so the highest one need not belong to the
-    latest transaction; and where all mappings were purged, nothing above the last id is open.
-    """
-    rows = connection.execute(_HIGHEST, {"ids": ids, "high_watermark": valid_txns.high_watermark})
-    return {table_id: int(write_id) for table_id, write_id in rows}
-
-
-def _invalid_queries(valid_txns: ValidTxnList) -> list[tuple[Select[Any], dict[str, Any]]]:
-    exceptions = valid_txns.exceptions
-    if len(exceptions) > _MOST_EXCEPTIONS:
-        return [(_ABOVE, {"bound": exceptions[0] - 1})]
-    above = (_ABOVE, {"bound": valid_txns.high_watermark})
-    return [above, *((_OF_TXNS, {"txn_ids": batch}) for batch in batches(exceptions))]
 
 
 def _write_id_list(
