@@ -305,8 +305,9 @@ def wait_for_job() -> None:
     "sql",
     [
         "SELECT sum(r.id * u.id) FROM range(4000000) r JOIN range(4000000) u ON r.id % 1000 = u.id % 1000",
-        "INSERT INTO t SELECT id FROM range(4000000000)",
-        "CREATE TABLE new AS SELECT id FROM range(4000000000)",
+        # Long enough to be cancelled; Spark may let tasks of a cancelled job run to their end.
+        "INSERT INTO t SELECT id FROM range(100000000)",
+        "CREATE TABLE new AS SELECT id FROM range(100000000)",
     ],
 )
 def test_cancelled_in_the_middle_of_its_job(metastore: Metastore, table: Session, tmp_path: Path, sql: str) -> None:

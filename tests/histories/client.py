@@ -34,7 +34,6 @@ from airflow_hivex.core.model.plans import Write, WrittenDirectory
 from airflow_hivex.core.model.transactions import TxnType
 from airflow_hivex.core.model.write_ids import ValidTxnList, ValidWriteIdList
 from airflow_hivex.core.store.schema import directories, partitions
-from airflow_hivex.core.transactions.snapshots import read_valid_write_ids
 from tests.histories.history import (
     Operation,
     Recorder,
@@ -167,10 +166,9 @@ class Reader:
 
     def write_ids(self, names: Iterable[str], snapshot: ValidTxnList) -> WriteIds:
         """The write id lists by table name."""
-        by_id = {int(self.tables[name].id or 0): name for name in names}
-        with self._store.read() as connection:
-            lists = read_valid_write_ids(connection, by_id, snapshot)
-        return {by_id[table_id]: found for table_id, found in lists.items()}
+        full = [f"{DATABASE}.{name}" for name in names]
+        lists = self._transactions.valid_write_ids(full, snapshot)
+        return {name.partition(".")[2]: found for name, found in lists.items()}
 
     def read(self, name: str, keys: Sequence[str] | None, write_ids: WriteIds, snapshot: ValidTxnList) -> Lists:
         """The elements by key, empty for those that nobody has written; without ``keys`` of all there are."""
