@@ -155,12 +155,7 @@ def test_waiting_process_goes_on_after_the_housekeeper(survivor: Survivor, tmp_p
     progress = tmp_path / "waiter"
     arguments = (survivor.url, survivor.folder, progress, survivor.ahead_s)
     with ClientProcess(wait_for_lock, *arguments, log=tmp_path / "waiter.log") as waiter:
-        if point not in WITHOUT_LOCKS:
-            survivor.wait_until(
-                lambda: any(lock.user == "waiter" for lock in survivor.metastore.locks.show()), "the waiter"
-            )
-            assert not progress.exists()
-            assert survivor.metastore.housekeeper.run().aborted == (1,)
+        # It does the housekeeping that is due while it waits, or finds it done by another.
         assert waiter.wait() == 0, waiter.error()
     assert told(progress)
     assert survivor.read(*TABLES) == [(2,), (2,)]

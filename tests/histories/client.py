@@ -72,7 +72,8 @@ class Client:
 
     Keys change with the ids of transactions: ``keys`` of each table serve ``generation`` ids, so that lists
     stay short and clients meet on the same ones. ``slow`` is the share of readers that take their time,
-    ``parked`` that of transactions that are left open for longer than their time-out.
+    ``parked`` that of transactions that are left open for longer than their time-out, and ``reading`` that of
+    transactions that only read.
     """
 
     name: str
@@ -86,6 +87,7 @@ class Client:
     generation: int = 500
     slow: float = 0.01
     parked: float = 0.01
+    reading: float = 0.6
     timeout_s: int = 3
 
     @property
@@ -223,11 +225,11 @@ class Work:
             ended = self._park(number)
         elif dice < 0.15:
             self._attempt(number, self._read_only)
-        elif dice < 0.75:
+        elif dice < self._client.reading:
             self._attempt(number, self._read_only, TxnType.READ_ONLY)
-        elif dice < 0.87:
+        elif dice < self._client.reading + (1 - self._client.reading) * 0.5:
             self._attempt(number, self._append)
-        elif dice < 0.93:
+        elif dice < self._client.reading + (1 - self._client.reading) * 0.7:
             self._attempt(number, self._append_elsewhere)
         else:
             self._attempt(number, self._add)

@@ -15,7 +15,9 @@ KILLS = 60
 
 @pytest.mark.timeout(1500)
 def test_no_anomaly_in_a_long_history(metastore_url: str, tmp_path: Path, counts: Counts) -> None:
-    outcome = run(Workload(metastore_url, tmp_path / "warehouse", TRANSACTIONS, kills=KILLS, deadline_s=1200))
+    outcome = run(
+        Workload(metastore_url, tmp_path / "warehouse", TRANSACTIONS, kills=KILLS, reading=0.75, deadline_s=1200)
+    )
     counts[metastore_url.partition(":")[0].partition("+")[0]] = outcome.describe()
     assert outcome.report.findings == [], outcome.report.describe()
     assert len(outcome.history) >= TRANSACTIONS

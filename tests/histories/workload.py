@@ -47,6 +47,7 @@ class Workload:
     generation: int = 500
     slow: float = 0.01
     parked: float = 0.01
+    reading: float = 0.6
     disturb: Callable[[], None] | None = None
     disturbances: int = 0
     deadline_s: float = 240
@@ -153,6 +154,7 @@ class _Clients:
                 generation=self._workload.generation,
                 slow=self._workload.slow,
                 parked=self._workload.parked,
+                reading=self._workload.reading,
             )
             self._begin(client)
         return self

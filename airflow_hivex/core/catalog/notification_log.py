@@ -111,11 +111,13 @@ def deferred(connection: Connection) -> Iterator[list[Call]]:
     that, and might wait for a row that one of them has.
     """
     events: list[Call] = []
-    connection.info[_DEFERRED] = events
+    # Of a connection that is lost in the block, nothing can be asked afterwards.
+    info = connection.info
+    info[_DEFERRED] = events
     try:
         yield events
     finally:
-        del connection.info[_DEFERRED]
+        info.pop(_DEFERRED, None)
 
 
 def recording(
