@@ -293,7 +293,9 @@ def wait_for_job() -> None:
     deadline = time.monotonic() + 120
     while True:
         context = SparkContext._active_spark_context
-        if context is not None and context.statusTracker().getActiveJobsIds():
+        # It is there a moment before it can be asked.
+        started = context is not None and getattr(context, "_jsc", None) is not None
+        if started and context.statusTracker().getActiveJobsIds():
             return
         assert time.monotonic() < deadline, "no job began"
         threading.Event().wait(0.02)
