@@ -241,6 +241,7 @@ class Work:
     def end_parked(self) -> None:
         """End what was left open, when its time has come."""
         for at, running in self._parked:
+            # It is this time that is to pass: the transaction may be reaped in it.
             time.sleep(max(0, at - time.monotonic()))
             self._end(running)
         with suppress(StoreUnavailableError):
@@ -339,6 +340,7 @@ class Work:
                     self._transactions.abort(running.txn_id, error.code)
             self._recorder.ended(running.number, Status.ABORTED, error.code)
             if isinstance(error, StoreUnavailableError):
+                # As a client does; without, the history would fill with refusals while the database is away.
                 time.sleep(_UNAVAILABLE_PAUSE_S)
 
     def _open(self, running: Running, timeout_s: int, kind: TxnType) -> None:
@@ -429,7 +431,9 @@ class Work:
             for key, elements in self._reader.read(name, names, write_ids, running.snapshot).items():
                 running.seen[key] = elements
                 running.operations.append(function("/".join(key), *elements))
-            time.sleep(pause_s)
+            if pause_s:
+                # A slow reader, during whose snapshot others commit.
+                time.sleep(pause_s)
 
     def _write_list(self, running: Running, key: Key) -> None:
         element = self._element(running)

@@ -167,6 +167,7 @@ def ids_visible_before_their_transactions() -> None:
             lambda connection: connection.execute(next_ids.returning(counters.c.value)).scalar_one()
         )
         ids = list(range(last - count + 1, last + 1))
+        # The gap in which others see the id without its row is the bug.
         time.sleep(random.choice((0, 0.1)))
         row = {
             "state": TxnState.OPEN.value,

@@ -98,6 +98,7 @@ class ClusterFiles:
             try:
                 self._fs.rmdir(self._path(location))
             except (OSError, ValueError, NotImplementedError):
+                # Not empty, gone already, or a file system without directories of its own.
                 return
             location = location.rpartition("/")[0]
 

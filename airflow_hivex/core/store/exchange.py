@@ -207,6 +207,7 @@ def begin_immediate(connection: sqlite3.Connection) -> None:
                     raise
             else:
                 return
+            # SQLite tells nobody that its file is free; its own pauses grow to 100 ms and let others starve.
             time.sleep(random.uniform(_SHORTEST_PAUSE_S, _LONGEST_PAUSE_S))  # noqa: S311 - spreads load
     finally:
         connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_S * 1000}")
