@@ -13,6 +13,7 @@ PYTEST ?=
 # Benchmarks to run, by default all
 BENCH ?=
 # Processes that run tests side by side, each with a Spark and a PostgreSQL of its own; a file stays in one.
+# Files keep their order: the long ones, which start Spark, Airflow or many clients, come before the many short ones.
 WORKERS ?= 2
 
 .PHONY: help
@@ -40,7 +41,7 @@ demo: setup ## Run the quickstart DAG on real data, in ./.demo
 
 .PHONY: test
 test: setup postgresql ## Run all tests
-	$(BIN)/pytest --numprocesses=$(WORKERS) --dist=loadfile $(PYTEST)
+	$(BIN)/pytest --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder $(PYTEST)
 
 .PHONY: test-unit
 test-unit: setup postgresql ## Run the tests that start neither Spark nor Airflow
