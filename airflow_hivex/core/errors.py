@@ -301,6 +301,20 @@ class UnsupportedStatementError(StatementSyntaxError):
     code = "UNSUPPORTED_STATEMENT"
 
 
+class MergeCardinalityError(SqlError):
+    """Several rows of a MERGE's source match one row of its target. Source: Hive, MERGE_CARDINALITY_VIOLATION."""
+
+    code = "MERGE_CARDINALITY"
+
+    def __init__(self, table: str, count: int) -> None:
+        super().__init__(
+            f"MERGE into {table}: {count} rows of the target are matched by several rows of the source each, so it is "
+            "not decided what becomes of them. Make the rows of the source unique by the columns of the condition.",
+            table,
+            count,
+        )
+
+
 class ColumnCountMismatchError(SqlError):
     """An INSERT brings more or fewer values than the table takes."""
 

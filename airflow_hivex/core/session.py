@@ -19,7 +19,14 @@ from airflow_hivex.core.model import statements as kinds
 from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE
 from airflow_hivex.core.model.routes import Route
 from airflow_hivex.core.sql.reader import read
-from airflow_hivex.core.statements import administration, definitions, explicit_transactions, listings, queries
+from airflow_hivex.core.statements import (
+    administration,
+    definitions,
+    explicit_transactions,
+    listings,
+    queries,
+    row_changes,
+)
 from airflow_hivex.core.statements.context import Result, Running, Services, SessionState, StatementContext
 from airflow_hivex.core.statements.routing import route
 
@@ -32,6 +39,7 @@ Handler = Callable[[StatementContext, Any], Result]
 _HANDLERS: dict[type, Handler] = {
     kinds.Select: queries.run_select,
     kinds.Insert: queries.run_insert,
+    kinds.ChangeRows: row_changes.run_change,
     kinds.MultiInsert: queries.refuse_multi_insert,
     kinds.StartTransaction: explicit_transactions.start_transaction,
     kinds.Commit: explicit_transactions.commit,

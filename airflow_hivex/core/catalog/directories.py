@@ -38,6 +38,11 @@ class RegisteredDirectory:
     rows: int
     size_bytes: int
 
+    @property
+    def is_delete_delta(self) -> bool:
+        """Whether its rows take others away."""
+        return self.name.startswith("delete_delta_")
+
 
 def register(
     connection: Connection,
@@ -58,7 +63,7 @@ def register(
             "table_id": table.id,
             "partition_id": None if directory.partition is None else partition_ids[directory.partition],
             "name": directory.name,
-            "kind": "base" if overwrite else "delta",
+            "kind": "base" if overwrite else "delete_delta" if directory.is_delete_delta else "delta",
             "min_write_id": 0 if overwrite else write_id,
             "max_write_id": write_id,
             "statement_id": None if overwrite else statement_id,

@@ -14,7 +14,7 @@ from typing import Any
 from sqlalchemy import Connection, delete, insert, select, update
 
 from airflow_hivex.core.errors import InvalidOperationError, WriteTakenBackError
-from airflow_hivex.core.model.directories import base_name, delta_name
+from airflow_hivex.core.model.directories import base_name, delete_delta_name, delta_name
 from airflow_hivex.core.model.objects import Table
 from airflow_hivex.core.model.plans import WrittenDirectory
 from airflow_hivex.core.model.transactions import Operation, TxnState
@@ -43,18 +43,23 @@ class PendingWrite:
     directories: tuple[WrittenDirectory, ...] | None
     is_taken_back: bool = False
     began: int = 0
+    operation: Operation = Operation.INSERT
 
     @property
-    def operation(self) -> Operation:
-        """INSERT OVERWRITE counts as update (2.4)."""
-        return Operation.UPDATE if self.overwrite else Operation.INSERT
+    def directory_names(self) -> tuple[str, ...]:
+        """What its directories may be called in every partition."""
+        ids = self.write_id, self.write_id, self.statement_id
+        if self.overwrite:
+            return (base_name(self.write_id),)
+        if self.operation is Operation.INSERT:
+            return (delta_name(*ids),)
+        return delta_name(*ids), delete_delta_name(*ids)
 
     @property
-    def directory_name(self) -> str:
-        """What its directories are called in every partition."""
-        return (
-            base_name(self.write_id) if self.overwrite else delta_name(self.write_id, self.write_id, self.statement_id)
-        )
+    def operations(self) -> frozenset[tuple[str | None, Operation]]:
+        """What it has done to which partitions, None standing for a table without partitions."""
+        found = operations(self.directories or (), self.operation, overwrite=self.overwrite)
+        return found | ({(self.partition, self.operation)} if self.partition else set())
 
     @property
     def staging_name(self) -> str:
@@ -67,6 +72,15 @@ class PendingWrite:
         return frozenset((self.partition,) if self.partition else ()) | {
             each.partition for each in self.directories or ()
         }
+
+
+def operations(
+    directories: Collection[WrittenDirectory], operation: Operation, *, overwrite: bool
+) -> frozenset[tuple[str | None, Operation]]:
+    """What directories do to their partitions. A change of rows is an insert where it takes none away (2.4)."""
+    return frozenset(
+        (each.partition, operation if overwrite or each.is_delete_delta else Operation.INSERT) for each in directories
+    )
 
 
 def one_at_a_time(connection: Connection, txn_ids: Collection[int]) -> None:
@@ -95,6 +109,7 @@ def begin(
     cluster: str,
     overwrite: bool,
     partition: str | None,
+    operation: Operation,
     began: int = 0,
 ) -> PendingWrite:
     """Note that a statement is about to write. The caller is :func:`one_at_a_time`.
@@ -109,6 +124,7 @@ def begin(
         "cluster": cluster,
         "overwrite": overwrite,
         "partition": partition,
+        "operation": operation.value,
         "began": began,
     }
     number = connection.execute(
@@ -130,6 +146,7 @@ def begin(
         partition,
         directories=None,
         began=began,
+        operation=operation,
     )
 
 
@@ -212,7 +229,7 @@ def registered(connection: Connection, write: PendingWrite) -> frozenset[str | N
     found = connection.execute(
         select(partitions.c.name)
         .select_from(directories.outerjoin(partitions, partitions.c.id == directories.c.partition_id))
-        .where(directories.c.table_id == write.table_id, directories.c.name == write.directory_name)
+        .where(directories.c.table_id == write.table_id, directories.c.name.in_(write.directory_names))
     )
     return frozenset(found.scalars())
 
@@ -300,4 +317,5 @@ def _from_row(row: Any) -> PendingWrite:
         directories=directories,
         is_taken_back=document.get("taken_back", False),
         began=document.get("began", 0),
+        operation=Operation(document["operation"]),
     )

@@ -37,6 +37,8 @@ class Scan:
     partition values are derived). With ``layout`` they are Hive's base and delta directories of a
     full ACID table; without, plain data. No path at all is an empty table.
     ``filter`` is there only when a directory holds write ids that the snapshot must not see.
+    ``deletes`` are the delete delta directories whose rows take others away, in ``paths`` and ``located``
+    alike. With ``row_ids`` the metadata columns come first.
     """
 
     view: str
@@ -50,6 +52,8 @@ class Scan:
     options: Mapping[str, str] = field(default_factory=dict)
     layout: str | None = None
     filter: WriteIdFilter | None = None
+    deletes: tuple[str, ...] = ()
+    row_ids: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +84,50 @@ class Write:
 
 
 @dataclass(frozen=True, slots=True)
+class ChangeRule:
+    """What becomes of a row that one clause holds for; see ``model.statements.ChangeClause``."""
+
+    action: str
+    columns: tuple[str, ...] | None = None
+    values: int = 0
+    by_name: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ChangePart:
+    """The rows that rules look at: a query, and what its column ``__clause`` counts."""
+
+    sql: str
+    rules: tuple[ChangeRule, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """An UPDATE, DELETE or MERGE. ``matched`` reads the target's view, with row ids.
+
+    A MERGE's ``source`` is kept as view ``source_view``, which ``matched`` reads, too. ``unmatched`` reads
+    ``source_rest_view``, its rows that match nothing; ``unmatched_by_source`` reads ``target_rest_view``, the
+    rows of ``target_view`` that nothing matches.
+    """
+
+    operation: str
+    matched: ChangePart
+    target_view: str
+    source: str | None = None
+    source_view: str = ""
+    source_rest_view: str = ""
+    unmatched: ChangePart | None = None
+    unmatched_by_source: ChangePart | None = None
+    target_rest_view: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """One job: scans, the Spark SQL over their views, and what becomes of its rows.
 
     ``tag`` names the job for cancelling; ``name`` is what people see in Spark's UI. Without ``write``
     at most ``max_rows`` rows come back (None: all). ``parameters`` bind the ``:name`` markers.
+    With ``changes`` there is no ``sql``, and ``write`` says where the changes go.
     """
 
     tag: str
@@ -94,12 +137,13 @@ class Plan:
     parameters: Mapping[str, object] = field(default_factory=dict)
     max_rows: int | None = None
     write: Write | None = None
+    changes: Changes | None = None
     spark_conf: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenDirectory:
-    """A base or delta directory that a job made.
+    """A base, delta or delete delta directory that a job made.
 
     ``partition`` is its partition's name, None for a table without partitions; ``values`` are the
     partition's values as text, None for NULL.
@@ -111,6 +155,11 @@ class WrittenDirectory:
     files: int
     rows: int
     size_bytes: int
+
+    @property
+    def is_delete_delta(self) -> bool:
+        """Whether its rows take others away."""
+        return self.name.startswith("delete_delta_")
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,5 +173,10 @@ class JobResult:
 
     @property
     def rows_written(self) -> int:
-        """Rows over all directories."""
-        return sum(directory.rows for directory in self.directories)
+        """Rows over all base and delta directories."""
+        return sum(directory.rows for directory in self.directories if not directory.is_delete_delta)
+
+    @property
+    def rows_deleted(self) -> int:
+        """Rows over all delete delta directories."""
+        return sum(directory.rows for directory in self.directories if directory.is_delete_delta)

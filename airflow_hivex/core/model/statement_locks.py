@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from airflow_hivex.core.model.locks import DataOperation, LockComponent, LockType
 from airflow_hivex.core.model.objects import Table
 
 _NONE = DataOperation.NO_TXN
+_STRONGEST_FIRST = (DataOperation.UPDATE, DataOperation.DELETE)
 
 
 class StatementLocks:
@@ -56,6 +57,23 @@ class StatementLocks:
         alone = self._exclusive_writes and self._exclusive_overwrites and not self._lockless_reads
         lock_type = LockType.EXCLUSIVE if alone else LockType.EXCL_WRITE
         return [self._write(table, partition, lock_type, DataOperation.UPDATE)]
+
+    def change_rows(
+        self, table: Table, partitions: Sequence[str] | None, operations: Collection[DataOperation]
+    ) -> list[LockComponent]:
+        """The target of UPDATE, DELETE or MERGE, by what it may do to rows that are there.
+
+        Without ``partitions`` of a partitioned table, the rows decide (dynamic). A MERGE that only
+        inserts locks as INSERT does.
+        """
+        operation = next((each for each in _STRONGEST_FIRST if each in operations), DataOperation.INSERT)
+        if operation is DataOperation.INSERT:
+            return self.insert(table, None)
+        lock_type = LockType.EXCL_WRITE if self._exclusive_writes else LockType.SHARED_WRITE
+        if partitions is None or 0 <= self._most_partitions < len(partitions) or DataOperation.INSERT in operations:
+            # An INSERT of a MERGE may go to any partition.
+            return [self._write(table, None, lock_type, operation)]
+        return [self._write(table, each, lock_type, operation) for each in partitions]
 
     def create_table(self, database: str) -> list[LockComponent]:
         """CREATE TABLE."""

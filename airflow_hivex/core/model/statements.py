@@ -7,6 +7,7 @@ replaced there and all else is left as written.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -106,6 +107,14 @@ class Literal:
 # -- statements that read and write rows -------------------------------------------
 
 
+class ChangeAction(enum.Enum):
+    """What a clause does with a row."""
+
+    UPDATE = "update"
+    DELETE = "delete"
+    INSERT = "insert"
+
+
 @dataclass(frozen=True, slots=True)
 class Select:
     """A query whose rows go to the user."""
@@ -142,6 +151,82 @@ class MultiInsert:
 
     targets: tuple[TableName, ...]
     references: tuple[TableReference, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeClause:
+    """What becomes of a row: one WHEN of a MERGE, or all that an UPDATE or a DELETE does.
+
+    The value for the i-th of ``columns`` is the column :func:`assigned_name` of the query. ``columns``
+    is None where none are listed: an INSERT has ``values`` values in the table's order then. With
+    ``by_name`` (``SET *``, ``INSERT *``) the source's columns of the same names are the values.
+    """
+
+    action: ChangeAction
+    columns: tuple[str, ...] | None = None
+    values: int = 0
+    by_name: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeQuery:
+    """The rows that clauses look at, each with the number of its clause and with the values assigned.
+
+    ``target`` and ``source`` are the places of the target and of a MERGE's source among the query's
+    references; None where it does not read them.
+    """
+
+    query: Query
+    clauses: tuple[ChangeClause, ...]
+    target: int | None = None
+    source: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeRows:
+    """UPDATE, DELETE or MERGE.
+
+    ``matched`` reads the target, in a MERGE joined with its source. ``unmatched`` are the rows of the
+    source that match nothing, ``unmatched_by_source`` those of the target that nothing matches.
+    """
+
+    operation: str
+    target: TableName
+    matched: ChangeQuery
+    source: Query | None = None
+    unmatched: ChangeQuery | None = None
+    unmatched_by_source: ChangeQuery | None = None
+
+    @property
+    def target_reference(self) -> TableReference:
+        """Where the target is read, with what restricts its rows."""
+        assert self.matched.target is not None
+        return self.matched.query.references[self.matched.target]
+
+    @property
+    def others(self) -> tuple[TableReference, ...]:
+        """All other places where tables are read."""
+        found = list(self.source.references) if self.source is not None else []
+        for part in (self.matched, self.unmatched, self.unmatched_by_source):
+            if part is not None:
+                taken = (part.target, part.source)
+                found += [each for index, each in enumerate(part.query.references) if index not in taken]
+        return tuple(found)
+
+
+CLAUSE = "__clause"
+"""The column of a :class:`ChangeQuery` that has the number of the clause that holds for a row, or NULL."""
+
+
+SOURCE_ROW = "__source_row"
+"""The column of a MERGE's source that tells its rows apart."""
+SOURCE_STRUCT = "__source"
+"""The column of a :class:`ChangeQuery` that holds the source's row where a clause takes columns by name."""
+
+
+def assigned_name(clause: int, value: int) -> str:
+    """The column of a :class:`ChangeQuery` that has a clause's value of this number."""
+    return f"__assigned_{clause}_{value}"
 
 
 # -- data definition ---------------------------------------------------------------
@@ -364,13 +449,14 @@ class ExplainRoute:
     statement: RoutedStatement
 
 
-RoutedStatement: TypeAlias = Select | Insert | MultiInsert | CreateTable
+RoutedStatement: TypeAlias = Select | Insert | MultiInsert | ChangeRows | CreateTable
 """Statements that run on a cluster (CreateTable when it has a query)."""
 
 Statement: TypeAlias = (
     Select
     | Insert
     | MultiInsert
+    | ChangeRows
     | CreateDatabase
     | DropDatabase
     | AlterDatabase

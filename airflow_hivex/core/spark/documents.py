@@ -24,12 +24,16 @@ from airflow_hivex.core.errors import (
     InvalidParametersError,
     JobCancelledError,
     JobError,
+    MergeCardinalityError,
     NoSuchColumnError,
     TypeMismatchError,
 )
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.plans import (
     VERSION,
+    ChangePart,
+    ChangeRule,
+    Changes,
     JobResult,
     LocatedPartition,
     Plan,
@@ -46,6 +50,7 @@ _ERRORS: dict[str, type[HivexError]] = {
         ColumnCountMismatchError,
         InvalidOperationError,
         InvalidParametersError,
+        MergeCardinalityError,
         NoSuchColumnError,
         TypeMismatchError,
     )
@@ -77,6 +82,7 @@ def plan_from_json(text: str) -> Plan:
     document["scans"] = tuple(_scan(scan) for scan in document["scans"])
     document["parameters"] = {name: _untagged(value) for name, value in document["parameters"].items()}
     document["write"] = _write(document["write"]) if document["write"] else None
+    document["changes"] = _changes(document["changes"]) if document["changes"] else None
     return Plan(**document)
 
 
@@ -152,6 +158,7 @@ def _scan(document: dict[str, Any]) -> Scan:
             "columns": tuple(map(_column, document["columns"])),
             "partition_columns": tuple(map(_column, document["partition_columns"])),
             "paths": tuple(document["paths"]),
+            "deletes": tuple(document["deletes"]),
             "located": tuple(
                 LocatedPartition(tuple(located["values"]), tuple(located["paths"])) for located in document["located"]
             ),
@@ -170,6 +177,20 @@ def _write(document: dict[str, Any]) -> Write:
             **{name: tuple(document[name]) for name in ("input_columns", "bucket_columns", "sort_columns")},
         }
     )
+
+
+def _changes(document: dict[str, Any]) -> Changes:
+    parts = {name: _part(document[name]) for name in ("matched", "unmatched", "unmatched_by_source")}
+    return Changes(**{**document, **parts})
+
+
+def _part(document: dict[str, Any] | None) -> ChangePart | None:
+    if document is None:
+        return None
+    rules = (
+        ChangeRule(**{**rule, "columns": rule["columns"] and tuple(rule["columns"])}) for rule in document["rules"]
+    )
+    return ChangePart(document["sql"], tuple(rules))
 
 
 # -- parameters ----------------------------------------------------------------------

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 
 from airflow_hivex.core.errors import HivexError, JobError
 from airflow_hivex.core.model.plans import JobResult, Plan
-from airflow_hivex.core.spark import documents, scans, selects, writes
+from airflow_hivex.core.spark import documents, row_changes, scans, selects, writes
 from airflow_hivex.core.spark.failures import as_error
 
 log = logging.getLogger(__name__)
@@ -74,12 +74,17 @@ def cancel(spark: SparkSession, tag: str) -> None:
 def _execute(spark: SparkSession, plan: Plan) -> tuple[JobResult, pa.Table | None]:
     _configure(spark, plan.spark_conf)
     _check_time_zone(spark, plan)
-    registered = []
+    registered: list[str] = []
     try:
         for scan in plan.scans:
-            scans.register(spark, scan)
-            registered.append(scan.view)
-        rows = spark.sql(plan.sql, args=_arguments(spark, plan.parameters) or None)
+            registered += scans.register(spark, scan)
+        arguments = _arguments(spark, plan.parameters)
+        if plan.changes is not None:
+            assert plan.write is not None
+            return JobResult(
+                directories=row_changes.change_rows(spark, plan.changes, plan.write, arguments, registered)
+            ), None
+        rows = spark.sql(plan.sql, args=arguments or None)
         if plan.write is None:
             return selects.fetch(rows, plan.max_rows)
         return JobResult(directories=writes.write_rows(rows, plan.write)), None

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from airflow_hivex.core.errors import ColumnCountMismatchError, InvalidOperationError, NoSuchColumnError
 from airflow_hivex.core.model.buckets import MAX_WRITER_ID
-from airflow_hivex.core.model.directories import base_name, delta_name
+from airflow_hivex.core.model.directories import base_name, delete_delta_name, delta_name
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.partitions import DEFAULT_PARTITION, partition_name
 from airflow_hivex.core.model.plans import Write
@@ -31,6 +31,7 @@ METADATA_COLUMNS = (
 """The first columns of a file with the row layout ``flat``."""
 
 INSERT_OPERATION = 0
+DELETE_OPERATION = 2
 
 FLAT = "flat"
 COMPRESSION = "zstd"
@@ -47,6 +48,11 @@ def directory_name(write: Write) -> str:
     if write.overwrite:
         return base_name(write.write_id)
     return delta_name(write.write_id, write.write_id, write.statement_id)
+
+
+def delete_directory_name(write: Write) -> str:
+    """The delete delta directory that every partition of the write gets in which rows are deleted."""
+    return delete_delta_name(write.write_id, write.write_id, write.statement_id)
 
 
 def staging_name(write: Write) -> str:

@@ -1,12 +1,19 @@
-"""The base or delta directories that one write makes, and takes back when it fails."""
+"""The base, delta and delete delta directories that one write makes, and takes back when it fails."""
 
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 from airflow_hivex.core.errors import InvalidOperationError
 from airflow_hivex.core.model.plans import Write, WrittenDirectory
-from airflow_hivex.core.spark.layout import VERSION, VERSION_FILE, directory_name, partition_location
+from airflow_hivex.core.spark.layout import (
+    VERSION,
+    VERSION_FILE,
+    delete_directory_name,
+    directory_name,
+    partition_location,
+)
 from airflow_hivex.core.spark.storage import Place, place
 
 log = logging.getLogger(__name__)
@@ -15,41 +22,45 @@ PartitionValues = tuple[str | None, ...]
 
 
 class NewDirectories:
-    """One directory per partition, made when the first file for it comes."""
+    """One directory per partition and kind, made when the first file for it comes."""
 
     def __init__(self, write: Write) -> None:
         self._write = write
-        self._name = directory_name(write)
-        self._places: dict[str | None, Place] = {}
-        self._written: dict[str | None, WrittenDirectory] = {}
+        self._places: dict[tuple[str | None, str], Place] = {}
+        self._written: dict[tuple[str | None, str], WrittenDirectory] = {}
 
-    def directory(self, partition: str | None, values: PartitionValues) -> Place:
-        """The directory for a partition, which exists from now on.
+    def directory(self, partition: str | None, values: PartitionValues, *, deletes: bool = False) -> Place:
+        """The directory for a partition, which exists from now on; with ``deletes`` that of its delete events.
 
         Raises:
             InvalidOperationError: it was there before: the write id is not this write's alone.
         """
-        if partition not in self._places:
-            target = place(partition_location(self._write, partition)) / self._name
+        key = partition, self._name(deletes)
+        if key not in self._places:
+            target = place(partition_location(self._write, partition)) / key[1]
             if target.exists():
                 raise InvalidOperationError("INSERT", self._write.table, f"directory {target.path} exists already")
-            self._places[partition] = target
+            self._places[key] = target
             target.create_directory()
             (target / VERSION_FILE).write(VERSION)
-            self._written[partition] = WrittenDirectory(partition, values, self._name, 0, 0, 0)
-        return self._places[partition]
+            self._written[key] = WrittenDirectory(partition, values, key[1], 0, 0, 0)
+        return self._places[key]
 
-    def count(self, partition: str | None, rows: int, size_bytes: int) -> None:
+    def count(self, partition: str | None, rows: int, size_bytes: int, *, deletes: bool = False) -> None:
         """Note a file that was put into a partition's directory."""
-        known = self._written[partition]
-        self._written[partition] = WrittenDirectory(
-            partition, known.values, known.name, known.files + 1, known.rows + rows, known.size_bytes + size_bytes
+        key = partition, self._name(deletes)
+        known = self._written[key]
+        self._written[key] = replace(
+            known, files=known.files + 1, rows=known.rows + rows, size_bytes=known.size_bytes + size_bytes
         )
+
+    def _name(self, deletes: bool) -> str:
+        return delete_directory_name(self._write) if deletes else directory_name(self._write)
 
     @property
     def written(self) -> tuple[WrittenDirectory, ...]:
         """All directories, in the order of their partitions' names."""
-        return tuple(self._written[name] for name in sorted(self._written, key=lambda name: name or ""))
+        return tuple(self._written[key] for key in sorted(self._written, key=lambda key: (key[0] or "", key[1])))
 
     def discard(self) -> None:
         """Delete what was made; what cannot be deleted is logged, for no one will ever read it."""

@@ -14,31 +14,37 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark prog
 from pyspark.sql.types import StructField, StructType
 
 from airflow_hivex.core.errors import InvalidOperationError
+from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.plans import LocatedPartition, Scan
 from airflow_hivex.core.spark.assignment import field, quoted
+from airflow_hivex.core.spark.deletes import DeletedRows
 from airflow_hivex.core.spark.layout import FLAT, METADATA_COLUMNS, WRITE_ID
 
 _NO_GLOBBING = "__globPaths__"
 """Spark's own switch: the paths are taken as they stand, with any ``*`` and ``[`` in them."""
 
 
-def register(spark: SparkSession, scan: Scan) -> None:
-    """Make the table of ``scan`` readable under its view's name. Lists the directories, reads no data.
+def register(spark: SparkSession, scan: Scan) -> list[str]:
+    """Make the table of ``scan`` readable under its view's name, and return all views that were made.
+
+    Lists the directories, and reads no data but that of delete deltas.
 
     Raises:
         InvalidOperationError: the rows are stored in a layout that this release does not read.
     """
-    frame(spark, scan).createOrReplaceTempView(scan.view)
-
-
-def frame(spark: SparkSession, scan: Scan) -> DataFrame:
-    """The rows of a table: its columns, then its partition columns."""
     if scan.layout not in (None, FLAT):
         raise InvalidOperationError("SELECT", scan.table, f"rows of layout {scan.layout!r} are not read")
+    deleted = DeletedRows(spark, scan) if scan.deletes and (scan.paths or scan.located) else None
+    _frame(spark, scan, deleted).createOrReplaceTempView(scan.view)
+    return [scan.view] if deleted is None or deleted.view is None else [scan.view, deleted.view]
+
+
+def _frame(spark: SparkSession, scan: Scan, deleted: DeletedRows | None) -> DataFrame:
+    """The rows of a table: its columns, then its partition columns; with row ids, their columns first."""
     parts = []
     if scan.paths:
-        parts.append(_load(spark, scan, scan.paths, scan.base_path))
-    parts += [_located(spark, scan, partition) for partition in scan.located if partition.paths]
+        parts.append(_load(spark, scan, scan.paths, scan.base_path, deleted))
+    parts += [_located(spark, scan, partition, deleted) for partition in scan.located if partition.paths]
     parts = [part for part in parts if part is not None]
     if not parts:
         return spark.range(0).select(*_columns(scan, [F.lit(None)] * len(_fields(scan))))
@@ -51,8 +57,12 @@ def frame(spark: SparkSession, scan: Scan) -> DataFrame:
     return whole
 
 
+def _metadata(scan: Scan) -> tuple[Column, ...]:
+    return METADATA_COLUMNS if scan.row_ids else ()
+
+
 def _fields(scan: Scan) -> list[StructField]:
-    return [field(column) for column in (*scan.columns, *scan.partition_columns)]
+    return [field(column) for column in (*_metadata(scan), *scan.columns, *scan.partition_columns)]
 
 
 def _columns(scan: Scan, values: Sequence[Expression]) -> list[Expression]:
@@ -62,20 +72,28 @@ def _columns(scan: Scan, values: Sequence[Expression]) -> list[Expression]:
     ]
 
 
-def _located(spark: SparkSession, scan: Scan, partition: LocatedPartition) -> DataFrame | None:
+def _located(
+    spark: SparkSession, scan: Scan, partition: LocatedPartition, deleted: DeletedRows | None
+) -> DataFrame | None:
     """A partition somewhere else: its values do not stand in its path."""
     # Nothing above the data is looked at for partition values.
     base = partition.paths[0].rstrip("/")
     base = base.rpartition("/")[0] if scan.layout else base
-    rows = _load(spark, scan, partition.paths, base, partitioned=False)
+    rows = _load(spark, scan, partition.paths, base, deleted, partitioned=False)
     if rows is None:
         return None
-    own = [F.col(quoted(column.name)) for column in scan.columns]
+    own = [F.col(quoted(column.name)) for column in (*_metadata(scan), *scan.columns)]
     return rows.select(*_columns(scan, [*own, *map(F.lit, partition.values)]))
 
 
 def _load(
-    spark: SparkSession, scan: Scan, paths: Sequence[str], base: str, partitioned: bool = True
+    spark: SparkSession,
+    scan: Scan,
+    paths: Sequence[str],
+    base: str,
+    deleted: DeletedRows | None,
+    *,
+    partitioned: bool = True,
 ) -> DataFrame | None:
     """The data below ``paths``; None where an external table's directories are all missing."""
     columns = (*scan.columns, *(scan.partition_columns if partitioned else ()))
@@ -95,18 +113,20 @@ def _load(
             raise
         # As in Hive, a directory that nobody has made yet is an empty one.
         there = [path for path in paths if len(paths) > 1 and _exists(spark, scan.format, path)]
-        return _load(spark, scan, there, base, partitioned) if there else None
+        return _load(spark, scan, there, base, deleted, partitioned=partitioned) if there else None
     if scan.filter is not None:
         rows = rows.where(F.col(WRITE_ID) <= F.lit(scan.filter.high_watermark))
         if scan.filter.exceptions:
             rows = rows.where(~F.col(WRITE_ID).isin(list(scan.filter.exceptions)))
+    if deleted is not None:
+        rows = deleted.leave_out(rows)
     if not metadata and not any(item.metadata for item in schema.fields):
         return rows
     # Spark forgets what a field notes, such as that it is CHAR, when it finds the values in the path.
     return rows.select(
         *(
             F.col(quoted(item.name)).alias(item.name, metadata=item.metadata) if item.metadata else quoted(item.name)
-            for item in map(field, columns)
+            for item in map(field, (*_metadata(scan), *columns))
         )
     )
 

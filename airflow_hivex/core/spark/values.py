@@ -5,6 +5,7 @@ Source: spark-notes, section 1: pyarrow in the process against a Spark job.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -121,12 +122,15 @@ def _files(write: Write, values: dict[str, list[Any]], count: int) -> list[_File
         return None
     table = pa.table(columns, schema=_schema(write))
     buckets = _buckets(write, table)
+    # Row ids go on from one partition to the next: a delete event names a row within the whole table.
+    numbered: dict[int, int] = defaultdict(int)
     files = []
     for (partition, texts), rows in partitions.items():
         for bucket in np.unique(buckets[rows]).tolist():
             chosen = [row for row in rows if buckets[row] == bucket]
             part = _sorted(table.take(chosen), write)
-            files.append(_File(partition, texts, bucket, len(chosen), _encode(part, bucket, write)))
+            files.append(_File(partition, texts, bucket, len(chosen), _encode(part, bucket, write, numbered[bucket])))
+            numbered[bucket] += len(chosen)
     return files
 
 
@@ -197,7 +201,7 @@ def _sorted(table: pa.Table, write: Write) -> pa.Table:
     return table.take(pc.sort_indices(table, sort_keys=keys))
 
 
-def _encode(table: pa.Table, bucket: int, write: Write) -> pa.Buffer:
+def _encode(table: pa.Table, bucket: int, write: Write, first_row_id: int) -> pa.Buffer:
     """The bytes of an ORC file in the row layout ``flat``."""
     count = table.num_rows
     own_id = encode_bucket(bucket, write.statement_id)
@@ -205,7 +209,7 @@ def _encode(table: pa.Table, bucket: int, write: Write) -> pa.Buffer:
         layout.OPERATION: pa.array(np.full(count, layout.INSERT_OPERATION, np.int32)),
         layout.ORIGINAL_WRITE_ID: pa.array(np.full(count, write.write_id, np.int64)),
         layout.BUCKET: pa.array(np.full(count, own_id, np.int32)),
-        layout.ROW_ID: pa.array(np.arange(count, dtype=np.int64)),
+        layout.ROW_ID: pa.array(np.arange(first_row_id, first_row_id + count, dtype=np.int64)),
         layout.WRITE_ID: pa.array(np.full(count, write.write_id, np.int64)),
     }
     fields = [pa.field(name, array.type) for name, array in metadata.items()]

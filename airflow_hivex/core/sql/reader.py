@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from airflow_hivex.core.errors import StatementSyntaxError, UnsupportedStatementError
 from airflow_hivex.core.model.identifiers import normalise
-from airflow_hivex.core.model.statements import CreateTable, ExplainRoute, Insert, MultiInsert, Select, Statement
+from airflow_hivex.core.model.statements import (
+    ChangeRows,
+    CreateTable,
+    ExplainRoute,
+    Insert,
+    MultiInsert,
+    Select,
+    Statement,
+)
 from airflow_hivex.core.sql.changes import read_alter_table, read_drop_table
 from airflow_hivex.core.sql.clauses import unsupported_statement
 from airflow_hivex.core.sql.databases import (
@@ -21,15 +29,23 @@ from airflow_hivex.core.sql.looking import read_describe, read_show
 from airflow_hivex.core.sql.markers import Markers
 from airflow_hivex.core.sql.multi_inserts import at_multi_insert, read_multi_insert
 from airflow_hivex.core.sql.queries import at_query, read_query
+from airflow_hivex.core.sql.row_changes import read_delete, read_merge, read_update
 from airflow_hivex.core.sql.tables import read_create_table
 from airflow_hivex.core.sql.tokens import Cursor, Token, syntax_error, tokenize
 from airflow_hivex.core.sql.transactions import TRANSACTION_WORDS, read_transaction
 
 _OF_OTHER_RELEASES = """
-ADD ANALYZE CACHE CALL CLEAR COMMENT COMPACT DECLARE DELETE DFS END EXECUTE EXPORT FETCH GRANT
-IMPORT KILL LINK LIST LOAD LOCK MAP MERGE MSCK OPTIMIZE PREPARE REDUCE REFRESH RELOAD REPAIR REPL REPLACE RESET
-REVOKE SET TRUNCATE UNCACHE UNLINK UNLOCK UPDATE VACUUM
+ADD ANALYZE CACHE CALL CLEAR COMMENT COMPACT DECLARE DFS END EXECUTE EXPORT FETCH GRANT
+IMPORT KILL LINK LIST LOAD LOCK MAP MSCK OPTIMIZE PREPARE REDUCE REFRESH RELOAD REPAIR REPL REPLACE RESET
+REVOKE SET TRUNCATE UNCACHE UNLINK UNLOCK VACUUM
 """.split()  # noqa: SIM905
+
+_WRITERS: Mapping[str, Callable[[Cursor], Insert | ChangeRows]] = {
+    "INSERT": read_insert,
+    "UPDATE": read_update,
+    "DELETE": read_delete,
+    "MERGE": read_merge,
+}
 
 
 def split(text: str) -> list[str]:
@@ -90,9 +106,9 @@ def _statement(cursor: Cursor) -> Statement:
     if at_query(cursor):
         return Select(read_query(cursor))
     first = cursor.next("a statement")
+    if first.word in _WRITERS:
+        return _WRITERS[first.word](cursor)
     match first.word:
-        case "INSERT":
-            return read_insert(cursor)
         case "CREATE":
             return _create(cursor, first)
         case "DROP":
@@ -150,10 +166,11 @@ def _explain(cursor: Cursor, first: Token) -> ExplainRoute:
         )
     inner = cursor.peek()
     statement = _statement(cursor)
-    if isinstance(statement, (Select, Insert, MultiInsert)) or (
+    if isinstance(statement, (Select, Insert, MultiInsert, ChangeRows)) or (
         isinstance(statement, CreateTable) and statement.query is not None
     ):
         return ExplainRoute(statement)
     raise cursor.unsupported(
-        "EXPLAIN ROUTE takes a query, an INSERT or a CREATE TABLE ... AS; all else has no route", inner
+        "EXPLAIN ROUTE takes a query, INSERT, UPDATE, DELETE, MERGE or CREATE TABLE ... AS; all else has no route",
+        inner,
     )

@@ -31,7 +31,8 @@ class Result:
 
     ``columns`` and ``rows`` are the answer; ``truncated`` tells that there were more rows than
     asked for. ``cluster`` is where it ran, ``route`` how that was decided, ``txn_id`` its
-    transaction, ``rows_written`` the number of rows that an INSERT added.
+    transaction, ``rows_written`` the number of rows that were added, ``rows_deleted`` of those that
+    were taken away; an UPDATE does both to each of its rows.
     """
 
     columns: list[str] = field(default_factory=list)
@@ -39,6 +40,7 @@ class Result:
     cluster: str | None = None
     txn_id: int | None = None
     rows_written: int | None = None
+    rows_deleted: int | None = None
     truncated: bool = False
     route: Route | None = None
 

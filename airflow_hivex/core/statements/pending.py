@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Sequence
+from itertools import chain
 
 from sqlalchemy import Connection
 
@@ -35,6 +36,7 @@ def register_write(
     txn_id: int,
     write: Write,
     cluster: str,
+    operation: Operation = Operation.INSERT,
     partition: str | None = None,
     new: bool = False,
 ) -> None:
@@ -49,10 +51,14 @@ def register_write(
     services.catalog.register_write(
         connection, table, directories, txn_id=txn_id, write=write, cluster=cluster, partition=partition, new=new
     )
-    if table.is_partitioned and partition is None:
+    table_id = int(table.id or 0)
+    if operation in (Operation.UPDATE, Operation.DELETE) and not write.overwrite:
+        # The locks have noted all that might be changed; this is what was.
+        done = pending_writes.operations(directories, operation, overwrite=False)
+        allocation.replace_components(connection, txn_id, {(table_id, each, kind) for each, kind in done})
+    elif table.is_partitioned and partition is None:
         names = sorted(each.partition for each in directories if each.partition is not None)
-        operation = Operation.UPDATE if write.overwrite else Operation.INSERT
-        allocation.add_dynamic_partitions(connection, txn_id, int(table.id or 0), names, operation)
+        allocation.add_dynamic_partitions(connection, txn_id, table_id, names, operation)
 
 
 def hidden(
@@ -135,7 +141,9 @@ def register(services: Services, connection: Connection, txn_id: int) -> None:
     pending_writes.forget(connection, [write.id for write in done])
     # The locks have noted what the statements might write; this is what they did.
     allocation.replace_components(
-        connection, txn_id, {(write.table_id, each, write.operation) for write in done for each in write.partitions}
+        connection,
+        txn_id,
+        {(write.table_id, each, operation) for write in done for each, operation in write.operations},
     )
 
 
@@ -220,7 +228,8 @@ def _delete(services: Services, write: PendingWrite, table: Table | None, kept: 
         files = services.files(services.clusters.get(write.cluster))
         for partition in _partitions(files, table, write):
             if partition not in kept:
-                _delete_directory(files, table, partition, write.directory_name)
+                for name in write.directory_names:
+                    _delete_directory(files, table, partition, name)
         files.delete_directory(f"{root}/{write.staging_name}")
     except HivexError as error:
         log.warning("Files of transaction %s in %s could not be deleted: %s", write.txn_id, table.full_name, error)
@@ -236,7 +245,9 @@ def _partitions(files: ClusterFiles, table: Table, write: PendingWrite) -> Itera
         return (write.partition,)
     if write.directories is not None:
         return sorted(each.partition for each in write.directories if each.partition is not None)
-    return files.find_directories(table.storage.primary.location, write.directory_name, len(table.partition_keys))
+    root, depth = table.storage.primary.location, len(table.partition_keys)
+    found = (files.find_directories(root, name, depth) for name in write.directory_names)
+    return dict.fromkeys(chain.from_iterable(found))
 
 
 def _delete_directory(files: ClusterFiles, table: Table, partition: str | None, name: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from airflow_hivex.core.catalog.binding import BoundPartition, BoundTable
 from airflow_hivex.core.clusters.properties import Cluster
@@ -11,7 +11,7 @@ from airflow_hivex.core.model.partitions import DEFAULT_PARTITION, partition_val
 from airflow_hivex.core.model.plans import LocatedPartition, Scan, Write, WriteIdFilter
 
 
-def scan(bound: BoundTable, cluster: Cluster, view: str) -> Scan:
+def scan(bound: BoundTable, cluster: Cluster, view: str, *, row_ids: bool = False) -> Scan:
     """How a job on ``cluster`` reads a table, which has all that the query needs there."""
     table = bound.table
     on_primary = cluster.name == table.storage.primary.cluster
@@ -19,10 +19,12 @@ def scan(bound: BoundTable, cluster: Cluster, view: str) -> Scan:
     root = table.storage.primary.location if copy is None else copy.location
     locations: Mapping[str, str] = {} if on_primary else bound.copies.get(cluster.name, {})
     paths: list[str] = []
+    deletes: list[str] = []
     located: list[LocatedPartition] = []
     for partition in bound.partitions:
         location = partition.location if on_primary else locations[partition.name]
         found = _paths(table, partition, cluster, location)
+        deletes += _delete_paths(partition, cluster, location)
         if table.is_partitioned and location != f"{root}/{partition.name}":
             located.append(LocatedPartition(_values(partition.name), found))
         else:
@@ -39,6 +41,8 @@ def scan(bound: BoundTable, cluster: Cluster, view: str) -> Scan:
         options=table.storage.serde_parameters,
         layout=table.row_layout if table.is_transactional else None,
         filter=_filter(bound),
+        deletes=tuple(deletes),
+        row_ids=row_ids,
     )
 
 
@@ -76,7 +80,17 @@ def write(
 def _paths(table: Table, partition: BoundPartition, cluster: Cluster, location: str) -> tuple[str, ...]:
     if not table.is_transactional:
         return (cluster.uri(location),)
-    return tuple(cluster.uri(f"{location}/{directory.name}") for directory in partition.directories)
+    return tuple(
+        cluster.uri(f"{location}/{directory.name}")
+        for directory in partition.directories
+        if not directory.is_delete_delta
+    )
+
+
+def _delete_paths(partition: BoundPartition, cluster: Cluster, location: str) -> Iterator[str]:
+    for directory in partition.directories:
+        if directory.is_delete_delta:
+            yield cluster.uri(f"{location}/{directory.name}")
 
 
 def _values(name: str) -> tuple[str | None, ...]:

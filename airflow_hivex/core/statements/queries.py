@@ -152,11 +152,16 @@ def run_create_table_as_select(context: StatementContext, statement: CreateTable
     return Result(cluster=cluster.name, txn_id=running.txn_id, rows_written=written.rows_written, route=routed.route)
 
 
+def job_name(context: StatementContext, running: Running) -> str:
+    """What people see of a statement's job in Spark's UI."""
+    return f"hivex transaction {running.txn_id} of {context.session.agent_info or context.session.user}"
+
+
 def _plan(context: StatementContext, running: Running, query: Query, routed: RoutedQuery, cluster: Cluster) -> Plan:
     views = [f"{running.tag}_{i}" for i in range(len(routed.bound))]
     return Plan(
         tag=running.tag,
-        name=f"hivex transaction {running.txn_id} of {context.session.agent_info or context.session.user}",
+        name=job_name(context, running),
         sql=query.render(views),
         scans=tuple(planning.scan(bound, cluster, view) for bound, view in zip(routed.bound, views, strict=True)),
         parameters={name: context.parameters[name] for name in query.parameters},

@@ -14,11 +14,12 @@ from airflow_hivex.core.catalog.tables import select_table, select_tables
 from airflow_hivex.core.clusters.properties import Cluster
 from airflow_hivex.core.clusters.router import choose_cluster
 from airflow_hivex.core.errors import NoSuchTableError, RoutingError
-from airflow_hivex.core.model.locks import LockComponent
+from airflow_hivex.core.model.locks import DataOperation, LockComponent
 from airflow_hivex.core.model.objects import Table
 from airflow_hivex.core.model.plans import WrittenDirectory
 from airflow_hivex.core.model.routes import Route, RouteOutput
 from airflow_hivex.core.model.statements import (
+    ChangeRows,
     CreateTable,
     Insert,
     MultiInsert,
@@ -28,6 +29,7 @@ from airflow_hivex.core.model.statements import (
     TableReference,
 )
 from airflow_hivex.core.model.write_ids import ValidTxnList
+from airflow_hivex.core.statements.change_targets import check_change
 from airflow_hivex.core.statements.context import JoinedTransaction, Running, StatementContext
 from airflow_hivex.core.statements.insert_targets import check_insert, static_partition
 from airflow_hivex.core.statements.locking import acquire, check_not_outrun
@@ -70,7 +72,12 @@ def route(context: StatementContext, statement: RoutedStatement, running: Runnin
         if routed.target is not None and routed.target.id != wanted.target_id:
             raise OutrunError(f"table {routed.target.full_name} was dropped and made anew while it waited")
         # Partitions that others have added since the locks were asked for.
-        late = [lock for bound in routed.bound for lock in _late(context, wanted, bound) if lock not in have]
+        bound = routed.bound
+        if isinstance(statement, ChangeRows):
+            if wanted.changed is not None and _added(bound[0], wanted.changed):
+                raise OutrunError(f"partitions of {bound[0].table.full_name} were added while it waited")
+            bound = bound[1:]
+        late = [lock for each in bound for lock in _late(context, wanted, each) if lock not in have]
         if not late:
             break
         acquire(context, running, late)
@@ -108,12 +115,16 @@ def _bind_and_route(context: StatementContext, statement: RoutedStatement, runni
 
 @dataclass(frozen=True, slots=True)
 class _LockPlan:
-    """The locks of a statement; ``read`` has, by table, the partitions among them, None for the whole table."""
+    """The locks of a statement; ``read`` has, by table, the partitions among them, None for the whole table.
+
+    ``changed`` has those of the target of an UPDATE, DELETE or MERGE.
+    """
 
     components: tuple[LockComponent, ...]
     updated: tuple[tuple[int, str | None], ...]
     read: Mapping[tuple[str, str], frozenset[str] | None]
     target_id: int | None
+    changed: frozenset[str] | None = None
 
 
 def _lock_plan(context: StatementContext, connection: Connection, statement: RoutedStatement) -> _LockPlan:
@@ -124,13 +135,17 @@ def _lock_plan(context: StatementContext, connection: Connection, statement: Rou
     targets = [context.session.qualify(name) for name in _written(statement)]
     tables = _tables(connection, [*names, *targets])
     read: dict[tuple[str, str], frozenset[str] | None] = {}
-    for name, reference in zip(names, references, strict=True):
-        predicate = partition_predicate(reference.filters, tables[name].partition_keys)
-        if not tables[name].is_partitioned or predicate is None:
-            read[name] = None
-        elif read.get(name, frozenset()) is not None:
-            found = find_partitions(connection, tables[name], predicate)
-            read[name] = frozenset(each.name for each in found) | (read.get(name) or frozenset())
+    changed: frozenset[str] | None = None
+    for number, (name, reference) in enumerate(zip(names, references, strict=True)):
+        is_target = number == 0 and isinstance(statement, ChangeRows)
+        if not is_target and name in read and read[name] is None:
+            continue
+        found = _pruned(connection, tables[name], reference)
+        if is_target:
+            # Its write lock lets it be read as well.
+            changed = found
+        else:
+            read[name] = None if found is None else found | (read.get(name) or frozenset())
     components = [
         component
         for name, partitions in read.items()
@@ -145,15 +160,36 @@ def _lock_plan(context: StatementContext, connection: Connection, statement: Rou
         take = rules.insert_overwrite if statement.overwrite else rules.insert
         components += take(target, partition)
         updated = ((int(target.id or 0), partition),) if statement.overwrite else ()
-    return _LockPlan(tuple(components), updated, read, target_id)
+    if isinstance(statement, ChangeRows):
+        target = tables[targets[0]]
+        target_id = target.id
+        operations = check_change(statement, target)
+        components += rules.change_rows(target, None if changed is None else sorted(changed), operations)
+        if operations != {DataOperation.INSERT}:
+            partitions = [None] if changed is None else sorted(changed)
+            updated = tuple((int(target.id or 0), partition) for partition in partitions)
+    return _LockPlan(tuple(components), updated, read, target_id, changed)
+
+
+def _pruned(connection: Connection, table: Table, reference: TableReference) -> frozenset[str] | None:
+    """The partitions that may be read there, None for all of the table."""
+    predicate = partition_predicate(reference.filters, table.partition_keys)
+    if not table.is_partitioned or predicate is None:
+        return None
+    return frozenset(each.name for each in find_partitions(connection, table, predicate))
 
 
 def _late(context: StatementContext, wanted: _LockPlan, bound: BoundTable) -> list[LockComponent]:
     locked = wanted.read.get((bound.table.database, bound.table.name))
     if locked is None:
         return []
-    added = sorted({partition.name for partition in bound.partitions if partition.is_registered} - locked)
+    added = _added(bound, locked)
     return context.services.statement_locks.read(bound.table, added) if added else []
+
+
+def _added(bound: BoundTable, locked: frozenset[str]) -> list[str]:
+    """The partitions that were not there when the locks were asked for."""
+    return sorted({partition.name for partition in bound.partitions if partition.is_registered} - locked)
 
 
 def _snapshot(connection: Connection, running: Running | None) -> ValidTxnList:
@@ -186,7 +222,7 @@ def chosen_cluster(context: StatementContext, routed: RoutedQuery) -> Cluster:
 
 def _written(statement: RoutedStatement) -> tuple[TableName, ...]:
     match statement:
-        case Insert():
+        case Insert() | ChangeRows():
             return (statement.target,)
         case MultiInsert():
             return statement.targets
@@ -198,6 +234,8 @@ def _read(statement: RoutedStatement) -> tuple[TableReference, ...]:
     match statement:
         case MultiInsert():
             return statement.references
+        case ChangeRows():
+            return (statement.target_reference, *statement.others)
         case CreateTable(query=None):
             return ()
         case Select(query=query) | Insert(query=query) | CreateTable(query=query):

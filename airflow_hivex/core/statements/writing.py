@@ -13,6 +13,7 @@ from airflow_hivex.core.catalog.pending_writes import PendingWrite
 from airflow_hivex.core.clusters.properties import Cluster
 from airflow_hivex.core.model.objects import Table
 from airflow_hivex.core.model.plans import JobResult, Write
+from airflow_hivex.core.model.transactions import Operation
 from airflow_hivex.core.model.write_ids import ValidTxnList
 from airflow_hivex.core.statements import planning
 from airflow_hivex.core.statements.context import Running, StatementContext
@@ -36,6 +37,7 @@ class OpenWrite:
     cluster: Cluster
     write: Write
     partition: str | None
+    operation: Operation
     pending: PendingWrite | None = None
 
 
@@ -48,9 +50,12 @@ def begin_write(
     overwrite: bool,
     static: Mapping[str, str | None],
     partition: str | None,
-    input_columns: Sequence[str],
+    input_columns: Sequence[str] = (),
+    operation: Operation | None = None,
 ) -> OpenWrite:
     """Take a write id, and in a transaction of several statements a statement id, for a table that is locked.
+
+    ``operation`` is what the statement does to rows that are there, if it is none of the INSERTs.
 
     Raises:
         InvalidOperationError: the transaction has overwritten the same table or partition before,
@@ -61,6 +66,8 @@ def begin_write(
     services = context.services
     table_id = int(table.id or 0)
     joined = running.joined
+    # INSERT OVERWRITE counts as update (2.4).
+    operation = operation or (Operation.UPDATE if overwrite else Operation.INSERT)
     if joined is not None and joined.writer:
         # An earlier session that is still alive may have gone on since this one began.
         take_back_writer(services, running.txn_id, joined.writer, before=joined.began)
@@ -92,6 +99,7 @@ def begin_write(
             cluster=cluster.name,
             overwrite=overwrite,
             partition=partition,
+            operation=operation,
             began=joined.began,
         )
 
@@ -107,7 +115,7 @@ def begin_write(
         static=static,
         input_columns=input_columns,
     )
-    return OpenWrite(table, cluster, write, partition, pending)
+    return OpenWrite(table, cluster, write, partition, operation, pending)
 
 
 def end_write(context: StatementContext, running: Running, write: OpenWrite, written: JobResult) -> None:
@@ -126,7 +134,7 @@ def end_write(context: StatementContext, running: Running, write: OpenWrite, wri
         running.undo.append(lambda: delete_directories(services, write.table, written.directories, write.cluster.name))
 
         def register(connection: Connection) -> None:
-            one_after_the_other(connection, {int(write.table.id or 0): write.write.overwrite})
+            one_after_the_other(connection, {int(write.table.id or 0): write.operation is not Operation.INSERT})
             _check_nothing_hidden(connection, running.snapshot, write, written)
             register_write(
                 services,
@@ -136,6 +144,7 @@ def end_write(context: StatementContext, running: Running, write: OpenWrite, wri
                 txn_id=running.txn_id,
                 write=write.write,
                 cluster=write.cluster.name,
+                operation=write.operation,
                 partition=write.partition,
             )
 

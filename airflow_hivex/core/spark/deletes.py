@@ -1,0 +1,233 @@
+"""Deleted rows of a table: read from its delete deltas once a scan, then left out of it without a join.
+
+The driver turns the delete events into one bitmap for each writer of rows and tests each row's bit in
+an expression; only where bitmaps would be too large or too many, Spark joins.
+Source: spark-notes, section 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import chain, pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
+from pyspark.sql.types import StructType
+
+from airflow_hivex.core.model.plans import Scan, WriteIdFilter
+from airflow_hivex.core.spark.assignment import field
+from airflow_hivex.core.spark.layout import BUCKET, METADATA_COLUMNS, ORIGINAL_WRITE_ID, ROW_ID, WRITE_ID
+from airflow_hivex.core.spark.storage import Place, place
+
+MOST_EVENTS = 50_000_000
+"""Delete events that the driver reads; more are joined."""
+MOST_WORDS = 1 << 21
+"""64-bit words of all bitmaps together, 16 MiB; more are joined."""
+MOST_CASES = 24
+"""Writers that the expression tells apart one by one; more are looked up in a second array."""
+MOST_PLACES = 1 << 20
+"""Size of that second array; where it would be larger, Spark joins."""
+
+_READERS = 16
+_KEYS = (ORIGINAL_WRITE_ID, BUCKET, ROW_ID)
+_COLUMNS = [ORIGINAL_WRITE_ID, BUCKET, ROW_ID, WRITE_ID]
+
+
+class DeletedRows:
+    """What the delete deltas of a scan take away."""
+
+    def __init__(self, spark: SparkSession, scan: Scan) -> None:
+        self._spark = spark
+        self._scan = scan
+        self._bitmaps: Bitmaps | None = None
+        self._view = f"{scan.view}_deleted"
+        files = _files(scan.deletes)
+        if _event_count(files) <= MOST_EVENTS:
+            self._bitmaps = bitmaps(_events(files, scan.filter))
+        if self._bitmaps is not None and self._bitmaps.offsets:
+            table = pa.table(
+                {name: pa.array([words], pa.list_(pa.int64())) for name, words in self._bitmaps.arrays().items()}
+            )
+            spark.createDataFrame(table).createOrReplaceTempView(self._view)
+
+    @property
+    def view(self) -> str | None:
+        """The temporary view that the expression reads, if it needs one."""
+        return self._view if self._bitmaps is not None and self._bitmaps.offsets else None
+
+    def leave_out(self, rows: DataFrame) -> DataFrame:
+        """The rows, which have their metadata columns, without those that are deleted."""
+        if self._bitmaps is None:
+            return rows.join(self._keys(), list(_KEYS), "left_anti")
+        return rows.where(self._bitmaps.expression(self._view)) if self._bitmaps.offsets else rows
+
+    def _keys(self) -> DataFrame:
+        schema = StructType([field(column) for column in METADATA_COLUMNS])
+        events = self._spark.read.schema(schema).option("__globPaths__", "false").orc(list(self._scan.deletes))
+        if self._scan.filter is not None:
+            events = events.where(F.col(WRITE_ID) <= F.lit(self._scan.filter.high_watermark))
+            if self._scan.filter.exceptions:
+                events = events.where(~F.col(WRITE_ID).isin(list(self._scan.filter.exceptions)))
+        return events.select(*_KEYS)
+
+
+Writer = tuple[int, int]
+"""Who has numbered a row: original write id and bucket property."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bitmaps:
+    """One bitmap a writer, one behind the other in ``words``; ``offsets`` has where each begins, and its words.
+
+    ``skipped`` is the number of words without a bit that are left out before each.
+    """
+
+    words: Any
+    offsets: Mapping[Writer, tuple[int, int]]
+    skipped: Mapping[Writer, int]
+
+    @property
+    def _is_small(self) -> bool:
+        return len(self.offsets) <= MOST_CASES
+
+    @property
+    def _shape(self) -> tuple[int, int, int, int, int]:
+        """Lowest write id, lowest bucket and lowest low half of bucket properties; then the sizes of the last two."""
+        writers = list(self.offsets)
+        buckets = [bucket >> 16 for _, bucket in writers]
+        lows = [bucket & 0xFFFF for _, bucket in writers]
+        first_bucket, first_low = min(buckets), min(lows)
+        return (
+            min(write_id for write_id, _ in writers),
+            first_bucket,
+            first_low,
+            max(buckets) - first_bucket + 1,
+            max(lows) - first_low + 1,
+        )
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether it is cheaper than a join."""
+        if len(self.words) > MOST_WORDS:
+            return False
+        return self._is_small or self._places <= MOST_PLACES
+
+    @property
+    def _places(self) -> int:
+        first, _, _, buckets, lows = self._shape
+        return (max(write_id for write_id, _ in self.offsets) - first + 1) * buckets * lows
+
+    def arrays(self) -> dict[str, Any]:
+        """What the expression looks things up in."""
+        if self._is_small:
+            return {"words": self.words}
+        first, first_bucket, first_low, buckets, lows = self._shape
+        starts = np.zeros(self._places, np.int64)
+        lengths = np.zeros(self._places, np.int64)
+        for writer, (start, length) in self.offsets.items():
+            write_id, bucket = writer
+            at = ((write_id - first) * buckets + (bucket >> 16) - first_bucket) * lows + (bucket & 0xFFFF) - first_low
+            starts[at] = start - self.skipped[writer]
+            lengths[at] = self.skipped[writer] + length
+        return {"words": self.words, "starts": starts, "lengths": lengths}
+
+    def expression(self, view: str) -> str:
+        """SQL that is true for a row that is not deleted."""
+        word = f"CAST(shiftright({ROW_ID}, 6) AS INT)"
+        if self._is_small:
+            cases = " ".join(
+                f"WHEN {ORIGINAL_WRITE_ID} = {write_id}L AND {BUCKET} = {bucket} "
+                f"AND {ROW_ID} >= {64 * self.skipped[write_id, bucket]}L "
+                f"AND {ROW_ID} < {64 * (self.skipped[write_id, bucket] + length)}L "
+                f"THEN {start - self.skipped[write_id, bucket]} + {word}"
+                for (write_id, bucket), (start, length) in self.offsets.items()
+            )
+            at = f"CASE {cases} END"
+        else:
+            first, first_bucket, first_low, buckets, lows = self._shape
+            writer = f"({ORIGINAL_WRITE_ID} - {first}L) * {buckets} + shiftright({BUCKET}, 16) - {first_bucket}"
+            place = f"CAST(({writer}) * {lows} + ({BUCKET} & 65535) - {first_low} AS INT)"
+            inside = " AND ".join(
+                (
+                    f"shiftright({BUCKET}, 16) BETWEEN {first_bucket} AND {first_bucket + buckets - 1}",
+                    f"({BUCKET} & 65535) BETWEEN {first_low} AND {first_low + lows - 1}",
+                    f"{ORIGINAL_WRITE_ID} BETWEEN {first}L AND {first + self._places // (buckets * lows) - 1}L",
+                    f"{word} < get({_array(view, 'lengths')}, {place})",
+                )
+            )
+            at = f"CASE WHEN {inside} THEN CAST(get({_array(view, 'starts')}, {place}) + {word} AS INT) END"
+        bit = f"shiftright(get({_array(view, 'words')}, {at}), CAST({ROW_ID} & 63 AS INT)) & 1L"
+        return f"coalesce({bit}, 0L) = 0L"
+
+
+def _array(view: str, name: str) -> str:
+    return f"(SELECT {name} FROM {view})"  # noqa: S608 - both are names of our own
+
+
+def bitmaps(events: pa.Table) -> Bitmaps | None:
+    """The bitmaps of delete events; None when a join is cheaper."""
+    write_ids, buckets, row_ids = (events.column(name).to_numpy() for name in _KEYS)
+    order = np.lexsort((row_ids, buckets, write_ids))
+    write_ids, buckets, row_ids = write_ids[order], buckets[order], row_ids[order]
+    changes = np.flatnonzero((np.diff(write_ids) != 0) | (np.diff(buckets) != 0)) + 1
+    bounds = [0, *changes.tolist(), len(row_ids)] if len(row_ids) else [0]
+    offsets: dict[Writer, tuple[int, int]] = {}
+    skipped: dict[Writer, int] = {}
+    parts = []
+    total = 0
+    for start, end in pairwise(bounds):
+        writer = int(write_ids[start]), int(buckets[start])
+        skip = int(row_ids[start]) >> 6
+        length = (int(row_ids[end - 1]) >> 6) - skip + 1
+        offsets[writer], skipped[writer] = (total, length), skip
+        total += length
+        if total > MOST_WORDS:
+            return None
+        bits = np.zeros(64 * length, np.uint8)
+        bits[row_ids[start:end] - 64 * skip] = 1
+        parts.append(np.packbits(bits, bitorder="little").view("<i8"))
+    found = Bitmaps(np.concatenate(parts) if parts else np.zeros(0, np.int64), offsets, skipped)
+    return found if not offsets or found.is_usable else None
+
+
+def _files(directories: Sequence[str]) -> list[Place]:
+    def of(directory: str) -> list[Place]:
+        where = place(directory)
+        return [where / name for name, _ in where.files() if not name.startswith(("_", "."))]
+
+    with ThreadPoolExecutor(_READERS) as pool:
+        return list(chain.from_iterable(pool.map(of, directories)))
+
+
+def _event_count(files: Sequence[Place]) -> int:
+    from pyarrow import orc
+
+    def count(file: Place) -> int:
+        with file.open() as data:
+            return int(orc.ORCFile(data).nrows)
+
+    with ThreadPoolExecutor(_READERS) as pool:
+        return sum(pool.map(count, files))
+
+
+def _events(files: Sequence[Place], valid: WriteIdFilter | None) -> pa.Table:
+    from pyarrow import orc
+
+    def read(file: Place) -> pa.Table:
+        with file.open() as data:
+            return orc.ORCFile(data).read(columns=_COLUMNS)
+
+    if not files:
+        return pa.table({name: pa.array([], pa.int64()) for name in _COLUMNS})
+    with ThreadPoolExecutor(_READERS) as pool:
+        events = pa.concat_tables(pool.map(read, files))
+    if valid is not None:
+        write_ids = events.column(WRITE_ID).to_numpy()
+        seen = (write_ids <= valid.high_watermark) & ~np.isin(write_ids, valid.exceptions)
+        events = events.filter(pa.array(seen))
+    return events

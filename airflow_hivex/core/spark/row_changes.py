@@ -1,0 +1,248 @@
+"""UPDATE, DELETE and MERGE: delete events and new rows, in one write.
+
+Every event goes to the file of the writer that has numbered its row, sorted as Hive sorts them.
+Source: spark-notes, section 3; hive-semantics, sections 4.2 and 4.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import reduce
+from typing import Any
+
+from pyspark import StorageLevel
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
+
+from airflow_hivex.core.errors import InvalidOperationError, MergeCardinalityError, NoSuchColumnError
+from airflow_hivex.core.model.buckets import WRITER_SHIFT, encode_bucket
+from airflow_hivex.core.model.objects import Column
+from airflow_hivex.core.model.plans import ChangePart, ChangeRule, Changes, Write, WrittenDirectory
+from airflow_hivex.core.model.statements import CLAUSE, SOURCE_ROW, SOURCE_STRUCT, assigned_name
+from airflow_hivex.core.spark import layout
+from airflow_hivex.core.spark.assignment import assign, field, quoted
+from airflow_hivex.core.spark.layout import BUCKET, METADATA_COLUMNS, OPERATION, ORIGINAL_WRITE_ID, ROW_ID, WRITE_ID
+from airflow_hivex.core.spark.new_directories import NewDirectories
+from airflow_hivex.core.spark.staging import Staging
+from airflow_hivex.core.spark.writes import ROW_ID_MASK, bucket_number, partition_text
+
+_KEYS = (ORIGINAL_WRITE_ID, BUCKET, ROW_ID)
+_KIND = "__kind"
+_WRITER = "__writer"
+_DELETED, _INSERTED = 0, 1
+_KEPT = StorageLevel(useDisk=True, useMemory=True, useOffHeap=False, deserialized=True)
+
+
+def change_rows(
+    spark: SparkSession, changes: Changes, write: Write, arguments: Mapping[str, Any], views: list[str]
+) -> tuple[WrittenDirectory, ...]:
+    """The delta and delete delta directories that now hold the changes, at most two a partition.
+
+    Temporary views that are made join ``views``, for the caller to drop.
+
+    Raises:
+        MergeCardinalityError: several rows of a MERGE's source match one row of the target.
+        TypeMismatchError: a column needs an explicit CAST.
+        NoSuchColumnError: ``SET *`` or ``INSERT *``, and the source lacks a column of the target.
+    """
+    if write.layout != layout.FLAT:
+        raise InvalidOperationError(changes.operation, write.table, f"rows of layout {write.layout!r} are not written")
+    job = _Changing(spark, changes, write, arguments, views)
+    try:
+        return _written(job.events(), write)
+    finally:
+        job.release()
+
+
+class _Changing:
+    """The events of one statement, and what is kept in Spark until they are written."""
+
+    def __init__(
+        self, spark: SparkSession, changes: Changes, write: Write, arguments: Mapping[str, Any], views: list[str]
+    ) -> None:
+        self._spark = spark
+        self._changes = changes
+        self._write = write
+        self._arguments = dict(arguments)
+        self._views = views
+        self._kept: list[DataFrame] = []
+
+    def events(self) -> DataFrame:
+        changes = self._changes
+        if changes.source is None:
+            return self._part(self._rows(changes.matched.sql), changes.matched, alone=True)
+        source = self._keep(self._rows(changes.source))
+        # Counting fills it, so that Spark knows its size before it plans the join with the target.
+        source.count()
+        self._view(source, changes.source_view)
+        matched = self._keep(self._rows(changes.matched.sql))
+        if changes.matched.rules:
+            self._check_cardinality(matched)
+        parts = [self._part(matched, changes.matched)] if changes.matched.rules else []
+        if changes.unmatched is not None:
+            rest = source.join(matched.select(SOURCE_ROW), SOURCE_ROW, "left_anti").select(*map(quoted, source.columns))
+            self._view(rest, changes.source_rest_view)
+            parts.append(self._part(self._rows(changes.unmatched.sql), changes.unmatched))
+        if changes.unmatched_by_source is not None:
+            target = self._spark.table(changes.target_view)
+            rest = target.join(matched.select(*_KEYS), list(_KEYS), "left_anti").select(*map(quoted, target.columns))
+            self._view(rest, changes.target_rest_view)
+            parts.append(self._part(self._rows(changes.unmatched_by_source.sql), changes.unmatched_by_source))
+        return reduce(DataFrame.union, parts)
+
+    def release(self) -> None:
+        for frame in self._kept:
+            frame.unpersist()
+
+    def _rows(self, sql: str) -> DataFrame:
+        return self._spark.sql(sql, args=self._arguments or None)
+
+    def _keep(self, rows: DataFrame) -> DataFrame:
+        self._kept.append(rows.persist(_KEPT))
+        return self._kept[-1]
+
+    def _view(self, rows: DataFrame, name: str) -> None:
+        rows.createOrReplaceTempView(name)
+        self._views.append(name)
+
+    def _check_cardinality(self, matched: DataFrame) -> None:
+        # As Hive, for all rows that match, also those that no clause does anything with.
+        several = matched.groupBy(*_KEYS).count().where("count > 1").count()
+        if several:
+            raise MergeCardinalityError(self._write.table, several)
+
+    def _part(self, rows: DataFrame, part: ChangePart, *, alone: bool = False) -> DataFrame:
+        """The events of the rows of one query; ``alone`` when its one rule is for all of them."""
+        branches = [
+            self._branch(rows if alone else rows.where(F.col(CLAUSE) == number), number, rule)
+            for number, rule in enumerate(part.rules)
+        ]
+        return reduce(DataFrame.union, branches)
+
+    def _branch(self, rows: DataFrame, number: int, rule: ChangeRule) -> DataFrame:
+        write = self._write
+        keys = [F.col(name) for name in _KEYS]
+        writer = F.expr(f"shiftright({BUCKET}, {WRITER_SHIFT}) & {layout.MOST_WRITERS - 1}")
+        partition = [partition_text(column.name) for column in write.partition_columns]
+        if rule.action == "delete":
+            nothing = [F.lit(None).cast(field(column).dataType).alias(column.name) for column in write.columns]
+            return rows.select(F.lit(_DELETED).alias(_KIND), writer.alias(_WRITER), *keys, *nothing, *partition)
+        columns = (*write.columns, *write.partition_columns)
+        if rule.action == "insert":
+            given = _inserted(rows, number, rule, write)
+            new = assign(rows.select(*given), columns, write.table)
+            # One that is not bucketed takes new rows into the files of as many writers as there are tasks.
+            own = F.expr(f"spark_partition_id() % {layout.MOST_WRITERS}")
+            writer = bucket_number(write) if write.num_buckets > 0 else own
+            names = [F.col(quoted(column.name)) for column in write.columns]
+            nobody = [
+                F.lit(None).cast(field(column).dataType).alias(column.name)
+                for column in METADATA_COLUMNS
+                if column.name in _KEYS
+            ]
+            return new.select(F.lit(_INSERTED).alias(_KIND), writer.alias(_WRITER), *nobody, *names, *partition)
+        key_columns = [column for column in METADATA_COLUMNS if column.name in _KEYS]
+        new = assign(rows.select(*keys, *_updated(rows, number, rule, write)), (*key_columns, *columns), write.table)
+        twice = new.select(F.explode(F.array(F.lit(_DELETED), F.lit(_INSERTED))).alias(_KIND), "*")
+        values = [
+            F.when(F.col(_KIND) == _INSERTED, F.col(quoted(column.name))).alias(column.name) for column in write.columns
+        ]
+        return twice.select(_KIND, writer.alias(_WRITER), *keys, *values, *partition)
+
+
+def _updated(rows: DataFrame, number: int, rule: ChangeRule, write: Write) -> list[Expression]:
+    """The columns of a row after an UPDATE, then its partition columns, which stay."""
+    if rule.by_name:
+        source = _source_fields(rows, write)
+        fixed = {column.name.lower() for column in write.partition_columns} | {
+            name.lower() for name in write.bucket_columns
+        }
+        return [
+            _unchanged(column, source[column.name.lower()], write)
+            if column.name.lower() in fixed
+            else source[column.name.lower()]
+            for column in (*write.columns, *write.partition_columns)
+        ]
+    values = {name.lower(): assigned_name(number, i) for i, name in enumerate(rule.columns or ())}
+    return [
+        F.col(quoted(values.get(column.name.lower(), column.name)))
+        for column in (*write.columns, *write.partition_columns)
+    ]
+
+
+def _unchanged(column: Column, value: Expression, write: Write) -> Expression:
+    own = F.col(quoted(column.name))
+    message = f"MERGE into {write.table}: SET * would change column {column.name}, which decides where a row is stored"
+    return F.when(own.eqNullSafe(value), own).otherwise(F.raise_error(F.lit(message)).cast(field(column).dataType))
+
+
+def _inserted(rows: DataFrame, number: int, rule: ChangeRule, write: Write) -> list[Expression]:
+    """All columns of a new row, NULL for those that are not given."""
+    columns = (*write.columns, *write.partition_columns)
+    if rule.by_name:
+        source = _source_fields(rows, write)
+        return [source[column.name.lower()] for column in columns]
+    names = rule.columns if rule.columns is not None else tuple(column.name for column in columns)
+    values = {name.lower(): assigned_name(number, i) for i, name in enumerate(names)}
+    return [
+        F.col(quoted(values[column.name.lower()])) if column.name.lower() in values else F.lit(None)
+        for column in columns
+    ]
+
+
+def _source_fields(rows: DataFrame, write: Write) -> dict[str, Expression]:
+    """The columns of the source by lower-case name, for all of the target's.
+
+    Raises:
+        NoSuchColumnError: it lacks one.
+    """
+    given = {item.name.lower(): item.name for item in rows.schema[SOURCE_STRUCT].dataType.fields}  # type: ignore[attr-defined]
+    for column in (*write.columns, *write.partition_columns):
+        if column.name.lower() not in given:
+            has = [name for key, name in given.items() if key != SOURCE_ROW]
+            raise NoSuchColumnError("the source of the MERGE", column.name, has)
+    return {key: F.col(SOURCE_STRUCT).getField(name) for key, name in given.items()}
+
+
+def _written(events: DataFrame, write: Write) -> tuple[WrittenDirectory, ...]:
+    keys = [column.name for column in write.partition_columns]
+    parted_by = [_KIND, _WRITER, *keys]
+    order = [*parted_by, *(write.sort_columns if write.num_buckets > 0 else ()), *_KEYS]
+    arranged = events.repartition(F.col(_WRITER)).sortWithinPartitions(*map(quoted, order))
+    staging = Staging(write)
+    made = NewDirectories(write)
+    try:
+        staging.write(_numbered(arranged, write), parted_by)
+        for file in staging.files(parted_by):
+            kind, writer, *texts = file.values
+            deletes = int(kind) == _DELETED
+            partition, values = layout.partition_of(
+                write, {key.lower(): text for key, text in zip(keys, texts, strict=True)}
+            )
+            target = made.directory(partition, values, deletes=deletes)
+            file.place.move(target / layout.bucket_file_name(int(writer)))
+            made.count(partition, file.rows, file.size_bytes, deletes=deletes)
+    except BaseException:
+        made.discard()
+        raise
+    finally:
+        staging.remove()
+    return made.written
+
+
+def _numbered(rows: DataFrame, write: Write) -> DataFrame:
+    """The events with their metadata columns. No shuffle or sort may follow: ids rise in file order."""
+    is_delete = f"{_KIND} = {_DELETED}"
+    bucket = f"{encode_bucket(0, write.statement_id)} | shiftleft({_WRITER}, {WRITER_SHIFT})"
+    columns = [quoted(column.name) for column in (*write.columns, *write.partition_columns)]
+    return rows.selectExpr(
+        f"IF({is_delete}, {layout.DELETE_OPERATION}, {layout.INSERT_OPERATION}) AS {OPERATION}",
+        f"IF({is_delete}, {ORIGINAL_WRITE_ID}, {write.write_id}L) AS {ORIGINAL_WRITE_ID}",
+        f"IF({is_delete}, {BUCKET}, {bucket}) AS {BUCKET}",
+        f"IF({is_delete}, {ROW_ID}, monotonically_increasing_id() & {ROW_ID_MASK}L) AS {ROW_ID}",
+        f"{write.write_id}L AS {WRITE_ID}",
+        *columns,
+        _KIND,
+        _WRITER,
+    )

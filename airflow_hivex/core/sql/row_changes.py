@@ -1,0 +1,401 @@
+"""UPDATE, DELETE and MERGE, each read as the query that finds its rows and computes their new values.
+
+The query's text is put together from pieces of the user's; an error in it is told at its place there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from airflow_hivex.core.errors import StatementSyntaxError
+from airflow_hivex.core.model.statements import (
+    CLAUSE,
+    SOURCE_ROW,
+    SOURCE_STRUCT,
+    ChangeAction,
+    ChangeClause,
+    ChangeQuery,
+    ChangeRows,
+    Query,
+    TableName,
+    assigned_name,
+)
+from airflow_hivex.core.sql.queries import read_query
+from airflow_hivex.core.sql.tokens import Cursor, Kind, Token, location, tokenize
+
+_SOURCE = "__merge_source"
+_NO_ALIAS = ("USING", "ON", "SET", "WHERE", "WHEN")
+
+
+def read_delete(cursor: Cursor) -> ChangeRows:
+    """The statement whose word DELETE is read.
+
+    Raises:
+        StatementSyntaxError: it is not SQL.
+        UnsupportedStatementError: the target is a link, or a sub-query reads no table of the warehouse.
+    """
+    cursor.expect("FROM")
+    target = _Named.read(cursor, "DELETE")
+    text = _Pieces(cursor).add(f"SELECT {target.quoted}.*, 0 AS `{CLAUSE}`").add(" FROM ")
+    at = text.copy(target.start, target.end)
+    if cursor.accept("WHERE"):
+        text.add(" WHERE ").copy_tokens(_until(cursor, "a condition"))
+    matched = _change_query(text.read(), (ChangeClause(ChangeAction.DELETE),), target=at)
+    return ChangeRows("DELETE", target.table, matched)
+
+
+def read_update(cursor: Cursor) -> ChangeRows:
+    """The statement whose word UPDATE is read.
+
+    Raises:
+        StatementSyntaxError: it is not SQL, or a column is assigned twice.
+        UnsupportedStatementError: the target is a link, a field of a struct is assigned, or a DEFAULT.
+    """
+    target = _Named.read(cursor, "UPDATE")
+    cursor.expect("SET")
+    columns, values = _assignments(cursor, target, "WHERE")
+    text = _Pieces(cursor).add(f"SELECT {target.quoted}.*, 0 AS `{CLAUSE}`")
+    # Within CASE a value cannot make several rows of one, as explode() would.
+    text.add_values(0, values, "CASE WHEN TRUE THEN ")
+    text.add(" FROM ")
+    at = text.copy(target.start, target.end)
+    if cursor.accept("WHERE"):
+        text.add(" WHERE ").copy_tokens(_until(cursor, "a condition"))
+    clause = ChangeClause(ChangeAction.UPDATE, columns)
+    return ChangeRows("UPDATE", target.table, _change_query(text.read(), (clause,), target=at))
+
+
+def read_merge(cursor: Cursor) -> ChangeRows:
+    """The statement whose word MERGE is read.
+
+    Raises:
+        StatementSyntaxError: it is not SQL.
+        UnsupportedStatementError: the target is a link, a field of a struct is assigned, or a DEFAULT.
+    """
+    if cursor.at("WITH", "SCHEMA"):
+        raise cursor.unsupported("MERGE WITH SCHEMA EVOLUTION is not a statement of this release")
+    cursor.expect("INTO")
+    target = _Named.read(cursor, "MERGE")
+    cursor.expect("USING")
+    source = _MergeSource.read(cursor)
+    cursor.expect("ON")
+    on = _until(cursor, "a condition", "WHEN")
+    whens: dict[str, list[_When]] = {"MATCHED": [], "NOT MATCHED": [], "NOT MATCHED BY SOURCE": []}
+    first = cursor.peek()
+    while not cursor.at_end:
+        kind, when = _read_when(cursor, target)
+        before = whens[kind][-1] if whens[kind] else None
+        if before is not None and before.condition is None:
+            raise cursor.error(f"only the last WHEN {kind} can go without a condition", when.token)
+        whens[kind].append(when)
+    if not any(whens.values()):
+        raise cursor.expected("WHEN")
+
+    text = _Pieces(cursor).add(f"SELECT {target.quoted}.*, {source.quoted}.`{SOURCE_ROW}`")
+    text.add_clauses(whens["MATCHED"], source)
+    text.add(" FROM ")
+    at = text.copy(target.start, target.end)
+    text.add(" JOIN ")
+    source_at = text.add_source(source)
+    text.add(" ON ").copy_tokens(on)
+    matched = _change_query(text.read(), [each.clause for each in whens["MATCHED"]], target=at, source=source_at)
+
+    text = _Pieces(cursor).add(f"SELECT *, monotonically_increasing_id() AS `{SOURCE_ROW}`").add(" FROM ")
+    text.copy(source.start, source.end)
+    whole_source = text.read()
+
+    unmatched = by_source = None
+    if whens["NOT MATCHED"]:
+        text = _Pieces(cursor).add(f"SELECT {source.quoted}.`{SOURCE_ROW}`")
+        text.add_clauses(whens["NOT MATCHED"], source)
+        text.add(" FROM ")
+        source_at = text.add_source(source)
+        unmatched = _change_query(text.read(), [each.clause for each in whens["NOT MATCHED"]], source=source_at)
+    if whens["NOT MATCHED BY SOURCE"]:
+        text = _Pieces(cursor).add(f"SELECT {target.quoted}.*")
+        text.add_clauses(whens["NOT MATCHED BY SOURCE"], None)
+        text.add(" FROM ")
+        at = text.copy(target.start, target.end)
+        by_source = _change_query(text.read(), [each.clause for each in whens["NOT MATCHED BY SOURCE"]], target=at)
+    if source.name == target.name:
+        raise cursor.error(f"target and source are both called {target.name}; give one of them an alias", first)
+    return ChangeRows("MERGE", target.table, matched, whole_source, unmatched, by_source)
+
+
+# -- parts of a statement -----------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """The target: its name, what columns call it by, and where both stand."""
+
+    table: TableName
+    name: str
+    start: int
+    end: int
+
+    @classmethod
+    def read(cls, cursor: Cursor, operation: str) -> _Named:
+        start = cursor.offset()
+        table = cursor.own_table_name(operation)
+        alias = _alias(cursor)
+        return cls(table, alias or table.name, start, cursor.tokens[cursor.index - 1].end)
+
+    @property
+    def quoted(self) -> str:
+        return _quoted(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class _MergeSource:
+    """A MERGE's source, a table or a query in parentheses, with its alias."""
+
+    name: str
+    start: int
+    end: int
+    is_query: bool
+
+    @classmethod
+    def read(cls, cursor: Cursor) -> _MergeSource:
+        start = cursor.offset()
+        if cursor.at_symbol("("):
+            _skip_parentheses(cursor)
+            alias = _alias(cursor)
+            if alias is None:
+                raise cursor.expected("an alias for the source")
+            return cls(alias, start, cursor.tokens[cursor.index - 1].end, is_query=True)
+        table = cursor.table_name()
+        alias = _alias(cursor)
+        return cls(alias or table.name, start, cursor.tokens[cursor.index - 1].end, is_query=False)
+
+    @property
+    def quoted(self) -> str:
+        return _quoted(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class _When:
+    token: Token
+    condition: Sequence[Token] | None
+    clause: ChangeClause
+    values: Sequence[Sequence[Token]] = ()
+
+
+def _read_when(cursor: Cursor, target: _Named) -> tuple[str, _When]:
+    token = cursor.next("WHEN")
+    if token.word != "WHEN":
+        cursor.index -= 1
+        raise cursor.expected("WHEN")
+    kind = "NOT MATCHED" if cursor.accept("NOT", "MATCHED") else "MATCHED"
+    if kind == "MATCHED":
+        cursor.expect("MATCHED")
+    elif cursor.accept("BY", "SOURCE"):
+        kind = "NOT MATCHED BY SOURCE"
+    else:
+        cursor.accept("BY", "TARGET")
+    condition = _until(cursor, "a condition", "THEN") if cursor.accept("AND") else None
+    cursor.expect("THEN")
+    if kind == "NOT MATCHED":
+        cursor.expect("INSERT")
+        return kind, _insert_clause(cursor, token, condition)
+    if cursor.accept("DELETE"):
+        return kind, _When(token, condition, ChangeClause(ChangeAction.DELETE))
+    if not cursor.accept("UPDATE"):
+        raise cursor.expected("UPDATE or DELETE")
+    cursor.expect("SET")
+    if cursor.accept_symbol("*"):
+        if kind == "NOT MATCHED BY SOURCE":
+            raise cursor.error("there is no source whose columns * could mean here", token)
+        return kind, _When(token, condition, ChangeClause(ChangeAction.UPDATE, by_name=True))
+    columns, values = _assignments(cursor, target, "WHEN")
+    return kind, _When(token, condition, ChangeClause(ChangeAction.UPDATE, columns), values)
+
+
+def _insert_clause(cursor: Cursor, token: Token, condition: Sequence[Token] | None) -> _When:
+    if cursor.accept_symbol("*"):
+        return _When(token, condition, ChangeClause(ChangeAction.INSERT, by_name=True))
+    columns = cursor.names("a column") if cursor.at_symbol("(") else None
+    cursor.expect("VALUES")
+    cursor.expect_symbol("(")
+    values = []
+    while True:
+        values.append(_value(cursor, ")"))
+        if not cursor.accept_symbol(","):
+            break
+    closing = cursor.peek()
+    cursor.expect_symbol(")")
+    if columns is not None and len(columns) != len(values):
+        raise cursor.error(f"{len(columns)} columns are named, and {len(values)} values given", closing)
+    clause = ChangeClause(ChangeAction.INSERT, columns, 0 if columns is not None else len(values))
+    return _When(token, condition, clause, values)
+
+
+def _assignments(cursor: Cursor, target: _Named, end: str) -> tuple[tuple[str, ...], list[Sequence[Token]]]:
+    """``a = 1, t.b = c + 1`` up to the word ``end``: the columns, and the tokens of their values."""
+    columns: list[str] = []
+    values: list[Sequence[Token]] = []
+    while True:
+        token = cursor.peek()
+        parts = [cursor.name("a column")]
+        while cursor.accept_symbol("."):
+            parts.append(cursor.name("a column"))
+        own = [[target.name], [target.table.name]]
+        if target.table.database is not None:
+            own.append([target.table.database, target.table.name])
+        if len(parts) > 1 and parts[:-1] not in own:
+            raise cursor.unsupported("only a whole column can be assigned, not a field of one", token)
+        if parts[-1] in columns:
+            raise cursor.error(f"{parts[-1]} is assigned twice", token)
+        columns.append(parts[-1])
+        if not cursor.accept_symbol("=") and not cursor.accept_symbol("=="):
+            raise cursor.expected("'='")
+        values.append(_value(cursor, None, end))
+        if not cursor.accept_symbol(","):
+            return tuple(columns), values
+
+
+def _value(cursor: Cursor, closing: str | None, *words: str) -> Sequence[Token]:
+    """The tokens of one value: up to a comma, the closing parenthesis or one of ``words``."""
+    if cursor.at("DEFAULT"):
+        raise cursor.unsupported("columns have no DEFAULT here; give a value or NULL")
+    return _until(cursor, "a value", *words, symbols=(",", *((closing,) if closing else ())))
+
+
+def _until(cursor: Cursor, what: str, *words: str, symbols: Sequence[str] = ()) -> Sequence[Token]:
+    """Tokens up to one of ``words`` or ``symbols`` that stands outside of parentheses, brackets and CASE ... END."""
+    start, depth = cursor.index, 0
+    while (token := cursor.peek()) is not None:
+        if depth == 0 and (token.word in words or token.is_symbol(*symbols)):
+            break
+        if token.is_symbol("(", "[") or token.word == "CASE":
+            depth += 1
+        elif token.is_symbol(")", "]") or (token.word == "END" and depth):
+            depth -= 1
+        if depth < 0:
+            break
+        cursor.index += 1
+    if cursor.index == start:
+        raise cursor.expected(what)
+    if depth < 0 and ")" not in symbols:
+        raise cursor.error("this parenthesis was not opened")
+    if depth > 0:
+        raise cursor.error("a parenthesis, or a CASE, is not closed", cursor.tokens[start])
+    return cursor.tokens[start : cursor.index]
+
+
+def _skip_parentheses(cursor: Cursor) -> None:
+    first = cursor.peek()
+    depth = 0
+    while (token := cursor.peek()) is not None:
+        depth += token.is_symbol("(") - token.is_symbol(")")
+        cursor.index += 1
+        if depth == 0:
+            return
+    raise cursor.error("this parenthesis is not closed", first)
+
+
+def _alias(cursor: Cursor) -> str | None:
+    given = cursor.accept("AS")
+    token = cursor.peek()
+    if token is None or (not given and token.word in _NO_ALIAS) or token.kind not in (Kind.WORD, Kind.QUOTED):
+        if given:
+            raise cursor.expected("an alias")
+        return None
+    return cursor.name("an alias")
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _change_query(
+    query: Query, clauses: Sequence[ChangeClause], *, target: int | None = None, source: int | None = None
+) -> ChangeQuery:
+    places = {reference.start: index for index, reference in enumerate(query.references)}
+    return ChangeQuery(
+        query,
+        tuple(clauses),
+        None if target is None else places[target],
+        None if source is None else places[source],
+    )
+
+
+# -- the query's text ---------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Pieces:
+    """A text made of words of our own and pieces of the user's, whose places are remembered."""
+
+    cursor: Cursor
+    text: str = ""
+    copied: list[tuple[int, int]] = field(default_factory=list)
+
+    def add(self, words: str) -> _Pieces:
+        self.text += words
+        return self
+
+    def copy(self, start: int, end: int) -> int:
+        """Where the piece begins in the new text."""
+        at = len(self.text)
+        self.copied.append((at, start))
+        self.text += self.cursor.text[start:end]
+        return at
+
+    def copy_tokens(self, tokens: Sequence[Token]) -> _Pieces:
+        self.copy(tokens[0].start, tokens[-1].end)
+        # The last token may be followed by the end of a comment's line.
+        self.text += "\n"
+        return self
+
+    def add_source(self, source: _MergeSource) -> int:
+        """The source's name, under which a query finds its rows once they are kept; where it begins."""
+        if not source.is_query:
+            return self.copy(source.start, source.end)
+        at = len(self.text)
+        self.add(f"{_SOURCE} AS {source.quoted}")
+        return at
+
+    def add_values(self, clause: int, values: Sequence[Sequence[Token]], when: str) -> None:
+        for number, tokens in enumerate(values):
+            self.add(f", {when}(").copy_tokens(tokens).add(f") END AS `{assigned_name(clause, number)}`")
+
+    def add_clauses(self, whens: Sequence[_When], source: _MergeSource | None) -> None:
+        """The number of the clause that holds, and the values of each; a value is computed for its rows only."""
+        if not whens:
+            self.add(f", CAST(NULL AS INT) AS `{CLAUSE}`")
+            return
+        self.add(", CASE")
+        for number, when in enumerate(whens):
+            self.add(" WHEN ")
+            if when.condition is None:
+                self.add("TRUE")
+            else:
+                self.add("(").copy_tokens(when.condition).add(")")
+            self.add(f" THEN {number}")
+        self.add(f" END AS `{CLAUSE}`")
+        for number, when in enumerate(whens):
+            self.add_values(number, when.values, f"CASE WHEN `{CLAUSE}` = {number} THEN ")
+        if source is not None and any(when.clause.by_name for when in whens):
+            self.add(f", struct({source.quoted}.*) AS `{SOURCE_STRUCT}`")
+
+    def read(self) -> Query:
+        with self._own_places():
+            tokens = tokenize(self.text)
+            return read_query(Cursor(self.text, tokens, self.cursor.markers, self.cursor.database))
+
+    @contextmanager
+    def _own_places(self) -> Iterator[None]:
+        try:
+            yield
+        except StatementSyntaxError as error:
+            lines = self.text.splitlines(keepends=True)
+            place = sum(map(len, lines[: error.line - 1])) + error.column - 1
+            before = [(at, start) for at, start in self.copied if at <= place] or self.copied[:1]
+            at, start = before[-1]
+            text = self.cursor.text
+            raise type(error)(
+                error.reason, *location(text, min(start + max(place - at, 0), len(text))), text
+            ) from error

@@ -1,0 +1,77 @@
+"""What an UPDATE, DELETE or MERGE says about its target, held against the table."""
+
+from __future__ import annotations
+
+from airflow_hivex.core.errors import ColumnCountMismatchError, InvalidOperationError, NoSuchColumnError
+from airflow_hivex.core.model.locks import DataOperation
+from airflow_hivex.core.model.objects import Table
+from airflow_hivex.core.model.statements import ChangeAction, ChangeClause, ChangeRows
+
+_OPERATIONS = {
+    ChangeAction.UPDATE: DataOperation.UPDATE,
+    ChangeAction.DELETE: DataOperation.DELETE,
+    ChangeAction.INSERT: DataOperation.INSERT,
+}
+
+
+def check_change(statement: ChangeRows, target: Table) -> frozenset[DataOperation]:
+    """What the statement may do to the target's rows, after it was held against the table.
+
+    Raises:
+        InvalidOperationError: the table's rows cannot be changed, or a column that decides where a row
+            is stored is assigned.
+        NoSuchColumnError: a column is assigned that the table does not have.
+        ColumnCountMismatchError: an INSERT gives more or fewer values than the table has columns.
+    """
+    if not target.is_transactional:
+        raise InvalidOperationError(
+            statement.operation, target.full_name, "it is an external table, and those are only read"
+        )
+    parts = (statement.matched, statement.unmatched, statement.unmatched_by_source)
+    clauses = [clause for part in parts if part is not None for clause in part.clauses]
+    for clause in clauses:
+        if clause.action is ChangeAction.INSERT:
+            _check_insert(statement, clause, target)
+        elif clause.action is ChangeAction.UPDATE:
+            _check_update(statement, clause, target)
+    return frozenset(_OPERATIONS[clause.action] for clause in clauses)
+
+
+def _check_update(statement: ChangeRows, clause: ChangeClause, target: Table) -> None:
+    names = [column.name for column in target.columns]
+    keys = {column.name.lower() for column in target.partition_keys}
+    bucketed = {name.lower() for name in target.storage.bucket_columns}
+    for name in clause.columns or ():
+        if name.lower() in keys:
+            raise InvalidOperationError(
+                statement.operation,
+                target.full_name,
+                f"partition column {name} cannot be updated; INSERT the rows anew and DELETE them where they were",
+            )
+        if name.lower() not in {each.lower() for each in names}:
+            raise NoSuchColumnError(target.full_name, name, names)
+        if name.lower() in bucketed:
+            raise InvalidOperationError(
+                statement.operation,
+                target.full_name,
+                f"bucketing column {name} cannot be updated; INSERT the rows anew and DELETE them where they were",
+            )
+
+
+def _check_insert(statement: ChangeRows, clause: ChangeClause, target: Table) -> None:
+    names = [column.name for column in (*target.columns, *target.partition_keys)]
+    if clause.columns is None:
+        if not clause.by_name and clause.values != len(names):
+            raise ColumnCountMismatchError(target.full_name, len(names), clause.values, names)
+        return
+    given = {name.lower() for name in clause.columns}
+    for name in clause.columns:
+        if name.lower() not in {each.lower() for each in names}:
+            raise NoSuchColumnError(target.full_name, name, names)
+    for key in target.partition_keys:
+        if key.name.lower() not in given:
+            raise InvalidOperationError(
+                f"INSERT with a column list in a {statement.operation}",
+                target.full_name,
+                f"the list leaves out partition key {key.name}",
+            )

@@ -1,0 +1,132 @@
+"""UPDATE, DELETE and MERGE: routed, run as one job on the target's primary, committed."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+
+from airflow_hivex.core.clusters.properties import Cluster
+from airflow_hivex.core.errors import InvalidOperationError
+from airflow_hivex.core.model.locks import DataOperation
+from airflow_hivex.core.model.plans import ChangePart, ChangeRule, Changes, Plan, Write
+from airflow_hivex.core.model.statements import ChangeClause, ChangeQuery, ChangeRows
+from airflow_hivex.core.model.transactions import Operation
+from airflow_hivex.core.statements import planning
+from airflow_hivex.core.statements.change_targets import check_change
+from airflow_hivex.core.statements.context import Result, Running, StatementContext
+from airflow_hivex.core.statements.queries import job_name
+from airflow_hivex.core.statements.routing import RoutedQuery, chosen_cluster, route
+from airflow_hivex.core.statements.transactions import in_transaction
+from airflow_hivex.core.statements.writing import begin_write, end_write
+
+log = logging.getLogger(__name__)
+
+
+def run_change(context: StatementContext, statement: ChangeRows) -> Result:
+    """How many rows were written and deleted; an updated row counts as both."""
+
+    def work(running: Running) -> Result:
+        if running.joined is not None and running.joined.is_read_only:
+            raise InvalidOperationError(
+                statement.operation, f"transaction {running.txn_id}", "it was started READ ONLY; write in another one"
+            )
+        routed = route(context, statement, running)
+        target = routed.target
+        assert target is not None
+        cluster = chosen_cluster(context, routed)
+        log.info("Transaction %s: %s", running.txn_id, routed.route.describe())
+        write = begin_write(
+            context,
+            running,
+            target,
+            cluster,
+            overwrite=False,
+            static={},
+            partition=None,
+            operation=_operation(check_change(statement, target)),
+        )
+        written = context.run(cluster, _plan(context, running, statement, routed, cluster, write.write))
+        end_write(context, running, write, written)
+        return Result(
+            cluster=cluster.name,
+            txn_id=running.txn_id,
+            rows_written=written.rows_written,
+            rows_deleted=written.rows_deleted,
+            route=routed.route,
+        )
+
+    return in_transaction(context, work)
+
+
+def _operation(operations: frozenset[DataOperation]) -> Operation:
+    if DataOperation.UPDATE in operations:
+        return Operation.UPDATE
+    return Operation.DELETE if DataOperation.DELETE in operations else Operation.INSERT
+
+
+def _plan(
+    context: StatementContext,
+    running: Running,
+    statement: ChangeRows,
+    routed: RoutedQuery,
+    cluster: Cluster,
+    write: Write,
+) -> Plan:
+    tag = running.tag
+    views = [f"{tag}_{number}" for number in range(len(routed.bound))]
+    target, others = views[0], iter(views[1:])
+    names = {name: f"{tag}_{name}" for name in ("source", "source_rest", "target_rest")}
+    # In the order of ChangeRows.others.
+    source = None if statement.source is None else statement.source.render(_take(others, statement.source.references))
+    matched = _part(statement.matched, others, target=target, source=names["source"])
+    unmatched = by_source = None
+    if statement.unmatched is not None:
+        unmatched = _part(statement.unmatched, others, target=target, source=names["source_rest"])
+    if statement.unmatched_by_source is not None:
+        by_source = _part(statement.unmatched_by_source, others, target=names["target_rest"], source=names["source"])
+    parts = (statement.source, *(part.query for part in _parts(statement)))
+    parameters = {name for query in parts if query is not None for name in query.parameters}
+    return Plan(
+        tag=tag,
+        name=job_name(context, running),
+        sql="",
+        scans=tuple(
+            planning.scan(bound, cluster, view, row_ids=view == target)
+            for bound, view in zip(routed.bound, views, strict=True)
+        ),
+        parameters={name: context.parameters[name] for name in sorted(parameters)},
+        write=write,
+        changes=Changes(
+            operation=statement.operation,
+            matched=matched,
+            target_view=target,
+            source=source,
+            source_view=names["source"],
+            source_rest_view=names["source_rest"],
+            unmatched=unmatched,
+            unmatched_by_source=by_source,
+            target_rest_view=names["target_rest"],
+        ),
+        spark_conf=cluster.spark_conf,
+    )
+
+
+def _parts(statement: ChangeRows) -> list[ChangeQuery]:
+    parts = (statement.matched, statement.unmatched, statement.unmatched_by_source)
+    return [part for part in parts if part is not None]
+
+
+def _part(part: ChangeQuery, others: Iterator[str], *, target: str, source: str) -> ChangePart:
+    views = [
+        target if index == part.target else source if index == part.source else next(others)
+        for index in range(len(part.query.references))
+    ]
+    return ChangePart(part.query.render(views), tuple(map(_rule, part.clauses)))
+
+
+def _rule(clause: ChangeClause) -> ChangeRule:
+    return ChangeRule(clause.action.value, clause.columns, clause.values, clause.by_name)
+
+
+def _take(views: Iterator[str], references: Sequence[object]) -> list[str]:
+    return [next(views) for _ in references]
