@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from airflow_hivex.core.model.objects import Column, SortColumn
@@ -201,7 +201,9 @@ class ChangeRows:
     def target_reference(self) -> TableReference:
         """Where the target is read, with what restricts its rows."""
         assert self.matched.target is not None
-        return self.matched.query.references[self.matched.target]
+        reference = self.matched.query.references[self.matched.target]
+        # What no row of the source can match is still a row that no source matches.
+        return reference if self.unmatched_by_source is None else replace(reference, filters=())
 
     @property
     def others(self) -> tuple[TableReference, ...]:

@@ -83,7 +83,6 @@ def read_merge(cursor: Cursor) -> ChangeRows:
     cursor.expect("ON")
     on = _until(cursor, "a condition", "WHEN")
     whens: dict[str, list[_When]] = {"MATCHED": [], "NOT MATCHED": [], "NOT MATCHED BY SOURCE": []}
-    first = cursor.peek()
     while not cursor.at_end:
         kind, when = _read_when(cursor, target)
         before = whens[kind][-1] if whens[kind] else None
@@ -119,8 +118,6 @@ def read_merge(cursor: Cursor) -> ChangeRows:
         text.add(" FROM ")
         at = text.copy(target.start, target.end)
         by_source = _change_query(text.read(), [each.clause for each in whens["NOT MATCHED BY SOURCE"]], target=at)
-    if source.name == target.name:
-        raise cursor.error(f"target and source are both called {target.name}; give one of them an alias", first)
     return ChangeRows("MERGE", target.table, matched, whole_source, unmatched, by_source)
 
 

@@ -33,6 +33,7 @@ EXAMPLES: dict[str, tuple[object, ...]] = {
     "SqlError": ("the statement cannot be run",),
     "StatementSyntaxError": ("a name is expected", 1, 8, "SELECT ,"),
     "UnsupportedStatementError": ("MERGE is not supported", 1, 1, "MERGE"),
+    "MergeCardinalityError": ("d.t", 3),
     "ColumnCountMismatchError": ("d.t", 3, 2, ["a", "b", "c"]),
     "TypeMismatchError": ("d.t", "a", "int", "a string"),
     "AnalysisError": ("column x cannot be resolved",),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from airflow_hivex.core.model.locks import LockComponent
+from airflow_hivex.core.model.locks import DataOperation, LockComponent
 from airflow_hivex.core.model.objects import ClusterStorageDescriptor, Column, StorageDescriptor, Table, TableType
 from airflow_hivex.core.model.statement_locks import StatementLocks
 from airflow_hivex.core.settings import Settings
@@ -32,6 +32,7 @@ def table(name: str, *, external: bool = False, partitioned: bool = False) -> Ta
     )
 
 
+INSERT, UPDATE, DELETE = DataOperation.INSERT, DataOperation.UPDATE, DataOperation.DELETE
 ACID = table("t")
 PARTITIONED = table("p", partitioned=True)
 EXTERNAL = table("e", external=True)
@@ -88,6 +89,28 @@ def shown(components: Sequence[LockComponent]) -> list[str]:
         (lambda locks: locks.insert_overwrite(ACID, None), LOCKLESS, ["EXCL_WRITE default/t UPDATE"]),
         (lambda locks: locks.insert_overwrite(PARTITIONED, "ds=1"), {}, ["EXCLUSIVE default/p/ds=1 UPDATE"]),
         (lambda locks: locks.insert_overwrite(PARTITIONED, None), {}, ["EXCLUSIVE default/p UPDATE dynamic"]),
+        # UPDATE, DELETE and MERGE
+        (lambda locks: locks.change_rows(ACID, None, {UPDATE}), {}, ["EXCL_WRITE default/t UPDATE"]),
+        (lambda locks: locks.change_rows(ACID, None, {DELETE}), {}, ["EXCL_WRITE default/t DELETE"]),
+        (lambda locks: locks.change_rows(ACID, None, {DELETE}), SHARED_WRITES, ["SHARED_WRITE default/t DELETE"]),
+        (lambda locks: locks.change_rows(ACID, None, {DELETE, UPDATE}), {}, ["EXCL_WRITE default/t UPDATE"]),
+        (lambda locks: locks.change_rows(ACID, None, {INSERT}), {}, ["SHARED_READ default/t INSERT"]),
+        (
+            lambda locks: locks.change_rows(PARTITIONED, ["ds=1", "ds=2"], {DELETE}),
+            {},
+            ["EXCL_WRITE default/p/ds=1 DELETE", "EXCL_WRITE default/p/ds=2 DELETE"],
+        ),
+        (
+            lambda locks: locks.change_rows(PARTITIONED, None, {UPDATE}),
+            {},
+            ["EXCL_WRITE default/p UPDATE dynamic"],
+        ),
+        (
+            lambda locks: locks.change_rows(PARTITIONED, ["ds=1"], {UPDATE, INSERT}),
+            {},
+            ["EXCL_WRITE default/p UPDATE dynamic"],
+        ),
+        (lambda locks: locks.change_rows(PARTITIONED, [], {UPDATE}), {}, []),
         # CREATE and DROP
         (lambda locks: locks.create_table("d"), {}, ["SHARED_READ d NO_TXN"]),
         (lambda locks: locks.create_table_as_select("d", "new"), {}, ["EXCL_WRITE d/new NO_TXN"]),

@@ -285,9 +285,6 @@ def test_what_cannot_be_read_is_refused_at_its_place(text: str, line: int, colum
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        ("UPDATE t SET a = 1", "UPDATE is"),
-        ("DELETE FROM T@Y", "DELETE is"),
-        ("MERGE INTO t USING s ON true WHEN MATCHED THEN DELETE", "MERGE INTO is"),
         ("TRUNCATE TABLE t", "TRUNCATE TABLE is"),
         ("LOAD DATA INPATH '/x' INTO TABLE t", "LOAD DATA"),
         ("CREATE VIEW v AS SELECT 1", "CREATE VIEW is"),
