@@ -26,6 +26,7 @@ from airflow_hivex.core.statements import (
     listings,
     queries,
     row_changes,
+    truncation,
 )
 from airflow_hivex.core.statements.context import Result, Running, Services, SessionState, StatementContext
 from airflow_hivex.core.statements.routing import route
@@ -40,6 +41,7 @@ _HANDLERS: dict[type, Handler] = {
     kinds.Select: queries.run_select,
     kinds.Insert: queries.run_insert,
     kinds.ChangeRows: row_changes.run_change,
+    kinds.Truncate: truncation.run_truncate,
     kinds.MultiInsert: queries.refuse_multi_insert,
     kinds.StartTransaction: explicit_transactions.start_transaction,
     kinds.Commit: explicit_transactions.commit,

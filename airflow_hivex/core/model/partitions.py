@@ -69,3 +69,8 @@ def partition_values(name: str) -> tuple[str, ...]:
             raise InvalidObjectError("partition", name, "a partition's name is key=value, or several with '/' between")
         values.append(unescape(value))
     return tuple(values)
+
+
+def nullable_values(name: str) -> tuple[str | None, ...]:
+    """The values of a partition's name, None for the default partition."""
+    return tuple(None if value == DEFAULT_PARTITION else value for value in partition_values(name))

@@ -75,6 +75,12 @@ class StatementLocks:
             return [self._write(table, None, lock_type, operation)]
         return [self._write(table, each, lock_type, operation) for each in partitions]
 
+    def truncate(self, table: Table, partitions: Sequence[str] | None) -> list[LockComponent]:
+        """TRUNCATE TABLE. Unlike in Hive it counts as update, so that an UPDATE from before it conflicts."""
+        if partitions is None or 0 <= self._most_partitions < len(partitions):
+            return [self._write(table, None, LockType.EXCL_WRITE, DataOperation.UPDATE)]
+        return [self._write(table, each, LockType.EXCL_WRITE, DataOperation.UPDATE) for each in partitions]
+
     def create_table(self, database: str) -> list[LockComponent]:
         """CREATE TABLE."""
         return [LockComponent(database, None, type=LockType.SHARED_READ, operation=_NONE)]

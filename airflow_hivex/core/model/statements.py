@@ -216,6 +216,14 @@ class ChangeRows:
         return tuple(found)
 
 
+@dataclass(frozen=True, slots=True)
+class Truncate:
+    """TRUNCATE TABLE name [PARTITION (...)]; a specification may name some keys only."""
+
+    table: TableName
+    specification: Predicate | None = None
+
+
 CLAUSE = "__clause"
 """The column of a :class:`ChangeQuery` that has the number of the clause that holds for a row, or NULL."""
 
@@ -459,6 +467,7 @@ Statement: TypeAlias = (
     | Insert
     | MultiInsert
     | ChangeRows
+    | Truncate
     | CreateDatabase
     | DropDatabase
     | AlterDatabase

@@ -1,4 +1,4 @@
-"""DROP TABLE, and ALTER TABLE for partitions and properties."""
+"""DROP TABLE and TRUNCATE TABLE, and ALTER TABLE for partitions and properties."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from airflow_hivex.core.model.statements import (
     Literal,
     SetTableProperties,
     TableName,
+    Truncate,
 )
 from airflow_hivex.core.sql.clauses import (
     read_partition_predicate,
@@ -28,6 +29,13 @@ def read_drop_table(cursor: Cursor) -> DropTable:
     table = cursor.own_table_name("DROP TABLE")
     cursor.accept("PURGE")
     return DropTable(table, if_exists)
+
+
+def read_truncate(cursor: Cursor) -> Truncate:
+    """The statement whose word TRUNCATE is read."""
+    cursor.expect("TABLE")
+    table = cursor.own_table_name("TRUNCATE TABLE")
+    return Truncate(table, read_partition_predicate(cursor) if cursor.accept("PARTITION") else None)
 
 
 def read_alter_table(cursor: Cursor, first: Token) -> AddPartitions | DropPartitions | SetTableProperties:

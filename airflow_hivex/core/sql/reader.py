@@ -14,8 +14,9 @@ from airflow_hivex.core.model.statements import (
     MultiInsert,
     Select,
     Statement,
+    Truncate,
 )
-from airflow_hivex.core.sql.changes import read_alter_table, read_drop_table
+from airflow_hivex.core.sql.changes import read_alter_table, read_drop_table, read_truncate
 from airflow_hivex.core.sql.clauses import unsupported_statement
 from airflow_hivex.core.sql.databases import (
     DATABASE_WORDS,
@@ -37,14 +38,15 @@ from airflow_hivex.core.sql.transactions import TRANSACTION_WORDS, read_transact
 _OF_OTHER_RELEASES = """
 ADD ANALYZE CACHE CALL CLEAR COMMENT COMPACT DECLARE DFS END EXECUTE EXPORT FETCH GRANT
 IMPORT KILL LINK LIST LOAD LOCK MAP MSCK OPTIMIZE PREPARE REDUCE REFRESH RELOAD REPAIR REPL REPLACE RESET
-REVOKE SET TRUNCATE UNCACHE UNLINK UNLOCK VACUUM
+REVOKE SET UNCACHE UNLINK UNLOCK VACUUM
 """.split()  # noqa: SIM905
 
-_WRITERS: Mapping[str, Callable[[Cursor], Insert | ChangeRows]] = {
+_WRITERS: Mapping[str, Callable[[Cursor], Insert | ChangeRows | Truncate]] = {
     "INSERT": read_insert,
     "UPDATE": read_update,
     "DELETE": read_delete,
     "MERGE": read_merge,
+    "TRUNCATE": read_truncate,
 }
 
 

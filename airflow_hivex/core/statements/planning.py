@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from airflow_hivex.core.catalog.binding import BoundPartition, BoundTable
 from airflow_hivex.core.clusters.properties import Cluster
 from airflow_hivex.core.model.objects import Table
-from airflow_hivex.core.model.partitions import DEFAULT_PARTITION, partition_values
+from airflow_hivex.core.model.partitions import nullable_values
 from airflow_hivex.core.model.plans import LocatedPartition, Scan, Write, WriteIdFilter
 
 
@@ -26,7 +26,7 @@ def scan(bound: BoundTable, cluster: Cluster, view: str, *, row_ids: bool = Fals
         found = _paths(table, partition, cluster, location)
         deletes += _delete_paths(partition, cluster, location)
         if table.is_partitioned and location != f"{root}/{partition.name}":
-            located.append(LocatedPartition(_values(partition.name), found))
+            located.append(LocatedPartition(nullable_values(partition.name), found))
         else:
             paths += found
     return Scan(
@@ -91,10 +91,6 @@ def _delete_paths(partition: BoundPartition, cluster: Cluster, location: str) ->
     for directory in partition.directories:
         if directory.is_delete_delta:
             yield cluster.uri(f"{location}/{directory.name}")
-
-
-def _values(name: str) -> tuple[str | None, ...]:
-    return tuple(None if value == DEFAULT_PARTITION else value for value in partition_values(name))
 
 
 def _filter(bound: BoundTable) -> WriteIdFilter | None:

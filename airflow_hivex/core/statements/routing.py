@@ -85,6 +85,14 @@ def route(context: StatementContext, statement: RoutedStatement, running: Runnin
     return routed
 
 
+def take_snapshot(context: StatementContext, running: Running) -> None:
+    """Take the snapshot of a statement that has its locks and is not routed."""
+    if running.joined is not None:
+        _share_snapshot(context, running.joined)
+    with context.services.store.read() as connection:
+        _snapshot(connection, running)
+
+
 def _bind_and_route(context: StatementContext, statement: RoutedStatement, running: Running | None) -> RoutedQuery:
     if running is not None and running.joined is not None:
         # Before anything is read: on SQLite all that one connection reads is from before its first look.

@@ -1,0 +1,71 @@
+"""TRUNCATE TABLE: an empty base in the table or in each partition, without a job."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from airflow_hivex.core.catalog import pending_writes
+from airflow_hivex.core.catalog.specifications import covered, typed_specification
+from airflow_hivex.core.errors import InvalidOperationError, NoSuchPartitionError
+from airflow_hivex.core.model.objects import Table
+from airflow_hivex.core.model.partitions import nullable_values
+from airflow_hivex.core.model.statements import Truncate
+from airflow_hivex.core.spark.empty_bases import write_empty_bases
+from airflow_hivex.core.statements.context import Result, Running, StatementContext
+from airflow_hivex.core.statements.locking import acquire, check_not_outrun
+from airflow_hivex.core.statements.routing import take_snapshot
+from airflow_hivex.core.statements.transactions import OutrunError, in_transaction
+from airflow_hivex.core.statements.writing import begin_write, end_write
+
+
+def run_truncate(context: StatementContext, statement: Truncate) -> Result:
+    """Nothing but the cluster: the rows that go are not counted."""
+
+    def work(running: Running) -> Result:
+        if running.joined is not None and running.joined.is_read_only:
+            raise InvalidOperationError(
+                "TRUNCATE TABLE", f"transaction {running.txn_id}", "it was started READ ONLY; write in another one"
+            )
+        table = context.services.catalog.get_table(*context.session.qualify(statement.table))
+        if not table.is_transactional:
+            raise InvalidOperationError(
+                "TRUNCATE TABLE", table.full_name, "it is an external table, and those are only read"
+            )
+        chosen = None if statement.specification is None else _partitions(context, running, table, statement)
+        acquire(context, running, context.services.statement_locks.truncate(table, chosen))
+        resources = [(int(table.id or 0), partition) for partition in (chosen if chosen is not None else [None])]
+        check_not_outrun(context, running, resources)
+        take_snapshot(context, running)
+        if context.services.catalog.get_table(table.database, table.name).id != table.id:
+            raise OutrunError(f"table {table.full_name} was dropped and made anew while it waited")
+        names: Sequence[str | None] = [None]
+        if table.is_partitioned:
+            # The lock on the whole table covers those, too, that came before it was had.
+            names = chosen if chosen is not None else _partitions(context, running, table, statement)
+        cluster = context.services.clusters.get(table.storage.primary.cluster)
+        write = begin_write(context, running, table, cluster, overwrite=True, static={}, partition=None)
+        written = write_empty_bases(write.write, [(name, nullable_values(name) if name else ()) for name in names])
+        end_write(context, running, write, written)
+        return Result(cluster=cluster.name, txn_id=running.txn_id)
+
+    return in_transaction(context, work)
+
+
+def _partitions(context: StatementContext, running: Running, table: Table, statement: Truncate) -> list[str]:
+    """The partitions that the statement covers, with those that its own transaction has made; sorted.
+
+    Raises:
+        NoSuchPartitionError: there is none that the specification covers.
+    """
+    exact = None
+    if statement.specification is not None:
+        exact = typed_specification("TRUNCATE TABLE ... PARTITION", table, statement.specification)
+    names = set(context.services.catalog.list_partition_names(table.database, table.name, exact))
+    if running.joined is not None:
+        with context.services.store.read() as connection:
+            own = pending_writes.written_directories(connection, running.txn_id)
+        names.update(name for name in own.get(int(table.id or 0), {}) if name is not None)
+    found = sorted(names) if exact is None else covered(sorted(names), exact, table.partition_keys)
+    if exact is not None and not found:
+        raise NoSuchPartitionError(table.database, table.name, "that the specification covers")
+    return found
