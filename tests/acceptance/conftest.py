@@ -14,11 +14,21 @@ CopyTable = Callable[..., list[str]]
 
 
 @pytest.fixture
-def metastore(metastore_url: str, tmp_path: Path) -> Iterator[Metastore]:
-    clusters = {
-        name: {"filesystem": (tmp_path / name).as_uri(), "jobtracker": "local[2]"} for name in ("c1", "c2", "c3")
-    }
+def clusters(tmp_path: Path) -> dict[str, dict[str, str]]:
+    return {name: {"filesystem": (tmp_path / name).as_uri(), "jobtracker": "local[2]"} for name in ("c1", "c2", "c3")}
+
+
+@pytest.fixture
+def metastore(metastore_url: str, clusters: dict[str, dict[str, str]]) -> Iterator[Metastore]:
     with Metastore.open(metastore_url, clusters=clusters, default_cluster="c1") as metastore:
+        yield metastore
+
+
+@pytest.fixture
+def lockless(metastore_url: str, clusters: dict[str, dict[str, str]]) -> Iterator[Metastore]:
+    """The same, where readers lock nothing, so that overwrites do not wait for them."""
+    settings = {"hive.acid.lockless.reads.enabled": True}
+    with Metastore.open(metastore_url, clusters=clusters, default_cluster="c1", settings=settings) as metastore:
         yield metastore
 
 

@@ -147,7 +147,7 @@ class _Named:
 
 @dataclass(frozen=True, slots=True)
 class _MergeSource:
-    """A MERGE's source, a table or a query in parentheses, with its alias."""
+    """A MERGE's source, a table, a function such as ``range(5)``, or a query in parentheses, with its alias."""
 
     name: str
     start: int
@@ -164,8 +164,11 @@ class _MergeSource:
                 raise cursor.expected("an alias for the source")
             return cls(alias, start, cursor.tokens[cursor.index - 1].end, is_query=True)
         table = cursor.table_name()
+        is_function = cursor.at_symbol("(")
+        if is_function:
+            _skip_parentheses(cursor)
         alias = _alias(cursor)
-        return cls(alias or table.name, start, cursor.tokens[cursor.index - 1].end, is_query=False)
+        return cls(alias or table.name, start, cursor.tokens[cursor.index - 1].end, is_query=is_function)
 
     @property
     def quoted(self) -> str:

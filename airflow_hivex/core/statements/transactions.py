@@ -26,7 +26,12 @@ T = TypeVar("T")
 
 
 class OutrunError(Exception):
-    """Another transaction has committed an update of what the statement has just locked for one of its own."""
+    """Another transaction has committed an update of what the statement has just locked for one of its own.
+
+    ``successor`` is a new transaction that has the statement's locks, for it to begin again.
+    """
+
+    successor: int | None = None
 
 
 def in_transaction(context: StatementContext, work: Callable[[Running], T], *, read_only: bool = False) -> T:
@@ -34,7 +39,8 @@ def in_transaction(context: StatementContext, work: Callable[[Running], T], *, r
 
     In its own, ``work`` commits. If it has waited for a lock while somebody else has updated the
     same rows, it begins again with a new transaction, whose snapshot has that update, at most
-    ``hive.txn.retrysnapshot.max.count`` times (2.4).
+    ``hive.txn.retrysnapshot.max.count`` times (2.4). It keeps its locks, so that whoever waits, too,
+    is not in its way again.
 
     Raises:
         WriteConflictError: others were faster every time, or the session's transaction was outrun.
@@ -44,11 +50,15 @@ def in_transaction(context: StatementContext, work: Callable[[Running], T], *, r
         with _joined_transaction(context, joined) as running:
             return work(running)
     most = int(context.services.settings["hive.txn.retrysnapshot.max.count"])
+    txn_id: int | None = None
     for attempt in range(most + 1):
         try:
-            with own_transaction(context, read_only=read_only) as running:
+            with own_transaction(context, read_only=read_only, txn_id=txn_id, again=attempt < most) as running:
                 return work(running)
         except OutrunError as outrun:
+            txn_id = outrun.successor
+            if running.cancelled and txn_id is not None:
+                _abort(context, txn_id, outrun)
             running.check_not_cancelled()
             if attempt == most:
                 raise WriteConflictError(running.txn_id, f"{outrun}; it was begun again {most} times") from outrun
@@ -57,8 +67,12 @@ def in_transaction(context: StatementContext, work: Callable[[Running], T], *, r
 
 
 @contextmanager
-def own_transaction(context: StatementContext, *, read_only: bool = False) -> Iterator[Running]:
+def own_transaction(
+    context: StatementContext, *, read_only: bool = False, txn_id: int | None = None, again: bool = False
+) -> Iterator[Running]:
     """A transaction for one statement. The block commits it; any error out of the block aborts it.
+
+    ``txn_id`` is one that is open already. With ``again`` an OutrunError comes with a successor.
 
     Source: ``hive-semantics`` 2.1 for the type: read-only with ``hive.txn.readonly.enabled``.
     """
@@ -67,7 +81,8 @@ def own_transaction(context: StatementContext, *, read_only: bool = False) -> It
     kind = (
         TxnType.READ_ONLY if read_only and context.services.settings["hive.txn.readonly.enabled"] else TxnType.DEFAULT
     )
-    (txn_id,) = transactions.open(user=session.user, agent_info=session.agent_info, type=kind)
+    if txn_id is None:
+        (txn_id,) = transactions.open(user=session.user, agent_info=session.agent_info, type=kind)
     running = Running(txn_id, new_tag(txn_id))
     session.running = running
     try:
@@ -75,7 +90,10 @@ def own_transaction(context: StatementContext, *, read_only: bool = False) -> It
             yield running
     except BaseException as error:
         # A commit that may have been applied is left for its owner to look up.
-        if not isinstance(error, CommitOutcomeUnknownError) and _abort(context, txn_id, error):
+        if again and isinstance(error, OutrunError) and not running.cancelled:
+            error.successor = transactions.begin_again(txn_id, str(error))
+            _undo(running)
+        elif not isinstance(error, CommitOutcomeUnknownError) and _abort(context, txn_id, error):
             _undo(running)
         if isinstance(error, TransactionNotOpenError):
             raise _own_error(context, txn_id, error) from error

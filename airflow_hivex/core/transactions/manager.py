@@ -39,6 +39,7 @@ from airflow_hivex.core.errors import (
     WriteConflictError,
 )
 from airflow_hivex.core.model.identifiers import normalise
+from airflow_hivex.core.model.locks import LockState
 from airflow_hivex.core.model.transactions import (
     AbortReason,
     HeartbeatRange,
@@ -289,6 +290,38 @@ class TransactionManager:
                     raise TransactionCommittedError(txn_id)
 
         self._store.write(work, name="abort")
+
+    def begin_again(self, txn_id: int, reason: str) -> int:
+        """Abort a transaction, and open one like it that has its locks: nobody comes in between. The new one's id.
+
+        So a statement that was outrun while it waited for a lock need not queue up for it anew.
+
+        Raises:
+            TransactionAbortedError, TransactionCommittedError: so has it ended meanwhile.
+            NoSuchTransactionError: there is none of that id.
+        """
+        _check_id(txn_id)
+
+        def work(connection: Connection) -> int:
+            stored = connection.execute(select(txns).where(txns.c.id == txn_id)).one_or_none()
+            if stored is None:
+                raise NoSuchTransactionError(txn_id)
+            new = NewTransaction(
+                type=TxnType(stored.type),
+                timeout_s=stored.timeout_s,
+                user=stored.user,
+                host=stored.host,
+                agent_info=stored.agent_info,
+                key=None,
+            )
+            (successor,) = open_transactions(joined(connection), new, 1, self._clock(), None)
+            held = (locks.c.txn_id == txn_id, locks.c.state == LockState.ACQUIRED.value)
+            connection.execute(update(locks).where(*held).values(txn_id=successor))
+            if not self.abort_in(connection, [txn_id], reason, AbortReason.WRITE_CONFLICT):
+                raise_if_settled(txn_id, self._row(connection, txn_id))
+            return successor
+
+        return self._store.write(work, name="abort")
 
     def abort_many(
         self, txn_ids: Iterable[int], reason: str | None = None, code: AbortReason = AbortReason.ABORT_QUERY

@@ -26,8 +26,8 @@ Key = tuple[int, int, int]
 HIGHEST = (1 << 33) - 1
 KEYS = [
     (write_id, encode_bucket(writer, statement), row_id)
-    for write_id in (3, 4, 900)
-    for writer in (0, 1, 4095)
+    for write_id in (3, 4, 90)
+    for writer in (0, 1, 40)
     for statement in (0, 7)
     for row_id in (0, 1, 63, 64, 65, 127, 128, 1000, 100_000)
 ]
@@ -74,7 +74,7 @@ def left(found: DataFrame) -> list[Key]:
 
 MEANS = {
     "cases": {},
-    "arrays": {"MOST_CASES": 0, "MOST_PLACES": 1 << 30},
+    "arrays": {"MOST_CASES": 0, "MOST_PLACES": 1 << 20},
     "too many places": {"MOST_CASES": 0, "MOST_PLACES": 10},
     "too many words": {"MOST_WORDS": 1},
     "too many events": {"MOST_EVENTS": 1},

@@ -285,7 +285,6 @@ def test_what_cannot_be_read_is_refused_at_its_place(text: str, line: int, colum
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        ("TRUNCATE TABLE t", "TRUNCATE TABLE is"),
         ("LOAD DATA INPATH '/x' INTO TABLE t", "LOAD DATA"),
         ("CREATE VIEW v AS SELECT 1", "CREATE VIEW is"),
         ("CREATE OR REPLACE TEMPORARY VIEW v AS SELECT 1", "CREATE OR REPLACE"),
