@@ -127,14 +127,14 @@ class Bitmaps:
         if self._is_small:
             return {"words": self.words}
         first, first_bucket, first_low, buckets, lows = self._shape
-        starts = np.zeros(self._places, np.int64)
-        lengths = np.zeros(self._places, np.int64)
+        starts, firsts, ends = (np.zeros(self._places, np.int64) for _ in range(3))
         for writer, (start, length) in self.offsets.items():
             write_id, bucket = writer
             at = ((write_id - first) * buckets + (bucket >> 16) - first_bucket) * lows + (bucket & 0xFFFF) - first_low
             starts[at] = start - self.skipped[writer]
-            lengths[at] = self.skipped[writer] + length
-        return {"words": self.words, "starts": starts, "lengths": lengths}
+            firsts[at] = self.skipped[writer]
+            ends[at] = self.skipped[writer] + length
+        return {"words": self.words, "starts": starts, "firsts": firsts, "ends": ends}
 
     def expression(self, view: str) -> str:
         """SQL that is true for a row that is not deleted."""
@@ -151,13 +151,14 @@ class Bitmaps:
         else:
             first, first_bucket, first_low, buckets, lows = self._shape
             writer = f"({ORIGINAL_WRITE_ID} - {first}L) * {buckets} + shiftright({BUCKET}, 16) - {first_bucket}"
-            place = f"CAST(({writer}) * {lows} + ({BUCKET} & 65535) - {first_low} AS INT)"
+            place = f"TRY_CAST(({writer}) * {lows} + ({BUCKET} & 65535) - {first_low} AS INT)"
             inside = " AND ".join(
                 (
                     f"shiftright({BUCKET}, 16) BETWEEN {first_bucket} AND {first_bucket + buckets - 1}",
                     f"({BUCKET} & 65535) BETWEEN {first_low} AND {first_low + lows - 1}",
                     f"{ORIGINAL_WRITE_ID} BETWEEN {first}L AND {first + self._places // (buckets * lows) - 1}L",
-                    f"{word} < get({_array(view, 'lengths')}, {place})",
+                    f"{word} >= get({_array(view, 'firsts')}, {place})",
+                    f"{word} < get({_array(view, 'ends')}, {place})",
                 )
             )
             at = f"CASE WHEN {inside} THEN CAST(get({_array(view, 'starts')}, {place}) + {word} AS INT) END"
