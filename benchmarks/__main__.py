@@ -1,4 +1,4 @@
-"""``python -m benchmarks [routing] [data_plane] [transactions]``: run the named ones, or all."""
+"""``python -m benchmarks [routing] [data_plane] [row_changes] [transactions]``: run the named ones, or all."""
 
 from __future__ import annotations
 
@@ -9,7 +9,12 @@ from pathlib import Path
 
 from benchmarks.harness import report
 
-BENCHMARKS = {"routing": "Route and plan", "data_plane": "Data plane", "transactions": "Transactions"}
+BENCHMARKS = {
+    "routing": "Route and plan",
+    "data_plane": "Data plane",
+    "row_changes": "Row changes",
+    "transactions": "Transactions",
+}
 
 
 def main(names: list[str]) -> None:

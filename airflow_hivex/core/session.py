@@ -55,6 +55,8 @@ _HANDLERS: dict[type, Handler] = {
     kinds.AddPartitions: definitions.add_partitions,
     kinds.DropPartitions: definitions.drop_partitions,
     kinds.SetTableProperties: definitions.set_table_properties,
+    kinds.RenameTable: definitions.rename_table,
+    kinds.AddColumns: definitions.add_columns,
     kinds.ShowDatabases: listings.show_databases,
     kinds.ShowTables: listings.show_tables,
     kinds.ShowPartitions: listings.show_partitions,
@@ -78,6 +80,8 @@ _NOT_IN_TRANSACTIONS: dict[type, str] = {
     kinds.AddPartitions: "ALTER TABLE ADD PARTITION",
     kinds.DropPartitions: "ALTER TABLE DROP PARTITION",
     kinds.SetTableProperties: "ALTER TABLE SET TBLPROPERTIES",
+    kinds.RenameTable: "ALTER TABLE RENAME",
+    kinds.AddColumns: "ALTER TABLE ADD COLUMNS",
 }
 
 

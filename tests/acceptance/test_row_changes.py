@@ -37,6 +37,7 @@ def t(session: Session) -> Session:
     return session
 
 
+@on_sqlite
 def test_rows_are_deleted_updated_and_merged(t: Session) -> None:
     deleted = t.sql("DELETE FROM t WHERE id = 2")
     assert (deleted.rows_written, deleted.rows_deleted, deleted.cluster) == (0, 1, "c1")
@@ -135,6 +136,7 @@ def ids_by_file(directory: Path) -> dict[str, list[int]]:
     return {file.name: sorted(orc.ORCFile(file).read()["id"].to_pylist()) for file in directory.glob("bucket_*")}
 
 
+@on_sqlite
 def test_a_transaction_sees_its_own_changes_and_nobody_else_does(t: Session, metastore: Metastore) -> None:
     t.sql("START TRANSACTION")
     t.sql("UPDATE t SET v = 'one' WHERE id = 1")

@@ -385,3 +385,43 @@ def test_clusters_are_shown_used_and_explained(session: Session) -> None:
     assert [row[:2] for row in explained.rows] == [("c1", False)]
     assert "default.t2 (primary c2) is not there" in str(explained.rows)
     assert session.sql("EXPLAIN ROUTE SELECT * FROM t2").rows[0][:2] == ("c2", True)
+
+
+@pytest.mark.spark
+@on_sqlite
+def test_added_columns_are_null_in_the_rows_before(session: Session) -> None:
+    session.sql("CREATE TABLE t (a int) PARTITIONED BY (p int)")
+    session.sql("INSERT INTO t VALUES (1, 1), (2, 2)")
+    session.sql("ALTER TABLE t ADD COLUMNS (b string COMMENT 'new', c struct<x:int>)")
+    session.sql("ALTER TABLE t ADD COLUMN d decimal(3,1)")
+    session.sql("INSERT INTO t SELECT 3, 'b', named_struct('x', 1), 1.5, 1")
+    session.sql("UPDATE t SET b = 'updated' WHERE a = 2")
+    assert session.sql("SELECT a, b, c.x, CAST(d AS STRING), p FROM t ORDER BY a").rows == [
+        (1, None, None, None, 1),
+        (2, "updated", None, None, 2),
+        (3, "b", 1, "1.5", 1),
+    ]
+    assert ("b", "string", "new") in session.sql("DESCRIBE t").rows
+    for columns, says in (("(A int)", "a twice"), ("(p int)", "p twice"), ("(__kind int)", "reserved")):
+        with pytest.raises(InvalidObjectError, match=says):
+            session.sql(f"ALTER TABLE t ADD COLUMNS {columns}")
+
+
+@on_sqlite
+def test_a_renamed_table_keeps_its_rows_and_frees_its_name(session: Session) -> None:
+    session.sql("CREATE TABLE t (a int)")
+    session.sql("INSERT INTO t VALUES (1)")
+    session.sql("CREATE TABLE taken (a int)")
+    with pytest.raises(AlreadyExistsError, match="taken"):
+        session.sql("ALTER TABLE t RENAME TO taken")
+    with pytest.raises(InvalidOperationError, match="database"):
+        session.sql("ALTER TABLE t RENAME TO other.u")
+    session.sql("ALTER TABLE t RENAME TO default.u")
+    session.sql("CREATE TABLE t (b string)")
+    session.sql("INSERT INTO t VALUES ('new')")
+    session.sql("INSERT INTO u VALUES (2)")
+    assert names(session, "SHOW TABLES") == ["t", "taken", "u"]
+    assert names(session, "SELECT a FROM u ORDER BY a") == [1, 2]
+    assert names(session, "SELECT b FROM t") == ["new"]
+    session.sql("DROP TABLE t")
+    assert names(session, "SELECT count(*) FROM u") == [2]

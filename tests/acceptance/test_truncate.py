@@ -30,6 +30,7 @@ def ids(session: Session) -> list[object]:
 
 
 @pytest.mark.spark
+@on_sqlite
 def test_a_table_and_partitions_are_truncated(t: Session, tmp_path: Path) -> None:
     t.sql("TRUNCATE TABLE t PARTITION (ds = 'b/c', n = 1)")
     assert ids(t) == [1, 2, 4]

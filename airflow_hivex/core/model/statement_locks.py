@@ -107,6 +107,10 @@ class StatementLocks:
         alone = if_not_exists and table.is_transactional
         return self._change(table, partitions, LockType.EXCL_WRITE if alone else LockType.SHARED_READ)
 
+    def alter_table(self, table: Table) -> list[LockComponent]:
+        """ALTER TABLE RENAME and ADD COLUMNS."""
+        return self._change(table, None, LockType.EXCL_WRITE if self._lockless_reads else LockType.EXCLUSIVE)
+
     def set_properties(self, table: Table) -> list[LockComponent]:
         """ALTER TABLE SET or UNSET TBLPROPERTIES."""
         return self._change(table, None, LockType.SHARED_READ)

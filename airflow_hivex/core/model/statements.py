@@ -343,6 +343,22 @@ class SetTableProperties:
     if_exists: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class RenameTable:
+    """ALTER TABLE name RENAME TO name."""
+
+    table: TableName
+    name: TableName
+
+
+@dataclass(frozen=True, slots=True)
+class AddColumns:
+    """ALTER TABLE name ADD COLUMNS (name type [COMMENT '...'], ...); they stand behind those that are there."""
+
+    table: TableName
+    columns: tuple[Column, ...]
+
+
 # -- looking -----------------------------------------------------------------------
 
 
@@ -477,6 +493,8 @@ Statement: TypeAlias = (
     | AddPartitions
     | DropPartitions
     | SetTableProperties
+    | RenameTable
+    | AddColumns
     | ShowDatabases
     | ShowTables
     | ShowPartitions

@@ -1,14 +1,17 @@
-"""DROP TABLE and TRUNCATE TABLE, and ALTER TABLE for partitions and properties."""
+"""DROP TABLE and TRUNCATE TABLE, and ALTER TABLE for its name, columns, partitions and properties."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TypeAlias
 
 from airflow_hivex.core.model.statements import (
+    AddColumns,
     AddPartitions,
     DropPartitions,
     DropTable,
     Literal,
+    RenameTable,
     SetTableProperties,
     TableName,
     Truncate,
@@ -20,6 +23,7 @@ from airflow_hivex.core.sql.clauses import (
     read_static_partition,
 )
 from airflow_hivex.core.sql.literals import read_string
+from airflow_hivex.core.sql.tables import read_added_columns
 from airflow_hivex.core.sql.tokens import Cursor, Token
 
 
@@ -38,12 +42,19 @@ def read_truncate(cursor: Cursor) -> Truncate:
     return Truncate(table, read_partition_predicate(cursor) if cursor.accept("PARTITION") else None)
 
 
-def read_alter_table(cursor: Cursor, first: Token) -> AddPartitions | DropPartitions | SetTableProperties:
+AlterTable: TypeAlias = AddPartitions | DropPartitions | SetTableProperties | RenameTable | AddColumns
+
+
+def read_alter_table(cursor: Cursor, first: Token) -> AlterTable:
     """The statement whose words up to TABLE are read."""
     table = cursor.own_table_name("ALTER TABLE")
     operation = cursor.peek()
     if operation is None:
-        raise cursor.expected("ADD, DROP, SET or UNSET")
+        raise cursor.expected("ADD, DROP, RENAME, SET or UNSET")
+    if cursor.accept("RENAME", "TO"):
+        return RenameTable(table, cursor.own_table_name("ALTER TABLE ... RENAME"))
+    if cursor.accept("ADD", "COLUMNS") or cursor.accept("ADD", "COLUMN"):
+        return AddColumns(table, read_added_columns(cursor))
     if cursor.accept("SET", "TBLPROPERTIES"):
         return SetTableProperties(table, set=read_properties(cursor))
     if cursor.accept("UNSET", "TBLPROPERTIES"):
@@ -54,7 +65,7 @@ def read_alter_table(cursor: Cursor, first: Token) -> AddPartitions | DropPartit
     if cursor.at("DROP", "PARTITION") or cursor.at("DROP", "IF"):
         return _drop_partitions(cursor, table)
     if not operation.word:
-        raise cursor.expected("ADD, DROP, SET or UNSET")
+        raise cursor.expected("ADD, DROP, RENAME, SET or UNSET")
     following = cursor.peek(1)
     rest = f" {following.word}" if following is not None and following.word else ""
     raise cursor.unsupported(f"ALTER TABLE ... {operation.word}{rest} is not a statement of this release", first)

@@ -36,6 +36,9 @@ class _Clauses:
     seen: set[str] = field(default_factory=set)
 
 
+_NOT_KEPT = ("NOT", "NULL", "DEFAULT", "GENERATED", "COLLATE", "REFERENCES", "FIRST", "AFTER")
+
+
 def read_create_table(cursor: Cursor, *, external: bool = False, transactional: bool = False) -> CreateTable:
     """The statement whose words up to TABLE are read.
 
@@ -99,6 +102,20 @@ def _read_query(cursor: Cursor) -> Query | None:
     return None if cursor.at_end else read_query(cursor)
 
 
+def read_added_columns(cursor: Cursor) -> tuple[Column, ...]:
+    """The columns of ADD COLUMNS, in parentheses or one alone; Hive's CASCADE and RESTRICT mean nothing here.
+
+    Raises:
+        StatementSyntaxError: it is no list of columns.
+        UnsupportedStatementError: a column is given a place, or belongs to a struct.
+    """
+    if not cursor.at_symbol("("):
+        return (_read_column(cursor),)
+    columns = tuple(_read_columns(cursor).values())
+    cursor.accept_one("CASCADE", "RESTRICT")
+    return columns
+
+
 def _read_columns(cursor: Cursor) -> dict[str, Column]:
     cursor.expect_symbol("(")
     found: dict[str, Column] = {}
@@ -119,14 +136,14 @@ def _read_column(cursor: Cursor) -> Column:
     name = cursor.name("the name of a column")
     column_type = read_type(cursor)
     comment: str | None = None
-    while not cursor.at_symbol(",", ")"):
+    while not cursor.at_symbol(",", ")") and not cursor.at_end:
         token = cursor.peek()
         if cursor.accept("COMMENT"):
             once(cursor, token, comment is not None)
             comment = read_string(cursor, "a comment")
             continue
         _refuse_constraint(cursor)
-        if token is not None and token.word in ("NOT", "NULL", "DEFAULT", "GENERATED", "COLLATE", "REFERENCES"):
+        if token is not None and token.word in _NOT_KEPT:
             raise cursor.unsupported(f"{token.word} is not kept for a column here; leave it out", token)
         raise cursor.expected("',', ')' or COMMENT")
     return Column(name, column_type, comment)

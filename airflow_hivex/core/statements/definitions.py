@@ -25,6 +25,7 @@ from airflow_hivex.core.model.locks import LockComponent
 from airflow_hivex.core.model.objects import ClusterStorageDescriptor, Database, Partition, Table
 from airflow_hivex.core.model.predicates import Predicate
 from airflow_hivex.core.model.statements import (
+    AddColumns,
     AddPartitions,
     AlterDatabase,
     CreateDatabase,
@@ -32,6 +33,7 @@ from airflow_hivex.core.model.statements import (
     DropDatabase,
     DropPartitions,
     DropTable,
+    RenameTable,
     SetTableProperties,
     UseCluster,
     UseDatabase,
@@ -39,7 +41,7 @@ from airflow_hivex.core.model.statements import (
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
 from airflow_hivex.core.statements.context import Result, StatementContext
 from airflow_hivex.core.statements.locking import acquire
-from airflow_hivex.core.statements.table_definitions import check_properties, describe_table
+from airflow_hivex.core.statements.table_definitions import check_columns, check_properties, describe_table
 from airflow_hivex.core.statements.transactions import own_transaction
 from airflow_hivex.core.transactions.snapshots import read_valid_txns, read_valid_write_ids
 
@@ -179,6 +181,41 @@ def set_table_properties(context: StatementContext, statement: SetTablePropertie
         catalog.alter_table(database, name, replace(current, parameters=after), write_ids, txn_id, connection)
 
     return _change(context, table, context.services.statement_locks.set_properties(table), change)
+
+
+def rename_table(context: StatementContext, statement: RenameTable) -> Result:
+    """ALTER TABLE RENAME TO: the rows stay where they are."""
+    database, name = context.session.qualify(statement.table)
+    catalog = context.services.catalog
+    table = catalog.get_table(database, name)
+    # Without a database, the new name is one of the table's own.
+    new_database, new_name = statement.name.database or database, statement.name.name
+    if new_database != database:
+        raise InvalidOperationError("ALTER TABLE RENAME", table.full_name, "a table cannot change its database")
+    if statement.name == statement.table or new_name == name:
+        raise AlreadyExistsError("table", f"{database}.{new_name}")
+
+    def change(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:
+        current = catalog.get_table(database, name, connection=connection)
+        catalog.alter_table(database, name, replace(current, name=new_name), write_ids, txn_id, connection)
+
+    return _change(context, table, context.services.statement_locks.alter_table(table), change)
+
+
+def add_columns(context: StatementContext, statement: AddColumns) -> Result:
+    """ALTER TABLE ADD COLUMNS: rows that are there have NULL in them."""
+    database, name = context.session.qualify(statement.table)
+    catalog = context.services.catalog
+    table = catalog.get_table(database, name)
+
+    def change(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:
+        current = catalog.get_table(database, name, connection=connection)
+        columns = (*current.columns, *statement.columns)
+        check_columns(current.full_name, (*columns, *current.partition_keys))
+        storage = replace(current.storage, columns=columns)
+        catalog.alter_table(database, name, replace(current, storage=storage), write_ids, txn_id, connection)
+
+    return _change(context, table, context.services.statement_locks.alter_table(table), change)
 
 
 def add_partitions(context: StatementContext, statement: AddPartitions) -> Result:

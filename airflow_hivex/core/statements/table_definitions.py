@@ -25,6 +25,8 @@ from airflow_hivex.core.statements.context import StatementContext
 
 EXTERNAL_FORMATS = ("csv", "json", "orc", "parquet", "text")
 RESERVED_COLUMNS = frozenset({"__operation", "__original_write_id", "__bucket", "__row_id", "__write_id"})
+# A job that changes rows calls its own columns so.
+_OF_JOBS = ("__assigned_", "__clause", "__kind", "__source", "__writer")
 """The metadata columns of the flat row layout."""
 
 _HIVE_FORMATS = {"textfile": "csv", "jsonfile": "json"}
@@ -100,7 +102,7 @@ def check_columns(table: str, columns: Iterable[Column]) -> None:
         name = column.name.lower()
         if not name or any(char in name for char in " ,;{}()\n\t="):
             raise InvalidObjectError("table", table, f"give the column {column.name!r} a plain name, by AS in a query")
-        if name in RESERVED_COLUMNS:
+        if name in RESERVED_COLUMNS or name.startswith(_OF_JOBS):
             raise InvalidObjectError("table", table, f"column name {name} is reserved for row identities")
         if name in seen:
             raise InvalidObjectError("table", table, f"it has column {name} twice")
