@@ -159,7 +159,7 @@ def _changes(lineitem: _Lineitem) -> list[Figure]:
             "UPDATE of 1%",
             update,
             lambda rows: rows.selectExpr(*updated),
-            lambda table: table.update({"l_extendedprice": "l_extendedprice + 1"}, CHANGED),
+            lambda table: table.update({"l_extendedprice": "l_extendedprice + 1"}, predicate=CHANGED),
             0.25,
         ),
         (f"MERGE of {MERGED:,} rows", merge, merged_plain, merge_delta, 0.3),

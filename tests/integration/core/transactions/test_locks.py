@@ -582,3 +582,45 @@ def test_exclusive_locks_of_many_threads_never_overlap(
         list(pool.map(work, range(36)))
     assert overlaps == []
     assert locks.show() == []
+
+
+# -- beginning again ------------------------------------------------------------------------
+
+
+def test_who_begins_again_keeps_its_locks_and_nobody_comes_in_between(
+    locks: LockManager, transactions: TransactionManager, ask: Ask
+) -> None:
+    (first,) = transactions.open(user="writer", agent_info="dag", timeout=77)
+    update = on(X, "tab3", operation=DataOperation.UPDATE)
+    held = ask(update, txn_id=first)
+    (waiting,) = transactions.open()
+    queued = ask(update, txn_id=waiting)
+    assert queued.state is WAITING
+    again = transactions.begin_again(first, "outrun")
+    assert again > waiting
+    old, new = transactions.get(first), transactions.get(again)
+    assert (old.state, old.reason) == (TxnState.ABORTED, "outrun")
+    assert (new.state, new.user, new.agent_info, new.timeout_s) == (TxnState.OPEN, "writer", "dag", 77)
+    assert locks.check(queued.lock_id).state is WAITING
+    assert {lock.txn_id for lock in locks.show() if lock.state is ACQUIRED} == {again}
+    # What it asks for again it has at once, although somebody is in the queue; and this is noted for it.
+    assert ask(update, txn_id=again).state is ACQUIRED
+    transactions.allocate_write_ids([again], "default", "tab3")
+    transactions.commit(again)
+    assert locks.check(queued.lock_id).state is ACQUIRED
+    assert held.lock_id not in {lock.lock_id for lock in locks.show()}
+
+
+def test_who_has_ended_cannot_begin_again(transactions: TransactionManager) -> None:
+    aborted, committed = transactions.open(2)
+    transactions.abort(aborted, "timed out")
+    transactions.commit(committed)
+    for txn_id, error in (
+        (aborted, TransactionAbortedError),
+        (committed, TransactionCommittedError),
+        (99, NoSuchTransactionError),
+    ):
+        with pytest.raises(error):
+            transactions.begin_again(txn_id, "outrun")
+    assert transactions.valid_txns().open_ids == ()
+    assert transactions.valid_txns().high_watermark == committed
