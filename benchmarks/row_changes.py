@@ -169,7 +169,7 @@ def _changes(lineitem: _Lineitem) -> list[Figure]:
             "rewrite by Spark": lineitem.copy_on_write(plain),
             "deltalake": lineitem.delta(delta),
         }
-        seconds = interleave(cases, rounds=3, warm_up=1)
+        seconds = interleave(cases, rounds=3, warm_up=0)
         figures += [
             compare(f"{name} of {lineitem.rows:,} rows", seconds, "ours", "rewrite by Spark", goal=goal),
             compare(f"{name} of {lineitem.rows:,} rows", seconds, "ours", "deltalake", goal=1.0),
@@ -218,5 +218,5 @@ def _scan(lineitem: _Lineitem, name: str, query: str, goal: float) -> Figure:
         return lineitem.session.sql(query.format(table="lineitem")).rows
 
     assert ours() == plain(), name
-    seconds = interleave({"ours": ours, "plain ORC": plain}, rounds=5, warm_up=1)
+    seconds = interleave({"ours": ours, "plain ORC": plain}, rounds=3, warm_up=0)
     return compare(name, seconds, "ours", "plain ORC", goal=goal)
