@@ -109,16 +109,19 @@ def begin(
     cluster: str,
     overwrite: bool,
     partition: str | None,
-    operation: Operation,
+    operation: Operation | None = None,
     began: int = 0,
 ) -> PendingWrite:
     """Note that a statement is about to write. The caller is :func:`one_at_a_time`.
+
+    ``operation`` is that of one that changes rows; INSERT OVERWRITE counts as update (2.4).
 
     Raises:
         WriteTakenBackError: a later session of the same writer has written.
     """
     if writer and any(each.began > began for each in of_transaction(connection, txn_id, writer=writer)):
         raise WriteTakenBackError(table.full_name, txn_id, writer)
+    operation = operation or (Operation.UPDATE if overwrite else Operation.INSERT)
     document = {
         "write_id": write_id,
         "cluster": cluster,

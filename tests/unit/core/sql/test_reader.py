@@ -296,7 +296,6 @@ def test_what_cannot_be_read_is_refused_at_its_place(text: str, line: int, colum
         ("ALTER VIEW v AS SELECT 1", "ALTER VIEW is"),
         ("ALTER TABLE t RENAME COLUMN a TO b", "ALTER TABLE ... RENAME COLUMN is"),
         ("ALTER TABLE t REPLACE COLUMNS (a INT)", "ALTER TABLE ... REPLACE COLUMNS is"),
-        ("ALTER TABLE t ADD COLUMNS (a INT FIRST)", "FIRST is not kept"),
         ("ALTER TABLE t SET LOCATION '/x'", "ALTER TABLE ... SET LOCATION is"),
         ("ALTER TABLE t PARTITION (ds = 1) COMPACT 'major'", "ALTER TABLE ... PARTITION is"),
         ("GRANT SELECT ON t TO u", "GRANT is"),
