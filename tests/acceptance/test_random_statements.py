@@ -13,7 +13,7 @@ from airflow_hivex.core import Metastore, Session
 
 pytestmark = [pytest.mark.spark, pytest.mark.parametrize("metastore_url", ["sqlite"], indirect=True)]
 
-STATEMENTS = 20
+STATEMENTS = 12
 TABLES = {
     "flat": "",
     "partitioned": "PARTITIONED BY (p string)",
