@@ -10,13 +10,13 @@ from tests.conftest import Counts
 from tests.histories.workload import Workload, run
 
 TRANSACTIONS = 20_000
-KILLS = 60
+KILLS = 40
 
 
 @pytest.mark.timeout(1500)
 def test_no_anomaly_in_a_long_history(metastore_url: str, tmp_path: Path, counts: Counts) -> None:
     outcome = run(
-        Workload(metastore_url, tmp_path / "warehouse", TRANSACTIONS, kills=KILLS, reading=0.75, deadline_s=1200)
+        Workload(metastore_url, tmp_path / "warehouse", TRANSACTIONS, kills=KILLS, reading=0.8, deadline_s=1200)
     )
     counts[metastore_url.partition(":")[0].partition("+")[0]] = outcome.describe()
     assert outcome.report.findings == [], outcome.report.describe()
