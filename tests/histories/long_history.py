@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from tests.conftest import Counts
 from tests.histories.workload import Workload, run
 
@@ -13,8 +11,8 @@ TRANSACTIONS = 20_000
 KILLS = 40
 
 
-@pytest.mark.timeout(1500)
-def test_no_anomaly_in_a_long_history(metastore_url: str, tmp_path: Path, counts: Counts) -> None:
+def check_a_long_history(metastore_url: str, tmp_path: Path, counts: Counts) -> None:
+    """Run one, and hold it against what is promised."""
     outcome = run(
         Workload(metastore_url, tmp_path / "warehouse", TRANSACTIONS, kills=KILLS, reading=0.8, deadline_s=1200)
     )
