@@ -24,9 +24,11 @@ from airflow_hivex.core.statements import (
     definitions,
     explicit_transactions,
     listings,
+    multi_inserts,
     queries,
     row_changes,
     truncation,
+    views,
 )
 from airflow_hivex.core.statements.context import Result, Running, Services, SessionState, StatementContext
 from airflow_hivex.core.statements.routing import route
@@ -42,7 +44,7 @@ _HANDLERS: dict[type, Handler] = {
     kinds.Insert: queries.run_insert,
     kinds.ChangeRows: row_changes.run_change,
     kinds.Truncate: truncation.run_truncate,
-    kinds.MultiInsert: queries.refuse_multi_insert,
+    kinds.MultiInsert: multi_inserts.run_multi_insert,
     kinds.StartTransaction: explicit_transactions.start_transaction,
     kinds.Commit: explicit_transactions.commit,
     kinds.Rollback: explicit_transactions.rollback,
@@ -55,6 +57,8 @@ _HANDLERS: dict[type, Handler] = {
     kinds.AddPartitions: definitions.add_partitions,
     kinds.DropPartitions: definitions.drop_partitions,
     kinds.SetTableProperties: definitions.set_table_properties,
+    kinds.CreateView: views.create_view,
+    kinds.DropView: views.drop_view,
     kinds.RenameTable: definitions.rename_table,
     kinds.AddColumns: definitions.add_columns,
     kinds.ShowDatabases: listings.show_databases,
@@ -77,6 +81,8 @@ _NOT_IN_TRANSACTIONS: dict[type, str] = {
     kinds.AlterDatabase: "ALTER DATABASE",
     kinds.CreateTable: "CREATE TABLE",
     kinds.DropTable: "DROP TABLE",
+    kinds.CreateView: "CREATE VIEW",
+    kinds.DropView: "DROP VIEW",
     kinds.AddPartitions: "ALTER TABLE ADD PARTITION",
     kinds.DropPartitions: "ALTER TABLE DROP PARTITION",
     kinds.SetTableProperties: "ALTER TABLE SET TBLPROPERTIES",

@@ -25,7 +25,7 @@ from airflow_hivex.core.errors import (
 )
 from airflow_hivex.core.files.filesystem import ClusterFiles
 from airflow_hivex.core.model.identifiers import normalise
-from airflow_hivex.core.model.objects import ClusterStorageDescriptor, Database, Partition, Table
+from airflow_hivex.core.model.objects import ClusterStorageDescriptor, Database, Partition, Table, TableType
 from airflow_hivex.core.model.partitions import partition_values
 from airflow_hivex.core.model.plans import Write, WrittenDirectory
 from airflow_hivex.core.model.predicates import Predicate, Value
@@ -234,14 +234,14 @@ class ObjectStore:
             lambda connection: directories.forget_tables(connection, [int(table.id or 0) for table in dropped])
         )
 
-    def list_tables(self, database: str, pattern: str | None = None) -> list[str]:
-        """The names of a database's tables that match a SHOW pattern, sorted.
+    def list_tables(self, database: str, pattern: str | None = None, type: TableType | None = None) -> list[str]:
+        """The names of a database's tables and views, or of those of one type, that match a SHOW pattern, sorted.
 
         Raises:
             NoSuchDatabaseError: the database does not exist.
         """
         with self._store.read() as connection:
-            return tables.select_table_names(connection, database, pattern)
+            return tables.select_table_names(connection, database, pattern, type)
 
     # -- partitions -----------------------------------------------------------------
 

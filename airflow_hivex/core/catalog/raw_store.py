@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from airflow_hivex.core.model.objects import Database, Partition, Table
+from airflow_hivex.core.model.objects import Database, Partition, Table, TableType
 from airflow_hivex.core.model.predicates import Predicate
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
 
@@ -61,7 +61,7 @@ class RawStore(Protocol):
         txn_id: int | None = None,
     ) -> Table: ...
 
-    def list_tables(self, database: str, pattern: str | None = None) -> list[str]: ...
+    def list_tables(self, database: str, pattern: str | None = None, type: TableType | None = None) -> list[str]: ...
 
     def add_partitions(
         self,

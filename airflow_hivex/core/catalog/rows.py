@@ -67,6 +67,8 @@ def table_from_row(row: Row[Any], secondaries: Iterable[ClusterStorageDescriptor
         created_at=to_datetime(row.created_ms),
         location=row.location,
         id=row.id,
+        view_original_text=row.view_original_text,
+        view_expanded_text=row.view_expanded_text,
     )
 
 
@@ -108,4 +110,6 @@ def table_to_values(table: Table) -> dict[str, Any]:
         "comment": table.comment,
         "primary_cluster": table.storage.primary.cluster,
         "location": table.storage.primary.location,
+        "view_original_text": table.view_original_text,
+        "view_expanded_text": table.view_expanded_text,
     }

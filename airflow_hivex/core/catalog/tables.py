@@ -14,7 +14,7 @@ from airflow_hivex.core.catalog.databases import matching, select_database
 from airflow_hivex.core.catalog.rows import storage_to_values, table_from_row, table_to_values
 from airflow_hivex.core.errors import AlreadyExistsError, InvalidObjectError, NoSuchTableError
 from airflow_hivex.core.model.identifiers import check_name, normalise
-from airflow_hivex.core.model.objects import ClusterStorageDescriptor, Table
+from airflow_hivex.core.model.objects import ClusterStorageDescriptor, Table, TableType
 from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.schema import (
     cluster_storage_descriptors,
@@ -91,13 +91,15 @@ def _with_secondaries(connection: Connection, rows: Sequence[Row[Any]]) -> list[
     return [table_from_row(row, secondaries[row.id]) for row in rows]
 
 
-def select_table_names(connection: Connection, database: str, pattern: str | None) -> list[str]:
-    """The names of a database's tables that match Hive's pattern, sorted."""
+def select_table_names(
+    connection: Connection, database: str, pattern: str | None, type: TableType | None = None
+) -> list[str]:
+    """The names of a database's tables, or of those of one type, that match Hive's pattern, sorted."""
     database_id = select_database(connection, database).id
-    names = connection.execute(
-        select(tables.c.name).where(tables.c.database_id == database_id, ~tables.c.dropped)
-    ).scalars()
-    return matching(names.all(), pattern)
+    query = select(tables.c.name).where(tables.c.database_id == database_id, ~tables.c.dropped)
+    if type is not None:
+        query = query.where(tables.c.type == type.value)
+    return matching(connection.execute(query).scalars().all(), pattern)
 
 
 def insert_table(connection: Connection, table: Table, now_ms: int, *, hidden: bool = False) -> Table:
@@ -117,7 +119,9 @@ def insert_table(connection: Connection, table: Table, now_ms: int, *, hidden: b
         insert(storage_descriptors).values(**storage_to_values(table.storage)).returning(storage_descriptors.c.id)
     ).scalar_one()
     primary = table.storage.primary
-    location = primary.location or free_location(connection, primary.cluster, f"{database.location}/{name}")
+    location = primary.location
+    if not location and not table.is_view:
+        location = free_location(connection, primary.cluster, f"{database.location}/{name}")
     values = table_to_values(table) | {"name": name, "location": location}
     try:
         with connection.begin_nested():
@@ -137,7 +141,8 @@ def insert_table(connection: Connection, table: Table, now_ms: int, *, hidden: b
     connection.execute(insert(next_write_ids).values(table_id=table_id, next=1))
     storage = replace(table.storage, primary=replace(primary, location=location))
     stored = replace(table, database=database.name, name=name, storage=storage, id=table_id)
-    _check_apart(connection, stored)
+    if not table.is_view:
+        _check_apart(connection, stored)
     return stored
 
 

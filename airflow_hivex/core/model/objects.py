@@ -23,6 +23,7 @@ class TableType(enum.Enum):
 
     MANAGED_TABLE = "MANAGED_TABLE"
     EXTERNAL_TABLE = "EXTERNAL_TABLE"
+    VIRTUAL_VIEW = "VIRTUAL_VIEW"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,8 @@ class Table:
     """A table as a client sees it.
 
     ``location`` is that of the view asked for: a cluster's, or that of a client that knows no
-    clusters (M3); ``storage`` has all of them.
+    clusters (M3); ``storage`` has all of them. A view has no location: ``view_original_text`` is its
+    query as its user wrote it, ``view_expanded_text`` the same with all names qualified.
     """
 
     database: str
@@ -111,6 +113,8 @@ class Table:
     created_at: datetime | None = None
     location: str = ""
     id: int | None = None
+    view_original_text: str | None = None
+    view_expanded_text: str | None = None
 
     @property
     def full_name(self) -> str:
@@ -136,6 +140,18 @@ class Table:
     def is_external(self) -> bool:
         """Whether others own the files."""
         return self.type is TableType.EXTERNAL_TABLE
+
+    @property
+    def not_written(self) -> str:
+        """Why nobody writes its rows, as the end of a sentence; empty where they are written."""
+        if self.is_view:
+            return "it is a view; write to the tables that it reads"
+        return "" if self.is_transactional else "it is an external table, and those are only read"
+
+    @property
+    def is_view(self) -> bool:
+        """Whether it is a query under a name, without data of its own."""
+        return self.type is TableType.VIRTUAL_VIEW
 
     @property
     def row_layout(self) -> str:

@@ -122,12 +122,29 @@ class Changes:
 
 
 @dataclass(frozen=True, slots=True)
+class Source:
+    """A query that is computed once, for those that read it as ``view``."""
+
+    view: str
+    sql: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedInsert:
+    """One of several INSERTs of a job: its query, and where the rows go."""
+
+    sql: str
+    write: Write
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """One job: scans, the Spark SQL over their views, and what becomes of its rows.
 
     ``tag`` names the job for cancelling; ``name`` is what people see in Spark's UI. Without ``write``
     at most ``max_rows`` rows come back (None: all). ``parameters`` bind the ``:name`` markers.
-    With ``changes`` there is no ``sql``, and ``write`` says where the changes go.
+    With ``changes`` there is no ``sql``, and ``write`` says where the changes go. With ``inserts`` there is
+    neither ``sql`` nor ``write``; they may read ``sources``.
     """
 
     tag: str
@@ -138,7 +155,14 @@ class Plan:
     max_rows: int | None = None
     write: Write | None = None
     changes: Changes | None = None
+    sources: tuple[Source, ...] = ()
+    inserts: tuple[PlannedInsert, ...] = ()
     spark_conf: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def writes(self) -> tuple[Write, ...]:
+        """All that it writes."""
+        return (*((self.write,) if self.write is not None else ()), *(insert.write for insert in self.inserts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,12 +188,16 @@ class WrittenDirectory:
 
 @dataclass(frozen=True, slots=True)
 class JobResult:
-    """What a job brought: columns and rows of a query, or the directories of a write."""
+    """What a job brought: columns and rows of a query, or the directories of a write.
+
+    ``inserted`` has the directories of each of several INSERTs, in their order.
+    """
 
     columns: tuple[Column, ...] = ()
     rows: tuple[tuple[object, ...], ...] = ()
     truncated: bool = False
     directories: tuple[WrittenDirectory, ...] = ()
+    inserted: tuple[tuple[WrittenDirectory, ...], ...] = ()
 
     @property
     def rows_written(self) -> int:

@@ -144,13 +144,39 @@ class Insert:
 
 @dataclass(frozen=True, slots=True)
 class MultiInsert:
-    """FROM source INSERT INTO a SELECT ... INSERT INTO b SELECT ...: what it writes and reads.
+    """FROM source INSERT INTO a SELECT ... INSERT INTO b SELECT ...: several INSERTs that count together.
 
-    It can be routed, so that EXPLAIN ROUTE tells where it would run; this release does not run it.
+    ``sources`` are queries that are computed once for all of them: the sub-queries of the FROM clause and
+    the common table expressions that it names. The INSERTs read the i-th as table :func:`source_name` of i.
     """
 
-    targets: tuple[TableName, ...]
-    references: tuple[TableReference, ...]
+    inserts: tuple[Insert, ...]
+    sources: tuple[Query, ...] = ()
+
+    @property
+    def targets(self) -> tuple[TableName, ...]:
+        """The table of each INSERT."""
+        return tuple(insert.target for insert in self.inserts)
+
+    @property
+    def references(self) -> tuple[TableReference, ...]:
+        """All places where tables are read: those of the sources, then those of each INSERT."""
+        queries = (*self.sources, *(insert.query for insert in self.inserts))
+        return tuple(each for query in queries for each in query.references if not is_source(each.table))
+
+
+_SOURCE = "source "
+"""No table has a name with a space."""
+
+
+def source_name(number: int) -> str:
+    """The name by which the INSERTs of a :class:`MultiInsert` read one of its sources."""
+    return f"{_SOURCE}{number}"
+
+
+def is_source(table: TableName) -> bool:
+    """Whether a name is one of :func:`source_name`."""
+    return table.database is None and table.name.startswith(_SOURCE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,8 +370,34 @@ class SetTableProperties:
 
 
 @dataclass(frozen=True, slots=True)
+class CreateView:
+    """CREATE [OR REPLACE] VIEW name (column COMMENT '...', ...) AS query, or ALTER VIEW name AS query.
+
+    ``columns`` are names and comments, empty where the query names its columns. ``must_exist`` is set for
+    ALTER, which keeps properties and comment.
+    """
+
+    view: TableName
+    query: Query
+    columns: tuple[tuple[str, str | None], ...] = ()
+    or_replace: bool = False
+    if_not_exists: bool = False
+    must_exist: bool = False
+    comment: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class DropView:
+    """DROP VIEW [IF EXISTS] name."""
+
+    view: TableName
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class RenameTable:
-    """ALTER TABLE name RENAME TO name."""
+    """ALTER TABLE | VIEW name RENAME TO name."""
 
     table: TableName
     name: TableName
@@ -371,10 +423,11 @@ class ShowDatabases:
 
 @dataclass(frozen=True, slots=True)
 class ShowTables:
-    """SHOW TABLES [IN database] [LIKE 'pattern']."""
+    """SHOW TABLES | VIEWS [IN database] [LIKE 'pattern']; TABLES are those and views."""
 
     database: str | None = None
     pattern: str | None = None
+    views: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -493,6 +546,8 @@ Statement: TypeAlias = (
     | AddPartitions
     | DropPartitions
     | SetTableProperties
+    | CreateView
+    | DropView
     | RenameTable
     | AddColumns
     | ShowDatabases

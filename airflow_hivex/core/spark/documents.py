@@ -37,7 +37,9 @@ from airflow_hivex.core.model.plans import (
     JobResult,
     LocatedPartition,
     Plan,
+    PlannedInsert,
     Scan,
+    Source,
     Write,
     WriteIdFilter,
     WrittenDirectory,
@@ -83,6 +85,8 @@ def plan_from_json(text: str) -> Plan:
     document["parameters"] = {name: _untagged(value) for name, value in document["parameters"].items()}
     document["write"] = _write(document["write"]) if document["write"] else None
     document["changes"] = _changes(document["changes"]) if document["changes"] else None
+    document["sources"] = tuple(Source(**source) for source in document["sources"])
+    document["inserts"] = tuple(PlannedInsert(insert["sql"], _write(insert["write"])) for insert in document["inserts"])
     return Plan(**document)
 
 
@@ -115,13 +119,16 @@ def result_from_json(text: str, cluster: str) -> JobResult:
     if "error" in document:
         raise _error(document["error"], cluster)
     columns = tuple(Column(**column) for column in document["columns"])
-    directories = tuple(
-        WrittenDirectory(**{**directory, "values": tuple(directory["values"])}) for directory in document["directories"]
-    )
+    directories = _directories(document["directories"])
+    inserted = tuple(map(_directories, document["inserted"]))
     rows: tuple[tuple[object, ...], ...] = ()
     if document["rows"] is not None:
         rows = _rows(_text_to_arrow(document["rows"]), columns, cluster)
-    return JobResult(columns, rows, document["truncated"], directories)
+    return JobResult(columns, rows, document["truncated"], directories, inserted)
+
+
+def _directories(documents: Sequence[Mapping[str, Any]]) -> tuple[WrittenDirectory, ...]:
+    return tuple(WrittenDirectory(**{**directory, "values": tuple(directory["values"])}) for directory in documents)
 
 
 def _error(document: Mapping[str, Any], cluster: str) -> HivexError:

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 
 from airflow_hivex.core.errors import HivexError, JobError
 from airflow_hivex.core.model.plans import JobResult, Plan
-from airflow_hivex.core.spark import documents, row_changes, scans, selects, writes
+from airflow_hivex.core.spark import documents, multi_inserts, row_changes, scans, selects, writes
 from airflow_hivex.core.spark.failures import as_error
 
 log = logging.getLogger(__name__)
@@ -84,6 +84,10 @@ def _execute(spark: SparkSession, plan: Plan) -> tuple[JobResult, pa.Table | Non
             return JobResult(
                 directories=row_changes.change_rows(spark, plan.changes, plan.write, arguments, registered)
             ), None
+        if plan.inserts:
+            return JobResult(
+                inserted=multi_inserts.write_inserts(spark, plan.sources, plan.inserts, arguments, registered)
+            ), None
         rows = spark.sql(plan.sql, args=arguments or None)
         if plan.write is None:
             return selects.fetch(rows, plan.max_rows)
@@ -120,7 +124,7 @@ def _check_time_zone(spark: SparkSession, plan: Plan) -> None:
     the JVM's. All clusters must agree, and agree on UTC.
     """
     columns = [column for scan in plan.scans if scan.layout for column in scan.columns]
-    columns += plan.write.columns if plan.write else ()
+    columns += [column for write in plan.writes for column in write.columns]
     if any("timestamp" in column.type.lower().replace("timestamp_ntz", "") for column in columns):
         zone = _jvm_time_zone(spark, str(spark.conf.get("spark.app.id")))
         if zone not in _TIME_ZONE_ZERO:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from dataclasses import replace
 
 from airflow_hivex.core.errors import InvalidOperationError
@@ -65,7 +66,17 @@ class NewDirectories:
     def discard(self) -> None:
         """Delete what was made; what cannot be deleted is logged, for no one will ever read it."""
         for made in self._places.values():
-            try:
-                made.delete()
-            except OSError as error:
-                log.warning("Directory %s of a failed write could not be deleted: %s", made.path, error)
+            _delete(made)
+
+
+def discard(write: Write, directories: Iterable[WrittenDirectory]) -> None:
+    """Delete the directories of a write that ended, as :meth:`NewDirectories.discard` does."""
+    for directory in directories:
+        _delete(place(partition_location(write, directory.partition)) / directory.name)
+
+
+def _delete(made: Place) -> None:
+    try:
+        made.delete()
+    except OSError as error:
+        log.warning("Directory %s of a failed write could not be deleted: %s", made.path, error)

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from functools import reduce
 from typing import Any
 
-from pyspark import StorageLevel
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
@@ -22,6 +21,7 @@ from airflow_hivex.core.model.plans import ChangePart, ChangeRule, Changes, Writ
 from airflow_hivex.core.model.statements import CLAUSE, SOURCE_ROW, SOURCE_STRUCT, assigned_name
 from airflow_hivex.core.spark import layout
 from airflow_hivex.core.spark.assignment import assign, field, quoted
+from airflow_hivex.core.spark.kept import Kept
 from airflow_hivex.core.spark.layout import BUCKET, METADATA_COLUMNS, OPERATION, ORIGINAL_WRITE_ID, ROW_ID, WRITE_ID
 from airflow_hivex.core.spark.new_directories import NewDirectories
 from airflow_hivex.core.spark.staging import Staging
@@ -31,7 +31,6 @@ _KEYS = (ORIGINAL_WRITE_ID, BUCKET, ROW_ID)
 _KIND = "__kind"
 _WRITER = "__writer"
 _DELETED, _INSERTED = 0, 1
-_KEPT = StorageLevel(useDisk=True, useMemory=True, useOffHeap=False, deserialized=True)
 
 
 def change_rows(
@@ -48,35 +47,38 @@ def change_rows(
     """
     if write.layout != layout.FLAT:
         raise InvalidOperationError(changes.operation, write.table, f"rows of layout {write.layout!r} are not written")
-    job = _Changing(spark, changes, write, arguments, views)
-    try:
-        return _written(job.events(), write)
-    finally:
-        job.release()
+    with Kept() as kept:
+        return _written(_Changing(spark, changes, write, arguments, views, kept).events(), write)
 
 
 class _Changing:
-    """The events of one statement, and what is kept in Spark until they are written."""
+    """The events of one statement; what is kept must stay until they are written."""
 
     def __init__(
-        self, spark: SparkSession, changes: Changes, write: Write, arguments: Mapping[str, Any], views: list[str]
+        self,
+        spark: SparkSession,
+        changes: Changes,
+        write: Write,
+        arguments: Mapping[str, Any],
+        views: list[str],
+        kept: Kept,
     ) -> None:
         self._spark = spark
         self._changes = changes
         self._write = write
         self._arguments = dict(arguments)
         self._views = views
-        self._kept: list[DataFrame] = []
+        self._kept = kept
 
     def events(self) -> DataFrame:
         changes = self._changes
         if changes.source is None:
             return self._part(self._rows(changes.matched.sql), changes.matched, alone=True)
-        source = self._keep(self._rows(changes.source))
+        source = self._kept.keep(self._rows(changes.source))
         # Counting fills it, so that Spark knows its size before it plans the join with the target.
         source.count()
         self._view(source, changes.source_view)
-        matched = self._keep(self._rows(changes.matched.sql))
+        matched = self._kept.keep(self._rows(changes.matched.sql))
         if changes.matched.rules:
             self._check_cardinality(matched)
         parts = [self._part(matched, changes.matched)] if changes.matched.rules else []
@@ -91,16 +93,8 @@ class _Changing:
             parts.append(self._part(self._rows(changes.unmatched_by_source.sql), changes.unmatched_by_source))
         return reduce(DataFrame.union, parts)
 
-    def release(self) -> None:
-        for frame in self._kept:
-            frame.unpersist()
-
     def _rows(self, sql: str) -> DataFrame:
         return self._spark.sql(sql, args=self._arguments or None)
-
-    def _keep(self, rows: DataFrame) -> DataFrame:
-        self._kept.append(rows.persist(_KEPT))
-        return self._kept[-1]
 
     def _view(self, rows: DataFrame, name: str) -> None:
         rows.createOrReplaceTempView(name)

@@ -52,14 +52,11 @@ def read_alter_table(cursor: Cursor, first: Token) -> AlterTable:
     if operation is None:
         raise cursor.expected("ADD, DROP, RENAME, SET or UNSET")
     if cursor.accept("RENAME", "TO"):
-        return RenameTable(table, cursor.own_table_name("ALTER TABLE ... RENAME"))
+        return RenameTable(table, read_new_name(cursor, "ALTER TABLE"))
     if cursor.accept("ADD", "COLUMNS") or cursor.accept("ADD", "COLUMN"):
         return AddColumns(table, read_added_columns(cursor))
-    if cursor.accept("SET", "TBLPROPERTIES"):
-        return SetTableProperties(table, set=read_properties(cursor))
-    if cursor.accept("UNSET", "TBLPROPERTIES"):
-        if_exists = cursor.accept("IF", "EXISTS")
-        return SetTableProperties(table, unset=read_property_keys(cursor), if_exists=if_exists)
+    if cursor.at("SET", "TBLPROPERTIES") or cursor.at("UNSET", "TBLPROPERTIES"):
+        return read_set_properties(cursor, table)
     if cursor.at("ADD", "PARTITION") or cursor.at("ADD", "IF"):
         return _add_partitions(cursor, table)
     if cursor.at("DROP", "PARTITION") or cursor.at("DROP", "IF"):
@@ -69,6 +66,21 @@ def read_alter_table(cursor: Cursor, first: Token) -> AlterTable:
     following = cursor.peek(1)
     rest = f" {following.word}" if following is not None and following.word else ""
     raise cursor.unsupported(f"ALTER TABLE ... {operation.word}{rest} is not a statement of this release", first)
+
+
+def read_new_name(cursor: Cursor, operation: str) -> TableName:
+    """The name behind RENAME TO."""
+    return cursor.own_table_name(f"{operation} ... RENAME")
+
+
+def read_set_properties(cursor: Cursor, table: TableName) -> SetTableProperties:
+    """``SET TBLPROPERTIES (...)`` or ``UNSET TBLPROPERTIES [IF EXISTS] (...)`` of a table or view."""
+    if cursor.accept("SET"):
+        cursor.expect("TBLPROPERTIES")
+        return SetTableProperties(table, set=read_properties(cursor))
+    cursor.expect("UNSET", "TBLPROPERTIES")
+    if_exists = cursor.accept("IF", "EXISTS")
+    return SetTableProperties(table, unset=read_property_keys(cursor), if_exists=if_exists)
 
 
 def _add_partitions(cursor: Cursor, table: TableName) -> AddPartitions:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import pairwise
+from typing import Self
 
-from airflow_hivex.core.model.statements import Insert, Literal, Query
+from airflow_hivex.core.model.statements import Insert, Literal, Query, TableName
 from airflow_hivex.core.sql.clauses import read_partition
 from airflow_hivex.core.sql.literals import read_constant
 from airflow_hivex.core.sql.queries import at_query, read_query
@@ -15,6 +18,54 @@ Rows = tuple[tuple[Literal, ...], ...]
 _EXACT = ("tinyint", "smallint", "int", "bigint", "decimal")
 
 
+@dataclass(frozen=True, slots=True)
+class InsertHead:
+    """What an INSERT says of its target, before its rows."""
+
+    target: TableName
+    overwrite: bool
+    partition: Mapping[str, Literal | None]
+    if_not_exists: bool
+    columns: tuple[str, ...] | None
+
+    @classmethod
+    def read(cls, cursor: Cursor) -> Self:
+        """The words behind INSERT, up to the query.
+
+        Raises:
+            StatementSyntaxError: it is not SQL.
+            UnsupportedStatementError: it writes a directory, by name, or a link.
+        """
+        overwrite = cursor.accept_one("INTO", "OVERWRITE")
+        if overwrite is None:
+            raise cursor.expected("INTO or OVERWRITE")
+        if cursor.at("LOCAL", "DIRECTORY") or (cursor.at("DIRECTORY") and _at_directory(cursor)):
+            raise cursor.unsupported("INSERT OVERWRITE DIRECTORY is not a statement of this release", cursor.peek(-2))
+        cursor.accept("TABLE")
+        target = cursor.own_table_name("INSERT")
+        partition: dict[str, Literal | None] = read_partition(cursor) if cursor.accept("PARTITION") else {}
+        if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
+        if cursor.at("BY", "NAME"):
+            raise cursor.unsupported("INSERT ... BY NAME is not a statement of this release; list the columns")
+        if cursor.at("REPLACE"):
+            raise cursor.unsupported("INSERT ... REPLACE is not a statement of this release")
+        columns = cursor.names("a column") if _at_columns(cursor) else None
+        return cls(target, overwrite == "OVERWRITE", partition, if_not_exists, columns)
+
+    def insert(self, query: Query, rows: Rows | None = None) -> Insert:
+        """The statement that takes its rows from a query."""
+        return Insert(
+            target=self.target,
+            query=query,
+            overwrite=self.overwrite,
+            columns=self.columns,
+            partition=tuple(self.partition),
+            static={key: literal for key, literal in self.partition.items() if literal is not None},
+            rows=rows,
+            if_not_exists=self.if_not_exists,
+        )
+
+
 def read_insert(cursor: Cursor) -> Insert:
     """The statement whose word INSERT is read.
 
@@ -22,33 +73,11 @@ def read_insert(cursor: Cursor) -> Insert:
         StatementSyntaxError: it is not SQL, or a row of VALUES is longer than another.
         UnsupportedStatementError: it writes a directory, by name, a link, or a DEFAULT.
     """
-    overwrite = cursor.accept_one("INTO", "OVERWRITE")
-    if overwrite is None:
-        raise cursor.expected("INTO or OVERWRITE")
-    if cursor.at("LOCAL", "DIRECTORY") or (cursor.at("DIRECTORY") and _at_directory(cursor)):
-        raise cursor.unsupported("INSERT OVERWRITE DIRECTORY is not a statement of this release", cursor.peek(-2))
-    cursor.accept("TABLE")
-    target = cursor.own_table_name("INSERT")
-    partition: dict[str, Literal | None] = read_partition(cursor) if cursor.accept("PARTITION") else {}
-    if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
-    if cursor.at("BY", "NAME"):
-        raise cursor.unsupported("INSERT ... BY NAME is not a statement of this release; list the columns")
-    if cursor.at("REPLACE"):
-        raise cursor.unsupported("INSERT ... REPLACE is not a statement of this release")
-    columns = cursor.names("a column") if _at_columns(cursor) else None
+    head = InsertHead.read(cursor)
     if not at_query(cursor):
         raise cursor.expected("VALUES or a query")
     rows, query = _read_source(cursor)
-    return Insert(
-        target=target,
-        query=query,
-        overwrite=overwrite == "OVERWRITE",
-        columns=columns,
-        partition=tuple(partition),
-        static={key: literal for key, literal in partition.items() if literal is not None},
-        rows=rows,
-        if_not_exists=if_not_exists,
-    )
+    return head.insert(query, rows)
 
 
 def _at_directory(cursor: Cursor) -> bool:

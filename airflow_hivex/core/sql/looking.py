@@ -33,6 +33,9 @@ def read_show(
     if cursor.accept("TABLES"):
         database = cursor.database_name() if cursor.accept_one("IN", "FROM") else None
         return ShowTables(database, _pattern(cursor))
+    if cursor.accept("VIEWS"):
+        database = cursor.database_name() if cursor.accept_one("IN", "FROM") else None
+        return ShowTables(database, _pattern(cursor), views=True)
     if cursor.accept("PARTITIONS"):
         table = cursor.table_name()
         return ShowPartitions(table, read_partition_predicate(cursor) if cursor.accept("PARTITION") else None)

@@ -78,9 +78,7 @@ def _refuse_tokens(text: str, tokens: Sequence[Token]) -> None:
         if token.word == "IDENTIFIER" and following is not None and following.is_symbol("("):
             raise unsupported_error(text, token.start, "IDENTIFIER(...) hides what is read; write the name itself")
         if token.word == "INSERT" and following is not None and following.word in ("INTO", "OVERWRITE"):
-            raise unsupported_error(
-                text, token.start, "INSERT behind WITH or FROM is not of this release; write WITH behind INSERT INTO t"
-            )
+            raise unsupported_error(text, token.start, "a query reads only; INSERT is not a part of one")
         if token.word == "TABLE" and _is_table_argument(tokens, index):
             raise unsupported_error(text, token.start, "a table as a function's argument is not of this release")
 

@@ -34,6 +34,7 @@ from airflow_hivex.core.sql.row_changes import read_delete, read_merge, read_upd
 from airflow_hivex.core.sql.tables import read_create_table
 from airflow_hivex.core.sql.tokens import Cursor, Token, syntax_error, tokenize
 from airflow_hivex.core.sql.transactions import TRANSACTION_WORDS, read_transaction
+from airflow_hivex.core.sql.views import read_alter_view, read_create_view, read_drop_view
 
 _OF_OTHER_RELEASES = """
 ADD ANALYZE CACHE CALL CLEAR COMMENT COMPACT DECLARE DFS END EXECUTE EXPORT FETCH GRANT
@@ -139,6 +140,9 @@ def _no_statement(cursor: Cursor, first: Token) -> StatementSyntaxError | Unsupp
 def _create(cursor: Cursor, first: Token) -> Statement:
     if cursor.accept_one(*DATABASE_WORDS):
         return read_create_database(cursor)
+    or_replace = cursor.at("OR", "REPLACE", "VIEW") and cursor.accept("OR", "REPLACE")
+    if cursor.accept("VIEW"):
+        return read_create_view(cursor, or_replace=or_replace)
     modifier = next((word for word in ("EXTERNAL", "TRANSACTIONAL") if cursor.accept(word, "TABLE")), None)
     if modifier is None and not cursor.accept("TABLE"):
         raise unsupported_statement(cursor, first)
@@ -148,6 +152,8 @@ def _create(cursor: Cursor, first: Token) -> Statement:
 def _drop(cursor: Cursor, first: Token) -> Statement:
     if cursor.accept_one(*DATABASE_WORDS):
         return read_drop_database(cursor)
+    if cursor.accept("VIEW"):
+        return read_drop_view(cursor)
     if not cursor.accept("TABLE"):
         raise unsupported_statement(cursor, first)
     return read_drop_table(cursor)
@@ -156,6 +162,8 @@ def _drop(cursor: Cursor, first: Token) -> Statement:
 def _alter(cursor: Cursor, first: Token) -> Statement:
     if cursor.accept_one(*DATABASE_WORDS):
         return read_alter_database(cursor, first)
+    if cursor.accept("VIEW"):
+        return read_alter_view(cursor)
     if not cursor.accept("TABLE"):
         raise unsupported_statement(cursor, first)
     return read_alter_table(cursor, first)

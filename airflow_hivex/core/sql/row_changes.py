@@ -5,11 +5,9 @@ The query's text is put together from pieces of the user's; an error in it is to
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from airflow_hivex.core.errors import StatementSyntaxError
 from airflow_hivex.core.model.statements import (
     CLAUSE,
     SOURCE_ROW,
@@ -22,8 +20,8 @@ from airflow_hivex.core.model.statements import (
     TableName,
     assigned_name,
 )
-from airflow_hivex.core.sql.queries import read_query
-from airflow_hivex.core.sql.tokens import Cursor, Kind, Token, location, tokenize
+from airflow_hivex.core.sql.pieces import Pieces
+from airflow_hivex.core.sql.tokens import Cursor, Kind, Token
 
 _SOURCE = "__merge_source"
 _NO_ALIAS = ("USING", "ON", "SET", "WHERE", "WHEN")
@@ -325,30 +323,8 @@ def _change_query(
 # -- the query's text ---------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class _Pieces:
-    """A text made of words of our own and pieces of the user's, whose places are remembered."""
-
-    cursor: Cursor
-    text: str = ""
-    copied: list[tuple[int, int]] = field(default_factory=list)
-
-    def add(self, words: str) -> _Pieces:
-        self.text += words
-        return self
-
-    def copy(self, start: int, end: int) -> int:
-        """Where the piece begins in the new text."""
-        at = len(self.text)
-        self.copied.append((at, start))
-        self.text += self.cursor.text[start:end]
-        return at
-
-    def copy_tokens(self, tokens: Sequence[Token]) -> _Pieces:
-        self.copy(tokens[0].start, tokens[-1].end)
-        # The last token may be followed by the end of a comment's line.
-        self.text += "\n"
-        return self
+class _Pieces(Pieces):
+    """The text of a query that clauses look at."""
 
     def add_source(self, source: _MergeSource) -> int:
         """The source's name, under which a query finds its rows once they are kept; where it begins."""
@@ -380,22 +356,3 @@ class _Pieces:
             self.add_values(number, when.values, f"CASE WHEN `{CLAUSE}` = {number} THEN ")
         if source is not None and any(when.clause.by_name for when in whens):
             self.add(f", struct({source.quoted}.*) AS `{SOURCE_STRUCT}`")
-
-    def read(self) -> Query:
-        with self._own_places():
-            tokens = tokenize(self.text)
-            return read_query(Cursor(self.text, tokens, self.cursor.markers, self.cursor.database))
-
-    @contextmanager
-    def _own_places(self) -> Iterator[None]:
-        try:
-            yield
-        except StatementSyntaxError as error:
-            lines = self.text.splitlines(keepends=True)
-            place = sum(map(len, lines[: error.line - 1])) + error.column - 1
-            before = [(at, start) for at, start in self.copied if at <= place] or self.copied[:1]
-            at, start = before[-1]
-            text = self.cursor.text
-            raise type(error)(
-                error.reason, *location(text, min(start + max(place - at, 0), len(text))), text
-            ) from error

@@ -23,10 +23,8 @@ def check_change(statement: ChangeRows, target: Table) -> frozenset[DataOperatio
         NoSuchColumnError: a column is assigned that the table does not have.
         ColumnCountMismatchError: an INSERT gives more or fewer values than the table has columns.
     """
-    if not target.is_transactional:
-        raise InvalidOperationError(
-            statement.operation, target.full_name, "it is an external table, and those are only read"
-        )
+    if target.not_written:
+        raise InvalidOperationError(statement.operation, target.full_name, target.not_written)
     parts = (statement.matched, statement.unmatched, statement.unmatched_by_source)
     clauses = [clause for part in parts if part is not None for clause in part.clauses]
     for clause in clauses:

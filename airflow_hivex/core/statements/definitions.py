@@ -155,6 +155,8 @@ def drop_table(context: StatementContext, statement: DropTable) -> Result:
 
     try:
         table = context.services.catalog.get_table(database, name)
+        if table.is_view:
+            raise InvalidOperationError("DROP TABLE", table.full_name, "it is a view; DROP VIEW drops it")
         result = _change(context, table, context.services.statement_locks.drop_table(table), change)
     except (NoSuchTableError, NoSuchDatabaseError):
         if not statement.if_exists:
@@ -207,6 +209,8 @@ def add_columns(context: StatementContext, statement: AddColumns) -> Result:
     database, name = context.session.qualify(statement.table)
     catalog = context.services.catalog
     table = catalog.get_table(database, name)
+    if table.is_view:
+        raise InvalidOperationError("ALTER TABLE ADD COLUMNS", table.full_name, "it is a view; ALTER VIEW ... AS")
 
     def change(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:
         current = catalog.get_table(database, name, connection=connection)

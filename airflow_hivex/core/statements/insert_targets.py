@@ -19,8 +19,8 @@ from airflow_hivex.core.model.statements import Insert
 
 def check_insert(statement: Insert, target: Table) -> dict[str, str | None]:
     """The static partition values as stored (None for NULL), after the statement was held against the table."""
-    if not target.is_transactional:
-        raise InvalidOperationError("INSERT", target.full_name, "it is an external table, and those are only read")
+    if target.not_written:
+        raise InvalidOperationError("INSERT", target.full_name, target.not_written)
     keys = {key.name.lower(): key for key in target.partition_keys}
     if statement.partition:
         check_partitioned("INSERT with PARTITION", target)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from airflow_hivex.core.model.objects import CLUSTER, Table
+from airflow_hivex.core.model.objects import CLUSTER, Table, TableType
 from airflow_hivex.core.model.statements import (
     DescribeDatabase,
     DescribeTable,
@@ -28,8 +28,12 @@ def show_databases(context: StatementContext, statement: ShowDatabases) -> Resul
 
 
 def show_tables(context: StatementContext, statement: ShowTables) -> Result:
-    """SHOW TABLES: one name a row, as in Hive."""
-    names = context.services.catalog.list_tables(statement.database or context.session.database, statement.pattern)
+    """SHOW TABLES and SHOW VIEWS: one name a row, as in Hive."""
+    names = context.services.catalog.list_tables(
+        statement.database or context.session.database,
+        statement.pattern,
+        TableType.VIRTUAL_VIEW if statement.views else None,
+    )
     return Result(["tab_name"], [(name,) for name in names])
 
 
@@ -89,6 +93,8 @@ def show_create_table(context: StatementContext, statement: ShowCreateTable) -> 
     """SHOW CREATE TABLE: one row, a statement that makes the same table."""
     clusters = context.services.clusters
     table = context.services.catalog.get_table(*context.session.qualify(statement.table))
+    if table.is_view:
+        return Result(["createtab_stmt"], [(create_statement(table),)])
     primary = table.storage.primary
     if primary.cluster in clusters:
         table = table.with_location(clusters.get(primary.cluster).uri(primary.location))
@@ -114,6 +120,8 @@ def explain_route(context: StatementContext, statement: ExplainRoute) -> Result:
 
 def create_statement(table: Table) -> str:
     """A CREATE TABLE statement that makes the same table."""
+    if table.is_view:
+        return _create_view_statement(table)
     columns = ",\n".join(f"  {_column(c.name, c.type, c.comment)}" for c in table.columns)
     name = ".".join(f"`{part}`" for part in (table.database, table.name))
     parts = [f"CREATE {'EXTERNAL ' if table.is_external else ''}TABLE {name} (\n{columns})"]
@@ -139,6 +147,18 @@ def create_statement(table: Table) -> str:
     return "\n".join(parts)
 
 
+def _create_view_statement(view: Table) -> str:
+    columns = ", ".join(
+        f"`{column.name}`{f' COMMENT {_quoted(column.comment)}' if column.comment else ''}" for column in view.columns
+    )
+    parts = [f"CREATE VIEW `{view.database}`.`{view.name}` ({columns})"]
+    if view.comment:
+        parts.append(f"COMMENT {_quoted(view.comment)}")
+    if view.parameters:
+        parts.append(f"TBLPROPERTIES ({_properties(view.parameters)})")
+    return "\n".join([*parts, f"AS {view.view_original_text}"])
+
+
 def _facts(table: Table) -> dict[str, str]:
     storage = table.storage
     facts = {
@@ -153,6 +173,10 @@ def _facts(table: Table) -> dict[str, str]:
         "Secondary Clusters": ", ".join(copy.cluster for copy in storage.secondaries),
         "Table Properties": f"[{_properties(table.parameters)}]",
     }
+    if table.is_view:
+        for fact in ("Provider", "Location", "Primary Cluster", "Secondary Clusters"):
+            del facts[fact]
+        facts |= {"View Original Text": table.view_original_text or "", "View Text": table.view_expanded_text or ""}
     if table.comment:
         facts["Comment"] = table.comment
     if storage.serde_parameters:

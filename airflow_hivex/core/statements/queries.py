@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from typing import Any
 
 from sqlalchemy import Connection
 
@@ -18,7 +19,7 @@ from airflow_hivex.core.errors import (
 )
 from airflow_hivex.core.model.objects import Column, Table
 from airflow_hivex.core.model.plans import JobResult, Plan, Write
-from airflow_hivex.core.model.statements import CreateTable, Insert, MultiInsert, Query, Select
+from airflow_hivex.core.model.statements import CreateTable, Insert, Query, Select
 from airflow_hivex.core.model.transactions import Operation
 from airflow_hivex.core.spark.values import write_rows
 from airflow_hivex.core.statements import planning
@@ -41,7 +42,7 @@ def run_select(context: StatementContext, statement: Select) -> Result:
         routed = route(context, statement, running)
         cluster = chosen_cluster(context, routed)
         log.info("Transaction %s: %s", running.txn_id, routed.route.describe())
-        plan = _plan(context, running, statement.query, routed, cluster)
+        plan = plan_query(context, running, routed.statement.query, routed, cluster)
         found = context.run(cluster, replace(plan, max_rows=context.max_rows))
         if running.joined is None:
             context.services.transactions.commit(running.txn_id)
@@ -67,12 +68,11 @@ def run_insert(context: StatementContext, statement: Insert) -> Result:
             )
         routed = route(context, statement, running)
         target = routed.target
-        assert target is not None
         static = check_insert(statement, target)
         cluster = chosen_cluster(context, routed)
         log.info("Transaction %s: %s", running.txn_id, routed.route.describe())
         whole = static_partition(target, static)
-        if statement.if_not_exists and whole is not None and _partition_exists(context, running, target, whole):
+        if statement.if_not_exists and whole is not None and partition_exists(context, running, target, whole):
             if running.joined is None:
                 context.services.transactions.abort(running.txn_id, "the partition exists already")
             return Result(cluster=cluster.name, txn_id=running.txn_id, rows_written=0, route=routed.route)
@@ -95,17 +95,8 @@ def run_insert(context: StatementContext, statement: Insert) -> Result:
     return in_transaction(context, work)
 
 
-def refuse_multi_insert(context: StatementContext, statement: MultiInsert) -> Result:
-    """Never a result: a multi-table INSERT is routed, so that the route's error comes first, and refused."""
-    chosen_cluster(context, route(context, statement))
-    names = ", ".join(str(name) for name in statement.targets)
-    raise InvalidOperationError("A multi-table INSERT", names, "this release runs one INSERT a statement")
-
-
 def run_create_table_as_select(context: StatementContext, statement: CreateTable) -> Result:
     """A new table with the rows of a query, on the cluster that runs it (R9); table and rows appear at once."""
-    query = statement.query
-    assert query is not None
     database, name = context.session.qualify(statement.table)
     if _table_exists(context, database, name):
         if statement.if_not_exists:
@@ -123,7 +114,8 @@ def run_create_table_as_select(context: StatementContext, statement: CreateTable
         routed = route(context, statement, running)
         cluster = chosen_cluster(context, routed)
         log.info("Transaction %s: %s", running.txn_id, routed.route.describe())
-        plan = _plan(context, running, query, routed, cluster)
+        assert routed.statement.query is not None
+        plan = plan_query(context, running, routed.statement.query, routed, cluster)
         given = context.run(cluster, replace(plan, max_rows=0)).columns
         table = describe_table(context, _with_query_columns(statement, given), cluster.name)
         if table.is_external:
@@ -157,7 +149,10 @@ def job_name(context: StatementContext, running: Running) -> str:
     return f"hivex transaction {running.txn_id} of {context.session.agent_info or context.session.user}"
 
 
-def _plan(context: StatementContext, running: Running, query: Query, routed: RoutedQuery, cluster: Cluster) -> Plan:
+def plan_query(
+    context: StatementContext, running: Running, query: Query, routed: RoutedQuery[Any], cluster: Cluster
+) -> Plan:
+    """The job that brings the rows of a query."""
     views = [f"{running.tag}_{i}" for i in range(len(routed.bound))]
     return Plan(
         tag=running.tag,
@@ -173,7 +168,7 @@ def _write(
     context: StatementContext,
     running: Running,
     statement: Insert,
-    routed: RoutedQuery,
+    routed: RoutedQuery[Insert],
     cluster: Cluster,
     write: Write,
 ) -> JobResult:
@@ -181,10 +176,12 @@ def _write(
         written = write_rows(write, statement.rows)
         if written is not None:
             return written
-    return context.run(cluster, replace(_plan(context, running, statement.query, routed, cluster), write=write))
+    return context.run(
+        cluster, replace(plan_query(context, running, routed.statement.query, routed, cluster), write=write)
+    )
 
 
-def _partition_exists(context: StatementContext, running: Running, target: Table, name: str) -> bool:
+def partition_exists(context: StatementContext, running: Running, target: Table, name: str) -> bool:
     """Whether a partition is there for the statement: in the catalog, or made by its transaction before."""
     with context.services.store.read() as connection:
         if partitions.partition_ids(connection, target, [name]):

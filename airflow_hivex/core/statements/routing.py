@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 from sqlalchemy import Connection
 
@@ -13,7 +14,7 @@ from airflow_hivex.core.catalog.pruning import find_partitions, partition_predic
 from airflow_hivex.core.catalog.tables import select_table, select_tables
 from airflow_hivex.core.clusters.properties import Cluster
 from airflow_hivex.core.clusters.router import choose_cluster
-from airflow_hivex.core.errors import NoSuchTableError, RoutingError
+from airflow_hivex.core.errors import InvalidObjectError, NoSuchTableError, RoutingError
 from airflow_hivex.core.model.locks import DataOperation, LockComponent
 from airflow_hivex.core.model.objects import Table
 from airflow_hivex.core.model.plans import WrittenDirectory
@@ -29,6 +30,7 @@ from airflow_hivex.core.model.statements import (
     TableReference,
 )
 from airflow_hivex.core.model.write_ids import ValidTxnList
+from airflow_hivex.core.sql.views import expanded
 from airflow_hivex.core.statements.change_targets import check_change
 from airflow_hivex.core.statements.context import JoinedTransaction, Running, StatementContext
 from airflow_hivex.core.statements.insert_targets import check_insert, static_partition
@@ -37,17 +39,33 @@ from airflow_hivex.core.statements.transactions import OutrunError
 from airflow_hivex.core.transactions.joined import share_snapshot, stored_snapshot
 from airflow_hivex.core.transactions.snapshots import read_valid_txns, read_valid_write_ids
 
+Tables = dict[tuple[str, str], Table]
+S = TypeVar("S", bound=RoutedStatement)
+
+_DEEPEST_VIEW = 100
+
 
 @dataclass(frozen=True, slots=True)
-class RoutedQuery:
-    """A query bound to a snapshot and routed: one bound table a reference, the target of a write, the route."""
+class RoutedQuery(Generic[S]):
+    """A statement bound to a snapshot and routed: one bound table a reference, the targets of its writes, the route.
 
+    ``statement`` has the queries of ``views`` in place of their names.
+    """
+
+    statement: S
+    views: frozenset[tuple[str, str]]
     bound: tuple[BoundTable, ...]
-    target: Table | None
+    targets: tuple[Table, ...]
     route: Route
 
+    @property
+    def target(self) -> Table:
+        """The table that a statement writes that writes one."""
+        (target,) = self.targets
+        return target
 
-def route(context: StatementContext, statement: RoutedStatement, running: Running | None = None) -> RoutedQuery:
+
+def route(context: StatementContext, statement: S, running: Running | None = None) -> RoutedQuery[S]:
     """Bind a statement's tables and choose its cluster.
 
     With ``running`` the statement's locks are had first, and a transaction of its own takes its
@@ -60,17 +78,19 @@ def route(context: StatementContext, statement: RoutedStatement, running: Runnin
         NoSuchTableError, NoSuchDatabaseError: a table does not exist.
         LockError, DeadlockError, OutrunError: the locks could not be had, or too late.
     """
-    if running is None:
-        return _bind_and_route(context, statement, None)
     with context.services.store.read() as connection:
-        wanted = _lock_plan(context, connection, statement)
+        statement, tables, views = _without_views(context, connection, statement)
+        wanted = None if running is None else _lock_plan(context, connection, statement, tables)
+    if running is None or wanted is None:
+        return _bind_and_route(context, statement, views, None)
     acquire(context, running, wanted.components)
     check_not_outrun(context, running, wanted.updated)
     have = set(wanted.components)
     for _ in range(int(context.services.settings["hive.txn.retrysnapshot.max.count"])):
-        routed = _bind_and_route(context, statement, running)
-        if routed.target is not None and routed.target.id != wanted.target_id:
-            raise OutrunError(f"table {routed.target.full_name} was dropped and made anew while it waited")
+        routed = _bind_and_route(context, statement, views, running)
+        for target, locked_id in zip(routed.targets, wanted.target_ids, strict=True):
+            if target.id != locked_id:
+                raise OutrunError(f"table {target.full_name} was dropped and made anew while it waited")
         # Partitions that others have added since the locks were asked for.
         bound = routed.bound
         if isinstance(statement, ChangeRows):
@@ -93,7 +113,44 @@ def take_snapshot(context: StatementContext, running: Running) -> None:
         _snapshot(connection, running)
 
 
-def _bind_and_route(context: StatementContext, statement: RoutedStatement, running: Running | None) -> RoutedQuery:
+def _without_views(
+    context: StatementContext, connection: Connection, statement: S
+) -> tuple[S, Tables, frozenset[tuple[str, str]]]:
+    """The statement with the queries of its views in place of their names, the tables that it names, and the views.
+
+    Two round trips, and two more for each depth of views.
+
+    Raises:
+        InvalidObjectError: views read each other without an end.
+    """
+    session = context.session
+    tables: Tables = {}
+
+    def text_of(reference: TableReference) -> str | None:
+        return tables[session.qualify(reference.table)].view_expanded_text
+
+    views: set[tuple[str, str]] = set()
+    for _ in range(_DEEPEST_VIEW):
+        names = {session.qualify(reference.table) for reference in _read(statement)}
+        names |= {session.qualify(name) for name in _written(statement)}
+        tables.update(_tables(connection, sorted(names - tables.keys())))
+        found = {name for name in _viewed(context, statement) if tables[name].is_view}
+        if not found:
+            return statement, tables, frozenset(views)
+        views |= found
+        statement = expanded(statement, text_of, context.parameters, session.database)
+    raise InvalidObjectError("view", ".".join(sorted(found)[0]), f"its views are nested deeper than {_DEEPEST_VIEW}")
+
+
+def _viewed(context: StatementContext, statement: RoutedStatement) -> set[tuple[str, str]]:
+    """The tables that a statement reads where a view may stand."""
+    references = statement.others if isinstance(statement, ChangeRows) else _read(statement)
+    return {context.session.qualify(reference.table) for reference in references}
+
+
+def _bind_and_route(
+    context: StatementContext, statement: S, views: frozenset[tuple[str, str]], running: Running | None
+) -> RoutedQuery[S]:
     if running is not None and running.joined is not None:
         # Before anything is read: on SQLite all that one connection reads is from before its first look.
         _share_snapshot(context, running.joined)
@@ -118,7 +175,7 @@ def _bind_and_route(context: StatementContext, statement: RoutedStatement, runni
         pinned=context.session.cluster,
         use_default=clusters.use_default,
     )
-    return RoutedQuery(bound, targets[0] if targets else None, chosen)
+    return RoutedQuery(statement, views, bound, tuple(targets), chosen)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,17 +188,18 @@ class _LockPlan:
     components: tuple[LockComponent, ...]
     updated: tuple[tuple[int, str | None], ...]
     read: Mapping[tuple[str, str], frozenset[str] | None]
-    target_id: int | None
+    target_ids: tuple[int | None, ...]
     changed: frozenset[str] | None = None
 
 
-def _lock_plan(context: StatementContext, connection: Connection, statement: RoutedStatement) -> _LockPlan:
-    """What to lock, by what is there now. Three round trips, and one for each table that a filter prunes."""
+def _lock_plan(
+    context: StatementContext, connection: Connection, statement: RoutedStatement, tables: Tables
+) -> _LockPlan:
+    """What to lock, by what is there now. One round trip for each table that a filter prunes."""
     rules = context.services.statement_locks
     references = _read(statement)
     names = [context.session.qualify(reference.table) for reference in references]
     targets = [context.session.qualify(name) for name in _written(statement)]
-    tables = _tables(connection, [*names, *targets])
     read: dict[tuple[str, str], frozenset[str] | None] = {}
     changed: frozenset[str] | None = None
     for number, (name, reference) in enumerate(zip(names, references, strict=True)):
@@ -160,23 +218,22 @@ def _lock_plan(context: StatementContext, connection: Connection, statement: Rou
         for component in rules.read(tables[name], None if partitions is None else sorted(partitions))
     ]
     updated: tuple[tuple[int, str | None], ...] = ()
-    target_id = None
-    if isinstance(statement, Insert):
-        target = tables[targets[0]]
-        target_id = target.id
-        partition = static_partition(target, check_insert(statement, target))
-        take = rules.insert_overwrite if statement.overwrite else rules.insert
+    for insert in _inserts(statement):
+        target = tables[context.session.qualify(insert.target)]
+        partition = static_partition(target, check_insert(insert, target))
+        take = rules.insert_overwrite if insert.overwrite else rules.insert
         components += take(target, partition)
-        updated = ((int(target.id or 0), partition),) if statement.overwrite else ()
+        updated += ((int(target.id or 0), partition),) if insert.overwrite else ()
     if isinstance(statement, ChangeRows):
         target = tables[targets[0]]
-        target_id = target.id
         operations = check_change(statement, target)
         components += rules.change_rows(target, None if changed is None else sorted(changed), operations)
         if operations != {DataOperation.INSERT}:
             partitions = [None] if changed is None else sorted(changed)
             updated = tuple((int(target.id or 0), partition) for partition in partitions)
-    return _LockPlan(tuple(components), updated, read, target_id, changed)
+    # Several INSERTs may write one table.
+    target_ids = tuple(tables[name].id for name in targets)
+    return _LockPlan(tuple(dict.fromkeys(components)), updated, read, target_ids, changed)
 
 
 def _pruned(connection: Connection, table: Table, reference: TableReference) -> frozenset[str] | None:
@@ -217,7 +274,7 @@ def _share_snapshot(context: StatementContext, joined: JoinedTransaction) -> Non
         joined.snapshot = context.services.store.write(lambda writing: share_snapshot(writing, joined.txn_id))
 
 
-def chosen_cluster(context: StatementContext, routed: RoutedQuery) -> Cluster:
+def chosen_cluster(context: StatementContext, routed: RoutedQuery[Any]) -> Cluster:
     """The cluster of a route.
 
     Raises:
@@ -238,6 +295,16 @@ def _written(statement: RoutedStatement) -> tuple[TableName, ...]:
             return ()
 
 
+def _inserts(statement: RoutedStatement) -> tuple[Insert, ...]:
+    match statement:
+        case Insert():
+            return (statement,)
+        case MultiInsert():
+            return statement.inserts
+        case _:
+            return ()
+
+
 def _read(statement: RoutedStatement) -> tuple[TableReference, ...]:
     match statement:
         case MultiInsert():
@@ -250,7 +317,9 @@ def _read(statement: RoutedStatement) -> tuple[TableReference, ...]:
             return query.references if query is not None else ()
 
 
-def _tables(connection: Connection, names: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Table]:
+def _tables(connection: Connection, names: Sequence[tuple[str, str]]) -> Tables:
+    if not names:
+        return {}
     found = {(table.database, table.name): table for table in select_tables(connection, dict.fromkeys(names))}
     for database, name in names:
         if (database, name) not in found:

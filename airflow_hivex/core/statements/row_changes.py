@@ -32,7 +32,6 @@ def run_change(context: StatementContext, statement: ChangeRows) -> Result:
             )
         routed = route(context, statement, running)
         target = routed.target
-        assert target is not None
         cluster = chosen_cluster(context, routed)
         log.info("Transaction %s: %s", running.txn_id, routed.route.describe())
         write = begin_write(
@@ -45,7 +44,7 @@ def run_change(context: StatementContext, statement: ChangeRows) -> Result:
             partition=None,
             operation=_operation(check_change(statement, target)),
         )
-        written = context.run(cluster, _plan(context, running, statement, routed, cluster, write.write))
+        written = context.run(cluster, _plan(context, running, routed, cluster, write.write))
         end_write(context, running, write, written)
         return Result(
             cluster=cluster.name,
@@ -67,12 +66,11 @@ def _operation(operations: frozenset[DataOperation]) -> Operation:
 def _plan(
     context: StatementContext,
     running: Running,
-    statement: ChangeRows,
-    routed: RoutedQuery,
+    routed: RoutedQuery[ChangeRows],
     cluster: Cluster,
     write: Write,
 ) -> Plan:
-    tag = running.tag
+    tag, statement = running.tag, routed.statement
     views = [f"{tag}_{number}" for number in range(len(routed.bound))]
     target, others = views[0], iter(views[1:])
     names = {name: f"{tag}_{name}" for name in ("source", "source_rest", "target_rest")}

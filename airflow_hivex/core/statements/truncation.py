@@ -27,10 +27,8 @@ def run_truncate(context: StatementContext, statement: Truncate) -> Result:
                 "TRUNCATE TABLE", f"transaction {running.txn_id}", "it was started READ ONLY; write in another one"
             )
         table = context.services.catalog.get_table(*context.session.qualify(statement.table))
-        if not table.is_transactional:
-            raise InvalidOperationError(
-                "TRUNCATE TABLE", table.full_name, "it is an external table, and those are only read"
-            )
+        if table.not_written:
+            raise InvalidOperationError("TRUNCATE TABLE", table.full_name, table.not_written)
         chosen = None if statement.specification is None else _partitions(context, running, table, statement)
         acquire(context, running, context.services.statement_locks.truncate(table, chosen))
         resources = [(int(table.id or 0), partition) for partition in (chosen if chosen is not None else [None])]

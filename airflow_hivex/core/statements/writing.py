@@ -12,7 +12,7 @@ from airflow_hivex.core.catalog import pending_writes
 from airflow_hivex.core.catalog.pending_writes import PendingWrite
 from airflow_hivex.core.clusters.properties import Cluster
 from airflow_hivex.core.model.objects import Table
-from airflow_hivex.core.model.plans import JobResult, Write
+from airflow_hivex.core.model.plans import JobResult, Write, WrittenDirectory
 from airflow_hivex.core.model.transactions import Operation
 from airflow_hivex.core.model.write_ids import ValidTxnList
 from airflow_hivex.core.statements import planning
@@ -52,10 +52,12 @@ def begin_write(
     partition: str | None,
     input_columns: Sequence[str] = (),
     operation: Operation | None = None,
+    number: int = 0,
 ) -> OpenWrite:
     """Take a write id, and in a transaction of several statements a statement id, for a table that is locked.
 
-    ``operation`` is what the statement does to rows that are there, if it is none of the INSERTs.
+    ``operation`` is what the statement does to rows that are there, if it is none of the INSERTs. ``number``
+    tells the writes of one statement apart.
 
     Raises:
         InvalidOperationError: the transaction has overwritten the same table or partition before,
@@ -110,7 +112,7 @@ def begin_write(
         table,
         cluster,
         write_id=write_id,
-        statement_id=0 if pending is None else pending.statement_id,
+        statement_id=number if pending is None else pending.statement_id,
         overwrite=overwrite,
         static=static,
         input_columns=input_columns,
@@ -119,6 +121,13 @@ def begin_write(
 
 
 def end_write(context: StatementContext, running: Running, write: OpenWrite, written: JobResult) -> None:
+    """:func:`end_writes` for a statement that writes one table."""
+    end_writes(context, running, [(write, written.directories)])
+
+
+def end_writes(
+    context: StatementContext, running: Running, done: Sequence[tuple[OpenWrite, Sequence[WrittenDirectory]]]
+) -> None:
     """Make what the job wrote count: commit it with the statement's own transaction, else note it for its commit.
 
     Raises:
@@ -129,24 +138,30 @@ def end_write(context: StatementContext, running: Running, write: OpenWrite, wri
         InvalidOperationError: the transaction has overwritten one of the partitions before.
     """
     services = context.services
-    pending = write.pending
-    if pending is None:
-        running.undo.append(lambda: delete_directories(services, write.table, written.directories, write.cluster.name))
+    if running.joined is None:
+        for write, directories in done:
+            running.undo.append(partial(delete_directories, services, write.table, directories, write.cluster.name))
 
         def register(connection: Connection) -> None:
-            one_after_the_other(connection, {int(write.table.id or 0): write.operation is not Operation.INSERT})
-            _check_nothing_hidden(connection, running.snapshot, write, written)
-            register_write(
-                services,
-                connection,
-                write.table,
-                written.directories,
-                txn_id=running.txn_id,
-                write=write.write,
-                cluster=write.cluster.name,
-                operation=write.operation,
-                partition=write.partition,
-            )
+            changed: dict[int, bool] = {}
+            for write, _ in done:
+                table_id = int(write.table.id or 0)
+                changed[table_id] = changed.get(table_id, False) or write.operation is not Operation.INSERT
+            one_after_the_other(connection, changed)
+            for write, directories in done:
+                _check_nothing_hidden(connection, running.snapshot, write, directories)
+            for write, directories in done:
+                register_write(
+                    services,
+                    connection,
+                    write.table,
+                    directories,
+                    txn_id=running.txn_id,
+                    write=write.write,
+                    cluster=write.cluster.name,
+                    operation=write.operation,
+                    partition=write.partition,
+                )
 
         services.transactions.commit(running.txn_id, register)
         return
@@ -154,21 +169,23 @@ def end_write(context: StatementContext, running: Running, write: OpenWrite, wri
     def record(connection: Connection) -> None:
         pending_writes.one_at_a_time(connection, [running.txn_id])
         services.transactions.check_open(connection, running.txn_id)
-        _check_nothing_hidden(connection, running.snapshot, write, written)
-        pending_writes.record(connection, write.table, pending, written.directories)
+        for write, directories in done:
+            assert write.pending is not None
+            _check_nothing_hidden(connection, running.snapshot, write, directories)
+            pending_writes.record(connection, write.table, write.pending, directories)
 
     services.store.write(record)
 
 
 def _check_nothing_hidden(
-    connection: Connection, snapshot: ValidTxnList | None, write: OpenWrite, written: JobResult
+    connection: Connection, snapshot: ValidTxnList | None, write: OpenWrite, directories: Sequence[WrittenDirectory]
 ) -> None:
     """:func:`hidden` for a statement that ends.
 
     Raises:
         OutrunError: something would be hidden.
     """
-    names = {each.partition for each in written.directories} | {write.partition}
+    names = {each.partition for each in directories} | {write.partition}
     sentence = hidden(
         connection, write.table, names, snapshot, overwrite=write.write.overwrite, write_id=write.write.write_id
     )

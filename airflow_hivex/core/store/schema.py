@@ -87,6 +87,8 @@ tables = Table(
     Column("comment", Text),
     Column("created_ms", BigInteger, nullable=False),
     Column("dropped", Boolean, nullable=False, default=False),
+    Column("view_original_text", Text),
+    Column("view_expanded_text", Text),
     Index(
         "uq_tables_database_id_name",
         "database_id",

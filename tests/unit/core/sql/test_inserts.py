@@ -192,4 +192,4 @@ def test_insert_into_several_tables_names_all_that_it_reads_and_writes() -> None
     )
     assert isinstance(statement, MultiInsert)
     assert statement.targets == (TableName("a"), TableName("b", "db"))
-    assert [str(reference.table) for reference in statement.references] == ["db.s", "u"]
+    assert [str(reference.table) for reference in statement.references] == ["db.s", "db.s", "u"]

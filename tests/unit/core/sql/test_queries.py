@@ -177,7 +177,7 @@ def test_two_aliases_of_one_name_are_left_to_spark() -> None:
         ("SELECT * FROM f(TABLE(SELECT 1))", 17, "argument"),
         ("SELECT * FROM t WHERE x = ?", 27, ":name"),
         ("FROM t |> WHERE x = 1", 8, "pipe"),
-        ("WITH c AS (SELECT 1) INSERT INTO t SELECT * FROM c", 22, "INSERT"),
+        ("SELECT 1 WHERE EXISTS (INSERT INTO t SELECT * FROM c)", 24, "INSERT"),
         ("WITH c AS (DELETE FROM t) SELECT 1", 1, "DELETE"),
         ("WITH c AS (UPDATE t SET a = 1) SELECT 1", 1, "UPDATE"),
         ("SELECT * INTO u FROM t", 1, "INTO"),

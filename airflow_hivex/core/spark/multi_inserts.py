@@ -1,0 +1,48 @@
+"""Several INSERTs of one statement: what they read together is computed once, all or none of them is written."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from airflow_hivex.core.model.plans import PlannedInsert, Source, WrittenDirectory
+from airflow_hivex.core.spark import writes
+from airflow_hivex.core.spark.kept import Kept
+from airflow_hivex.core.spark.new_directories import discard
+
+log = logging.getLogger(__name__)
+
+
+def write_inserts(
+    spark: SparkSession,
+    sources: Sequence[Source],
+    inserts: Sequence[PlannedInsert],
+    arguments: Mapping[str, Any],
+    views: list[str],
+) -> tuple[tuple[WrittenDirectory, ...], ...]:
+    """The directories of each INSERT, as :func:`writes.write_rows` makes them.
+
+    Temporary views that are made join ``views``, for the caller to drop.
+
+    Raises:
+        ColumnCountMismatchError: a query brings more or fewer columns than are taken.
+        TypeMismatchError: a column needs an explicit CAST.
+    """
+    values = dict(arguments) or None
+    written: list[tuple[WrittenDirectory, ...]] = []
+    with Kept() as kept:
+        for source in sources:
+            kept.keep(spark.sql(source.sql, args=values)).createOrReplaceTempView(source.view)
+            views.append(source.view)
+        try:
+            for number, insert in enumerate(inserts, start=1):
+                log.info("INSERT %d of %d, into %s", number, len(inserts), insert.write.table)
+                written.append(writes.write_rows(spark.sql(insert.sql, args=values), insert.write))
+        except BaseException:
+            for insert, directories in zip(inserts, written, strict=False):
+                discard(insert.write, directories)
+            raise
+    return tuple(written)

@@ -1,0 +1,66 @@
+"""A query's text put together from pieces of the user's; an error in it is told at its place there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Self
+
+from airflow_hivex.core.errors import StatementSyntaxError
+from airflow_hivex.core.model.statements import Query
+from airflow_hivex.core.sql.queries import read_query
+from airflow_hivex.core.sql.tokens import Cursor, Token, location, tokenize
+
+
+@dataclass(slots=True)
+class Pieces:
+    """A text made of words of our own and pieces of the user's, whose places are remembered."""
+
+    cursor: Cursor
+    text: str = ""
+    copied: list[tuple[int, int]] = field(default_factory=list)
+
+    def add(self, words: str) -> Self:
+        """Append words of our own."""
+        self.text += words
+        return self
+
+    def copy(self, start: int, end: int) -> int:
+        """Append the user's text between two places; where it begins in the new text."""
+        at = len(self.text)
+        self.copied.append((at, start))
+        self.text += self.cursor.text[start:end]
+        return at
+
+    def copy_tokens(self, tokens: Sequence[Token]) -> Self:
+        """Append the user's text from the first token to the last."""
+        self.copy(tokens[0].start, tokens[-1].end)
+        # The last token may be followed by the end of a comment's line.
+        self.text += "\n"
+        return self
+
+    def read(self) -> Query:
+        """The text as a query.
+
+        Raises:
+            StatementSyntaxError: it is not SQL.
+            UnsupportedStatementError: it reads what is not a table of the warehouse.
+        """
+        with self._own_places():
+            tokens = tokenize(self.text)
+            return read_query(Cursor(self.text, tokens, self.cursor.markers, self.cursor.database))
+
+    @contextmanager
+    def _own_places(self) -> Iterator[None]:
+        try:
+            yield
+        except StatementSyntaxError as error:
+            lines = self.text.splitlines(keepends=True)
+            place = sum(map(len, lines[: error.line - 1])) + error.column - 1
+            before = [(at, start) for at, start in self.copied if at <= place] or self.copied[:1]
+            at, start = before[-1]
+            text = self.cursor.text
+            raise type(error)(
+                error.reason, *location(text, min(start + max(place - at, 0), len(text))), text
+            ) from error

@@ -1,0 +1,200 @@
+"""CREATE, ALTER and DROP VIEW, and views in queries: each becomes the query that it stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from airflow_hivex.core.model.objects import Column
+from airflow_hivex.core.model.statements import (
+    ChangeQuery,
+    ChangeRows,
+    CreateTable,
+    CreateView,
+    DropView,
+    Insert,
+    MultiInsert,
+    Query,
+    RenameTable,
+    RoutedStatement,
+    Select,
+    SetTableProperties,
+    TableReference,
+)
+from airflow_hivex.core.sql.changes import read_new_name, read_set_properties
+from airflow_hivex.core.sql.clauses import once, read_properties
+from airflow_hivex.core.sql.literals import read_string
+from airflow_hivex.core.sql.markers import Markers
+from airflow_hivex.core.sql.queries import at_query, read_query
+from airflow_hivex.core.sql.tokens import Cursor, tokenize
+
+TextOf = Callable[[TableReference], str | None]
+"""The query that a view stands for, None for what is no view."""
+
+S = TypeVar("S", bound=RoutedStatement)
+
+
+def read_create_view(cursor: Cursor, *, or_replace: bool) -> CreateView:
+    """The statement whose words up to VIEW are read.
+
+    Raises:
+        StatementSyntaxError: it is not SQL, names a column twice, or gives a clause twice.
+        UnsupportedStatementError: its query has markers, or reads what is not a table of the warehouse.
+    """
+    if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
+    if if_not_exists and or_replace:
+        raise cursor.error("OR REPLACE and IF NOT EXISTS do not go together")
+    view = cursor.own_table_name("CREATE VIEW")
+    columns = _read_columns(cursor) if cursor.at_symbol("(") else {}
+    comment: str | None = None
+    properties: Mapping[str, str] | None = None
+    while (token := cursor.peek()) is not None and token.word != "AS":
+        if cursor.accept("COMMENT"):
+            once(cursor, token, comment is not None)
+            comment = read_string(cursor, "a comment")
+        elif cursor.accept("TBLPROPERTIES"):
+            once(cursor, token, properties is not None)
+            properties = read_properties(cursor)
+        else:
+            raise cursor.expected("COMMENT, TBLPROPERTIES or AS and a query")
+    return CreateView(
+        view,
+        _read_definition(cursor),
+        columns=tuple(columns.items()),
+        or_replace=or_replace,
+        if_not_exists=if_not_exists,
+        comment=comment,
+        properties=properties or {},
+    )
+
+
+def read_alter_view(cursor: Cursor) -> CreateView | RenameTable | SetTableProperties:
+    """The statement whose words up to VIEW are read."""
+    view = cursor.own_table_name("ALTER VIEW")
+    if cursor.accept("RENAME", "TO"):
+        return RenameTable(view, read_new_name(cursor, "ALTER VIEW"))
+    if cursor.at("SET") or cursor.at("UNSET"):
+        return read_set_properties(cursor, view)
+    if not cursor.at("AS"):
+        raise cursor.expected("AS, RENAME, SET or UNSET")
+    return CreateView(view, _read_definition(cursor), or_replace=True, must_exist=True)
+
+
+def read_drop_view(cursor: Cursor) -> DropView:
+    """The statement whose words up to VIEW are read."""
+    if_exists = cursor.accept("IF", "EXISTS")
+    return DropView(cursor.own_table_name("DROP VIEW"), if_exists)
+
+
+def _read_columns(cursor: Cursor) -> dict[str, str | None]:
+    cursor.expect_symbol("(")
+    found: dict[str, str | None] = {}
+    while True:
+        token = cursor.peek()
+        name = cursor.name("the name of a column")
+        if name in found:
+            raise cursor.error(f"column {name} is named twice", token)
+        found[name] = read_string(cursor, "a comment") if cursor.accept("COMMENT") else None
+        if not cursor.accept_symbol(","):
+            break
+    cursor.expect_symbol(")")
+    return found
+
+
+def _read_definition(cursor: Cursor) -> Query:
+    cursor.expect("AS")
+    if not at_query(cursor):
+        raise cursor.expected("a query")
+    token = cursor.peek()
+    query = read_query(cursor)
+    if query.parameters:
+        marker = sorted(query.parameters)[0]
+        raise cursor.unsupported(f"a view is kept without values for markers; write a constant for :{marker}", token)
+    return query
+
+
+# -- views in queries --------------------------------------------------------------------
+
+
+def definition(query: Query, names: Sequence[tuple[str, str]], given: Iterable[Column], named: Iterable[str]) -> str:
+    """The text that is kept of a view: it names databases, and columns one by one.
+
+    ``names`` are database and name of each reference, ``given`` the columns that the query brings,
+    ``named`` what the view calls them.
+    """
+    text = query.render([f"{quoted(database)}.{quoted(name)}" for database, name in names])
+    columns = ", ".join(f"{quoted(column.name)} AS {quoted(name)}" for column, name in zip(given, named, strict=True))
+    # The query may end with a comment.
+    return f"SELECT {columns} FROM ({text}\n)"  # noqa: S608 - a view is SQL of its user
+
+
+def quoted(name: str) -> str:
+    """A name as an identifier in Spark SQL."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def expanded(statement: S, text_of: TextOf, parameters: Mapping[str, object], database: str) -> S:
+    """The statement with the query of each view in place of its name, views of views left for the next time.
+
+    The target of an UPDATE, DELETE or MERGE stays.
+    """
+
+    def expand(query: Query, kept: Iterable[int | None] = ()) -> Query:
+        return _expanded(query, text_of, parameters, database, kept)
+
+    def expand_part(part: ChangeQuery) -> ChangeQuery:
+        places = [place for place in (part.target, part.source) if place is not None]
+        moved = {
+            place: place + sum(_more(reference, text_of) for reference in part.query.references[:place])
+            for place in places
+        }
+        return replace(
+            part,
+            query=expand(part.query, places),
+            target=None if part.target is None else moved[part.target],
+            source=None if part.source is None else moved[part.source],
+        )
+
+    match statement:
+        case Select(query=query) | Insert(query=query):
+            return replace(statement, query=expand(query))
+        case CreateTable(query=query):
+            return statement if query is None else replace(statement, query=expand(query))
+        case MultiInsert():
+            inserts = tuple(replace(insert, query=expand(insert.query)) for insert in statement.inserts)
+            return replace(statement, inserts=inserts, sources=tuple(map(expand, statement.sources)))
+        case ChangeRows():
+            return replace(
+                statement,
+                matched=expand_part(statement.matched),
+                source=None if statement.source is None else expand(statement.source),
+                unmatched=statement.unmatched and expand_part(statement.unmatched),
+                unmatched_by_source=statement.unmatched_by_source and expand_part(statement.unmatched_by_source),
+            )
+    raise AssertionError(f"{statement} is no statement that is routed")
+
+
+def _more(reference: TableReference, text_of: TextOf) -> int:
+    """By how many a query's references grow when a view's name becomes its query."""
+    text = text_of(reference)
+    return 0 if text is None else len(_read(text, {}, None).references) - 1
+
+
+def _expanded(
+    query: Query, text_of: TextOf, parameters: Mapping[str, object], database: str, kept: Iterable[int | None]
+) -> Query:
+    texts = [None if index in kept else text_of(each) for index, each in enumerate(query.references)]
+    if not any(texts):
+        return query
+    whole = query.render(
+        [
+            query.text[reference.start : reference.end] if text is None else f"({text})"
+            for reference, text in zip(query.references, texts, strict=True)
+        ]
+    )
+    return _read(whole, parameters, database)
+
+
+def _read(text: str, parameters: Mapping[str, object], database: str | None) -> Query:
+    return read_query(Cursor(text, tokenize(text), Markers(parameters), database))

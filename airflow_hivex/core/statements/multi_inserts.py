@@ -1,0 +1,140 @@
+"""FROM source INSERT ... INSERT ...: routed, run as one job, and all of it committed together."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from airflow_hivex.core.clusters.properties import Cluster
+from airflow_hivex.core.errors import InvalidOperationError
+from airflow_hivex.core.model.objects import Table
+from airflow_hivex.core.model.plans import Plan, PlannedInsert, Source
+from airflow_hivex.core.model.statements import Insert, MultiInsert, Query, is_source, source_name
+from airflow_hivex.core.statements import planning
+from airflow_hivex.core.statements.context import Result, Running, StatementContext
+from airflow_hivex.core.statements.insert_targets import check_insert, static_partition
+from airflow_hivex.core.statements.queries import job_name, partition_exists
+from airflow_hivex.core.statements.routing import RoutedQuery, chosen_cluster, route
+from airflow_hivex.core.statements.transactions import in_transaction
+from airflow_hivex.core.statements.writing import OpenWrite, begin_write, end_writes
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Branch:
+    """One INSERT, with the values of its static partition columns, and the partition if they name one."""
+
+    insert: Insert
+    target: Table
+    static: Mapping[str, str | None]
+    partition: str | None
+
+
+def run_multi_insert(context: StatementContext, statement: MultiInsert) -> Result:
+    """The rows written to all tables."""
+
+    def work(running: Running) -> Result:
+        if running.joined is not None and running.joined.is_read_only:
+            raise InvalidOperationError(
+                "INSERT", f"transaction {running.txn_id}", "it was started READ ONLY; write in another one"
+            )
+        routed = route(context, statement, running)
+        branches = [_branch(*each) for each in zip(routed.statement.inserts, routed.targets, strict=True)]
+        _check_apart(branches)
+        cluster = chosen_cluster(context, routed)
+        log.info("Transaction %s: %s", running.txn_id, routed.route.describe())
+        chosen = [branch for branch in branches if not _is_there(context, running, branch)]
+        if not chosen:
+            if running.joined is None:
+                context.services.transactions.abort(running.txn_id, "the partitions exist already")
+            return Result(cluster=cluster.name, txn_id=running.txn_id, rows_written=0, route=routed.route)
+        writes = [
+            begin_write(
+                context,
+                running,
+                branch.target,
+                cluster,
+                overwrite=branch.insert.overwrite,
+                static=branch.static,
+                partition=branch.partition,
+                input_columns=branch.insert.columns or (),
+                number=number,
+            )
+            for number, branch in enumerate(chosen)
+        ]
+        plan = _plan(context, running, [branch.insert for branch in chosen], writes, routed, cluster)
+        written = context.run(cluster, plan)
+        end_writes(context, running, list(zip(writes, written.inserted, strict=True)))
+        rows_written = sum(directory.rows for directories in written.inserted for directory in directories)
+        return Result(cluster=cluster.name, txn_id=running.txn_id, rows_written=rows_written, route=routed.route)
+
+    return in_transaction(context, work)
+
+
+def _branch(insert: Insert, target: Table) -> _Branch:
+    static = check_insert(insert, target)
+    return _Branch(insert, target, static, static_partition(target, static))
+
+
+def _check_apart(branches: Sequence[_Branch]) -> None:
+    """Refuse INSERTs that write to one place when one overwrites: all have one write id, and a base hides the rest.
+
+    Raises:
+        InvalidOperationError: there are such.
+    """
+    for first, second in combinations(branches, 2):
+        same = first.target.id == second.target.id and (first.insert.overwrite or second.insert.overwrite)
+        if same and all(second.static.get(key, value) == value for key, value in first.static.items()):
+            raise InvalidOperationError(
+                "A multi-table INSERT",
+                first.target.full_name,
+                "two of its INSERTs may write to the same partition, and INSERT OVERWRITE would hide what the other "
+                "one writes; name different static partitions, or write them in two statements",
+            )
+
+
+def _is_there(context: StatementContext, running: Running, branch: _Branch) -> bool:
+    """Whether IF NOT EXISTS leaves an INSERT out."""
+    if not branch.insert.if_not_exists or branch.partition is None:
+        return False
+    return partition_exists(context, running, branch.target, branch.partition)
+
+
+def _plan(
+    context: StatementContext,
+    running: Running,
+    inserts: Sequence[Insert],
+    writes: Sequence[OpenWrite],
+    routed: RoutedQuery[MultiInsert],
+    cluster: Cluster,
+) -> Plan:
+    tag, statement = running.tag, routed.statement
+    scans = [planning.scan(bound, cluster, f"{tag}_{number}") for number, bound in enumerate(routed.bound)]
+    # In the order of MultiInsert.references; those of an INSERT that is left out are taken, too.
+    views = (scan.view for scan in scans)
+    sources = {source_name(number): f"{tag}_source_{number}" for number in range(len(statement.sources))}
+
+    def render(query: Query) -> str:
+        return query.render(
+            [sources[each.table.name] if is_source(each.table) else next(views) for each in query.references]
+        )
+
+    source_texts = [render(query) for query in statement.sources]
+    texts = {id(insert): render(insert.query) for insert in statement.inserts}
+    queries = [*statement.sources, *(insert.query for insert in inserts)]
+    parameters = {name for query in queries for name in query.parameters}
+    return Plan(
+        tag=tag,
+        name=job_name(context, running),
+        sql="",
+        scans=tuple(scans),
+        parameters={name: context.parameters[name] for name in sorted(parameters)},
+        sources=tuple(Source(view, text) for view, text in zip(sources.values(), source_texts, strict=True)),
+        inserts=tuple(
+            PlannedInsert(texts[id(insert)], write.write) for insert, write in zip(inserts, writes, strict=True)
+        ),
+        spark_conf=cluster.spark_conf,
+    )

@@ -1,0 +1,134 @@
+"""CREATE, ALTER and DROP VIEW, and views in statements."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+from sqlalchemy import Connection
+
+from airflow_hivex.core.errors import (
+    AlreadyExistsError,
+    InvalidObjectError,
+    InvalidOperationError,
+    NoSuchDatabaseError,
+    NoSuchTableError,
+)
+from airflow_hivex.core.model.objects import ClusterStorageDescriptor, Column, StorageDescriptor, Table, TableType
+from airflow_hivex.core.model.statements import CreateView, DropView, Select
+from airflow_hivex.core.sql.views import definition
+from airflow_hivex.core.statements.context import Result, StatementContext
+from airflow_hivex.core.statements.locking import acquire
+from airflow_hivex.core.statements.queries import plan_query
+from airflow_hivex.core.statements.routing import chosen_cluster, route
+from airflow_hivex.core.statements.table_definitions import check_columns
+from airflow_hivex.core.statements.transactions import own_transaction
+
+log = logging.getLogger(__name__)
+
+
+def create_view(context: StatementContext, statement: CreateView) -> Result:
+    """CREATE VIEW and ALTER VIEW ... AS: Spark analyses the query, nothing of it is run.
+
+    Raises:
+        AlreadyExistsError: a table or view of that name exists.
+        InvalidObjectError: the query brings other columns than are named, or one twice, or reads the view itself.
+    """
+    database, name = context.session.qualify(statement.view)
+    full_name = f"{database}.{name}"
+    stored = _find(context, database, name)
+    if stored is None and statement.must_exist:
+        raise NoSuchTableError(database, name)
+    if stored is not None and not stored.is_view and (statement.or_replace or statement.if_not_exists):
+        raise InvalidOperationError("CREATE VIEW", full_name, "it is a table; drop it, or choose another name")
+    if stored is not None and statement.if_not_exists:
+        return Result()
+    if stored is not None and not statement.or_replace:
+        raise AlreadyExistsError("view", full_name)
+    with own_transaction(context) as running:
+        locks = context.services.statement_locks
+        acquire(context, running, locks.create_table(database) if stored is None else locks.alter_table(stored))
+        routed = route(context, Select(statement.query), running)
+        if (database, name) in routed.views:
+            raise InvalidObjectError("view", full_name, "its query reads the view itself")
+        cluster = chosen_cluster(context, routed)
+        plan = plan_query(context, running, routed.statement.query, routed, cluster)
+        given = context.run(cluster, replace(plan, max_rows=0)).columns
+        columns = _columns(full_name, statement, given)
+        names = [context.session.qualify(reference.table) for reference in statement.query.references]
+        query = statement.query
+        view = Table(
+            database=database,
+            name=name,
+            storage=StorageDescriptor(columns, ClusterStorageDescriptor(context.services.clusters.default, "")),
+            type=TableType.VIRTUAL_VIEW,
+            parameters=statement.properties,
+            owner=context.session.user,
+            comment=statement.comment,
+            view_original_text=query.text[query.start : query.end],
+            view_expanded_text=definition(query, names, given, [column.name for column in columns]),
+        )
+        catalog = context.services.catalog
+
+        def change(connection: Connection) -> None:
+            if stored is None:
+                catalog.create_table(view, connection=connection)
+                return
+            current = catalog.get_table(database, name, connection=connection)
+            changed = replace(view, owner=current.owner)
+            if statement.must_exist:
+                changed = replace(changed, parameters=current.parameters, comment=current.comment)
+            catalog.alter_table(database, name, changed, connection=connection)
+
+        context.services.transactions.commit(running.txn_id, change)
+    return Result(txn_id=running.txn_id)
+
+
+def drop_view(context: StatementContext, statement: DropView) -> Result:
+    """DROP VIEW.
+
+    Raises:
+        InvalidOperationError: it is a table.
+    """
+    database, name = context.session.qualify(statement.view)
+    catalog = context.services.catalog
+    try:
+        with own_transaction(context) as running:
+            view = catalog.get_table(database, name)
+            if not view.is_view:
+                raise InvalidOperationError("DROP VIEW", view.full_name, "it is a table; DROP TABLE drops it")
+            acquire(context, running, context.services.statement_locks.drop_table(view))
+
+            def change(connection: Connection) -> None:
+                catalog.drop_table(database, name, connection=connection)
+
+            context.services.transactions.commit(running.txn_id, change)
+    except (NoSuchTableError, NoSuchDatabaseError):
+        if not statement.if_exists:
+            raise
+        return Result()
+    catalog.forget_tables([view])
+    return Result(txn_id=running.txn_id)
+
+
+def _find(context: StatementContext, database: str, name: str) -> Table | None:
+    try:
+        return context.services.catalog.get_table(database, name)
+    except NoSuchTableError:
+        return None
+
+
+def _columns(full_name: str, statement: CreateView, given: tuple[Column, ...]) -> tuple[Column, ...]:
+    """The view's columns: those of the query, under the names that the statement lists."""
+    twice = [column.name for column in given if [each.name.lower() for each in given].count(column.name.lower()) > 1]
+    if twice:
+        raise InvalidObjectError("view", full_name, f"its query brings two columns {twice[0]}; give one another name")
+    if statement.columns and len(statement.columns) != len(given):
+        reason = f"it lists {len(statement.columns)} columns, and its query brings {len(given)}"
+        raise InvalidObjectError("view", full_name, reason)
+    columns = tuple(
+        replace(column, name=name, comment=comment)
+        for column, (name, comment) in zip(given, statement.columns or ((c.name, None) for c in given), strict=True)
+    )
+    check_columns(full_name, columns)
+    return columns

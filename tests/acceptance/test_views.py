@@ -1,0 +1,139 @@
+"""Views: what they are made of, where their names are bound, and what is done to them."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_hivex.core import Metastore, Session
+from airflow_hivex.core.errors import (
+    AlreadyExistsError,
+    AnalysisError,
+    InvalidObjectError,
+    InvalidOperationError,
+    NoSuchTableError,
+    RoutingError,
+    StatementSyntaxError,
+    UnsupportedStatementError,
+)
+
+pytestmark = [pytest.mark.spark, pytest.mark.parametrize("metastore_url", ["sqlite"], indirect=True)]
+
+
+def rows(session: Session, sql: str) -> list[tuple[object, ...]]:
+    return session.sql(sql).rows
+
+
+@pytest.fixture
+def t(session: Session) -> Session:
+    """``t`` with three rows in the partitions 1 and 2."""
+    session.sql("CREATE TABLE t (id int, v string) PARTITIONED BY (p int)")
+    session.sql("INSERT INTO t VALUES (1, 'a', 1), (2, 'b', 1), (3, NULL, 2)")
+    return session
+
+
+def test_a_view_is_its_query_wherever_it_is_read(t: Session) -> None:
+    t.sql("CREATE VIEW w AS SELECT id * 10 AS ten, v FROM t WHERE p = 1 -- the first")
+    assert rows(t, "SELECT * FROM w ORDER BY ten") == [(10, "a"), (20, "b")]
+    assert rows(t, "SELECT x.ten FROM w AS x JOIN t ON t.id * 10 = x.ten WHERE t.v = 'b'") == [(20,)]
+    assert rows(t, "SELECT default.w.v FROM default.w WHERE w.ten = 10") == [("a",)]
+    assert rows(t, "WITH t AS (SELECT 1) SELECT count(*) FROM w") == [(2,)]
+    t.sql("CREATE TABLE c AS SELECT * FROM w")
+    t.sql("INSERT INTO c SELECT ten + :more, v FROM w", {"more": 1})
+    assert rows(t, "SELECT ten FROM c ORDER BY ten") == [(10,), (11,), (20,), (21,)]
+    t.sql("FROM w INSERT INTO c SELECT 0, v WHERE ten = 10 INSERT INTO c SELECT 1, v")
+    assert rows(t, "SELECT count(*) FROM c") == [(7,)]
+    t.sql("UPDATE c SET v = 'in view' WHERE ten IN (SELECT ten FROM w)")
+    t.sql("MERGE INTO c USING w ON c.ten = w.ten WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT VALUES (5, v)")
+    assert rows(t, "SELECT ten, v FROM c ORDER BY ALL") == [(0, "a"), (1, "a"), (1, "b"), (11, "a"), (21, "b")]
+
+
+def test_views_of_views_see_what_is_written_later(t: Session) -> None:
+    t.sql("CREATE VIEW one (number COMMENT 'its id', name) COMMENT 'all' AS SELECT id, v FROM t")
+    t.sql("CREATE VIEW two AS WITH q AS (SELECT number FROM one) SELECT max(number) m, count(*) n FROM q")
+    assert rows(t, "SELECT * FROM two") == [(3, 3)]
+    t.sql("INSERT INTO t VALUES (9, 'new', 3)")
+    t.sql("ALTER TABLE t ADD COLUMNS (more int)")
+    assert rows(t, "SELECT m, n FROM two") == [(9, 4)]
+    assert rows(t, "SELECT * FROM one WHERE number = 9") == [(9, "new")]
+    assert rows(t, "DESCRIBE one") == [("number", "int", "its id"), ("name", "string", None)]
+
+
+def test_names_are_bound_in_the_namespace_of_the_view(t: Session, metastore: Metastore) -> None:
+    t.sql("CREATE VIEW w AS SELECT count(*) n FROM t")
+    with metastore.session(user="other") as other:
+        other.sql("CREATE DATABASE d")
+        other.sql("USE d")
+        other.sql("CREATE TABLE t (k int)")
+        assert rows(other, "SELECT n FROM default.w") == [(3,)]
+
+
+def test_a_view_is_routed_by_what_it_reads(t: Session) -> None:
+    t.sql("CREATE VIEW w AS SELECT id, p FROM t")
+    t.sql("USE CLUSTER c2")
+    t.sql("CREATE TABLE u (k int)")
+    with pytest.raises(RoutingError, match=r"default\.t"):
+        t.sql("SELECT * FROM w")
+    t.sql("USE CLUSTER")
+    assert t.sql("SELECT * FROM w").cluster == "c1"
+    with pytest.raises(RoutingError):
+        t.sql("SELECT * FROM w JOIN u ON k = id")
+    assert t.explain("SELECT * FROM w WHERE p = 2").cluster == "c1"
+    assert "default.t" in " ".join(row[3] for row in rows(t, "EXPLAIN ROUTE SELECT * FROM w JOIN u ON k = id"))
+
+
+def test_views_are_listed_shown_changed_and_dropped(t: Session) -> None:
+    t.sql("CREATE VIEW w (a) COMMENT 'it''s' TBLPROPERTIES ('x' = 'y') AS SELECT id FROM t")
+    assert rows(t, "SHOW VIEWS") == rows(t, "SHOW VIEWS LIKE 'w*'") == [("w",)]
+    assert rows(t, "SHOW TABLES") == [("t",), ("w",)]
+    ((made,),) = rows(t, "SHOW CREATE TABLE w")
+    facts = {str(row[0]): row[1] for row in rows(t, "DESCRIBE EXTENDED w")}
+    assert (facts["Type"], facts["View Original Text"]) == ("VIRTUAL_VIEW", "SELECT id FROM t")
+    t.sql("ALTER VIEW w SET TBLPROPERTIES ('z' = '1')")
+    t.sql("ALTER VIEW w AS SELECT id + 1 AS b FROM t")
+    assert rows(t, "SELECT max(b) FROM w") == [(4,)]
+    assert "'z' = '1'" in str(rows(t, "SHOW CREATE TABLE w"))
+    t.sql("ALTER VIEW w RENAME TO v")
+    t.sql(str(made))
+    t.sql("CREATE OR REPLACE VIEW v AS SELECT a FROM w")
+    t.sql("CREATE VIEW IF NOT EXISTS v AS SELECT 1 AS other")
+    assert rows(t, "SELECT max(a) FROM v") == [(3,)]
+    t.sql("DROP VIEW w")
+    t.sql("DROP VIEW IF EXISTS w")
+    with pytest.raises(NoSuchTableError, match=r"default\.w"):
+        t.sql("SELECT * FROM v")
+    t.sql("DROP VIEW v")
+    assert rows(t, "SHOW VIEWS") == []
+    t.sql("CREATE TABLE v (k int)")
+
+
+@pytest.mark.parametrize(
+    ("statement", "error", "reason"),
+    [
+        ("CREATE VIEW w AS SELECT 1 AS one", AlreadyExistsError, "w"),
+        ("CREATE VIEW t AS SELECT 1 AS one", AlreadyExistsError, "t"),
+        ("CREATE OR REPLACE VIEW t AS SELECT 1 AS one", InvalidOperationError, "it is a table"),
+        ("CREATE OR REPLACE VIEW w AS SELECT * FROM (SELECT * FROM w)", InvalidObjectError, "reads the view itself"),
+        ("CREATE VIEW x AS SELECT id, id FROM t", InvalidObjectError, "two columns id"),
+        ("CREATE VIEW x (a, b) AS SELECT id FROM t", InvalidObjectError, "lists 2 columns, and its query brings 1"),
+        ("CREATE VIEW x (a, a) AS SELECT id, v FROM t", StatementSyntaxError, "named twice"),
+        ("CREATE VIEW x AS SELECT count(*) FROM t", InvalidObjectError, "plain name"),
+        ("CREATE VIEW x AS SELECT nothing FROM t", AnalysisError, "nothing"),
+        ("CREATE VIEW x AS SELECT * FROM nowhere", NoSuchTableError, "nowhere"),
+        ("CREATE TEMPORARY VIEW x AS SELECT 1 AS one", UnsupportedStatementError, "TEMPORARY VIEW"),
+        ("ALTER VIEW x AS SELECT 1 AS one", NoSuchTableError, "x"),
+        ("DROP VIEW t", InvalidOperationError, "DROP TABLE drops it"),
+        ("DROP TABLE w", InvalidOperationError, "DROP VIEW drops it"),
+        ("DROP VIEW x", NoSuchTableError, "x"),
+        ("INSERT INTO w VALUES (1)", InvalidOperationError, "it is a view"),
+        ("DELETE FROM w", InvalidOperationError, "it is a view"),
+        ("UPDATE w SET id = 1", InvalidOperationError, "it is a view"),
+        ("TRUNCATE TABLE w", InvalidOperationError, "it is a view"),
+        ("ALTER TABLE w ADD COLUMNS (x int)", InvalidOperationError, "it is a view"),
+    ],
+)
+def test_what_cannot_be_is_refused(t: Session, statement: str, error: type[Exception], reason: str) -> None:
+    t.sql("CREATE VIEW w AS SELECT id FROM t")
+    with pytest.raises(error, match=reason):
+        t.sql(statement)
+    assert rows(t, "SELECT * FROM w ORDER BY id") == [(1,), (2,), (3,)]
+    assert rows(t, "SHOW TABLES") == [("t",), ("w",)]
