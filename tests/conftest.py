@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,10 +12,11 @@ from tests.postgresql import start_postgresql
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from tests.postgresql import PostgresqlServer
 
+# Read by every Spark that tests and their processes start.
+os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).with_name("spark_conf")))
 
 _COUNT = "count: "
 

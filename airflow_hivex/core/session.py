@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from airflow_hivex.core.errors import (
     HivexError,
@@ -18,13 +18,16 @@ from airflow_hivex.core.errors import (
 from airflow_hivex.core.model import statements as kinds
 from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE
 from airflow_hivex.core.model.routes import Route
-from airflow_hivex.core.sql.reader import read
+from airflow_hivex.core.sql.reader import read, read_table_name
 from airflow_hivex.core.statements import (
     administration,
+    column_definitions,
     definitions,
     explicit_transactions,
     listings,
+    loads,
     multi_inserts,
+    partition_definitions,
     queries,
     row_changes,
     truncation,
@@ -32,6 +35,11 @@ from airflow_hivex.core.statements import (
 )
 from airflow_hivex.core.statements.context import Result, Running, Services, SessionState, StatementContext
 from airflow_hivex.core.statements.routing import route
+from airflow_hivex.core.statements.snapshot_files import SnapshotFiles, snapshot_files
+from airflow_hivex.core.warehouse import Warehouse
+
+if TYPE_CHECKING:
+    from airflow_hivex.core.spark.given import GivenSession
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +51,7 @@ _HANDLERS: dict[type, Handler] = {
     kinds.Select: queries.run_select,
     kinds.Insert: queries.run_insert,
     kinds.ChangeRows: row_changes.run_change,
+    kinds.LoadData: loads.run_load,
     kinds.Truncate: truncation.run_truncate,
     kinds.MultiInsert: multi_inserts.run_multi_insert,
     kinds.StartTransaction: explicit_transactions.start_transaction,
@@ -54,13 +63,17 @@ _HANDLERS: dict[type, Handler] = {
     kinds.UseDatabase: definitions.use_database,
     kinds.UseCluster: definitions.use_cluster,
     kinds.DropTable: definitions.drop_table,
-    kinds.AddPartitions: definitions.add_partitions,
-    kinds.DropPartitions: definitions.drop_partitions,
+    kinds.AddPartitions: partition_definitions.add_partitions,
+    kinds.DropPartitions: partition_definitions.drop_partitions,
+    kinds.RenamePartition: partition_definitions.rename_partition,
     kinds.SetTableProperties: definitions.set_table_properties,
     kinds.CreateView: views.create_view,
     kinds.DropView: views.drop_view,
     kinds.RenameTable: definitions.rename_table,
-    kinds.AddColumns: definitions.add_columns,
+    kinds.AddColumns: column_definitions.add_columns,
+    kinds.ChangeColumn: column_definitions.change_column,
+    kinds.ReplaceColumns: column_definitions.replace_columns,
+    kinds.DropColumns: column_definitions.drop_columns,
     kinds.ShowDatabases: listings.show_databases,
     kinds.ShowTables: listings.show_tables,
     kinds.ShowPartitions: listings.show_partitions,
@@ -85,9 +98,13 @@ _NOT_IN_TRANSACTIONS: dict[type, str] = {
     kinds.DropView: "DROP VIEW",
     kinds.AddPartitions: "ALTER TABLE ADD PARTITION",
     kinds.DropPartitions: "ALTER TABLE DROP PARTITION",
+    kinds.RenamePartition: "ALTER TABLE RENAME PARTITION",
     kinds.SetTableProperties: "ALTER TABLE SET TBLPROPERTIES",
     kinds.RenameTable: "ALTER TABLE RENAME",
     kinds.AddColumns: "ALTER TABLE ADD COLUMNS",
+    kinds.ChangeColumn: "ALTER TABLE CHANGE COLUMN",
+    kinds.ReplaceColumns: "ALTER TABLE REPLACE COLUMNS",
+    kinds.DropColumns: "ALTER TABLE DROP COLUMNS",
 }
 
 
@@ -191,6 +208,37 @@ class Session:
                 "EXPLAIN ROUTE", type(statement).__name__, "only statements that run on a cluster have a route"
             )
         return route(self._context(parameters), statement).route
+
+    def snapshot_files(self, table: str) -> SnapshotFiles:
+        """The files of a table in the snapshot of now, or of the session's transaction, for other engines to read.
+
+        Raises:
+            NoSuchTableError: it does not exist.
+            InvalidOperationError: it is a view.
+            RoutingError: the pinned cluster does not have it.
+            StorageError: its directories cannot be listed.
+        """
+        name = read_table_name(table)
+        if self._services.catalog.get_table(*self._state.qualify(name)).is_view:
+            raise InvalidOperationError("snapshot_files", table, "it is a view, which has no files")
+        statement = read(f"SELECT * FROM {table}", database=self._state.database)  # noqa: S608 - it was read as a name
+        assert isinstance(statement, kinds.Select)
+        return snapshot_files(self._context(None), statement)
+
+    def warehouse(self, spark: GivenSession, cluster: str | None = None) -> Warehouse:
+        """The session's tables as DataFrames of a SparkSession, in which the session runs its statements from now on.
+
+        ``cluster`` is the one whose files that Spark reads, and is pinned; without, it is the one that is
+        pinned already, else the default. Spark's SQL configuration is set as our jobs need it (time zone UTC).
+
+        Raises:
+            UnknownClusterError: it is not configured.
+        """
+        from airflow_hivex.core.spark.given import GivenRunner
+
+        self._execute(kinds.UseCluster(cluster or self._state.cluster or self._services.clusters.default))
+        self._state.runner = GivenRunner(spark)
+        return Warehouse(spark, self._context, self._execute)
 
     def cancel(self) -> None:
         """Stop the statement that runs now: its transaction is aborted, then its job is stopped.

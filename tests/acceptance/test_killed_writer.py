@@ -1,4 +1,4 @@
-"""kill -9 of a process in the middle of an INSERT, at ten different moments."""
+"""kill -9 of a process in the middle of a statement that writes, at ten different moments."""
 
 from __future__ import annotations
 
@@ -20,8 +20,23 @@ from airflow_hivex.core.clock import system_clock
 from airflow_hivex.core.model.transactions import TxnState
 
 ROWS = 50_000
+INSERT = f"INSERT INTO t SELECT id, cast(id % 3 AS string) FROM range({ROWS})"
 Moment = Callable[[set[str]], bool]
 """Whether it has come, by the files, folders and transactions that the writer has made so far."""
+
+AFTER = {
+    INSERT: f"SELECT id FROM t UNION ALL SELECT id FROM range({ROWS})",
+    "UPDATE t SET id = id + 1 WHERE id % 3 = 0": "SELECT if(id % 3 = 0, id + 1, id) AS id FROM t",
+    "DELETE FROM t WHERE id % 7 = 0": "SELECT id FROM t WHERE id % 7 <> 0",
+    "MERGE INTO t USING range(30000, 70000) s ON t.id = s.id WHEN MATCHED AND s.id % 2 = 0 THEN DELETE "
+    "WHEN MATCHED THEN UPDATE SET id = -t.id WHEN NOT MATCHED THEN INSERT VALUES (s.id, 'merged')": (
+        "SELECT if(s.id IS NULL, t.id, if(t.id IS NULL, s.id, -t.id)) AS id "
+        "FROM t FULL JOIN range(30000, 70000) s ON t.id = s.id WHERE t.id IS NULL OR s.id IS NULL OR s.id % 2 = 1"
+    ),
+    "INSERT OVERWRITE t PARTITION (part) SELECT id * 2, part FROM t": "SELECT id * 2 AS id FROM t",
+}
+"""Statements, each with a query for the ids that are there once it counts."""
+_UPDATE, _DELETE, _MERGE, _OVERWRITE = list(AFTER)[1:]
 
 
 def _made(pattern: str) -> Moment:
@@ -39,17 +54,17 @@ def _after_begin(delay_s: float) -> Moment:
     return reached
 
 
-MOMENTS: dict[str, Moment] = {
-    "at once": lambda _new: True,
-    "transaction open": _made("transaction *"),
-    "staging made": _made("*/_staging*"),
-    "first part file": _made("*/part-*.orc"),
-    "first task done": _made("*/_staging*/part=*/part-*"),
-    "delta made": _made("*/delta_*"),
-    "first bucket file": _made("*/delta_*/bucket_*"),
-    "last bucket file": _made("*part=2/delta_*/bucket_*"),
-    "0.1 s": _after_begin(0.1),
-    "0.3 s": _after_begin(0.3),
+MOMENTS: dict[str, tuple[Moment, str]] = {
+    "last bucket file": (_made("*part=2/delta_*/bucket_*"), INSERT),
+    "first task done": (_made("*/_staging*/part=*/part-*"), INSERT),
+    "at once": (lambda _new: True, _UPDATE),
+    "transaction open": (_made("transaction *"), _MERGE),
+    "staging made": (_made("*/_staging*"), _DELETE),
+    "first part file": (_made("*/part-*.orc"), _UPDATE),
+    "delta made": (_made("*/delta_*"), _MERGE),
+    "first bucket file": (_made("*delta_*/bucket_*"), _UPDATE),
+    "0.1 s": (_after_begin(0.1), _OVERWRITE),
+    "0.3 s": (_after_begin(0.3), _DELETE),
 }
 
 
@@ -69,29 +84,39 @@ def metastore(sqlite_url: str, properties: dict[str, dict[str, str]]) -> Iterato
 
 @pytest.mark.spark
 @pytest.mark.timeout(600)
-def test_row_count_stays_a_committed_one(
+def test_rows_are_those_before_the_statement_or_after_it(
     metastore: Metastore, sqlite_url: str, properties: dict[str, dict[str, str]], tmp_path: Path
 ) -> None:
-    expected = 1
-    unfinished = 0
-    for name, moment in MOMENTS.items():
-        finished = _insert_and_kill(moment, metastore, sqlite_url, properties, tmp_path)
-        with metastore.session() as session:
-            (count,) = session.sql("SELECT count(*) FROM t").rows[0]
-        assert count in {expected, expected + ROWS}, name
+    with metastore.session() as session:
+        session.sql(INSERT)
+    undone = 0
+    abandoned: set[int] = set()
+    before = _contents(metastore, "SELECT id FROM t")
+    for name, (moment, statement) in MOMENTS.items():
+        after = _contents(metastore, AFTER[statement])
+        assert before != after, f"{name}: the statement would change nothing"
+        finished = _run_and_kill(statement, moment, metastore, sqlite_url, properties, tmp_path)
+        # What the dead one has locked is free once its time-out is over.
+        with Metastore.open(sqlite_url, clusters=properties, clock=lambda: system_clock() + 3_600_000) as hours_later:
+            left_open = set(metastore.transactions.valid_txns().open_ids)
+            assert set(hours_later.housekeeper.run().aborted) == left_open
+            assert {hours_later.transactions.get(txn_id).state for txn_id in left_open} <= {TxnState.ABORTED}
+        abandoned |= left_open
+        found = _contents(metastore, "SELECT id FROM t")
+        assert found in (before, after), name
         if finished:
-            assert count == expected + ROWS, f"{name}: an acknowledged INSERT was lost"
-        unfinished += count == expected
-        expected = count
-    assert unfinished, "every INSERT was done before its writer was killed"
-    abandoned = metastore.transactions.valid_txns().open_ids
+            assert found == after, f"{name}: an acknowledged statement was lost"
+        undone += found == before
+        before = found
+    assert undone, "every statement was done before its writer was killed"
     assert abandoned, "no kill hit an open transaction"
-    hours_later = Metastore.open(sqlite_url, clusters=properties, clock=lambda: system_clock() + 3_600_000)
-    with hours_later:
-        assert hours_later.housekeeper.run().aborted == abandoned
-        assert {hours_later.transactions.get(txn_id).state for txn_id in abandoned} == {TxnState.ABORTED}
-        with hours_later.session() as session:
-            assert session.sql("SELECT count(*), count(DISTINCT part) FROM t").rows[0][0] == expected
+
+
+def _contents(metastore: Metastore, ids: str) -> tuple[object, ...]:
+    """Count, sum and a sum of hashes of the ids that a query brings: equal for equal rows in any order."""
+    with metastore.session() as session:
+        (row,) = session.sql(f"SELECT count(*), sum(id), sum(CAST(xxhash64(id) AS DECIMAL(38))) FROM ({ids})").rows
+    return row
 
 
 @pytest.mark.spark
@@ -100,7 +125,7 @@ def test_sigterm_stops_the_job_and_aborts_its_transaction(
 ) -> None:
     with _writer(sqlite_url, properties, tmp_path) as writer:
         # More rows than could be written before the test's time is over.
-        _begin(writer, 10**12)
+        _begin(writer, INSERT.replace(str(ROWS), str(10**12)))
         _wait_for(_made("*/_staging*/_temporary/*"), metastore, set(), tmp_path, writer)
         (txn_id,) = metastore.transactions.valid_txns().open_ids
         writer.send_signal(signal.SIGTERM)
@@ -108,20 +133,25 @@ def test_sigterm_stops_the_job_and_aborts_its_transaction(
         assert writer.stdout.readline() == "cancelled\n", (tmp_path / "writer.log").read_text()
         assert metastore.transactions.get(txn_id).state is TxnState.ABORTED
         # The process goes on, and so does its Spark.
-        _begin(writer, 10)
+        _begin(writer, INSERT.replace(str(ROWS), "10"))
         assert writer.stdout.readline() == "done\n"
     with metastore.session() as session:
         assert session.sql("SELECT count(*) FROM t").rows == [(11,)]
     assert not list((tmp_path / "c1" / "default.db" / "t").glob("_staging*"))
 
 
-def _insert_and_kill(
-    moment: Moment, metastore: Metastore, url: str, properties: dict[str, dict[str, str]], folder: Path
+def _run_and_kill(
+    statement: str,
+    moment: Moment,
+    metastore: Metastore,
+    url: str,
+    properties: dict[str, dict[str, str]],
+    folder: Path,
 ) -> bool:
-    """Start a writer, kill it at the moment, and tell whether it had acknowledged its INSERT."""
+    """Start a writer, kill it at the moment, and tell whether it had acknowledged its statement."""
     with _writer(url, properties, folder) as writer:
         before = _names(folder, metastore)
-        _begin(writer, ROWS)
+        _begin(writer, statement)
         _wait_for(moment, metastore, before, folder, writer)
         writer.send_signal(signal.SIGKILL)
         writer.wait()
@@ -131,8 +161,8 @@ def _insert_and_kill(
 
 @contextmanager
 def _writer(url: str, properties: dict[str, dict[str, str]], folder: Path) -> Iterator[subprocess.Popen[str]]:
-    """A process whose Spark is up and that waits for the number of rows to insert."""
-    program = Path(__file__).with_name("inserting_process.py")
+    """A process whose Spark is up and that waits for a statement."""
+    program = Path(__file__).with_name("writing_process.py")
     with (
         (folder / "writer.log").open("w") as errors,
         subprocess.Popen(
@@ -151,10 +181,10 @@ def _writer(url: str, properties: dict[str, dict[str, str]], folder: Path) -> It
             writer.kill()
 
 
-def _begin(writer: subprocess.Popen[str], rows: int) -> None:
+def _begin(writer: subprocess.Popen[str], statement: str) -> None:
     assert writer.stdin is not None
     assert writer.stdout is not None
-    writer.stdin.write(f"{rows}\n")
+    writer.stdin.write(f"{statement}\n")
     writer.stdin.flush()
     assert writer.stdout.readline() == "begin\n"
 

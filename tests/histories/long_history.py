@@ -14,7 +14,7 @@ KILLS = 40
 def check_a_long_history(metastore_url: str, tmp_path: Path, counts: Counts) -> None:
     """Run one, and hold it against what is promised."""
     outcome = run(
-        Workload(metastore_url, tmp_path / "warehouse", TRANSACTIONS, kills=KILLS, reading=0.8, deadline_s=1200)
+        Workload(metastore_url, tmp_path / "warehouse", TRANSACTIONS, kills=KILLS, reading=0.85, deadline_s=1200)
     )
     counts[metastore_url.partition(":")[0].partition("+")[0]] = outcome.describe()
     assert outcome.report.findings == [], outcome.report.describe()

@@ -383,6 +383,33 @@ class ObjectStore:
 
         return self._store.write(work, connection)
 
+    def rename_partition(
+        self,
+        database: str,
+        table: str,
+        name: str,
+        new_name: str,
+        valid_write_ids: ValidWriteIdList | None = None,
+        *,
+        txn_id: int | None = None,
+        connection: Connection | None = None,
+    ) -> None:
+        """Give a partition other values; where it lies changes with its name, and its files are the caller's.
+
+        Raises:
+            NoSuchPartitionError: it does not exist.
+            AlreadyExistsError: there is one of the new name.
+        """
+
+        def work(connection: Connection) -> None:
+            stored = self._partitioned(connection, database, table, "RENAME PARTITION")
+            row = partitions.select_partition(connection, stored, name)
+            partitions.rename_partition(connection, stored, row, new_name)
+            message = {"partitions": [new_name], "was": name}
+            self._record(connection, EventType.ALTER_PARTITION, stored, valid_write_ids, txn_id, message)
+
+        self._store.write(work, connection)
+
     def forget_partitions(self, dropped: Sequence[Partition]) -> None:
         """Remove the last rows of dropped partitions, once their files are gone. Safe to repeat."""
         self._store.write(

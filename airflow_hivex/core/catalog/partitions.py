@@ -13,6 +13,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, delete, insert, select, update
 from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
+from sqlalchemy.exc import IntegrityError
 
 from airflow_hivex.core.errors import AlreadyExistsError, InvalidObjectError, NoSuchPartitionError
 from airflow_hivex.core.model.objects import ClusterStorageDescriptor, Column, Partition, Table
@@ -212,6 +213,39 @@ def secondaries_of(connection: Connection, ids: Sequence[int]) -> dict[int, list
         for row in rows:
             found[row.partition_id].append(ClusterStorageDescriptor(row.cluster, row.location, row.valid_write_ids))
     return found
+
+
+def rename_partition(connection: Connection, table: Table, stored: Row[Any], name: str) -> None:
+    """Give a partition another name, and those of a managed table the locations that go with it.
+
+    Raises:
+        AlreadyExistsError: there is one of that name.
+    """
+    old, new = f"/{stored.name}", f"/{name}"
+    # The files of an external table stay where their owner has put them.
+    moves = not table.is_external and stored.location.endswith(old)
+    location = stored.location.removesuffix(old) + new if moves else stored.location
+    try:
+        with connection.begin_nested():
+            connection.execute(
+                update(partitions).where(partitions.c.id == stored.id).values(name=name, location=location)
+            )
+    except IntegrityError as error:
+        raise AlreadyExistsError("partition", f"{table.full_name} {name}") from error
+    for position, value in enumerate(partition_values(name)):
+        keys = partition_key_values.c
+        connection.execute(
+            update(partition_key_values)
+            .where(keys.partition_id == stored.id, keys.position == position)
+            .values(value=value)
+        )
+    for copy in secondaries_of(connection, [stored.id])[stored.id] if moves else ():
+        copies = cluster_storage_descriptors.c
+        connection.execute(
+            update(cluster_storage_descriptors)
+            .where(copies.partition_id == stored.id, copies.cluster == copy.cluster)
+            .values(location=copy.location.removesuffix(old) + new)
+        )
 
 
 def mark_partitions_dropped(connection: Connection, ids: Sequence[int]) -> None:

@@ -108,3 +108,14 @@ class RawStore(Protocol):
         if_exists: bool = False,
         txn_id: int | None = None,
     ) -> list[str]: ...
+
+    def rename_partition(
+        self,
+        database: str,
+        table: str,
+        name: str,
+        new_name: str,
+        valid_write_ids: ValidWriteIdList | None = None,
+        *,
+        txn_id: int | None = None,
+    ) -> None: ...

@@ -217,6 +217,24 @@ def _check_apart(connection: Connection, table: Table) -> None:
         raise InvalidObjectError("table", table.full_name, f"{reason}; give it another one")
 
 
+def table_at(connection: Connection, cluster: str, location: str) -> str | None:
+    """The full name of a table whose folder is, holds or lies in a location of a cluster, None if there is none."""
+    names = location.split("/")
+    above = ["/".join(names[:depth]) for depth in range(1, len(names) + 1)]
+    column = tables.c.location
+    found = connection.execute(
+        select(databases.c.name, tables.c.name)
+        .where(
+            tables.c.database_id == databases.c.id,
+            tables.c.primary_cluster == cluster,
+            column.in_(above) | _starts_with(column, f"{location}/" if location else ""),
+            column != "",
+        )
+        .limit(1)
+    ).one_or_none()
+    return None if found is None else f"{found[0]}.{found[1]}"
+
+
 def _starts_with(column: ColumnElement[str], prefix: str) -> ColumnElement[bool]:
     return column.startswith(prefix, autoescape=True)
 

@@ -49,6 +49,19 @@ class ClusterFiles:
         files = {name[len(path) :].lstrip("/"): int(facts["size"] or 0) for name, facts in found.items()}
         return {name: size for name, size in sorted(files.items()) if not _is_hidden(name)}
 
+    def list_loose_files(self, location: str) -> list[str]:
+        """The names of the files below a directory, or the empty name where the location is a file; sorted.
+
+        Raises:
+            StorageError: the file system cannot be read.
+        """
+        path = self._path(location)
+        with _storage(path):
+            self._fs.invalidate_cache(path)
+            if self._fs.isfile(path):
+                return [""]
+        return list(self.list_files(location))
+
     def find_directories(self, location: str, name: str, depth: int) -> list[str]:
         """The folders ``depth`` levels below a location that hold a directory of this name, relative to it.
 
@@ -73,6 +86,17 @@ class ClusterFiles:
         path = self._path(location)
         with _storage(path):
             self._fs.makedirs(path, exist_ok=True)
+
+    def copy_directory(self, location: str, target: str) -> None:
+        """Copy a directory and all below it to a place where there is nothing.
+
+        Raises:
+            StorageError: it could not be copied, or not all of it.
+        """
+        source, place = self._path(location), self._path(target)
+        with _storage(source):
+            self._fs.makedirs(place.rpartition("/")[0], exist_ok=True)
+            self._fs.copy(source, place, recursive=True)
 
     def delete_directory(self, location: str) -> None:
         """Delete a directory and all below it; one that is not there is fine.

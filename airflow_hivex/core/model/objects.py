@@ -13,7 +13,10 @@ from datetime import datetime
 
 TRANSACTIONAL = "transactional"
 TRANSACTIONAL_PROPERTIES = "transactional_properties"
+INSERT_ONLY = "insert_only"
 ROW_LAYOUT = "hivex.row.layout"
+FLAT_LAYOUT = "flat"
+PLAIN_LAYOUT = "plain"
 CLUSTER = "hivex.cluster"
 BUCKETING_VERSION = "bucketing_version"
 
@@ -28,11 +31,21 @@ class TableType(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: ``type`` is Spark's simple string, such as ``decimal(10,2)`` or ``array<int>``."""
+    """A column: ``type`` is Spark's simple string, such as ``decimal(10,2)`` or ``array<int>``.
+
+    ``stored_name`` is the name that it has in files, if that is another one: a column keeps it when it is
+    renamed, and one that comes after a dropped one of its name has its own.
+    """
 
     name: str
     type: str
     comment: str | None = None
+    stored_name: str | None = None
+
+    @property
+    def in_files(self) -> str:
+        """Its name in files."""
+        return self.stored_name or self.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,9 +167,14 @@ class Table:
         return self.type is TableType.VIRTUAL_VIEW
 
     @property
+    def is_insert_only(self) -> bool:
+        """Whether its rows have no ids: they can be added and overwritten, and not changed one by one."""
+        return self.is_transactional and self.parameters.get(TRANSACTIONAL_PROPERTIES, "").lower() == INSERT_ONLY
+
+    @property
     def row_layout(self) -> str:
-        """The row layout of new files of a full ACID table."""
-        return self.parameters.get(ROW_LAYOUT, "flat")
+        """The row layout of new files of a transactional table; ``plain`` has the table's columns alone."""
+        return PLAIN_LAYOUT if self.is_insert_only else self.parameters.get(ROW_LAYOUT, FLAT_LAYOUT)
 
     def with_location(self, location: str) -> Table:
         """The same table as seen from a client that reads ``location``."""

@@ -64,6 +64,7 @@ class Write:
     text values of the static ones (None for NULL), which lead in ``partition_columns``.
     ``locations`` maps a partition's name to its URI where that is not ``path/name``.
     With ``overwrite`` the directory is ``base_W``, else ``delta_W_W_S``.
+    ``format`` and ``options`` are those of the files, which is ``orc`` in all layouts but ``plain``.
     ``columns`` of the table that an INSERT with a column list left out are in ``missing`` and get NULL.
     """
 
@@ -75,6 +76,8 @@ class Write:
     statement_id: int = 0
     overwrite: bool = False
     layout: str = "flat"
+    format: str = "orc"
+    options: Mapping[str, str] = field(default_factory=dict)
     static: Mapping[str, str | None] = field(default_factory=dict)
     input_columns: tuple[str, ...] = ()
     locations: Mapping[str, str] = field(default_factory=dict)

@@ -102,6 +102,10 @@ class StatementLocks:
         """ALTER TABLE DROP PARTITION."""
         return self._change(table, partitions, LockType.EXCL_WRITE if self._lockless_reads else LockType.EXCLUSIVE)
 
+    def rename_partition(self, table: Table, partitions: Sequence[str]) -> list[LockComponent]:
+        """ALTER TABLE PARTITION RENAME, on the old name and the new one."""
+        return self._change(table, partitions, LockType.EXCL_WRITE if self._lockless_reads else LockType.EXCLUSIVE)
+
     def add_partitions(self, table: Table, partitions: Sequence[str], *, if_not_exists: bool) -> list[LockComponent]:
         """ALTER TABLE ADD PARTITION."""
         alone = if_not_exists and table.is_transactional

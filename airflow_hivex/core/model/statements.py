@@ -243,6 +243,17 @@ class ChangeRows:
 
 
 @dataclass(frozen=True, slots=True)
+class LoadData:
+    """LOAD DATA [LOCAL] INPATH 'path' [OVERWRITE] INTO TABLE name [PARTITION (...)]."""
+
+    target: TableName
+    path: str
+    is_local: bool = False
+    overwrite: bool = False
+    static: Mapping[str, Literal] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Truncate:
     """TRUNCATE TABLE name [PARTITION (...)]; a specification may name some keys only."""
 
@@ -360,6 +371,15 @@ class DropPartitions:
 
 
 @dataclass(frozen=True, slots=True)
+class RenamePartition:
+    """ALTER TABLE name PARTITION (...) RENAME TO PARTITION (...); both name all keys, None is NULL."""
+
+    table: TableName
+    partition: Mapping[str, Literal]
+    name: Mapping[str, Literal]
+
+
+@dataclass(frozen=True, slots=True)
 class SetTableProperties:
     """ALTER TABLE name SET TBLPROPERTIES (...) | UNSET TBLPROPERTIES [IF EXISTS] (...)."""
 
@@ -409,6 +429,38 @@ class AddColumns:
 
     table: TableName
     columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeColumn:
+    """ALTER TABLE name CHANGE COLUMN, ALTER COLUMN or RENAME COLUMN; what is None stays as it is.
+
+    ``after`` is the column to stand behind, or the empty text to stand first.
+    """
+
+    table: TableName
+    column: str
+    name: str | None = None
+    type: str | None = None
+    comment: str | None = None
+    after: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaceColumns:
+    """ALTER TABLE name REPLACE COLUMNS (...): those of the same names keep their values, all others go."""
+
+    table: TableName
+    columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DropColumns:
+    """ALTER TABLE name DROP COLUMN[S] [IF EXISTS] (...)."""
+
+    table: TableName
+    columns: tuple[str, ...]
+    if_exists: bool = False
 
 
 # -- looking -----------------------------------------------------------------------
@@ -536,6 +588,7 @@ Statement: TypeAlias = (
     | Insert
     | MultiInsert
     | ChangeRows
+    | LoadData
     | Truncate
     | CreateDatabase
     | DropDatabase
@@ -545,11 +598,15 @@ Statement: TypeAlias = (
     | DropTable
     | AddPartitions
     | DropPartitions
+    | RenamePartition
     | SetTableProperties
     | CreateView
     | DropView
     | RenameTable
     | AddColumns
+    | ChangeColumn
+    | ReplaceColumns
+    | DropColumns
     | ShowDatabases
     | ShowTables
     | ShowPartitions

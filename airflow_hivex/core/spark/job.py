@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from airflow_hivex.core.errors import HivexError, JobError
 from airflow_hivex.core.model.plans import JobResult, Plan
@@ -60,6 +60,27 @@ def run(spark: SparkSession, plan_document: str) -> str:
     except Exception as error:
         log.debug("Job %s failed", plan.name, exc_info=True)
         return documents.error_to_json(as_error(error, plan))
+
+
+def frame(spark: SparkSession, plan: Plan) -> DataFrame:
+    """The rows of a plan's query as a DataFrame, computed whenever the DataFrame is.
+
+    Raises:
+        AnalysisError: Spark refuses the query.
+    """
+    registered: list[str] = []
+    try:
+        _configure(spark, plan.spark_conf)
+        _check_time_zone(spark, plan)
+        for scan in plan.scans:
+            registered += scans.register(spark, scan)
+        return spark.sql(plan.sql, args=_arguments(spark, plan.parameters) or None)
+    except Exception as error:
+        raise as_error(error, plan) from error
+    finally:
+        # The DataFrame has looked them up.
+        for view in registered:
+            spark.catalog.dropTempView(view)
 
 
 def cancel(spark: SparkSession, tag: str) -> None:
@@ -123,8 +144,8 @@ def _check_time_zone(spark: SparkSession, plan: Plan) -> None:
     ORC keeps a TIMESTAMP as a local time of the process that writes it, and Spark takes that to be
     the JVM's. All clusters must agree, and agree on UTC.
     """
-    columns = [column for scan in plan.scans if scan.layout for column in scan.columns]
-    columns += [column for write in plan.writes for column in write.columns]
+    columns = [column for scan in plan.scans if scan.layout and scan.format == "orc" for column in scan.columns]
+    columns += [column for write in plan.writes if write.format == "orc" for column in write.columns]
     if any("timestamp" in column.type.lower().replace("timestamp_ntz", "") for column in columns):
         zone = _jvm_time_zone(spark, str(spark.conf.get("spark.app.id")))
         if zone not in _TIME_ZONE_ZERO:

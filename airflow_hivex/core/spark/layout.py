@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from airflow_hivex.core.errors import ColumnCountMismatchError, InvalidOperationError, NoSuchColumnError
 from airflow_hivex.core.model.buckets import MAX_WRITER_ID
 from airflow_hivex.core.model.directories import base_name, delete_delta_name, delta_name
-from airflow_hivex.core.model.objects import Column
+from airflow_hivex.core.model.objects import FLAT_LAYOUT, PLAIN_LAYOUT, Column
 from airflow_hivex.core.model.partitions import DEFAULT_PARTITION, partition_name
 from airflow_hivex.core.model.plans import Write
 
@@ -33,7 +33,9 @@ METADATA_COLUMNS = (
 INSERT_OPERATION = 0
 DELETE_OPERATION = 2
 
-FLAT = "flat"
+FLAT = FLAT_LAYOUT
+PLAIN = PLAIN_LAYOUT
+"""The row layout of insert-only tables: files of any format with the table's columns and nothing else."""
 COMPRESSION = "zstd"
 
 VERSION_FILE = "_orc_acid_version"
@@ -63,6 +65,11 @@ def staging_name(write: Write) -> str:
 def bucket_file_name(bucket: int) -> str:
     """The name of a bucket file."""
     return f"bucket_{bucket:05d}"
+
+
+def file_name(write: Write, bucket: int) -> str:
+    """The name of a file with new rows: a bucket file, or in an insert-only table one as Hive calls them there."""
+    return f"{bucket:06d}_0" if write.layout == PLAIN else bucket_file_name(bucket)
 
 
 def partition_location(write: Write, partition: str | None) -> str:
@@ -109,7 +116,7 @@ def given_columns(write: Write, count: int) -> tuple[Column, ...]:
         NoSuchColumnError: the column list names a column that does not exist.
         InvalidOperationError: the write is of a kind that cannot be made.
     """
-    if write.layout != FLAT:
+    if write.layout not in (FLAT, PLAIN):
         raise InvalidOperationError("INSERT", write.table, f"rows of layout {write.layout!r} are not written")
     if write.num_buckets > MOST_WRITERS:
         raise InvalidOperationError("INSERT", write.table, f"it has more than {MOST_WRITERS} buckets")

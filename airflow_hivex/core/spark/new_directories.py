@@ -9,6 +9,7 @@ from dataclasses import replace
 from airflow_hivex.core.errors import InvalidOperationError
 from airflow_hivex.core.model.plans import Write, WrittenDirectory
 from airflow_hivex.core.spark.layout import (
+    PLAIN,
     VERSION,
     VERSION_FILE,
     delete_directory_name,
@@ -43,7 +44,8 @@ class NewDirectories:
                 raise InvalidOperationError("INSERT", self._write.table, f"directory {target.path} exists already")
             self._places[key] = target
             target.create_directory()
-            (target / VERSION_FILE).write(VERSION)
+            if self._write.layout != PLAIN:
+                (target / VERSION_FILE).write(VERSION)
             self._written[key] = WrittenDirectory(partition, values, key[1], 0, 0, 0)
         return self._places[key]
 

@@ -6,6 +6,7 @@ Source: spark-notes, sections 2 and 8: one scan over all directories, partition 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column as Expression
@@ -18,7 +19,7 @@ from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.plans import LocatedPartition, Scan
 from airflow_hivex.core.spark.assignment import field, quoted
 from airflow_hivex.core.spark.deletes import DeletedRows
-from airflow_hivex.core.spark.layout import FLAT, METADATA_COLUMNS, WRITE_ID
+from airflow_hivex.core.spark.layout import FLAT, METADATA_COLUMNS, PLAIN, WRITE_ID
 
 _NO_GLOBBING = "__globPaths__"
 """Spark's own switch: the paths are taken as they stand, with any ``*`` and ``[`` in them."""
@@ -32,7 +33,7 @@ def register(spark: SparkSession, scan: Scan) -> list[str]:
     Raises:
         InvalidOperationError: the rows are stored in a layout that this release does not read.
     """
-    if scan.layout not in (None, FLAT):
+    if scan.layout not in (None, FLAT, PLAIN):
         raise InvalidOperationError("SELECT", scan.table, f"rows of layout {scan.layout!r} are not read")
     deleted = DeletedRows(spark, scan) if scan.deletes and (scan.paths or scan.located) else None
     _frame(spark, scan, deleted).createOrReplaceTempView(scan.view)
@@ -97,8 +98,9 @@ def _load(
 ) -> DataFrame | None:
     """The data below ``paths``; None where an external table's directories are all missing."""
     columns = (*scan.columns, *(scan.partition_columns if partitioned else ()))
-    metadata = METADATA_COLUMNS if scan.layout else ()
-    schema = StructType([field(column) for column in (*metadata, *columns)])
+    metadata = METADATA_COLUMNS if scan.layout == FLAT else ()
+    stored = [replace(column, name=column.in_files) for column in columns]
+    schema = StructType([field(column) for column in (*metadata, *stored)])
     reader = (
         spark.read.format(scan.format)
         .options(**scan.options)
@@ -120,15 +122,18 @@ def _load(
             rows = rows.where(~F.col(WRITE_ID).isin(list(scan.filter.exceptions)))
     if deleted is not None:
         rows = deleted.leave_out(rows)
-    if not metadata and not any(item.metadata for item in schema.fields):
+    renamed = any(column.stored_name for column in columns)
+    if not metadata and not renamed and not any(item.metadata for item in schema.fields):
         return rows
     # Spark forgets what a field notes, such as that it is CHAR, when it finds the values in the path.
-    return rows.select(
-        *(
-            F.col(quoted(item.name)).alias(item.name, metadata=item.metadata) if item.metadata else quoted(item.name)
-            for item in map(field, (*_metadata(scan), *columns))
-        )
-    )
+    return rows.select(*(_named(column) for column in (*_metadata(scan), *columns)))
+
+
+def _named(column: Column) -> Expression:
+    """A column as it is called now, from what files call it."""
+    value = F.col(quoted(column.in_files))
+    noted = field(column).metadata
+    return value.alias(column.name, metadata=noted) if noted or column.stored_name else value
 
 
 def _exists(spark: SparkSession, format: str, path: str) -> bool:

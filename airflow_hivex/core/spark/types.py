@@ -50,3 +50,20 @@ def is_assignable(given: str, target: str) -> bool:
         or (given in _MOMENTS and target in _MOMENTS)
         or (given in _ATOMIC and target in TEXT)
     )
+
+
+def is_widening(given: str, target: str) -> bool:
+    """Whether files with a column of one type can be read with the other, every value as it was."""
+    before, after = parse_atomic(given), parse_atomic(target)
+    if before is None or after is None:
+        return False
+    (name, parameters), (wanted, wanted_parameters) = before, after
+    if name in WHOLE_NUMBERS and wanted in WHOLE_NUMBERS:
+        return WHOLE_NUMBERS[name] <= WHOLE_NUMBERS[wanted]
+    if name == wanted == "decimal":
+        (digits, scale), (more, same) = parameters, wanted_parameters
+        return more >= digits and same == scale
+    if name in ("varchar", "string") and wanted in ("varchar", "string"):
+        # Texts are stored alike; CHAR is padded and compared in ways of its own.
+        return wanted == "string" or (name == "varchar" and wanted_parameters >= parameters)
+    return (name, wanted) == ("float", "double")

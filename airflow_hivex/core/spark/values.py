@@ -73,6 +73,8 @@ def write_rows(write: Write, rows: Sequence[Sequence[Literal]]) -> JobResult | N
         TypeMismatchError: a column needs an explicit CAST.
         StorageError: the files cannot be written.
     """
+    if write.layout == layout.PLAIN:
+        return None
     given: tuple[Column, ...] = ()
     for count in {len(row) for row in rows}:
         given = layout.given_columns(write, count)
@@ -153,7 +155,7 @@ def _schema(write: Write) -> pa.Schema:
         name = (parse_atomic(column.type) or (column.type, ()))[0]
         arrow_type = pa.int64() if name == "timestamp_ntz" else _arrow_type(column.type)
         noted = name if name == "timestamp_ntz" else _NOTED_TYPES.get(name)
-        fields.append(pa.field(column.name, arrow_type, metadata={_SPARK_TYPE: noted} if noted else None))
+        fields.append(pa.field(column.in_files, arrow_type, metadata={_SPARK_TYPE: noted} if noted else None))
     return pa.schema(fields)
 
 
@@ -196,7 +198,7 @@ def _buckets(write: Write, table: pa.Table) -> Any:
 def _sorted(table: pa.Table, write: Write) -> pa.Table:
     if write.num_buckets <= 0 or not write.sort_columns:
         return table
-    names = {column.name.lower(): column.name for column in write.columns}
+    names = {column.name.lower(): column.in_files for column in write.columns}
     keys = [(names[name.lower()], "ascending", "at_start") for name in write.sort_columns]
     return table.take(pc.sort_indices(table, sort_keys=keys))
 

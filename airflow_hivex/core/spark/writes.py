@@ -103,6 +103,8 @@ def bucket_number(write: Write) -> Expression:
 
 def _numbered(rows: DataFrame, write: Write) -> DataFrame:
     """The rows with their metadata columns. No shuffle or sort may follow: ids rise in file order."""
+    if write.layout == layout.PLAIN:
+        return rows
     bucket = f"{encode_bucket(0, write.statement_id)} | shiftleft(spark_partition_id(), {WRITER_SHIFT})"
     return rows.selectExpr(
         f"{layout.INSERT_OPERATION} AS {layout.OPERATION}",
@@ -120,7 +122,7 @@ def _publish(staging: Staging, write: Write, made: NewDirectories) -> None:
     for file in staging.files(keys):
         texts = {key.lower(): value for key, value in zip(keys, file.values, strict=True)}
         partition, values = layout.partition_of(write, texts)
-        file.place.move(made.directory(partition, values) / layout.bucket_file_name(file.task))
+        file.place.move(made.directory(partition, values) / layout.file_name(write, file.task))
         made.count(partition, file.rows, file.size_bytes)
     if write.overwrite and not keys:
         made.directory(*layout.partition_of(write, {}))

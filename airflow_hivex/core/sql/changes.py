@@ -6,16 +6,17 @@ from collections.abc import Mapping
 from typing import TypeAlias
 
 from airflow_hivex.core.model.statements import (
-    AddColumns,
     AddPartitions,
     DropPartitions,
     DropTable,
     Literal,
+    RenamePartition,
     RenameTable,
     SetTableProperties,
     TableName,
     Truncate,
 )
+from airflow_hivex.core.sql.alter_columns import ChangeOfColumns, read_change_of_columns
 from airflow_hivex.core.sql.clauses import (
     read_partition_predicate,
     read_properties,
@@ -23,7 +24,6 @@ from airflow_hivex.core.sql.clauses import (
     read_static_partition,
 )
 from airflow_hivex.core.sql.literals import read_string
-from airflow_hivex.core.sql.tables import read_added_columns
 from airflow_hivex.core.sql.tokens import Cursor, Token
 
 
@@ -42,7 +42,9 @@ def read_truncate(cursor: Cursor) -> Truncate:
     return Truncate(table, read_partition_predicate(cursor) if cursor.accept("PARTITION") else None)
 
 
-AlterTable: TypeAlias = AddPartitions | DropPartitions | SetTableProperties | RenameTable | AddColumns
+AlterTable: TypeAlias = (
+    AddPartitions | DropPartitions | RenamePartition | SetTableProperties | RenameTable | ChangeOfColumns
+)
 
 
 def read_alter_table(cursor: Cursor, first: Token) -> AlterTable:
@@ -53,8 +55,11 @@ def read_alter_table(cursor: Cursor, first: Token) -> AlterTable:
         raise cursor.expected("ADD, DROP, RENAME, SET or UNSET")
     if cursor.accept("RENAME", "TO"):
         return RenameTable(table, read_new_name(cursor, "ALTER TABLE"))
-    if cursor.accept("ADD", "COLUMNS") or cursor.accept("ADD", "COLUMN"):
-        return AddColumns(table, read_added_columns(cursor))
+    columns = read_change_of_columns(cursor, table)
+    if columns is not None:
+        return columns
+    if cursor.accept("PARTITION"):
+        return _rename_partition(cursor, table, first)
     if cursor.at("SET", "TBLPROPERTIES") or cursor.at("UNSET", "TBLPROPERTIES"):
         return read_set_properties(cursor, table)
     if cursor.at("ADD", "PARTITION") or cursor.at("ADD", "IF"):
@@ -81,6 +86,16 @@ def read_set_properties(cursor: Cursor, table: TableName) -> SetTableProperties:
     cursor.expect("UNSET", "TBLPROPERTIES")
     if_exists = cursor.accept("IF", "EXISTS")
     return SetTableProperties(table, unset=read_property_keys(cursor), if_exists=if_exists)
+
+
+def _rename_partition(cursor: Cursor, table: TableName, first: Token) -> RenamePartition:
+    specification = read_static_partition(cursor)
+    operation = cursor.peek()
+    if operation is not None and operation.word and not cursor.at("RENAME"):
+        reason = f"ALTER TABLE ... PARTITION ... {operation.word} is not a statement of this release"
+        raise cursor.unsupported(reason, first)
+    cursor.expect("RENAME", "TO", "PARTITION")
+    return RenamePartition(table, specification, read_static_partition(cursor))
 
 
 def _add_partitions(cursor: Cursor, table: TableName) -> AddPartitions:

@@ -11,9 +11,11 @@ from airflow_hivex.core.model.statements import (
     CreateTable,
     ExplainRoute,
     Insert,
+    LoadData,
     MultiInsert,
     Select,
     Statement,
+    TableName,
     Truncate,
 )
 from airflow_hivex.core.sql.changes import read_alter_table, read_drop_table, read_truncate
@@ -26,6 +28,7 @@ from airflow_hivex.core.sql.databases import (
     read_use,
 )
 from airflow_hivex.core.sql.inserts import read_insert
+from airflow_hivex.core.sql.loads import read_load
 from airflow_hivex.core.sql.looking import read_describe, read_show
 from airflow_hivex.core.sql.markers import Markers
 from airflow_hivex.core.sql.multi_inserts import at_multi_insert, read_multi_insert
@@ -38,15 +41,16 @@ from airflow_hivex.core.sql.views import read_alter_view, read_create_view, read
 
 _OF_OTHER_RELEASES = """
 ADD ANALYZE CACHE CALL CLEAR COMMENT COMPACT DECLARE DFS END EXECUTE EXPORT FETCH GRANT
-IMPORT KILL LINK LIST LOAD LOCK MAP MSCK OPTIMIZE PREPARE REDUCE REFRESH RELOAD REPAIR REPL REPLACE RESET
+IMPORT KILL LINK LIST LOCK MAP MSCK OPTIMIZE PREPARE REDUCE REFRESH RELOAD REPAIR REPL REPLACE RESET
 REVOKE SET UNCACHE UNLINK UNLOCK VACUUM
 """.split()  # noqa: SIM905
 
-_WRITERS: Mapping[str, Callable[[Cursor], Insert | ChangeRows | Truncate]] = {
+_WRITERS: Mapping[str, Callable[[Cursor], Insert | ChangeRows | LoadData | Truncate]] = {
     "INSERT": read_insert,
     "UPDATE": read_update,
     "DELETE": read_delete,
     "MERGE": read_merge,
+    "LOAD": read_load,
     "TRUNCATE": read_truncate,
 }
 
@@ -101,6 +105,20 @@ def read(text: str, parameters: Mapping[str, object] | None = None, *, database:
         raise syntax_error(text, second.start, "a second statement begins here; run one at a time")
     markers.check()
     return statement
+
+
+def read_table_name(text: str) -> TableName:
+    """The name of a table, ``table`` or ``database.table``, alone in a text.
+
+    Raises:
+        StatementSyntaxError: it is something else.
+        UnsupportedStatementError: it has more parts.
+    """
+    cursor = Cursor(text, tokenize(text), Markers(None))
+    name = cursor.table_name()
+    if not cursor.at_end:
+        raise cursor.expected("the end of the name")
+    return name
 
 
 def _statement(cursor: Cursor) -> Statement:

@@ -27,7 +27,7 @@ from airflow_hivex.core.sql.clauses import once, read_properties
 from airflow_hivex.core.sql.literals import read_string
 from airflow_hivex.core.sql.markers import Markers
 from airflow_hivex.core.sql.queries import at_query, read_query
-from airflow_hivex.core.sql.tokens import Cursor, tokenize
+from airflow_hivex.core.sql.tokens import Cursor, tokenize, unsupported_error
 
 TextOf = Callable[[TableReference], str | None]
 """The query that a view stands for, None for what is no view."""
@@ -187,6 +187,10 @@ def _expanded(
     texts = [None if index in kept else text_of(each) for index, each in enumerate(query.references)]
     if not any(texts):
         return query
+    for reference, view in zip(query.references, texts, strict=True):
+        if view is not None and reference.alias_position is not None:
+            reason = f"TABLESAMPLE of view {reference.table} is not of this release; sample the tables behind it"
+            raise unsupported_error(query.text, reference.start, reason)
     whole = query.render(
         [
             query.text[reference.start : reference.end] if text is None else f"({text})"

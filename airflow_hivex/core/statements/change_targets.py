@@ -25,6 +25,9 @@ def check_change(statement: ChangeRows, target: Table) -> frozenset[DataOperatio
     """
     if target.not_written:
         raise InvalidOperationError(statement.operation, target.full_name, target.not_written)
+    if target.is_insert_only:
+        reason = "it is insert-only: its rows have no ids, they can be added and overwritten as a whole"
+        raise InvalidOperationError(statement.operation, target.full_name, reason)
     parts = (statement.matched, statement.unmatched, statement.unmatched_by_source)
     clauses = [clause for part in parts if part is not None for clause in part.clauses]
     for clause in clauses:

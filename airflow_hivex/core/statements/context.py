@@ -126,7 +126,10 @@ class Running:
 
 @dataclass(slots=True)
 class SessionState:
-    """What statements change in a session: the current database, the pinned cluster, the transaction, what runs."""
+    """What statements change in a session: the current database, the pinned cluster, the transaction, what runs.
+
+    ``runner`` runs jobs instead of the cluster's own.
+    """
 
     user: str
     database: str = DEFAULT_DATABASE
@@ -134,6 +137,7 @@ class SessionState:
     agent_info: str | None = None
     transaction: JoinedTransaction | None = None
     running: Running | None = None
+    runner: Runner | None = None
 
     def qualify(self, name: TableName) -> tuple[str, str]:
         """The database and name of a table as a statement names it.
@@ -163,7 +167,7 @@ class StatementContext:
         """
         running = self.session.running
         assert running is not None
-        running.runner = self.services.runner(cluster)
+        running.runner = self.session.runner or self.services.runner(cluster)
         running.check_not_cancelled()
         return running.runner.run(plan, cluster.name)
 

@@ -1,37 +1,27 @@
-"""CREATE, ALTER and DROP of databases, tables and partitions, and the session's own statements."""
+"""CREATE, ALTER and DROP of databases and tables, and the session's own statements."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from sqlalchemy import Connection
 
-from airflow_hivex.core.catalog.directories import directories_of
-from airflow_hivex.core.catalog.specifications import check_partitioned, covered, typed_specification
-from airflow_hivex.core.catalog.tables import is_visible
 from airflow_hivex.core.errors import (
     AlreadyExistsError,
     HivexError,
     InvalidObjectError,
     InvalidOperationError,
-    NoSuchColumnError,
     NoSuchDatabaseError,
-    NoSuchPartitionError,
     NoSuchTableError,
 )
-from airflow_hivex.core.model.locks import LockComponent
-from airflow_hivex.core.model.objects import ClusterStorageDescriptor, Database, Partition, Table
-from airflow_hivex.core.model.predicates import Predicate
+from airflow_hivex.core.model.objects import Database, Table
 from airflow_hivex.core.model.statements import (
-    AddColumns,
-    AddPartitions,
     AlterDatabase,
     CreateDatabase,
     CreateTable,
     DropDatabase,
-    DropPartitions,
     DropTable,
     RenameTable,
     SetTableProperties,
@@ -41,16 +31,16 @@ from airflow_hivex.core.model.statements import (
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
 from airflow_hivex.core.statements.context import Result, StatementContext
 from airflow_hivex.core.statements.locking import acquire
-from airflow_hivex.core.statements.table_definitions import check_columns, check_properties, describe_table
+from airflow_hivex.core.statements.metadata_changes import change_metadata, check_location
+from airflow_hivex.core.statements.table_definitions import check_properties, describe_table
 from airflow_hivex.core.statements.transactions import own_transaction
-from airflow_hivex.core.transactions.snapshots import read_valid_txns, read_valid_write_ids
 
 log = logging.getLogger(__name__)
 
 
 def create_database(context: StatementContext, statement: CreateDatabase) -> Result:
     """CREATE DATABASE."""
-    _check_location("database", statement.name, statement.location)
+    check_location("database", statement.name, statement.location)
     database = Database(
         name=statement.name,
         location=statement.location or "",
@@ -91,7 +81,7 @@ def alter_database(context: StatementContext, statement: AlterDatabase) -> Resul
     """ALTER DATABASE: properties are added to those it has."""
     catalog = context.services.catalog
     database = catalog.get_database(statement.name)
-    _check_location("database", statement.name, statement.location)
+    check_location("database", statement.name, statement.location)
     catalog.alter_database(
         statement.name,
         replace(
@@ -102,11 +92,6 @@ def alter_database(context: StatementContext, statement: AlterDatabase) -> Resul
         ),
     )
     return Result()
-
-
-def _check_location(kind: str, name: str, location: str | None) -> None:
-    if location is not None and not location.strip("/."):
-        raise InvalidObjectError(kind, name, f"location {location!r} names no folder of its own")
 
 
 def use_database(context: StatementContext, statement: UseDatabase) -> Result:
@@ -157,7 +142,7 @@ def drop_table(context: StatementContext, statement: DropTable) -> Result:
         table = context.services.catalog.get_table(database, name)
         if table.is_view:
             raise InvalidOperationError("DROP TABLE", table.full_name, "it is a view; DROP VIEW drops it")
-        result = _change(context, table, context.services.statement_locks.drop_table(table), change)
+        result = change_metadata(context, table, context.services.statement_locks.drop_table(table), change)
     except (NoSuchTableError, NoSuchDatabaseError):
         if not statement.if_exists:
             raise
@@ -182,7 +167,7 @@ def set_table_properties(context: StatementContext, statement: SetTablePropertie
         check_properties(current.full_name, current.parameters, after)
         catalog.alter_table(database, name, replace(current, parameters=after), write_ids, txn_id, connection)
 
-    return _change(context, table, context.services.statement_locks.set_properties(table), change)
+    return change_metadata(context, table, context.services.statement_locks.set_properties(table), change)
 
 
 def rename_table(context: StatementContext, statement: RenameTable) -> Result:
@@ -201,134 +186,7 @@ def rename_table(context: StatementContext, statement: RenameTable) -> Result:
         current = catalog.get_table(database, name, connection=connection)
         catalog.alter_table(database, name, replace(current, name=new_name), write_ids, txn_id, connection)
 
-    return _change(context, table, context.services.statement_locks.alter_table(table), change)
-
-
-def add_columns(context: StatementContext, statement: AddColumns) -> Result:
-    """ALTER TABLE ADD COLUMNS: rows that are there have NULL in them."""
-    database, name = context.session.qualify(statement.table)
-    catalog = context.services.catalog
-    table = catalog.get_table(database, name)
-    if table.is_view:
-        raise InvalidOperationError("ALTER TABLE ADD COLUMNS", table.full_name, "it is a view; ALTER VIEW ... AS")
-
-    def change(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:
-        current = catalog.get_table(database, name, connection=connection)
-        columns = (*current.columns, *statement.columns)
-        check_columns(current.full_name, (*columns, *current.partition_keys))
-        storage = replace(current.storage, columns=columns)
-        catalog.alter_table(database, name, replace(current, storage=storage), write_ids, txn_id, connection)
-
-    return _change(context, table, context.services.statement_locks.alter_table(table), change)
-
-
-def add_partitions(context: StatementContext, statement: AddPartitions) -> Result:
-    """ALTER TABLE ADD PARTITION, all or none."""
-    database, name = context.session.qualify(statement.table)
-    catalog = context.services.catalog
-    table = catalog.get_table(database, name)
-    check_partitioned("ADD PARTITION", table)
-    keys = {key.name: key for key in table.partition_keys}
-    new = []
-    for specification, location in statement.partitions:
-        for key in specification:
-            if key not in keys:
-                raise NoSuchColumnError(table.full_name, f"{key} among its partition keys", list(keys))
-        if location and not table.is_external:
-            raise InvalidOperationError(
-                "ADD PARTITION with LOCATION", table.full_name, "partitions of a managed table lie below the table"
-            )
-        _check_location("partition", f"of {table.full_name}", location)
-        missing = [key for key in keys if key not in specification]
-        if missing:
-            raise InvalidObjectError("partition", f"of {table.full_name}", f"no value for key {missing[0]}")
-        new.append(catalog.new_partition(table, [specification[key].value for key in keys], location or ""))  # type: ignore[misc]
-
-    def change(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:
-        catalog.add_partitions(
-            database,
-            name,
-            new,
-            write_ids,
-            if_not_exists=statement.if_not_exists,
-            txn_id=txn_id,
-            connection=connection,
-        )
-
-    names = [partition.name for partition in new]
-    locks = context.services.statement_locks.add_partitions(table, names, if_not_exists=statement.if_not_exists)
-    return _change(context, table, locks, change)
-
-
-def drop_partitions(context: StatementContext, statement: DropPartitions) -> Result:
-    """ALTER TABLE DROP PARTITION: every partition that a specification covers; then their files."""
-    database, name = context.session.qualify(statement.table)
-    catalog = context.services.catalog
-    table = catalog.get_table(database, name)
-    names: set[str] = set()
-    for specification in statement.specifications:
-        found = covered_partitions(context, "DROP PARTITION", table, specification)
-        if not found and not statement.if_exists:
-            raise NoSuchPartitionError(table.database, table.name, "that the specification covers")
-        names |= set(found)
-    if not names:
-        return Result()
-    dropped: list[tuple[Partition, Sequence[str]]] = []
-
-    def change(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:
-        gone = catalog.drop_partitions(
-            database, name, sorted(names), write_ids, if_exists=True, txn_id=txn_id, connection=connection
-        )
-        registered = directories_of(connection, table, [int(partition.id or 0) for partition in gone])
-        dropped[:] = [(each, [found.name for found in registered.get(each.id, ())]) for each in gone]
-
-    locks = context.services.statement_locks.drop_partitions(table, sorted(names))
-    result = _change(context, table, locks, change)
-    _delete_partitions(context, table, dropped)
-    return result
-
-
-def covered_partitions(context: StatementContext, operation: str, table: Table, specification: Predicate) -> list[str]:
-    """The names of the partitions that a PARTITION clause covers, sorted.
-
-    Raises:
-        InvalidOperationError: the table has no partition keys.
-        NoSuchColumnError: the clause names a column that is not a partition key.
-        InvalidObjectError: a value is not of its key's type.
-    """
-    exact = typed_specification(operation, table, specification)
-    names = context.services.catalog.list_partition_names(table.database, table.name, exact)
-    return covered(names, exact, table.partition_keys)
-
-
-def _change(
-    context: StatementContext,
-    table: Table,
-    locks: Sequence[LockComponent],
-    change: Callable[[Connection, ValidWriteIdList | None, int | None], None],
-) -> Result:
-    """Apply a change of metadata under its locks: on a transactional table with a write id of its own, in its commit.
-
-    The write id is what tells caches that the table has changed (seed 004).
-    """
-    services = context.services
-    table_id = int(table.id or 0)
-    with own_transaction(context) as running:
-        acquire(context, running, locks)
-
-        def changes(connection: Connection) -> None:
-            if not table.is_transactional:
-                change(connection, None, None)
-                return
-            if not is_visible(connection, table):
-                raise NoSuchTableError(table.database, table.name)
-            services.transactions.allocate_in(connection, [running.txn_id], table_id)
-            valid_txns = read_valid_txns(connection, running.txn_id)
-            write_ids = read_valid_write_ids(connection, {table_id: table.full_name}, valid_txns)[table_id]
-            change(connection, write_ids, running.txn_id)
-
-        services.transactions.commit(running.txn_id, changes)
-        return Result(txn_id=running.txn_id)
+    return change_metadata(context, table, context.services.statement_locks.alter_table(table), change)
 
 
 def _delete_tables(context: StatementContext, dropped: Sequence[Table]) -> None:
@@ -345,32 +203,3 @@ def _delete_tables(context: StatementContext, dropped: Sequence[Table]) -> None:
             gone.append(table)
     if gone:
         context.services.catalog.forget_tables(gone)
-
-
-def _delete_partitions(
-    context: StatementContext, table: Table, dropped: Sequence[tuple[Partition, Sequence[str]]]
-) -> None:
-    """Delete exactly the directories that dropped partitions had.
-
-    Never the folder with all in it: an INSERT that runs now may be writing the same partition anew.
-    """
-    gone = []
-    for partition, directories in dropped:
-        primary = ClusterStorageDescriptor(
-            table.storage.primary.cluster, f"{table.storage.primary.location}/{partition.name}"
-        )
-        copies = () if table.is_external else (primary, *partition.secondaries)
-        try:
-            for copy in copies:
-                files = context.services.files(context.services.clusters.get(copy.cluster))
-                for directory in directories:
-                    files.delete_directory(f"{copy.location}/{directory}")
-                files.delete_empty_directories(copy.location, len(table.partition_keys))
-        except HivexError as error:
-            log.warning(
-                "Files of the dropped partition %s of %s are still there: %s", partition.name, table.full_name, error
-            )
-        else:
-            gone.append(partition)
-    if gone:
-        context.services.catalog.forget_partitions(gone)

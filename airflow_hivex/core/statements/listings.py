@@ -17,7 +17,7 @@ from airflow_hivex.core.model.statements import (
     ShowTables,
 )
 from airflow_hivex.core.statements.context import Result, StatementContext
-from airflow_hivex.core.statements.definitions import covered_partitions
+from airflow_hivex.core.statements.partition_definitions import covered_partitions
 from airflow_hivex.core.statements.routing import route
 
 
@@ -126,7 +126,7 @@ def create_statement(table: Table) -> str:
     name = ".".join(f"`{part}`" for part in (table.database, table.name))
     parts = [f"CREATE {'EXTERNAL ' if table.is_external else ''}TABLE {name} (\n{columns})"]
     storage = table.storage
-    if table.is_external:
+    if table.is_external or table.is_insert_only:
         parts.append(f"USING {storage.format}")
         if storage.serde_parameters:
             parts.append(f"OPTIONS ({_properties(storage.serde_parameters)})")

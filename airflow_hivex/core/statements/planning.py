@@ -68,6 +68,8 @@ def write(
         statement_id=statement_id,
         overwrite=overwrite,
         layout=table.row_layout,
+        format=storage.format,
+        options=storage.serde_parameters,
         static=dict(static or {}),
         input_columns=tuple(input_columns),
         locations={name: cluster.uri(location) for name, location in (locations or {}).items()},

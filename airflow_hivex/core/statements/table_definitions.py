@@ -9,6 +9,7 @@ from airflow_hivex.core.errors import InvalidObjectError, NoSuchColumnError
 from airflow_hivex.core.model.objects import (
     BUCKETING_VERSION,
     CLUSTER,
+    INSERT_ONLY,
     ROW_LAYOUT,
     TRANSACTIONAL,
     TRANSACTIONAL_PROPERTIES,
@@ -24,10 +25,14 @@ from airflow_hivex.core.spark.bucketing import check_bucketable
 from airflow_hivex.core.statements.context import StatementContext
 
 EXTERNAL_FORMATS = ("csv", "json", "orc", "parquet", "text")
+INSERT_ONLY_FORMATS = ("csv", "json", "orc", "parquet", "text")
 RESERVED_COLUMNS = frozenset({"__operation", "__original_write_id", "__bucket", "__row_id", "__write_id"})
 # A job that changes rows calls its own columns so.
 _OF_JOBS = ("__assigned_", "__clause", "__kind", "__source", "__writer")
 """The metadata columns of the flat row layout."""
+
+DROPPED_COLUMNS = "hivex.columns.dropped"
+"""The property with the names that dropped columns have in files, which no new column gets."""
 
 _HIVE_FORMATS = {"textfile": "csv", "jsonfile": "json"}
 _MOST_BUCKETS = 4095
@@ -117,7 +122,7 @@ def check_properties(table: str, before: Mapping[str, str], after: Mapping[str, 
     Raises:
         InvalidObjectError: such a property would change.
     """
-    fixed = (TRANSACTIONAL, TRANSACTIONAL_PROPERTIES, CLUSTER, BUCKETING_VERSION, "EXTERNAL")
+    fixed = (TRANSACTIONAL, TRANSACTIONAL_PROPERTIES, CLUSTER, BUCKETING_VERSION, DROPPED_COLUMNS, "EXTERNAL")
     for name in fixed:
         if before.get(name, "").lower() != after.get(name, "").lower():
             raise InvalidObjectError("table", table, f"property {name} cannot be changed after the table was made")
@@ -162,14 +167,29 @@ def _managed_properties(table: str, format: str, properties: dict[str, str]) -> 
             "table", table, "managed tables are transactional; use CREATE EXTERNAL TABLE for plain files"
         )
     kind = properties.get(TRANSACTIONAL_PROPERTIES, "default").lower()
+    if kind == INSERT_ONLY:
+        return _insert_only_properties(table, format, properties)
     if kind != "default":
-        raise InvalidObjectError("table", table, f"transactional_properties={kind} is not there in this release")
+        reason = f"transactional_properties={kind} is neither default nor {INSERT_ONLY}"
+        raise InvalidObjectError("table", table, reason)
     if format != "orc":
         raise InvalidObjectError(
-            "table", table, f"a transactional table is stored as ORC, not {format}; use CREATE EXTERNAL TABLE for that"
+            "table",
+            table,
+            f"a transactional table is stored as ORC, not {format}; transactional_properties={INSERT_ONLY}, or an "
+            "external table, can be of another format",
         )
     _check_layout(table, properties)
     return {**properties, TRANSACTIONAL: "true", TRANSACTIONAL_PROPERTIES: kind}
+
+
+def _insert_only_properties(table: str, format: str, properties: Mapping[str, str]) -> dict[str, str]:
+    if format not in INSERT_ONLY_FORMATS:
+        known = ", ".join(INSERT_ONLY_FORMATS)
+        raise InvalidObjectError("table", table, f"an insert-only table is stored as one of {known}, not {format}")
+    if ROW_LAYOUT in properties:
+        raise InvalidObjectError("table", table, f"an insert-only table has no {ROW_LAYOUT}")
+    return {**properties, TRANSACTIONAL: "true", TRANSACTIONAL_PROPERTIES: INSERT_ONLY}
 
 
 def _check_layout(table: str, properties: Mapping[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""A process that inserts rows until it is killed; the parent test decides when. Not a test itself."""
+"""A process that runs statements until it is killed; the parent test decides when. Not a test itself."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def tell(step: str) -> None:
 
 
 def main(url: str, clusters: str) -> None:
-    """Open the warehouse, warm Spark up, then insert 200,000 rows a statement, telling each step.
+    """Open the warehouse, warm Spark up, then run the statement of each line that comes, telling each step.
 
     SIGTERM cancels the statement, as Airflow's on_kill does in a task.
     """
@@ -24,10 +24,10 @@ def main(url: str, clusters: str) -> None:
         signal.signal(signal.SIGTERM, lambda _signal, _frame: session.cancel())
         session.sql("SELECT 1")
         tell("ready")
-        while rows := sys.stdin.readline().strip():
+        while statement := sys.stdin.readline().strip():
             tell("begin")
             try:
-                session.sql(f"INSERT INTO t SELECT id, cast(id % 3 AS string) FROM range({rows})")
+                session.sql(statement)
             except (JobCancelledError, TransactionAbortedError):
                 tell("cancelled")
             else:

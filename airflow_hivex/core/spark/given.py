@@ -1,0 +1,65 @@
+"""Jobs in a SparkSession that a user brings, as in a notebook: its DataFrames are read and written."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TypeAlias
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
+
+from airflow_hivex.core.errors import ColumnCountMismatchError, NoSuchColumnError
+from airflow_hivex.core.model.plans import JobResult, Plan
+from airflow_hivex.core.spark import documents, job
+from airflow_hivex.core.spark.assignment import quoted
+
+Frame: TypeAlias = DataFrame
+GivenSession: TypeAlias = SparkSession
+
+
+class GivenRunner:
+    """Runs plans in one SparkSession of the user's, whose SQL configuration a job sets as it needs it."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+
+    def run(self, plan: Plan, cluster: str) -> JobResult:
+        """The result of a plan; see ``runners.Runner``."""
+        return documents.result_from_json(job.run(self._spark, documents.plan_to_json(plan)), cluster)
+
+    def cancel(self, tag: str) -> None:
+        """Stop the job that runs under a plan's tag, if it does."""
+        job.cancel(self._spark, tag)
+
+
+def frame(spark: SparkSession, plan: Plan) -> DataFrame:
+    """The rows of a plan's query, computed when the DataFrame is.
+
+    Raises:
+        AnalysisError: Spark refuses the query.
+    """
+    return job.frame(spark, plan)
+
+
+@contextmanager
+def temporary_view(rows: DataFrame, names: Sequence[str], table: str) -> Iterator[str]:
+    """The name of a view with the columns ``names`` of ``rows``, in that order, while the block runs.
+
+    Raises:
+        NoSuchColumnError: ``rows`` lacks one.
+        ColumnCountMismatchError: it has others besides.
+    """
+    given = {name.lower(): name for name in rows.columns}
+    for name in names:
+        if name.lower() not in given:
+            raise NoSuchColumnError("the DataFrame", name, rows.columns)
+    if len(rows.columns) != len(names):
+        raise ColumnCountMismatchError(table, len(names), len(rows.columns), list(names))
+    view = f"hivex_frame_{uuid.uuid4().hex}"
+    rows.select(*(F.col(quoted(given[name.lower()])) for name in names)).createTempView(view)
+    try:
+        yield view
+    finally:
+        rows.sparkSession.catalog.dropTempView(view)

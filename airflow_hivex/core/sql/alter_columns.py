@@ -1,0 +1,96 @@
+"""ALTER TABLE for columns, in Spark's and in Hive's words."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from airflow_hivex.core.model.statements import AddColumns, ChangeColumn, DropColumns, ReplaceColumns, TableName
+from airflow_hivex.core.sql.clauses import once
+from airflow_hivex.core.sql.literals import read_string
+from airflow_hivex.core.sql.tables import read_added_columns
+from airflow_hivex.core.sql.tokens import Cursor, Kind
+from airflow_hivex.core.sql.types import read_type
+
+ChangeOfColumns: TypeAlias = AddColumns | ChangeColumn | ReplaceColumns | DropColumns
+
+
+def read_change_of_columns(cursor: Cursor, table: TableName) -> ChangeOfColumns | None:
+    """The statement whose words up to the table's name are read; None, with nothing read, if it is about no columns.
+
+    Raises:
+        StatementSyntaxError: it is not SQL.
+        UnsupportedStatementError: it is about a field of a struct, or a default, or a constraint.
+    """
+    if cursor.accept("ADD", "COLUMNS") or cursor.accept("ADD", "COLUMN"):
+        return AddColumns(table, read_added_columns(cursor))
+    if cursor.accept("REPLACE", "COLUMNS"):
+        return ReplaceColumns(table, read_added_columns(cursor))
+    if cursor.accept("DROP", "COLUMNS") or cursor.accept("DROP", "COLUMN"):
+        if_exists = cursor.accept("IF", "EXISTS")
+        if cursor.at_symbol("("):
+            return DropColumns(table, cursor.names("a column"), if_exists)
+        names = [_column(cursor)]
+        while cursor.accept_symbol(","):
+            names.append(_column(cursor))
+        return DropColumns(table, tuple(dict.fromkeys(names)), if_exists)
+    if cursor.accept("RENAME", "COLUMN"):
+        column = _column(cursor)
+        cursor.expect("TO")
+        return ChangeColumn(table, column, name=_column(cursor))
+    if cursor.accept("CHANGE", "COLUMN") or cursor.accept("CHANGE"):
+        return _hive_change(cursor, table)
+    if cursor.accept("ALTER", "COLUMN") or cursor.accept("ALTER"):
+        return _spark_change(cursor, table)
+    return None
+
+
+def _column(cursor: Cursor) -> str:
+    token = cursor.peek()
+    name = cursor.name("a column")
+    if cursor.at_symbol("."):
+        raise cursor.unsupported("only whole columns can be changed, not fields of them", token)
+    return name
+
+
+def _hive_change(cursor: Cursor, table: TableName) -> ChangeColumn:
+    """``old new type [COMMENT '...'] [FIRST | AFTER c]``; in Spark's older form the name stands once."""
+    column = _column(cursor)
+    following = cursor.peek(1)
+    once_named = following is None or following.kind not in (Kind.WORD, Kind.QUOTED)
+    name = column if once_named else _column(cursor)
+    change = ChangeColumn(table, column, name=name, type=read_type(cursor))
+    comment = read_string(cursor, "a comment") if cursor.accept("COMMENT") else None
+    after = _place(cursor)
+    cursor.accept_one("CASCADE", "RESTRICT")
+    return ChangeColumn(table, change.column, change.name, change.type, comment, after)
+
+
+def _spark_change(cursor: Cursor, table: TableName) -> ChangeColumn:
+    """``c TYPE type``, ``c COMMENT '...'``, ``c FIRST`` or ``c AFTER d``, or several of them."""
+    column = _column(cursor)
+    found_type = comment = after = None
+    first = cursor.peek()
+    while not cursor.at_end:
+        token = cursor.peek()
+        if cursor.accept("TYPE"):
+            once(cursor, token, found_type)
+            found_type = read_type(cursor)
+        elif cursor.accept("COMMENT"):
+            once(cursor, token, comment is not None)
+            comment = read_string(cursor, "a comment")
+        elif cursor.at("FIRST") or cursor.at("AFTER"):
+            once(cursor, token, after is not None)
+            after = _place(cursor)
+        elif cursor.at("SET") or cursor.at("DROP"):
+            raise cursor.unsupported("columns have no DEFAULT and no NOT NULL here", token)
+        else:
+            raise cursor.expected("TYPE, COMMENT, FIRST or AFTER")
+    if first is None:
+        raise cursor.expected("TYPE, COMMENT, FIRST or AFTER")
+    return ChangeColumn(table, column, type=found_type, comment=comment, after=after)
+
+
+def _place(cursor: Cursor) -> str | None:
+    if cursor.accept("FIRST"):
+        return ""
+    return _column(cursor) if cursor.accept("AFTER") else None

@@ -1,0 +1,182 @@
+"""ALTER TABLE for columns: rows that are there are not rewritten.
+
+A file names its columns as they were called when it was written. Each column keeps the name that it has in
+files, and no later column gets the one of a dropped one, whose values would come back with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from sqlalchemy import Connection
+
+from airflow_hivex.core.errors import InvalidObjectError, InvalidOperationError, NoSuchColumnError
+from airflow_hivex.core.model.objects import Column, Table
+from airflow_hivex.core.model.statements import AddColumns, ChangeColumn, DropColumns, ReplaceColumns, TableName
+from airflow_hivex.core.model.write_ids import ValidWriteIdList
+from airflow_hivex.core.spark.types import is_widening
+from airflow_hivex.core.statements.context import Result, StatementContext
+from airflow_hivex.core.statements.metadata_changes import change_metadata
+from airflow_hivex.core.statements.table_definitions import DROPPED_COLUMNS, check_columns
+
+_BY_NAME = ("orc", "parquet")
+"""Formats whose files name their columns."""
+
+Edit = Callable[[Table], Table]
+
+
+def add_columns(context: StatementContext, statement: AddColumns) -> Result:
+    """ALTER TABLE ADD COLUMNS: rows that are there have NULL in them."""
+
+    def edit(table: Table) -> Table:
+        return _with_columns(table, (*table.columns, *_new(table, statement.columns)))
+
+    return _alter(context, statement.table, "ADD COLUMNS", edit)
+
+
+def replace_columns(context: StatementContext, statement: ReplaceColumns) -> Result:
+    """ALTER TABLE REPLACE COLUMNS: a column of a name that was there keeps its values."""
+
+    def edit(table: Table) -> Table:
+        there = {column.name.lower(): column for column in table.columns}
+        gone = [name for name in there if name not in {column.name.lower() for column in statement.columns}]
+        table = _without(table, gone, "REPLACE COLUMNS")
+        fresh = iter(_new(table, [column for column in statement.columns if column.name.lower() not in there]))
+        columns = [
+            _retyped(table, there[column.name.lower()], column.type, column.comment)
+            if column.name.lower() in there
+            else next(fresh)
+            for column in statement.columns
+        ]
+        return _with_columns(table, columns)
+
+    return _alter(context, statement.table, "REPLACE COLUMNS", edit)
+
+
+def drop_columns(context: StatementContext, statement: DropColumns) -> Result:
+    """ALTER TABLE DROP COLUMNS: what they hold stays in the files, and nobody reads it any more."""
+
+    def edit(table: Table) -> Table:
+        names = [
+            _find(table, name).name.lower()
+            for name in statement.columns
+            if not statement.if_exists or _has(table, name)
+        ]
+        return _without(table, names, "DROP COLUMNS")
+
+    return _alter(context, statement.table, "DROP COLUMNS", edit)
+
+
+def change_column(context: StatementContext, statement: ChangeColumn) -> Result:
+    """ALTER TABLE CHANGE, ALTER and RENAME COLUMN: its name, type, comment or place."""
+
+    def edit(table: Table) -> Table:
+        column = _find(table, statement.column)
+        name = (statement.name or column.name).lower()
+        changed = replace(
+            _retyped(table, column, statement.type or column.type, statement.comment),
+            name=name,
+            stored_name=None if column.in_files == name else column.in_files,
+        )
+        columns = [changed if each is column else each for each in table.columns]
+        if statement.after is not None:
+            before = _find(table, statement.after) if statement.after else None
+            columns.remove(changed)
+            columns.insert(0 if before is None else columns.index(before) + 1, changed)
+        return _with_columns(_with_buckets_by(table, column.name, name), columns)
+
+    return _alter(context, statement.table, "CHANGE COLUMN", edit)
+
+
+def _alter(context: StatementContext, table_name: TableName, operation: str, edit: Edit) -> Result:
+    database, name = context.session.qualify(table_name)
+    catalog = context.services.catalog
+    table = catalog.get_table(database, name)
+    if table.is_view:
+        raise InvalidOperationError(f"ALTER TABLE {operation}", table.full_name, "it is a view; use ALTER VIEW ... AS")
+    if table.is_external and operation != "ADD COLUMNS":
+        reason = "the files of an external table are others'; drop it and make it anew, its files stay"
+        raise InvalidOperationError(f"ALTER TABLE {operation}", table.full_name, reason)
+
+    if table.is_insert_only and table.storage.format not in _BY_NAME and operation != "ADD COLUMNS":
+        reason = f"files of format {table.storage.format} do not name their columns; make it anew by CREATE TABLE AS"
+        raise InvalidOperationError(f"ALTER TABLE {operation}", table.full_name, reason)
+
+    def change(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:
+        current = catalog.get_table(database, name, connection=connection)
+        catalog.alter_table(database, name, edit(current), write_ids, txn_id, connection)
+
+    return change_metadata(context, table, context.services.statement_locks.alter_table(table), change)
+
+
+def _with_columns(table: Table, columns: Sequence[Column]) -> Table:
+    check_columns(table.full_name, (*columns, *table.partition_keys))
+    return replace(table, storage=replace(table.storage, columns=tuple(columns)))
+
+
+def _with_buckets_by(table: Table, old: str, new: str) -> Table:
+    """The table with its bucketing and sort columns called by a column's new name."""
+    storage = table.storage
+    buckets = tuple(new if each.lower() == old.lower() else each for each in storage.bucket_columns)
+    order = tuple(
+        replace(each, name=new) if each.name.lower() == old.lower() else each for each in storage.sort_columns
+    )
+    return replace(table, storage=replace(storage, bucket_columns=buckets, sort_columns=order))
+
+
+def _new(table: Table, columns: Sequence[Column]) -> list[Column]:
+    """New columns, each with a name in files that no other has or had."""
+    taken = {column.in_files.lower() for column in table.columns} | set(_dropped(table))
+    found = []
+    for column in columns:
+        stored, number = column.name.lower(), 1
+        while stored in taken:
+            number += 1
+            stored = f"{column.name.lower()}_{number}"
+        taken.add(stored)
+        found.append(replace(column, stored_name=None if stored == column.name.lower() else stored))
+    return found
+
+
+def _without(table: Table, names: Sequence[str], operation: str) -> Table:
+    """The table without some of its columns, whose names in files are kept from others."""
+    storage = table.storage
+    for name in names:
+        fixed = [*storage.bucket_columns, *(column.name for column in storage.sort_columns)]
+        if name in [each.lower() for each in fixed]:
+            raise InvalidOperationError(
+                f"ALTER TABLE {operation}", table.full_name, f"its rows are bucketed or sorted by column {name}"
+            )
+    kept = tuple(column for column in table.columns if column.name.lower() not in names)
+    gone = [column.in_files.lower() for column in table.columns if column.name.lower() in names]
+    if not kept and operation == "DROP COLUMNS":
+        raise InvalidOperationError(f"ALTER TABLE {operation}", table.full_name, "it would have no column left")
+    parameters = dict(table.parameters)
+    if gone:
+        parameters[DROPPED_COLUMNS] = ",".join(sorted({*_dropped(table), *gone}))
+    return replace(table, parameters=parameters, storage=replace(storage, columns=kept))
+
+
+def _dropped(table: Table) -> list[str]:
+    return [name for name in table.parameters.get(DROPPED_COLUMNS, "").split(",") if name]
+
+
+def _retyped(table: Table, column: Column, type: str, comment: str | None) -> Column:
+    if type != column.type and not (table.storage.format == "orc" and is_widening(column.type, type)):
+        reason = f"column {column.name} cannot change from {column.type} to {type}: its files could not be read as that"
+        raise InvalidObjectError("table", table.full_name, reason)
+    return replace(column, type=type, comment=column.comment if comment is None else comment)
+
+
+def _has(table: Table, name: str) -> bool:
+    return any(column.name.lower() == name.lower() for column in table.columns)
+
+
+def _find(table: Table, name: str) -> Column:
+    for column in table.columns:
+        if column.name.lower() == name.lower():
+            return column
+    if name.lower() in [key.name.lower() for key in table.partition_keys]:
+        raise InvalidOperationError("ALTER TABLE", table.full_name, f"{name} is a partition key, and those stay")
+    raise NoSuchColumnError(table.full_name, name, [column.name for column in table.columns])

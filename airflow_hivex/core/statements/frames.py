@@ -1,0 +1,62 @@
+"""DataFrames of a user's own SparkSession: a query as one, and one as an INSERT."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from airflow_hivex.core.errors import InvalidOperationError
+from airflow_hivex.core.model.statements import Insert, Literal, Query, Select, TableName
+from airflow_hivex.core.statements.context import Result, Running, StatementContext
+from airflow_hivex.core.statements.queries import plan_query, run_insert
+from airflow_hivex.core.statements.routing import chosen_cluster, route
+from airflow_hivex.core.statements.transactions import in_transaction
+
+if TYPE_CHECKING:
+    from airflow_hivex.core.spark.given import Frame, GivenSession
+
+log = logging.getLogger(__name__)
+
+
+def query_frame(context: StatementContext, statement: Select, spark: GivenSession) -> Frame:
+    """The rows of a query in the snapshot of now, or of the session's transaction; computed when the DataFrame is."""
+    from airflow_hivex.core.spark import given
+
+    def work(running: Running) -> Frame:
+        routed = route(context, statement, running)
+        cluster = chosen_cluster(context, routed)
+        log.info("Transaction %s: %s", running.txn_id, routed.route.describe())
+        rows = given.frame(spark, plan_query(context, running, routed.statement.query, routed, cluster))
+        if running.joined is None:
+            context.services.transactions.commit(running.txn_id)
+        return rows
+
+    return in_transaction(context, work, read_only=True)
+
+
+def write_frame(
+    context: StatementContext, rows: Frame, target: TableName, *, overwrite: bool, static: Mapping[str, Literal]
+) -> Result:
+    """INSERT INTO or INSERT OVERWRITE of a DataFrame's rows, column by column of the same name.
+
+    Raises:
+        NoSuchColumnError, ColumnCountMismatchError: its columns are not those of the table.
+    """
+    from airflow_hivex.core.spark import given
+
+    table = context.services.catalog.get_table(*context.session.qualify(target))
+    if table.not_written:
+        raise InvalidOperationError("Write", table.full_name, table.not_written)
+    dynamic = [key.name for key in table.partition_keys if key.name.lower() not in static]
+    names = [*(column.name for column in table.columns), *dynamic]
+    with given.temporary_view(rows, names, table.full_name) as view:
+        text = f"SELECT * FROM {view}"  # noqa: S608 - a name of our own
+        insert = Insert(
+            target=target,
+            query=Query(text, 0, len(text), ()),
+            overwrite=overwrite,
+            partition=(*static, *dynamic) if static else (),
+            static=static,
+        )
+        return run_insert(context, insert)

@@ -1,0 +1,60 @@
+"""A change of what the catalog says of a table, in a transaction of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from sqlalchemy import Connection
+
+from airflow_hivex.core.catalog.tables import is_visible
+from airflow_hivex.core.errors import InvalidObjectError, NoSuchTableError
+from airflow_hivex.core.model.locks import LockComponent
+from airflow_hivex.core.model.objects import Table
+from airflow_hivex.core.model.write_ids import ValidWriteIdList
+from airflow_hivex.core.statements.context import Result, StatementContext
+from airflow_hivex.core.statements.locking import acquire
+from airflow_hivex.core.statements.transactions import own_transaction
+from airflow_hivex.core.transactions.snapshots import read_valid_txns, read_valid_write_ids
+
+
+def change_metadata(
+    context: StatementContext,
+    table: Table,
+    locks: Sequence[LockComponent],
+    change: Callable[[Connection, ValidWriteIdList | None, int | None], None],
+    before: Callable[[], None] | None = None,
+) -> Result:
+    """Apply a change of metadata under its locks: on a transactional table with a write id of its own, in its commit.
+
+    The write id is what tells caches that the table has changed (seed 004). ``before`` is done under the locks, too.
+    """
+    services = context.services
+    table_id = int(table.id or 0)
+    with own_transaction(context) as running:
+        acquire(context, running, locks)
+        if before is not None:
+            before()
+
+        def changes(connection: Connection) -> None:
+            if not table.is_transactional:
+                change(connection, None, None)
+                return
+            if not is_visible(connection, table):
+                raise NoSuchTableError(table.database, table.name)
+            services.transactions.allocate_in(connection, [running.txn_id], table_id)
+            valid_txns = read_valid_txns(connection, running.txn_id)
+            write_ids = read_valid_write_ids(connection, {table_id: table.full_name}, valid_txns)[table_id]
+            change(connection, write_ids, running.txn_id)
+
+        services.transactions.commit(running.txn_id, changes)
+        return Result(txn_id=running.txn_id)
+
+
+def check_location(kind: str, name: str, location: str | None) -> None:
+    """Refuse a location that is no folder of its own.
+
+    Raises:
+        InvalidObjectError: it is not.
+    """
+    if location is not None and not location.strip("/."):
+        raise InvalidObjectError(kind, name, f"location {location!r} names no folder of its own")

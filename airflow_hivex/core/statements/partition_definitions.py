@@ -1,0 +1,218 @@
+"""ALTER TABLE for partitions: ADD, DROP and RENAME."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+
+from sqlalchemy import Connection
+
+from airflow_hivex.core.catalog.directories import directories_of
+from airflow_hivex.core.catalog.partitions import name_of
+from airflow_hivex.core.catalog.specifications import check_partitioned, covered, typed_specification
+from airflow_hivex.core.errors import (
+    AlreadyExistsError,
+    CommitOutcomeUnknownError,
+    HivexError,
+    InvalidObjectError,
+    InvalidOperationError,
+    NoSuchColumnError,
+    NoSuchPartitionError,
+)
+from airflow_hivex.core.model.objects import ClusterStorageDescriptor, Partition, Table
+from airflow_hivex.core.model.partitions import partition_values
+from airflow_hivex.core.model.predicates import Predicate
+from airflow_hivex.core.model.statements import AddPartitions, DropPartitions, Literal, RenamePartition
+from airflow_hivex.core.model.write_ids import ValidWriteIdList
+from airflow_hivex.core.statements.context import Result, StatementContext
+from airflow_hivex.core.statements.metadata_changes import change_metadata, check_location
+
+log = logging.getLogger(__name__)
+
+
+def add_partitions(context: StatementContext, statement: AddPartitions) -> Result:
+    """ALTER TABLE ADD PARTITION, all or none."""
+    database, name = context.session.qualify(statement.table)
+    catalog = context.services.catalog
+    table = catalog.get_table(database, name)
+    check_partitioned("ADD PARTITION", table)
+    keys = {key.name: key for key in table.partition_keys}
+    new = []
+    for specification, location in statement.partitions:
+        for key in specification:
+            if key not in keys:
+                raise NoSuchColumnError(table.full_name, f"{key} among its partition keys", list(keys))
+        if location and not table.is_external:
+            raise InvalidOperationError(
+                "ADD PARTITION with LOCATION", table.full_name, "partitions of a managed table lie below the table"
+            )
+        check_location("partition", f"of {table.full_name}", location)
+        missing = [key for key in keys if key not in specification]
+        if missing:
+            raise InvalidObjectError("partition", f"of {table.full_name}", f"no value for key {missing[0]}")
+        new.append(catalog.new_partition(table, [specification[key].value for key in keys], location or ""))  # type: ignore[misc]
+
+    def change(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:
+        catalog.add_partitions(
+            database,
+            name,
+            new,
+            write_ids,
+            if_not_exists=statement.if_not_exists,
+            txn_id=txn_id,
+            connection=connection,
+        )
+
+    names = [partition.name for partition in new]
+    locks = context.services.statement_locks.add_partitions(table, names, if_not_exists=statement.if_not_exists)
+    return change_metadata(context, table, locks, change)
+
+
+def drop_partitions(context: StatementContext, statement: DropPartitions) -> Result:
+    """ALTER TABLE DROP PARTITION: every partition that a specification covers; then their files."""
+    database, name = context.session.qualify(statement.table)
+    catalog = context.services.catalog
+    table = catalog.get_table(database, name)
+    names: set[str] = set()
+    for specification in statement.specifications:
+        found = covered_partitions(context, "DROP PARTITION", table, specification)
+        if not found and not statement.if_exists:
+            raise NoSuchPartitionError(table.database, table.name, "that the specification covers")
+        names |= set(found)
+    if not names:
+        return Result()
+    dropped: list[tuple[Partition, Sequence[str]]] = []
+
+    def change(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:
+        gone = catalog.drop_partitions(
+            database, name, sorted(names), write_ids, if_exists=True, txn_id=txn_id, connection=connection
+        )
+        registered = directories_of(connection, table, [int(partition.id or 0) for partition in gone])
+        dropped[:] = [(each, [found.name for found in registered.get(each.id, ())]) for each in gone]
+
+    locks = context.services.statement_locks.drop_partitions(table, sorted(names))
+    result = change_metadata(context, table, locks, change)
+    _delete_partitions(context, table, dropped)
+    return result
+
+
+def rename_partition(context: StatementContext, statement: RenamePartition) -> Result:
+    """ALTER TABLE PARTITION RENAME: its directories are copied first; the old ones go once the new name counts.
+
+    Raises:
+        NoSuchPartitionError: it does not exist.
+        AlreadyExistsError: there is a partition of the new name.
+    """
+    database, name = context.session.qualify(statement.table)
+    catalog = context.services.catalog
+    table = catalog.get_table(database, name)
+    check_partitioned("RENAME PARTITION", table)
+    old, new = (_partition_name(table, each) for each in (statement.partition, statement.name))
+    names = catalog.list_partition_names(database, name)
+    if old not in names:
+        raise NoSuchPartitionError(table.database, table.name, old)
+    if new in names:
+        raise AlreadyExistsError("partition", f"{table.full_name} {new}")
+    made: list[tuple[ClusterStorageDescriptor, str, Sequence[str]]] = []
+
+    def copy() -> None:
+        # Others may have come while the locks were waited for.
+        partition = catalog.get_partition(database, name, partition_values(old))
+        with context.services.store.read() as connection:
+            registered = directories_of(connection, table, [int(partition.id or 0)]).get(partition.id, ())
+        directories = [each.name for each in registered]
+        for source in _managed_copies(table, partition):
+            target = source.location.removesuffix(old) + new
+            made.append((source, target, directories))
+            files = context.services.files(context.services.clusters.get(source.cluster))
+            for directory in directories:
+                log.info("Copying %s of %s to %s", directory, partition.name, new)
+                # What a rename that was killed has left there.
+                files.delete_directory(f"{target}/{directory}")
+                files.copy_directory(f"{source.location}/{directory}", f"{target}/{directory}")
+
+    def change(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:
+        catalog.rename_partition(database, name, old, new, write_ids, txn_id=txn_id, connection=connection)
+
+    locks = context.services.statement_locks.rename_partition(table, [old, new])
+    try:
+        result = change_metadata(context, table, locks, change, before=copy)
+    except CommitOutcomeUnknownError:
+        raise
+    except BaseException:
+        _delete_copied(context, table, [(copy.cluster, target, found) for copy, target, found in made])
+        raise
+    _delete_copied(context, table, [(copy.cluster, copy.location, found) for copy, _, found in made])
+    return result
+
+
+def _partition_name(table: Table, specification: Mapping[str, Literal]) -> str:
+    keys = [key.name for key in table.partition_keys]
+    for key in specification:
+        if key not in keys:
+            raise NoSuchColumnError(table.full_name, f"{key} among its partition keys", keys)
+    missing = [key for key in keys if key not in specification]
+    if missing:
+        raise InvalidObjectError("partition", f"of {table.full_name}", f"no value for key {missing[0]}")
+    return name_of(table, [specification[key].value for key in keys])  # type: ignore[misc]
+
+
+def _managed_copies(table: Table, partition: Partition) -> list[ClusterStorageDescriptor]:
+    """Where the files of a partition lie that are ours, on all clusters."""
+    if table.is_external:
+        return []
+    primary = table.storage.primary
+    return [
+        ClusterStorageDescriptor(primary.cluster, f"{primary.location}/{partition.name}"),
+        *partition.secondaries,
+    ]
+
+
+def _delete_copied(context: StatementContext, table: Table, places: Iterable[tuple[str, str, Sequence[str]]]) -> None:
+    """Delete directories of a partition that no row names; what cannot be deleted is logged."""
+    for cluster, location, directories in places:
+        try:
+            files = context.services.files(context.services.clusters.get(cluster))
+            for directory in directories:
+                files.delete_directory(f"{location}/{directory}")
+            files.delete_empty_directories(location, len(table.partition_keys))
+        except HivexError as error:
+            log.warning("Files of %s in %s are still there: %s", table.full_name, location, error)
+
+
+def covered_partitions(context: StatementContext, operation: str, table: Table, specification: Predicate) -> list[str]:
+    """The names of the partitions that a PARTITION clause covers, sorted.
+
+    Raises:
+        InvalidOperationError: the table has no partition keys.
+        NoSuchColumnError: the clause names a column that is not a partition key.
+        InvalidObjectError: a value is not of its key's type.
+    """
+    exact = typed_specification(operation, table, specification)
+    names = context.services.catalog.list_partition_names(table.database, table.name, exact)
+    return covered(names, exact, table.partition_keys)
+
+
+def _delete_partitions(
+    context: StatementContext, table: Table, dropped: Sequence[tuple[Partition, Sequence[str]]]
+) -> None:
+    """Delete exactly the directories that dropped partitions had.
+
+    Never the folder with all in it: an INSERT that runs now may be writing the same partition anew.
+    """
+    gone = []
+    for partition, directories in dropped:
+        try:
+            for copy in _managed_copies(table, partition):
+                files = context.services.files(context.services.clusters.get(copy.cluster))
+                for directory in directories:
+                    files.delete_directory(f"{copy.location}/{directory}")
+                files.delete_empty_directories(copy.location, len(table.partition_keys))
+        except HivexError as error:
+            log.warning(
+                "Files of the dropped partition %s of %s are still there: %s", partition.name, table.full_name, error
+            )
+        else:
+            gone.append(partition)
+    if gone:
+        context.services.catalog.forget_partitions(gone)

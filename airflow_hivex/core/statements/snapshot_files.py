@@ -1,0 +1,94 @@
+"""The files of a table in one snapshot, for engines other than Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from airflow_hivex.core.catalog.binding import BoundPartition
+from airflow_hivex.core.clusters.properties import Cluster
+from airflow_hivex.core.model.partitions import nullable_values
+from airflow_hivex.core.model.statements import Select
+from airflow_hivex.core.statements.context import Running, StatementContext
+from airflow_hivex.core.statements.planning import scan
+from airflow_hivex.core.statements.routing import RoutedQuery, chosen_cluster, route
+from airflow_hivex.core.statements.transactions import in_transaction
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotFile:
+    """One data file: its URI, size in bytes, and the values of its partition (None for NULL).
+
+    ``deletes`` tells a file whose rows name rows of others that are gone (see the row layout in the docs).
+    """
+
+    uri: str
+    size_bytes: int
+    partition: dict[str, str | None] = field(default_factory=dict)
+    deletes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotFiles:
+    """The files of a table in one snapshot.
+
+    ``valid_write_ids`` is the snapshot in Hive's text form, None for a table without transactions. Where
+    ``is_filtered``, some files also hold rows whose write id it does not have, and those are to be left out.
+    """
+
+    table: str
+    cluster: str
+    format: str
+    row_layout: str | None
+    valid_write_ids: str | None
+    is_filtered: bool
+    files: tuple[SnapshotFile, ...]
+
+
+def snapshot_files(context: StatementContext, statement: Select) -> SnapshotFiles:
+    """The files of the one table that a query reads."""
+
+    def work(running: Running) -> SnapshotFiles:
+        routed = route(context, statement, running)
+        cluster = chosen_cluster(context, routed)
+        found = _found(context, routed, cluster)
+        if running.joined is None:
+            context.services.transactions.commit(running.txn_id)
+        return found
+
+    return in_transaction(context, work, read_only=True)
+
+
+def _found(context: StatementContext, routed: RoutedQuery[Select], cluster: Cluster) -> SnapshotFiles:
+    (bound,) = routed.bound
+    planned = scan(bound, cluster, "")
+    return SnapshotFiles(
+        table=bound.table.full_name,
+        cluster=cluster.name,
+        format=bound.table.storage.format,
+        row_layout=planned.layout,
+        valid_write_ids=None if bound.write_ids is None else str(bound.write_ids),
+        is_filtered=bound.partly_visible,
+        files=tuple(each for partition in bound.partitions for each in _files(context, routed, cluster, partition)),
+    )
+
+
+def _files(
+    context: StatementContext, routed: RoutedQuery[Select], cluster: Cluster, partition: BoundPartition
+) -> Iterator[SnapshotFile]:
+    (bound,) = routed.bound
+    table = bound.table
+    is_primary = cluster.name == table.storage.primary.cluster
+    location = partition.location if is_primary else bound.copies[cluster.name][partition.name]
+    values = nullable_values(partition.name) if table.is_partitioned else ()
+    by_key = dict(zip((key.name for key in table.partition_keys), values, strict=True))
+    files = context.services.files(cluster)
+    folders = (
+        [(each.name, each.is_delete_delta) for each in partition.directories]
+        if table.is_transactional
+        else [("", False)]
+    )
+    for folder, deletes in folders:
+        place = f"{location}/{folder}".rstrip("/")
+        for name, size in files.list_files(place).items():
+            yield SnapshotFile(cluster.uri(f"{place}/{name}"), size, by_key, deletes)

@@ -1,0 +1,120 @@
+"""Insert-only tables: transactional, of any format, without row ids."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from airflow_hivex.core import Metastore, Session
+from airflow_hivex.core.errors import InvalidObjectError, InvalidOperationError, JobError
+
+pytestmark = [pytest.mark.spark, pytest.mark.parametrize("metastore_url", ["sqlite"], indirect=True)]
+
+FORMATS = ["orc", "parquet", "json", "textfile"]
+
+
+def rows(session: Session, sql: str = "SELECT * FROM t ORDER BY ALL") -> list[tuple[object, ...]]:
+    return session.sql(sql).rows
+
+
+def create(session: Session, format: str, columns: str = "id int, v string", more: str = "") -> None:
+    session.sql(
+        f"CREATE TABLE t ({columns}) {more} STORED AS {format} "
+        "TBLPROPERTIES ('transactional' = 'true', 'transactional_properties' = 'insert_only')"
+    )
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_rows_are_inserted_and_overwritten_in_transactions(session: Session, tmp_path: Path, format: str) -> None:
+    create(session, format, more="PARTITIONED BY (p string)")
+    done = session.sql("INSERT INTO t VALUES (1, 'a', 'x/y'), (2, NULL, 'x/y'), (3, 'tab\\tand \"quote\"', NULL)")
+    assert done.rows_written == 3
+    session.sql("INSERT INTO t SELECT id + 10, v, 'z' FROM t WHERE p = 'x/y'")
+    assert rows(session, "SELECT id, p FROM t ORDER BY id") == [(1, "x/y"), (2, "x/y"), (3, None), (11, "z"), (12, "z")]
+    assert rows(session, "SELECT v FROM t WHERE id = 3") == [('tab\tand "quote"',)]
+    session.sql("START TRANSACTION")
+    session.sql("INSERT OVERWRITE t PARTITION (p = 'z') SELECT id, 'new' FROM t WHERE id = 11")
+    assert rows(session, "SELECT * FROM t WHERE p = 'z'") == [(11, "new", "z")]
+    session.sql("ROLLBACK")
+    assert rows(session, "SELECT count(*) FROM t WHERE p = 'z'") == [(2,)]
+    session.sql("INSERT OVERWRITE t PARTITION (p = 'z') SELECT id, 'new' FROM t WHERE id = 11")
+    assert rows(session, "SELECT * FROM t WHERE p = 'z'") == [(11, "new", "z")]
+    files = sorted(path for path in (tmp_path / "c1" / "default.db" / "t").rglob("*") if path.is_file())
+    assert {path.name.partition("_")[2] for path in files if not path.name.startswith(".")} == {"0"}
+    assert {path.parent.name.partition("_")[0] for path in files} == {"delta", "base"}
+    session.sql("TRUNCATE TABLE t")
+    assert rows(session) == []
+
+
+@pytest.mark.parametrize("format", ["orc", "parquet"])
+def test_types_nested_buckets_and_columns(session: Session, format: str) -> None:
+    create(
+        session,
+        format,
+        "id int, d decimal(10,2), s struct<a:int,b:array<string>>, t timestamp",
+        "CLUSTERED BY (id) INTO 3 BUCKETS",
+    )
+    session.sql(
+        "INSERT INTO t SELECT id, id / 4, named_struct('a', id, 'b', array('x', NULL)), "
+        "TIMESTAMP '2020-01-01 00:00:00' FROM range(5) r(id)"
+    )
+    assert rows(session, "SELECT sum(d), max(s.a), max(s.b[0]), count(DISTINCT t) FROM t") == [
+        (session.sql("SELECT CAST(2.50 AS DECIMAL(20,2))").rows[0][0], 4, "x", 1)
+    ]
+    session.sql("ALTER TABLE t RENAME COLUMN d TO amount")
+    session.sql("ALTER TABLE t DROP COLUMN t")
+    session.sql("ALTER TABLE t ADD COLUMNS (t string)")
+    session.sql("INSERT INTO t SELECT 9, 1, NULL, 'text'")
+    assert rows(session, "SELECT id, amount, t FROM t WHERE id > 3") == [
+        (4, session.sql("SELECT CAST(1 AS DECIMAL(10,2))").rows[0][0], None),
+        (9, session.sql("SELECT CAST(1 AS DECIMAL(10,2))").rows[0][0], "text"),
+    ]
+    (statement,) = rows(session, "SHOW CREATE TABLE t")[0]
+    session.sql("DROP TABLE t")
+    session.sql(str(statement))
+    assert rows(session) == []
+
+
+def test_a_reader_keeps_its_snapshot_and_nothing_is_left_by_a_failure(session: Session, metastore: Metastore) -> None:
+    create(session, "parquet")
+    session.sql("INSERT INTO t VALUES (1, 'a')")
+    with metastore.session(user="reader") as reader:
+        reader.sql("START TRANSACTION")
+        assert rows(reader) == [(1, "a")]
+        session.sql("INSERT INTO t VALUES (2, 'b')")
+        with pytest.raises(JobError, match="ivi"):
+            session.sql("INSERT INTO t SELECT 1 / (id - 2), v FROM t")
+        assert rows(reader) == [(1, "a")]
+        reader.sql("COMMIT")
+        assert rows(reader) == [(1, "a"), (2, "b")]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["DELETE FROM t", "UPDATE t SET v = 'x'", "MERGE INTO t USING t s ON t.id = s.id WHEN MATCHED THEN DELETE"],
+)
+def test_its_rows_cannot_be_changed(session: Session, statement: str) -> None:
+    create(session, "parquet")
+    session.sql("INSERT INTO t VALUES (1, 'a')")
+    with pytest.raises(InvalidOperationError, match="insert-only"):
+        session.sql(statement)
+    assert rows(session) == [(1, "a")]
+
+
+@pytest.mark.parametrize(
+    ("clauses", "reason"),
+    [
+        ("STORED AS AVRO TBLPROPERTIES ('transactional_properties' = 'insert_only')", "not avro"),
+        ("STORED AS PARQUET", "stored as ORC, not parquet"),
+        ("TBLPROPERTIES ('transactional_properties' = 'some')", "neither default nor insert_only"),
+        (
+            "TBLPROPERTIES ('transactional_properties' = 'insert_only', 'hivex.row.layout' = 'flat')",
+            "has no hivex.row.layout",
+        ),
+    ],
+)
+def test_kinds_of_tables_that_are_not_there_are_refused(session: Session, clauses: str, reason: str) -> None:
+    with pytest.raises(InvalidObjectError, match=reason):
+        session.sql(f"CREATE TABLE t (id int) {clauses}")
+    assert rows(session, "SHOW TABLES") == []

@@ -1,0 +1,109 @@
+"""ALTER TABLE ... PARTITION ... RENAME: the rows keep their history under another name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from airflow_hivex.core import Metastore, Session
+from airflow_hivex.core.errors import (
+    AlreadyExistsError,
+    InvalidObjectError,
+    InvalidOperationError,
+    NoSuchColumnError,
+    NoSuchPartitionError,
+    StorageError,
+    UnsupportedStatementError,
+)
+from tests.acceptance.conftest import CopyTable
+from tests.acceptance.test_row_changes import directories
+
+pytestmark = [pytest.mark.spark, pytest.mark.parametrize("metastore_url", ["sqlite"], indirect=True)]
+
+
+def rows(session: Session, sql: str = "SELECT p, q, id FROM t ORDER BY ALL") -> list[tuple[object, ...]]:
+    return session.sql(sql).rows
+
+
+@pytest.fixture
+def t(session: Session) -> Session:
+    """``t`` with rows in two partitions, one of them changed later."""
+    session.sql("CREATE TABLE t (id int) PARTITIONED BY (p int, q string)")
+    session.sql("INSERT INTO t VALUES (1, 1, 'a'), (2, 1, 'a'), (3, 2, 'b')")
+    session.sql("DELETE FROM t WHERE id = 2")
+    return session
+
+
+def test_rows_are_found_under_the_new_name(t: Session, tmp_path: Path) -> None:
+    t.sql("ALTER TABLE t PARTITION (p = 1, q = 'a') RENAME TO PARTITION (p = 9, q = 'x/y')")
+    assert rows(t) == [(2, "b", 3), (9, "x/y", 1)]
+    assert rows(t, "SELECT id FROM t WHERE p = 9") == [(1,)]
+    assert rows(t, "SELECT id FROM t WHERE p = 1") == []
+    assert rows(t, "SHOW PARTITIONS t") == [("p=2/q=b",), ("p=9/q=x%2Fy",)]
+    assert not (tmp_path / "c1" / "default.db" / "t" / "p=1").exists()
+    t.sql("INSERT INTO t VALUES (4, 1, 'a'), (5, 9, 'x/y')")
+    t.sql("UPDATE t SET id = id * 10 WHERE p = 9")
+    assert rows(t) == [(1, "a", 4), (2, "b", 3), (9, "x/y", 10), (9, "x/y", 50)]
+    t.sql("ALTER TABLE t DROP PARTITION (p = 9)")
+    assert [name for name in directories(tmp_path) if name.startswith("p=9")] == []
+    assert rows(t) == [(1, "a", 4), (2, "b", 3)]
+
+
+def test_a_partition_may_become_that_of_null(t: Session) -> None:
+    t.sql("ALTER TABLE t PARTITION (p = 2, q = 'b') RENAME TO PARTITION (p = NULL, q = 'b')")
+    assert rows(t, "SELECT id FROM t WHERE p IS NULL") == [(3,)]
+
+
+def test_copies_on_other_clusters_are_renamed_too(t: Session, copy_table: CopyTable) -> None:
+    copy_table("t", "c2", ["p=1/q=a", "p=2/q=b"])
+    t.sql("ALTER TABLE t PARTITION (p = 1, q = 'a') RENAME TO PARTITION (p = 1, q = 'c')")
+    t.sql("USE CLUSTER c2")
+    found = t.sql("SELECT q, id FROM t WHERE p = 1")
+    assert (found.cluster, found.rows) == ("c2", [("c", 1)])
+
+
+def test_files_of_external_tables_stay(session: Session, tmp_path: Path) -> None:
+    folder = tmp_path / "c1" / "ext" / "p=1"
+    folder.mkdir(parents=True)
+    (folder / "f.csv").write_text("7\n")
+    session.sql(f"CREATE EXTERNAL TABLE e (id int) USING csv PARTITIONED BY (p int) LOCATION '{tmp_path}/c1/ext'")
+    session.sql("ALTER TABLE e ADD PARTITION (p = 1)")
+    session.sql("ALTER TABLE e PARTITION (p = 1) RENAME TO PARTITION (p = 2)")
+    assert rows(session, "SELECT p, id FROM e") == [(2, 7)]
+    assert (folder / "f.csv").exists()
+
+
+def test_nothing_changes_when_a_copy_fails(t: Session, tmp_path: Path) -> None:
+    before = directories(tmp_path)
+    (tmp_path / "c1" / "default.db" / "t" / "p=9").write_text("in the way")
+    with pytest.raises(StorageError, match="p=9"):
+        t.sql("ALTER TABLE t PARTITION (p = 1, q = 'a') RENAME TO PARTITION (p = 9, q = 'z')")
+    assert directories(tmp_path) == before
+    assert rows(t) == [(1, "a", 1), (2, "b", 3)]
+    assert rows(t, "SHOW LOCKS") == []
+
+
+@pytest.mark.parametrize(
+    ("statement", "error", "reason"),
+    [
+        ("PARTITION (p = 5, q = 'a') RENAME TO PARTITION (p = 6, q = 'a')", NoSuchPartitionError, "p=5/q=a"),
+        ("PARTITION (p = 1, q = 'a') RENAME TO PARTITION (p = 2, q = 'b')", AlreadyExistsError, "p=2/q=b"),
+        ("PARTITION (p = 1, q = 'a') RENAME TO PARTITION (p = 01, q = 'a')", AlreadyExistsError, "p=1/q=a"),
+        ("PARTITION (p = 1) RENAME TO PARTITION (p = 3, q = 'a')", InvalidObjectError, "no value for key q"),
+        ("PARTITION (p = 1, q = 'a') RENAME TO PARTITION (p = 'x', q = 'a')", InvalidObjectError, "type int"),
+        ("PARTITION (p = 1, q = 'a') RENAME TO PARTITION (p = 1, z = 'a')", NoSuchColumnError, "z"),
+        ("PARTITION (p = 1, q = 'a') SET LOCATION 'x'", UnsupportedStatementError, "SET"),
+    ],
+)
+def test_what_cannot_be_is_refused(t: Session, statement: str, error: type[Exception], reason: str) -> None:
+    with pytest.raises(error, match=reason):
+        t.sql(f"ALTER TABLE t {statement}")
+    assert rows(t) == [(1, "a", 1), (2, "b", 3)]
+
+
+def test_a_table_without_partitions_has_none_to_rename(session: Session, metastore: Metastore) -> None:
+    session.sql("CREATE TABLE plain (id int)")
+    with pytest.raises(InvalidOperationError, match="plain"):
+        session.sql("ALTER TABLE plain PARTITION (p = 1) RENAME TO PARTITION (p = 2)")
+    assert metastore.catalog.get_table("default", "plain").partition_keys == ()

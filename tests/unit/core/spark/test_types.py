@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import pytest
+
+from airflow_hivex.core.spark.types import is_widening
+
+
+@pytest.mark.parametrize(
+    ("given", "target"),
+    [
+        ("int", "int"),
+        ("tinyint", "bigint"),
+        ("float", "double"),
+        ("decimal(5,2)", "decimal(9,2)"),
+        ("varchar(3)", "varchar(5)"),
+        ("varchar(3)", "string"),
+    ],
+)
+def test_wider_types(given: str, target: str) -> None:
+    assert is_widening(given, target)
+
+
+@pytest.mark.parametrize(
+    ("given", "target"),
+    [
+        ("bigint", "int"),
+        ("double", "float"),
+        ("int", "string"),
+        ("string", "varchar(9)"),
+        ("varchar(5)", "varchar(3)"),
+        ("char(3)", "string"),
+        ("decimal(5,2)", "decimal(9,3)"),
+        ("decimal(9,2)", "decimal(5,2)"),
+        ("date", "timestamp"),
+        ("array<int>", "array<bigint>"),
+    ],
+)
+def test_types_whose_files_would_be_misread(given: str, target: str) -> None:
+    assert not is_widening(given, target)

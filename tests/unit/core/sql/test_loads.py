@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import pytest
+
+from airflow_hivex.core.errors import StatementSyntaxError, UnsupportedStatementError
+from airflow_hivex.core.model.statements import Literal, LoadData, RenamePartition, TableName
+from airflow_hivex.core.sql.reader import read
+
+
+def test_load_data() -> None:
+    assert read("LOAD DATA INPATH '/a b' INTO TABLE d.t") == LoadData(TableName("t", "d"), "/a b")
+    assert read("LOAD DATA LOCAL INPATH 'x' OVERWRITE INTO TABLE t PARTITION (p = 1, q = NULL)") == LoadData(
+        TableName("t"), "x", is_local=True, overwrite=True, static={"p": Literal(1, "int"), "q": Literal(None, "void")}
+    )
+
+
+@pytest.mark.parametrize("text", ["LOAD 'x' INTO TABLE t", "LOAD DATA INPATH x INTO TABLE t", "LOAD DATA INPATH 'x' t"])
+def test_what_is_no_load_is_refused(text: str) -> None:
+    with pytest.raises(StatementSyntaxError):
+        read(text)
+
+
+def test_other_formats_are_refused() -> None:
+    with pytest.raises(UnsupportedStatementError, match="ORC"):
+        read("LOAD DATA INPATH 'x' INTO TABLE t INPUTFORMAT 'a' SERDE 'b'")
+
+
+def test_rename_partition() -> None:
+    statement = read("ALTER TABLE t PARTITION (p = 1, q = 'a') RENAME TO PARTITION (p = 2, q = NULL)")
+    assert statement == RenamePartition(
+        TableName("t"),
+        {"p": Literal(1, "int"), "q": Literal("a", "string")},
+        {"p": Literal(2, "int"), "q": Literal(None, "void")},
+    )
+    with pytest.raises(StatementSyntaxError, match="q needs a value"):
+        read("ALTER TABLE t PARTITION (p = 1, q) RENAME TO PARTITION (p = 2, q = 'b')")
