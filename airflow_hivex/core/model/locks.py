@@ -278,6 +278,9 @@ def meet(one: LockComponent, other: LockComponent) -> bool:
 
 def covers(held: LockComponent, request: LockComponent) -> bool:
     """Whether who holds one lock has all that the other would give: nothing it bears, the other does not."""
+    if held.type is LockType.SHARED_READ and held.table is None and request.table is not None:
+        # By the exceptions of 3.2 it does not keep an EXCLUSIVE off the tables in the database.
+        return False
     return (
         held.type.strictness >= request.type.strictness
         and held.database == request.database

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from itertools import permutations, product
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from airflow_hivex.core.errors import InvalidLockRequestError
@@ -225,11 +225,14 @@ def test_stricter_lock_on_the_same_or_a_wider_thing_covers_another() -> None:
     assert covers(on(E), on(E, "t", "p=1"))
     assert covers(on(E, None), on(X, "t", "p=1"))
     assert not covers(on(R), on(X))
+    assert covers(on(R, None), on(R, None))
+    assert not covers(on(R, None), on(R))
     assert not covers(on(E, "t", "p=1"), on(R))
     assert not covers(on(E, "u"), on(R, "t"))
     assert not covers(on(E, None, database="e"), on(R))
 
 
+@example((R, (None, None)), (R, ("t", None)), (E, ("t", None)))
 @given(*[st.tuples(st.sampled_from(LockType), st.sampled_from([(None, None), ("t", None), ("t", "p=1")]))] * 3)
 def test_who_bears_the_covering_lock_bears_the_covered_one(
     held: tuple[LockType, tuple[str | None, str | None]],
