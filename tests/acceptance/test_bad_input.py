@@ -289,3 +289,26 @@ def test_a_directory_deleted_by_hand_is_an_error_that_names_the_table(tables: Se
     tables.sql("DROP TABLE t")
     tables.sql("CREATE TABLE t (a int)")
     assert tables.sql("SELECT * FROM t").rows == []
+
+
+@pytest.mark.spark
+@on_sqlite
+@pytest.mark.parametrize("kind", ["delta", "delete_delta"])
+@pytest.mark.parametrize("damage", ["cut off", "not ORC", "gone"])
+def test_a_damaged_file_is_an_error_that_names_it(tables: Session, tmp_path: Path, kind: str, damage: str) -> None:
+    tables.sql("CREATE TABLE w (a int, v string)")
+    tables.sql("INSERT INTO w SELECT id, 'x' FROM range(1000)")
+    tables.sql("DELETE FROM w WHERE a % 3 = 0")
+    file = next((tmp_path / "c1/default.db/w").glob(f"{kind}_*/bucket_*"))
+    data = file.read_bytes()
+    if damage == "gone":
+        file.unlink()
+    else:
+        file.write_bytes(data[: len(data) // 2] if damage == "cut off" else b"a,v\n1,x\n")
+    says = r"default\.w" if damage == "gone" else f"{file.parent.name}/{file.name}"
+    statements = ["SELECT sum(a) FROM w", "UPDATE w SET v = 'y'", "INSERT OVERWRITE w SELECT a + 1, v FROM w"]
+    for statement in statements:
+        with pytest.raises(JobError, match=says):
+            tables.sql(statement)
+    file.write_bytes(data)
+    assert tables.sql("SELECT count(*), max(v) FROM w").rows == [(666, "x")]

@@ -205,3 +205,52 @@ def _names(folder: Path, metastore: Metastore) -> set[str]:
     # Unlike a glob, a walk does not mind folders that go away under it.
     walk = os.walk(folder / "c1" / "default.db" / "t")
     return transactions | {f"{at}/{name}" for at, folders, files in walk for name in (*folders, *files)}
+
+
+_RETRYING = """
+import json, sys
+from pyspark import TaskContext
+from pyspark.sql import SparkSession
+from airflow_hivex.core import Metastore
+
+def lost_once(batches):
+    for batch in batches:
+        yield batch
+        if TaskContext.get().attemptNumber() == 0:
+            raise RuntimeError("this task is lost after its first rows")
+
+def lost(value):
+    if TaskContext.get().attemptNumber() == 0 and value % 1000 == 999:
+        raise RuntimeError("this task is lost in the middle")
+    return value + 1
+
+builder = SparkSession.builder.master("local[2,3]").config("spark.ui.enabled", "false")
+spark = builder.config("spark.log.level", "FATAL").getOrCreate()
+spark.udf.register("lost", lost, "bigint")
+with Metastore.open(sys.argv[1], clusters=json.loads(sys.argv[2])) as metastore, metastore.session() as session:
+    warehouse = session.warehouse(spark)
+    rows = spark.range(20000).selectExpr("id", "string(id % 3) AS part").mapInArrow(lost_once, "id bigint, part string")
+    print(warehouse.write(rows, "t").rows_written)
+    print(warehouse.sql("UPDATE t SET id = lost(id) WHERE id >= 0 AND part = '1'").rows_written)
+"""
+
+
+@pytest.mark.spark
+def test_tasks_that_are_tried_again_double_nothing(
+    metastore: Metastore, sqlite_url: str, properties: dict[str, dict[str, str]], tmp_path: Path
+) -> None:
+    command = [sys.executable, "-c", _RETRYING, sqlite_url, json.dumps(properties)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["20000", "6667"], done.stderr
+    with metastore.session() as session:
+        found = session.sql(
+            "SELECT part, count(*), count(DISTINCT id), sum(id) FROM t GROUP BY part ORDER BY part"
+        ).rows
+    ids = {part: range(part, 20000, 3) for part in range(3)}
+    assert found == [
+        ("0", len(ids[0]), len(ids[0]), sum(ids[0])),
+        ("1", len(ids[1]), len(ids[1]), sum(ids[1]) + len(ids[1])),
+        ("2", len(ids[2]), len(ids[2]), sum(ids[2])),
+        ("first", 1, 1, -1),
+    ]
+    assert not list((tmp_path / "c1" / "default.db" / "t").glob("_staging*"))

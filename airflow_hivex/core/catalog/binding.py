@@ -116,7 +116,9 @@ def _unregistered(
 ) -> list[RegisteredDirectory]:
     """Directories that have no row yet; with an id of nobody's, no copy on another cluster has them."""
     return [
-        RegisteredDirectory(_UNREGISTERED, partition_id, each.name, table.row_layout, each.rows, each.size_bytes)
+        RegisteredDirectory(
+            _UNREGISTERED, partition_id, each.name, table.row_layout, each.files, each.rows, each.size_bytes
+        )
         for each in written
     ]
 

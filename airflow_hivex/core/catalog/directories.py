@@ -35,6 +35,7 @@ class RegisteredDirectory:
     partition_id: int | None
     name: str
     row_layout: str
+    files: int
     rows: int
     size_bytes: int
 
@@ -103,7 +104,7 @@ def directories_of(
     ``partition_ids`` of None means all of the table, in one round trip.
     """
     d = directories.c
-    query = select(d.id, d.partition_id, d.name, d.row_layout, d.rows, d.size_bytes)
+    query = select(d.id, d.partition_id, d.name, d.row_layout, d.files, d.rows, d.size_bytes)
     if partition_ids is None:
         queries = [query.where(d.table_id == table.id)]
     else:

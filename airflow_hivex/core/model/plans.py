@@ -27,6 +27,7 @@ class LocatedPartition:
 
     values: tuple[str | None, ...]
     paths: tuple[str, ...]
+    files: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,8 @@ class Scan:
     full ACID table; without, plain data. No path at all is an empty table.
     ``filter`` is there only when a directory holds write ids that the snapshot must not see.
     ``deletes`` are the delete delta directories whose rows take others away, in ``paths`` and ``located``
-    alike. With ``row_ids`` the metadata columns come first.
+    alike. With ``row_ids`` the metadata columns come first. ``files`` and ``delete_files`` are how many files the
+    directories of ``paths`` and of ``deletes`` must have, None where that is not known.
     """
 
     view: str
@@ -54,6 +56,8 @@ class Scan:
     filter: WriteIdFilter | None = None
     deletes: tuple[str, ...] = ()
     row_ids: bool = False
+    files: int | None = None
+    delete_files: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

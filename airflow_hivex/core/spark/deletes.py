@@ -7,11 +7,12 @@ Source: spark-notes, section 2.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,10 +20,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
 from pyspark.sql.types import StructType
 
+from airflow_hivex.core.errors import JobError
 from airflow_hivex.core.model.plans import Scan, WriteIdFilter
 from airflow_hivex.core.spark.assignment import field
 from airflow_hivex.core.spark.layout import BUCKET, METADATA_COLUMNS, ORIGINAL_WRITE_ID, ROW_ID, WRITE_ID
 from airflow_hivex.core.spark.storage import Place, place
+
+if TYPE_CHECKING:
+    from pyarrow import orc
 
 MOST_EVENTS = 50_000_000
 """Delete events that the driver reads; more are joined."""
@@ -46,7 +51,7 @@ class DeletedRows:
         self._scan = scan
         self._bitmaps: Bitmaps | None = None
         self._view = f"{scan.view}_deleted"
-        files = _files(scan.deletes)
+        files = _files(scan)
         if _event_count(files) <= MOST_EVENTS:
             self._bitmaps = bitmaps(_events(files, scan.filter))
         if self._bitmaps is not None and self._bitmaps.offsets:
@@ -196,32 +201,57 @@ def bitmaps(events: pa.Table) -> Bitmaps | None:
     return found if not offsets or found.is_usable else None
 
 
-def _files(directories: Sequence[str]) -> list[Place]:
+def _files(scan: Scan) -> list[Place]:
+    """The files with delete events.
+
+    Raises:
+        JobError: some are not there, so that rows that were deleted would be seen again.
+    """
+
     def of(directory: str) -> list[Place]:
         where = place(directory)
         return [where / name for name, _ in where.files() if not name.startswith(("_", "."))]
 
     with ThreadPoolExecutor(_READERS) as pool:
-        return list(chain.from_iterable(pool.map(of, directories)))
+        found = list(chain.from_iterable(pool.map(of, scan.deletes)))
+    if scan.delete_files is not None and len(found) != scan.delete_files:
+        raise JobError(
+            "",
+            f"{scan.table} has {len(found)} files of delete deltas below {scan.base_path} where {scan.delete_files} "
+            "were written: some were deleted or added by other means; restore them, or drop the table or partition.",
+        )
+    return found
+
+
+@contextmanager
+def _opened(file: Place) -> Iterator[orc.ORCFile]:
+    """An ORC file.
+
+    Raises:
+        JobError: it is none, or cannot be read.
+    """
+    from pyarrow import orc
+
+    try:
+        with file.open() as data:
+            yield orc.ORCFile(data)
+    except (OSError, pa.ArrowException) as error:
+        raise JobError("", f"{file.path} cannot be read: {error}") from error
 
 
 def _event_count(files: Sequence[Place]) -> int:
-    from pyarrow import orc
-
     def count(file: Place) -> int:
-        with file.open() as data:
-            return int(orc.ORCFile(data).nrows)
+        with _opened(file) as data:
+            return int(data.nrows)
 
     with ThreadPoolExecutor(_READERS) as pool:
         return sum(pool.map(count, files))
 
 
 def _events(files: Sequence[Place], valid: WriteIdFilter | None) -> pa.Table:
-    from pyarrow import orc
-
     def read(file: Place) -> pa.Table:
-        with file.open() as data:
-            return orc.ORCFile(data).read(columns=_COLUMNS)
+        with _opened(file) as data:
+            return data.read(columns=_COLUMNS)
 
     if not files:
         return pa.table({name: pa.array([], pa.int64()) for name in _COLUMNS})

@@ -167,7 +167,8 @@ def _scan(document: dict[str, Any]) -> Scan:
             "paths": tuple(document["paths"]),
             "deletes": tuple(document["deletes"]),
             "located": tuple(
-                LocatedPartition(tuple(located["values"]), tuple(located["paths"])) for located in document["located"]
+                LocatedPartition(tuple(located["values"]), tuple(located["paths"]), located["files"])
+                for located in document["located"]
             ),
             "filter": document["filter"]
             and WriteIdFilter(document["filter"]["high_watermark"], tuple(document["filter"]["exceptions"])),

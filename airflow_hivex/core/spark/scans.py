@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
 from pyspark.sql.types import StructField, StructType
 
-from airflow_hivex.core.errors import InvalidOperationError
+from airflow_hivex.core.errors import InvalidOperationError, JobError
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.plans import LocatedPartition, Scan
 from airflow_hivex.core.spark.assignment import field, quoted
@@ -44,7 +44,7 @@ def _frame(spark: SparkSession, scan: Scan, deleted: DeletedRows | None) -> Data
     """The rows of a table: its columns, then its partition columns; with row ids, their columns first."""
     parts = []
     if scan.paths:
-        parts.append(_load(spark, scan, scan.paths, scan.base_path, deleted))
+        parts.append(_load(spark, scan, scan.paths, scan.base_path, deleted, files=scan.files))
     parts += [_located(spark, scan, partition, deleted) for partition in scan.located if partition.paths]
     parts = [part for part in parts if part is not None]
     if not parts:
@@ -80,7 +80,7 @@ def _located(
     # Nothing above the data is looked at for partition values.
     base = partition.paths[0].rstrip("/")
     base = base.rpartition("/")[0] if scan.layout else base
-    rows = _load(spark, scan, partition.paths, base, deleted, partitioned=False)
+    rows = _load(spark, scan, partition.paths, base, deleted, partitioned=False, files=partition.files)
     if rows is None:
         return None
     own = [F.col(quoted(column.name)) for column in (*_metadata(scan), *scan.columns)]
@@ -95,6 +95,7 @@ def _load(
     deleted: DeletedRows | None,
     *,
     partitioned: bool = True,
+    files: int | None = None,
 ) -> DataFrame | None:
     """The data below ``paths``; None where an external table's directories are all missing."""
     columns = (*scan.columns, *(scan.partition_columns if partitioned else ()))
@@ -116,6 +117,12 @@ def _load(
         # As in Hive, a directory that nobody has made yet is an empty one.
         there = [path for path in paths if len(paths) > 1 and _exists(spark, scan.format, path)]
         return _load(spark, scan, there, base, deleted, partitioned=partitioned) if there else None
+    if files is not None and _file_count(rows) != files:
+        raise JobError(
+            "",
+            f"{scan.table} has {_file_count(rows)} data files below {base} where {files} were written: some were "
+            "deleted or added by other means; restore the directories there, or drop the table or partition.",
+        )
     if scan.filter is not None:
         rows = rows.where(F.col(WRITE_ID) <= F.lit(scan.filter.high_watermark))
         if scan.filter.exceptions:
@@ -134,6 +141,12 @@ def _named(column: Column) -> Expression:
     value = F.col(quoted(column.in_files))
     noted = field(column).metadata
     return value.alias(column.name, metadata=noted) if noted or column.stored_name else value
+
+
+def _file_count(rows: DataFrame) -> int:
+    """How many files a scan has found. A list of their names would cost a call of the JVM for each."""
+    classic = getattr(rows, "_jdf", None)
+    return len(rows.inputFiles() if classic is None else classic.inputFiles())
 
 
 def _exists(spark: SparkSession, format: str, path: str) -> bool:

@@ -21,14 +21,17 @@ def scan(bound: BoundTable, cluster: Cluster, view: str, *, row_ids: bool = Fals
     paths: list[str] = []
     deletes: list[str] = []
     located: list[LocatedPartition] = []
+    files = 0
     for partition in bound.partitions:
         location = partition.location if on_primary else locations[partition.name]
         found = _paths(table, partition, cluster, location)
         deletes += _delete_paths(partition, cluster, location)
         if table.is_partitioned and location != f"{root}/{partition.name}":
-            located.append(LocatedPartition(nullable_values(partition.name), found))
+            there = _file_count(partition) if table.is_transactional else None
+            located.append(LocatedPartition(nullable_values(partition.name), found, there))
         else:
             paths += found
+            files += _file_count(partition)
     return Scan(
         view=view,
         table=table.full_name,
@@ -43,6 +46,13 @@ def scan(bound: BoundTable, cluster: Cluster, view: str, *, row_ids: bool = Fals
         filter=_filter(bound),
         deletes=tuple(deletes),
         row_ids=row_ids,
+        files=files if table.is_transactional else None,
+        delete_files=sum(
+            directory.files
+            for partition in bound.partitions
+            for directory in partition.directories
+            if directory.is_delete_delta
+        ),
     )
 
 
@@ -82,11 +92,16 @@ def write(
 def _paths(table: Table, partition: BoundPartition, cluster: Cluster, location: str) -> tuple[str, ...]:
     if not table.is_transactional:
         return (cluster.uri(location),)
+    # One without a file, as TRUNCATE makes it, only hides others.
     return tuple(
         cluster.uri(f"{location}/{directory.name}")
         for directory in partition.directories
-        if not directory.is_delete_delta
+        if not directory.is_delete_delta and directory.files
     )
+
+
+def _file_count(partition: BoundPartition) -> int:
+    return sum(directory.files for directory in partition.directories if not directory.is_delete_delta)
 
 
 def _delete_paths(partition: BoundPartition, cluster: Cluster, location: str) -> Iterator[str]:
