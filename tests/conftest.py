@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from airflow_hivex.core.store.engine import Store
+from airflow_hivex.core.store.migrating import prepare
 from tests.postgresql import start_postgresql
 
 if TYPE_CHECKING:
@@ -60,14 +63,58 @@ def postgresql_server() -> Iterator[PostgresqlServer]:
     server.stop()
 
 
-@pytest.fixture
-def sqlite_url(tmp_path: Path) -> str:
-    """The URL of an SQLite metastore that does not exist yet."""
-    return f"sqlite:///{tmp_path / 'metastore.db'}"
+@pytest.fixture(scope="session")
+def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file of an SQLite metastore as it is when it was opened first; migrating takes longer than copying."""
+    file = tmp_path_factory.mktemp("template") / "metastore.db"
+    _prepare(f"sqlite:///{file}")
+    return file
+
+
+@pytest.fixture(scope="session")
+def postgresql_template(postgresql_server: PostgresqlServer) -> Iterator[str]:
+    """The name of such a database on PostgreSQL."""
+    url = postgresql_server.create_database()
+    _prepare(url)
+    yield url.rpartition("/")[2]
+    postgresql_server.drop_database(url)
+
+
+def _prepare(url: str) -> None:
+    store = Store(url)
+    prepare(store)
+    store.close()
 
 
 @pytest.fixture
-def postgresql_url(postgresql_server: PostgresqlServer) -> Iterator[str]:
+def sqlite_url(tmp_path: Path, sqlite_template: Path) -> str:
+    """The URL of a new SQLite metastore."""
+    return f"sqlite:///{shutil.copy(sqlite_template, tmp_path / 'metastore.db')}"
+
+
+@pytest.fixture
+def postgresql_url(postgresql_server: PostgresqlServer, postgresql_template: str) -> Iterator[str]:
+    """The URL of a new metastore on PostgreSQL."""
+    url = postgresql_server.create_database(postgresql_template)
+    yield url
+    postgresql_server.drop_database(url)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def metastore_url(request: pytest.FixtureRequest) -> str:
+    """The URL of a new metastore: once on SQLite, once on PostgreSQL."""
+    url: str = request.getfixturevalue(f"{request.param}_url")
+    return url
+
+
+@pytest.fixture
+def empty_sqlite_url(tmp_path: Path) -> str:
+    """The URL of an SQLite database that does not exist yet."""
+    return f"sqlite:///{tmp_path / 'empty.db'}"
+
+
+@pytest.fixture
+def empty_postgresql_url(postgresql_server: PostgresqlServer) -> Iterator[str]:
     """The URL of a new, empty PostgreSQL database."""
     url = postgresql_server.create_database()
     yield url
@@ -75,7 +122,7 @@ def postgresql_url(postgresql_server: PostgresqlServer) -> Iterator[str]:
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def metastore_url(request: pytest.FixtureRequest) -> str:
+def empty_metastore_url(request: pytest.FixtureRequest) -> str:
     """The URL of a new, empty database: once on SQLite, once on PostgreSQL."""
-    url: str = request.getfixturevalue(f"{request.param}_url")
+    url: str = request.getfixturevalue(f"empty_{request.param}_url")
     return url

@@ -36,11 +36,12 @@ class PostgresqlServer:
         # Users of SQLAlchemy write the driver into the scheme; libpq does not know it.
         self.url = url.replace("postgresql+psycopg://", "postgresql://", 1)
 
-    def create_database(self) -> str:
-        """The SQLAlchemy URL of a new, empty database."""
+    def create_database(self, template: str = "template0") -> str:
+        """The SQLAlchemy URL of a new database, empty or a copy of one of that name."""
         name = f"hivex_test_{uuid.uuid4().hex[:12]}"
         with psycopg.connect(self.url, autocommit=True) as connection:
-            connection.execute(sql.SQL("CREATE DATABASE {} TEMPLATE template0").format(sql.Identifier(name)))
+            statement = sql.SQL("CREATE DATABASE {} TEMPLATE {}")
+            connection.execute(statement.format(sql.Identifier(name), sql.Identifier(template)))
         before, _, rest = self.url.partition("://")
         authority = rest.partition("/")[0]
         return f"{before}+psycopg://{authority}/{name}"

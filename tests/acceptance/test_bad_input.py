@@ -115,7 +115,7 @@ REFUSED = [
     ("CREATE TABLE new (__row_id int)", InvalidObjectError, "reserved"),
     ("CREATE TABLE new (a int) PARTITIONED BY (b map<string,int>)", InvalidObjectError, "b cannot have"),
     ("CREATE TABLE new (a int) CLUSTERED BY (b) INTO 2 BUCKETS", NoSuchColumnError, "b"),
-    ("CREATE TABLE new (a int) USING parquet", InvalidObjectError, "EXTERNAL"),
+    ("CREATE TABLE new (a int) USING parquet", InvalidObjectError, "external table"),
     ("CREATE EXTERNAL TABLE new (a int) STORED AS AVRO LOCATION 'x'", InvalidObjectError, "avro.*parquet"),
     ("CREATE EXTERNAL TABLE new (a int) STORED AS ORC LOCATION 'file:///etc'", LocationOutsideClusterError, "c1"),
     ("CREATE EXTERNAL TABLE new (a int) STORED AS ORC LOCATION '../c2'", LocationOutsideClusterError, "c1"),

@@ -68,6 +68,10 @@ MOMENTS: dict[str, tuple[Moment, str]] = {
 }
 
 
+_BEFORE_SPARK = (MOMENTS["at once"][0], MOMENTS["transaction open"][0])
+"""Moments that come before a statement needs Spark."""
+
+
 @pytest.fixture
 def properties(tmp_path: Path) -> dict[str, dict[str, str]]:
     return {"c1": {"filesystem": (tmp_path / "c1").as_uri(), "jobtracker": "local[2]"}}
@@ -149,7 +153,7 @@ def _run_and_kill(
     folder: Path,
 ) -> bool:
     """Start a writer, kill it at the moment, and tell whether it had acknowledged its statement."""
-    with _writer(url, properties, folder) as writer:
+    with _writer(url, properties, folder, cold=moment in _BEFORE_SPARK) as writer:
         before = _names(folder, metastore)
         _begin(writer, statement)
         _wait_for(moment, metastore, before, folder, writer)
@@ -160,13 +164,15 @@ def _run_and_kill(
 
 
 @contextmanager
-def _writer(url: str, properties: dict[str, dict[str, str]], folder: Path) -> Iterator[subprocess.Popen[str]]:
-    """A process whose Spark is up and that waits for a statement."""
+def _writer(
+    url: str, properties: dict[str, dict[str, str]], folder: Path, *, cold: bool = False
+) -> Iterator[subprocess.Popen[str]]:
+    """A process whose Spark is up, unless it is to start ``cold``, and that waits for a statement."""
     program = Path(__file__).with_name("writing_process.py")
     with (
         (folder / "writer.log").open("w") as errors,
         subprocess.Popen(
-            [sys.executable, str(program), url, json.dumps(properties)],
+            [sys.executable, str(program), url, json.dumps(properties), "cold" if cold else "warm"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,

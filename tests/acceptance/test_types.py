@@ -273,7 +273,7 @@ def test_pruned_partitions_change_no_answer(session: Session) -> None:
     rows = [f"({n}, {', '.join(chance.choice(choices) for choices in values.values())})" for n in range(60)]
     for table in ("parts", "plain"):
         session.sql(f"INSERT INTO {table} VALUES {', '.join(rows)}")
-    for _ in range(6):
+    for _ in range(4):
         conditions = [predicate(chance) for _ in range(12)]
         answers = [
             session.sql(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from sqlalchemy import select
 
 from airflow_hivex.core import Metastore, Session
 from airflow_hivex.core.errors import (
@@ -15,6 +18,8 @@ from airflow_hivex.core.errors import (
     StatementSyntaxError,
     UnsupportedStatementError,
 )
+from airflow_hivex.core.model.objects import Column
+from airflow_hivex.core.store.schema import tables
 
 pytestmark = [pytest.mark.spark, pytest.mark.parametrize("metastore_url", ["sqlite"], indirect=True)]
 
@@ -104,6 +109,19 @@ def test_views_are_listed_shown_changed_and_dropped(t: Session) -> None:
     t.sql("DROP VIEW v")
     assert rows(t, "SHOW VIEWS") == []
     t.sql("CREATE TABLE v (k int)")
+
+
+def test_views_have_no_files_on_any_cluster(t: Session, metastore: Metastore, tmp_path: Path) -> None:
+    t.sql("CREATE DATABASE d")
+    t.sql("CREATE VIEW d.w AS SELECT id FROM t")
+    assert metastore.catalog.get_table("d", "w", cluster="c2").columns == (Column("id", "int"),)
+    with pytest.raises(InvalidOperationError, match="it is a view"):
+        metastore.catalog.register_copy("d", "w", "c2")
+    t.sql("DROP DATABASE d CASCADE")
+    with metastore._services.store.read() as connection:
+        left = connection.execute(select(tables.c.name).where(tables.c.dropped)).all()
+    assert left == []
+    assert (tmp_path / "c1" / "default.db" / "t").exists()
 
 
 @pytest.mark.parametrize(

@@ -489,7 +489,7 @@ class ObjectStore:
 
         Raises:
             UnknownClusterError: the cluster is not configured.
-            InvalidOperationError: the cluster is the table's primary.
+            InvalidOperationError: the cluster is the table's primary, or the table is a view.
             NoSuchPartitionError: a partition does not exist.
             CopyMismatchError: files are missing or differ; nothing was registered.
         """
@@ -497,6 +497,8 @@ class ObjectStore:
         with self._store.read() as connection:
             bound, ids = self._bind_copies(connection, database, table, partitions)
         stored = bound.table
+        if stored.is_view:
+            raise InvalidOperationError("register_copy", stored.full_name, "it is a view, which has no files")
         if target.name == stored.storage.primary.cluster:
             raise InvalidOperationError("register_copy", stored.full_name, f"{cluster} is its primary cluster")
         primary_root = stored.storage.primary.location
@@ -560,7 +562,11 @@ class ObjectStore:
         return self._clusters.get(self._clusters.default)
 
     def _seen_from(self, table: Table, cluster: str | None) -> Table:
-        """The table with the location that a session on ``cluster`` sees, or an old client (M3)."""
+        """The table with the location that a session on ``cluster`` sees, or an old client (M3); a view has none."""
+        if table.is_view:
+            if cluster is not None:
+                self._clusters.get(cluster)
+            return table
         copy = self._visible_copy(table.storage.primary, table.storage.secondaries, cluster, table.full_name)
         return table.with_location(self._uri(copy))
 

@@ -76,9 +76,10 @@ def _outer(tokens: Sequence[Token]) -> Iterator[tuple[int, Token]]:
 
 
 def _inserts(cursor: Cursor) -> Iterator[int]:
-    """Where the words INSERT stand that are not within parentheses."""
+    """Where the words INSERT INTO or INSERT OVERWRITE stand that are not within parentheses."""
     for index, token in _outer(cursor.tokens[cursor.index :]):
-        if index and token.word == "INSERT":
+        following = cursor.peek(index + 1)
+        if index and token.word == "INSERT" and following is not None and following.word in ("INTO", "OVERWRITE"):
             yield cursor.index + index
 
 

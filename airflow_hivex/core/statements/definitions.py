@@ -193,7 +193,8 @@ def _delete_tables(context: StatementContext, dropped: Sequence[Table]) -> None:
     """Delete the files of dropped managed tables; what cannot be deleted stays noted in the metastore."""
     gone = []
     for table in dropped:
-        copies = () if table.is_external else (table.storage.primary, *table.storage.secondaries)
+        has_files = not (table.is_external or table.is_view)
+        copies = (table.storage.primary, *table.storage.secondaries) if has_files else ()
         try:
             for copy in copies:
                 context.services.files(context.services.clusters.get(copy.cluster)).delete_directory(copy.location)

@@ -52,16 +52,16 @@ def _create_revision(store: Store, revision: str) -> None:
         connection.commit()
 
 
-def test_database_of_the_first_release_names_the_command_that_upgrades_it(metastore_url: str) -> None:
-    store = Store(metastore_url)
+def test_database_of_the_first_release_names_the_command_that_upgrades_it(empty_metastore_url: str) -> None:
+    store = Store(empty_metastore_url)
     _create_revision(store, "0001")
     with pytest.raises(StoreTooOldError, match=r"0001.*hivex --metastore '.*' metastore upgrade"):
         migrating.prepare(store)
     store.close()
 
 
-def test_upgrade_keeps_what_the_first_release_has_stored(metastore_url: str) -> None:
-    store = Store(metastore_url)
+def test_upgrade_keeps_what_the_first_release_has_stored(empty_metastore_url: str) -> None:
+    store = Store(empty_metastore_url)
     _create_revision(store, "0001")
     row = "'{state}', 0, 1, 1, 300, 'etl', 'here'"
     for txn_id, state in enumerate("aoco", 1):
@@ -81,17 +81,17 @@ def test_upgrade_keeps_what_the_first_release_has_stored(metastore_url: str) -> 
     store.close()
 
 
-def test_foreign_tables_of_our_names_are_left_alone(metastore_url: str) -> None:
-    store = Store(metastore_url)
+def test_foreign_tables_of_our_names_are_left_alone(empty_metastore_url: str) -> None:
+    store = Store(empty_metastore_url)
     store.write(lambda connection: connection.execute(text("CREATE TABLE partitions (id INTEGER)")))
     with pytest.raises(NotAMetastoreError):
         migrating.prepare(store)
     store.close()
 
 
-def test_many_processes_may_open_a_new_database_at_once(metastore_url: str) -> None:
+def test_many_processes_may_open_a_new_database_at_once(empty_metastore_url: str) -> None:
     def open_and_prepare(_: int) -> str:
-        store = Store(metastore_url)
+        store = Store(empty_metastore_url)
         try:
             migrating.prepare(store)
             return migrating.status(store).state

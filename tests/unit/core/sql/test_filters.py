@@ -260,7 +260,7 @@ def run(text: str, rows: Rows) -> list[str]:
         database.close()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(text=queries(), rows=tables)
 def test_pruning_by_the_filters_changes_no_result(text: str, rows: Rows) -> None:
     pruned = {
