@@ -149,6 +149,7 @@ def _await(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)) == 0:
                 break
+        # It does not say when it listens.
         time.sleep(0.1)
     else:
         raise RuntimeError(f"The Hive Metastore did not start:\n{log.read_text()[-3000:]}")

@@ -117,6 +117,7 @@ def go_on(dag: DAG, run: DagRun, *, but_first: Sequence[tuple[str, Callable[[], 
                 return current
             session.expunge_all()
         if scheduled is None:
+            # Nothing tells when a retry or a deferred task is ready; the test's own time-out ends it.
             time.sleep(0.05)
         elif action := actions.pop(scheduled.task_id, None):
             action()

@@ -64,6 +64,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline, "it did not come to pass"
+        # Between two looks at what another thread brings about.
         time.sleep(0.02)
 
 

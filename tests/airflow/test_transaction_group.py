@@ -118,6 +118,7 @@ class Reader:
         deadline = time.monotonic() + 120
         while len(self.seen) < enough and self.failure is None:
             assert time.monotonic() < deadline
+            # Between two looks at how far the other thread is.
             time.sleep(0.02)
 
     @contextmanager
@@ -403,6 +404,7 @@ def test_work_after_a_time_out_fails_at_once_and_says_what_to_clear(
         def rest() -> None:
             while not aborted:
                 aborted.extend(metastore.housekeeper.run().aborted)
+                # The transaction's time-out is what is waited for.
                 time.sleep(0.05)
 
         two = write(transaction, "two", "lines", 2, retries=3, retry_delay=timedelta(hours=1))

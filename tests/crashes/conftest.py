@@ -46,6 +46,7 @@ class Survivor:
         end = time.monotonic() + timeout_s
         while not condition():
             assert time.monotonic() < end, f"{what} never came"
+            # Between two looks at what another process does.
             time.sleep(0.01)
 
 

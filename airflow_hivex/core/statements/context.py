@@ -110,6 +110,17 @@ class Running:
     waiting_lock_id: int | None = None
     undo: list[Callable[[], object]] = field(default_factory=list)
 
+    def check_may_write(self, operation: str) -> None:
+        """Refuse a statement that writes in a transaction that is for reading.
+
+        Raises:
+            InvalidOperationError: it was started READ ONLY.
+        """
+        if self.joined is not None and self.joined.is_read_only:
+            raise InvalidOperationError(
+                operation, f"transaction {self.txn_id}", "it was started READ ONLY; write in another one"
+            )
+
     def check_not_cancelled(self) -> None:
         """Raise what a statement that was cancelled ends with.
 

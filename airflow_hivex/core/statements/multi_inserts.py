@@ -37,10 +37,7 @@ def run_multi_insert(context: StatementContext, statement: MultiInsert) -> Resul
     """The rows written to all tables."""
 
     def work(running: Running) -> Result:
-        if running.joined is not None and running.joined.is_read_only:
-            raise InvalidOperationError(
-                "INSERT", f"transaction {running.txn_id}", "it was started READ ONLY; write in another one"
-            )
+        running.check_may_write("INSERT")
         routed = route(context, statement, running)
         branches = [_branch(*each) for each in zip(routed.statement.inserts, routed.targets, strict=True)]
         _check_apart(branches)

@@ -62,10 +62,7 @@ def run_insert(context: StatementContext, statement: Insert) -> Result:
     """The rows written: by this process where they are constants, else by a job on the table's primary."""
 
     def work(running: Running) -> Result:
-        if running.joined is not None and running.joined.is_read_only:
-            raise InvalidOperationError(
-                "INSERT", f"transaction {running.txn_id}", "it was started READ ONLY; write in another one"
-            )
+        running.check_may_write("INSERT")
         routed = route(context, statement, running)
         target = routed.target
         static = check_insert(statement, target)

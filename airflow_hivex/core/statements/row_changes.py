@@ -6,7 +6,6 @@ import logging
 from collections.abc import Iterator, Sequence
 
 from airflow_hivex.core.clusters.properties import Cluster
-from airflow_hivex.core.errors import InvalidOperationError
 from airflow_hivex.core.model.locks import DataOperation
 from airflow_hivex.core.model.plans import ChangePart, ChangeRule, Changes, Plan, Write
 from airflow_hivex.core.model.statements import ChangeClause, ChangeQuery, ChangeRows
@@ -26,10 +25,7 @@ def run_change(context: StatementContext, statement: ChangeRows) -> Result:
     """How many rows were written and deleted; an updated row counts as both."""
 
     def work(running: Running) -> Result:
-        if running.joined is not None and running.joined.is_read_only:
-            raise InvalidOperationError(
-                statement.operation, f"transaction {running.txn_id}", "it was started READ ONLY; write in another one"
-            )
+        running.check_may_write(statement.operation)
         routed = route(context, statement, running)
         target = routed.target
         cluster = chosen_cluster(context, routed)

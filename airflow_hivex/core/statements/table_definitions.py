@@ -27,9 +27,9 @@ from airflow_hivex.core.statements.context import StatementContext
 EXTERNAL_FORMATS = ("csv", "json", "orc", "parquet", "text")
 INSERT_ONLY_FORMATS = ("csv", "json", "orc", "parquet", "text")
 RESERVED_COLUMNS = frozenset({"__operation", "__original_write_id", "__bucket", "__row_id", "__write_id"})
+"""The metadata columns of the flat row layout."""
 # A job that changes rows calls its own columns so.
 _OF_JOBS = ("__assigned_", "__clause", "__kind", "__source", "__writer")
-"""The metadata columns of the flat row layout."""
 
 DROPPED_COLUMNS = "hivex.columns.dropped"
 """The property with the names that dropped columns have in files, which no new column gets."""

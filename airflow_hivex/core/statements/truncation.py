@@ -22,10 +22,7 @@ def run_truncate(context: StatementContext, statement: Truncate) -> Result:
     """Nothing but the cluster: the rows that go are not counted."""
 
     def work(running: Running) -> Result:
-        if running.joined is not None and running.joined.is_read_only:
-            raise InvalidOperationError(
-                "TRUNCATE TABLE", f"transaction {running.txn_id}", "it was started READ ONLY; write in another one"
-            )
+        running.check_may_write("TRUNCATE TABLE")
         table = context.services.catalog.get_table(*context.session.qualify(statement.table))
         if table.not_written:
             raise InvalidOperationError("TRUNCATE TABLE", table.full_name, table.not_written)

@@ -24,7 +24,7 @@ class Listener(Protocol):
 
 
 class _Sleeper:
-    """For databases that announce nothing."""
+    """For databases that announce nothing: whoever waits looks again after a pause."""
 
     def wait(self, seconds: float) -> list[str] | None:
         time.sleep(seconds)
