@@ -129,3 +129,15 @@ def test_what_exists_is_left_out(s: Session) -> None:
     assert s.sql(statement).rows_written == 0
     assert s.sql("WITH q AS (SELECT 7 k) INSERT INTO a SELECT k, 'with' FROM q").rows_written == 1
     assert rows(s, "a") == [(7, "with")]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["INSERT INTO a VALUES (1, 'x')", "FROM s INSERT INTO a SELECT id, v", "DELETE FROM s", "TRUNCATE TABLE s"],
+)
+def test_nothing_is_written_in_a_transaction_for_reading(s: Session, statement: str) -> None:
+    s.sql("START TRANSACTION READ ONLY")
+    with pytest.raises(InvalidOperationError, match="it was started READ ONLY"):
+        s.sql(statement)
+    s.sql("COMMIT")
+    assert (len(rows(s, "s")), rows(s, "a")) == (5, [])
