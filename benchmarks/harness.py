@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
+import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -56,6 +57,8 @@ def compare(
 ) -> Figure:
     """The median seconds of a case and its peer, and the median of their ratios round by round."""
     ratios = [ours / theirs for ours, theirs in zip(seconds[case], seconds[peer], strict=True)]
+    # A benchmark takes minutes: one line as soon as something is known.
+    print(f"{name}: {statistics.median(ratios):.3f} of {peer}, goal {goal:.2f}", file=sys.stderr, flush=True)
     return Figure(
         name,
         round(statistics.median(seconds[case]), 5),
