@@ -22,11 +22,18 @@ class WriteIdFilter:
 
 
 @dataclass(frozen=True, slots=True)
-class LocatedPartition:
-    """A partition whose directory does not follow from its values (ADD PARTITION ... LOCATION)."""
+class ScanPart:
+    """Directories that are read in one go, with files of one row ``layout`` (None: of a table without transactions).
 
-    values: tuple[str | None, ...]
+    Partition values stand in ``paths`` below ``base_path``, unless ``values`` has them: then all belong to one
+    partition, whose directory does not follow from its values (ADD PARTITION ... LOCATION).
+    ``files`` is how many files the directories must have, None where that is not known.
+    """
+
     paths: tuple[str, ...]
+    base_path: str
+    layout: str | None = None
+    values: tuple[str | None, ...] | None = None
     files: int | None = None
 
 
@@ -34,13 +41,12 @@ class LocatedPartition:
 class Scan:
     """One table of the query, as the job reads it and registers it under the name ``view``.
 
-    ``paths`` are the directories to read, below ``base_path`` (the table's location, from which
-    partition values are derived). With ``layout`` they are Hive's base and delta directories of a
-    full ACID table; without, plain data. No path at all is an empty table.
+    The rows are those of all ``parts`` together; no part at all is an empty table. ``base_path`` is the table's
+    location. The directories of a transactional table are Hive's bases and deltas; there may be parts of several
+    layouts, as directories keep that in which they were written.
     ``filter`` is there only when a directory holds write ids that the snapshot must not see.
-    ``deletes`` are the delete delta directories whose rows take others away, in ``paths`` and ``located``
-    alike. With ``row_ids`` the metadata columns come first. ``files`` and ``delete_files`` are how many files the
-    directories of ``paths`` and of ``deletes`` must have, None where that is not known.
+    ``deletes`` are the delete delta directories, whose rows take others away in all parts.
+    With ``row_ids`` the metadata columns come first.
     """
 
     view: str
@@ -49,15 +55,12 @@ class Scan:
     partition_columns: tuple[Column, ...]
     format: str
     base_path: str
-    paths: tuple[str, ...]
-    located: tuple[LocatedPartition, ...] = ()
+    parts: tuple[ScanPart, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
-    layout: str | None = None
+    is_transactional: bool = False
     filter: WriteIdFilter | None = None
-    deletes: tuple[str, ...] = ()
+    deletes: tuple[ScanPart, ...] = ()
     row_ids: bool = False
-    files: int | None = None
-    delete_files: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

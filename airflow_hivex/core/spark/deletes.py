@@ -73,7 +73,8 @@ class DeletedRows:
 
     def _keys(self) -> DataFrame:
         schema = StructType([field(column) for column in METADATA_COLUMNS])
-        events = self._spark.read.schema(schema).option("__globPaths__", "false").orc(list(self._scan.deletes))
+        paths = [path for part in self._scan.deletes for path in part.paths]
+        events = self._spark.read.schema(schema).option("__globPaths__", "false").orc(paths)
         if self._scan.filter is not None:
             events = events.where(F.col(WRITE_ID) <= F.lit(self._scan.filter.high_watermark))
             if self._scan.filter.exceptions:
@@ -212,15 +213,19 @@ def _files(scan: Scan) -> list[Place]:
         where = place(directory)
         return [where / name for name, _ in where.files() if not name.startswith(("_", "."))]
 
+    files: list[Place] = []
     with ThreadPoolExecutor(_READERS) as pool:
-        found = list(chain.from_iterable(pool.map(of, scan.deletes)))
-    if scan.delete_files is not None and len(found) != scan.delete_files:
-        raise JobError(
-            "",
-            f"{scan.table} has {len(found)} files of delete deltas below {scan.base_path} where {scan.delete_files} "
-            "were written: some were deleted or added by other means; restore them, or drop the table or partition.",
-        )
-    return found
+        for part in scan.deletes:
+            found = list(chain.from_iterable(pool.map(of, part.paths)))
+            if part.files is not None and len(found) != part.files:
+                raise JobError(
+                    "",
+                    f"{scan.table} has {len(found)} files of delete deltas below {part.base_path} where {part.files} "
+                    "were written: some were deleted or added by other means; restore them, or drop the table or "
+                    "partition.",
+                )
+            files += found
+    return files
 
 
 @contextmanager

@@ -35,10 +35,10 @@ from airflow_hivex.core.model.plans import (
     ChangeRule,
     Changes,
     JobResult,
-    LocatedPartition,
     Plan,
     PlannedInsert,
     Scan,
+    ScanPart,
     Source,
     Write,
     WriteIdFilter,
@@ -164,15 +164,18 @@ def _scan(document: dict[str, Any]) -> Scan:
             **document,
             "columns": tuple(map(_column, document["columns"])),
             "partition_columns": tuple(map(_column, document["partition_columns"])),
-            "paths": tuple(document["paths"]),
-            "deletes": tuple(document["deletes"]),
-            "located": tuple(
-                LocatedPartition(tuple(located["values"]), tuple(located["paths"]), located["files"])
-                for located in document["located"]
-            ),
+            "parts": tuple(map(_scan_part, document["parts"])),
+            "deletes": tuple(map(_scan_part, document["deletes"])),
             "filter": document["filter"]
             and WriteIdFilter(document["filter"]["high_watermark"], tuple(document["filter"]["exceptions"])),
         }
+    )
+
+
+def _scan_part(document: dict[str, Any]) -> ScanPart:
+    values = document["values"]
+    return ScanPart(
+        **{**document, "paths": tuple(document["paths"]), "values": None if values is None else tuple(values)}
     )
 
 

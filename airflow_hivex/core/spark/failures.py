@@ -41,7 +41,7 @@ def as_error(error: Exception, plan: Plan) -> HivexError:
 
 def _whose_directory(message: str, plan: Plan) -> str:
     for scan in plan.scans:
-        if scan.layout and scan.base_path.partition(":")[2].lstrip("/") in message:
+        if scan.is_transactional and scan.base_path.partition(":")[2].lstrip("/") in message:
             return (
                 f" It belongs to {scan.table} and was deleted by other means; restore it there, or drop the table "
                 "or partition."

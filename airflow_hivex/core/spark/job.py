@@ -144,7 +144,9 @@ def _check_time_zone(spark: SparkSession, plan: Plan) -> None:
     ORC keeps a TIMESTAMP as a local time of the process that writes it, and Spark takes that to be
     the JVM's. All clusters must agree, and agree on UTC.
     """
-    columns = [column for scan in plan.scans if scan.layout and scan.format == "orc" for column in scan.columns]
+    columns = [
+        column for scan in plan.scans if scan.is_transactional and scan.format == "orc" for column in scan.columns
+    ]
     columns += [column for write in plan.writes if write.format == "orc" for column in write.columns]
     if any("timestamp" in column.type.lower().replace("timestamp_ntz", "") for column in columns):
         zone = _jvm_time_zone(spark, str(spark.conf.get("spark.app.id")))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column as Expression
@@ -16,7 +17,7 @@ from pyspark.sql.types import StructField, StructType
 
 from airflow_hivex.core.errors import InvalidOperationError, JobError
 from airflow_hivex.core.model.objects import Column
-from airflow_hivex.core.model.plans import LocatedPartition, Scan
+from airflow_hivex.core.model.plans import Scan, ScanPart
 from airflow_hivex.core.spark.assignment import field, quoted
 from airflow_hivex.core.spark.deletes import DeletedRows
 from airflow_hivex.core.spark.layout import FLAT, METADATA_COLUMNS, PLAIN, WRITE_ID
@@ -33,29 +34,22 @@ def register(spark: SparkSession, scan: Scan) -> list[str]:
     Raises:
         InvalidOperationError: the rows are stored in a layout that this release does not read.
     """
-    if scan.layout not in (None, FLAT, PLAIN):
-        raise InvalidOperationError("SELECT", scan.table, f"rows of layout {scan.layout!r} are not read")
-    deleted = DeletedRows(spark, scan) if scan.deletes and (scan.paths or scan.located) else None
+    for part in scan.parts:
+        if part.layout not in (None, FLAT, PLAIN):
+            raise InvalidOperationError("SELECT", scan.table, f"rows of layout {part.layout!r} are not read")
+    deleted = DeletedRows(spark, scan) if scan.deletes and scan.parts else None
     _frame(spark, scan, deleted).createOrReplaceTempView(scan.view)
     return [scan.view] if deleted is None or deleted.view is None else [scan.view, deleted.view]
 
 
 def _frame(spark: SparkSession, scan: Scan, deleted: DeletedRows | None) -> DataFrame:
     """The rows of a table: its columns, then its partition columns; with row ids, their columns first."""
-    parts = []
-    if scan.paths:
-        parts.append(_load(spark, scan, scan.paths, scan.base_path, deleted, files=scan.files))
-    parts += [_located(spark, scan, partition, deleted) for partition in scan.located if partition.paths]
-    parts = [part for part in parts if part is not None]
+    parts = [
+        rows for rows in (_part(spark, scan, part, part.paths, deleted) for part in scan.parts) if rows is not None
+    ]
     if not parts:
         return spark.range(0).select(*_columns(scan, [F.lit(None)] * len(_fields(scan))))
-    whole = parts[0]
-    for part in parts[1:]:
-        assert whole is not None
-        assert part is not None
-        whole = whole.union(part)
-    assert whole is not None
-    return whole
+    return reduce(DataFrame.union, parts)
 
 
 def _metadata(scan: Scan) -> tuple[Column, ...]:
@@ -73,55 +67,46 @@ def _columns(scan: Scan, values: Sequence[Expression]) -> list[Expression]:
     ]
 
 
-def _located(
-    spark: SparkSession, scan: Scan, partition: LocatedPartition, deleted: DeletedRows | None
+def _part(
+    spark: SparkSession, scan: Scan, part: ScanPart, paths: Sequence[str], deleted: DeletedRows | None
 ) -> DataFrame | None:
-    """A partition somewhere else: its values do not stand in its path."""
-    # Nothing above the data is looked at for partition values.
-    base = partition.paths[0].rstrip("/")
-    base = base.rpartition("/")[0] if scan.layout else base
-    rows = _load(spark, scan, partition.paths, base, deleted, partitioned=False, files=partition.files)
-    if rows is None:
-        return None
+    """The rows of a part, or of those of its ``paths`` that are there; None where an external table has none."""
+    rows = _load(spark, scan, part, paths, deleted)
+    if rows is None or part.values is None:
+        return rows
     own = [F.col(quoted(column.name)) for column in (*_metadata(scan), *scan.columns)]
-    return rows.select(*_columns(scan, [*own, *map(F.lit, partition.values)]))
+    return rows.select(*_columns(scan, [*own, *map(F.lit, part.values)]))
 
 
 def _load(
-    spark: SparkSession,
-    scan: Scan,
-    paths: Sequence[str],
-    base: str,
-    deleted: DeletedRows | None,
-    *,
-    partitioned: bool = True,
-    files: int | None = None,
+    spark: SparkSession, scan: Scan, part: ScanPart, paths: Sequence[str], deleted: DeletedRows | None
 ) -> DataFrame | None:
-    """The data below ``paths``; None where an external table's directories are all missing."""
-    columns = (*scan.columns, *(scan.partition_columns if partitioned else ()))
-    metadata = METADATA_COLUMNS if scan.layout == FLAT else ()
+    """The data below ``paths``, with the partition columns that stand in them."""
+    columns = (*scan.columns, *(scan.partition_columns if part.values is None else ()))
+    metadata = METADATA_COLUMNS if part.layout == FLAT else ()
     stored = [replace(column, name=column.in_files) for column in columns]
     schema = StructType([field(column) for column in (*metadata, *stored)])
     reader = (
         spark.read.format(scan.format)
         .options(**scan.options)
         .schema(schema)
-        .option("basePath", base)
+        # Nothing above it is looked at for partition values.
+        .option("basePath", part.base_path)
         .option(_NO_GLOBBING, "false")
     )
     try:
         rows = reader.load(list(paths))
     except AnalysisException as error:
-        if scan.layout or error.getCondition() != "PATH_NOT_FOUND":
+        if part.layout or error.getCondition() != "PATH_NOT_FOUND":
             raise
         # As in Hive, a directory that nobody has made yet is an empty one.
         there = [path for path in paths if len(paths) > 1 and _exists(spark, scan.format, path)]
-        return _load(spark, scan, there, base, deleted, partitioned=partitioned) if there else None
-    if files is not None and _file_count(rows) != files:
+        return _load(spark, scan, part, there, deleted) if there else None
+    if part.files is not None and _file_count(rows) != part.files:
         raise JobError(
             "",
-            f"{scan.table} has {_file_count(rows)} data files below {base} where {files} were written: some were "
-            "deleted or added by other means; restore the directories there, or drop the table or partition.",
+            f"{scan.table} has {_file_count(rows)} data files below {part.base_path} where {part.files} were written: "
+            "some were deleted or added by other means; restore the directories there, or drop the table or partition.",
         )
     if scan.filter is not None:
         rows = rows.where(F.col(WRITE_ID) <= F.lit(scan.filter.high_watermark))

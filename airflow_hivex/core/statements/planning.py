@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from airflow_hivex.core.catalog.binding import BoundPartition, BoundTable
 from airflow_hivex.core.clusters.properties import Cluster
 from airflow_hivex.core.model.objects import Table
 from airflow_hivex.core.model.partitions import nullable_values
-from airflow_hivex.core.model.plans import LocatedPartition, Scan, Write, WriteIdFilter
+from airflow_hivex.core.model.plans import Scan, ScanPart, Write, WriteIdFilter
 
 
 def scan(bound: BoundTable, cluster: Cluster, view: str, *, row_ids: bool = False) -> Scan:
@@ -18,20 +19,19 @@ def scan(bound: BoundTable, cluster: Cluster, view: str, *, row_ids: bool = Fals
     copy = table.storage.on(cluster.name)
     root = table.storage.primary.location if copy is None else copy.location
     locations: Mapping[str, str] = {} if on_primary else bound.copies.get(cluster.name, {})
-    paths: list[str] = []
-    deletes: list[str] = []
-    located: list[LocatedPartition] = []
-    files = 0
+    parts: dict[object, _Part] = {}
+    deletes: dict[str, _Part] = {}
     for partition in bound.partitions:
         location = partition.location if on_primary else locations[partition.name]
-        found = _paths(table, partition, cluster, location)
-        deletes += _delete_paths(partition, cluster, location)
-        if table.is_partitioned and location != f"{root}/{partition.name}":
-            there = _file_count(partition) if table.is_transactional else None
-            located.append(LocatedPartition(nullable_values(partition.name), found, there))
-        else:
-            paths += found
-            files += _file_count(partition)
+        is_elsewhere = table.is_partitioned and location != f"{root}/{partition.name}"
+        base, values = (location, nullable_values(partition.name)) if is_elsewhere else (root, None)
+        for layout, folder, files in _folders(table, partition):
+            path = cluster.uri(f"{location}/{folder}" if folder else location)
+            parts.setdefault((layout, base, values), _Part(cluster.uri(base), layout, values)).add(path, files)
+        for directory in partition.directories:
+            if directory.is_delete_delta:
+                part = deletes.setdefault(directory.row_layout, _Part(cluster.uri(root), directory.row_layout))
+                part.add(cluster.uri(f"{location}/{directory.name}"), directory.files)
     return Scan(
         view=view,
         table=table.full_name,
@@ -39,20 +39,12 @@ def scan(bound: BoundTable, cluster: Cluster, view: str, *, row_ids: bool = Fals
         partition_columns=table.partition_keys,
         format=table.storage.format,
         base_path=cluster.uri(root),
-        paths=tuple(paths),
-        located=tuple(located),
+        parts=tuple(part.planned for part in parts.values()),
         options=table.storage.serde_parameters,
-        layout=table.row_layout if table.is_transactional else None,
+        is_transactional=table.is_transactional,
         filter=_filter(bound),
-        deletes=tuple(deletes),
+        deletes=tuple(part.planned for part in deletes.values()),
         row_ids=row_ids,
-        files=files if table.is_transactional else None,
-        delete_files=sum(
-            directory.files
-            for partition in bound.partitions
-            for directory in partition.directories
-            if directory.is_delete_delta
-        ),
     )
 
 
@@ -89,25 +81,33 @@ def write(
     )
 
 
-def _paths(table: Table, partition: BoundPartition, cluster: Cluster, location: str) -> tuple[str, ...]:
+@dataclass(slots=True)
+class _Part:
+    """A part of a scan while its directories are found."""
+
+    base_path: str
+    layout: str | None
+    values: tuple[str | None, ...] | None = None
+    paths: list[str] = field(default_factory=list)
+    files: int | None = 0
+
+    def add(self, path: str, files: int | None) -> None:
+        self.paths.append(path)
+        self.files = None if files is None or self.files is None else self.files + files
+
+    @property
+    def planned(self) -> ScanPart:
+        return ScanPart(tuple(self.paths), self.base_path, self.layout, self.values, self.files)
+
+
+def _folders(table: Table, partition: BoundPartition) -> Iterator[tuple[str | None, str, int | None]]:
+    """Where the rows of a partition lie below its location: row layout, directory, and how many files it has."""
     if not table.is_transactional:
-        return (cluster.uri(location),)
-    # One without a file, as TRUNCATE makes it, only hides others.
-    return tuple(
-        cluster.uri(f"{location}/{directory.name}")
-        for directory in partition.directories
-        if not directory.is_delete_delta and directory.files
-    )
-
-
-def _file_count(partition: BoundPartition) -> int:
-    return sum(directory.files for directory in partition.directories if not directory.is_delete_delta)
-
-
-def _delete_paths(partition: BoundPartition, cluster: Cluster, location: str) -> Iterator[str]:
+        yield None, "", None
     for directory in partition.directories:
-        if directory.is_delete_delta:
-            yield cluster.uri(f"{location}/{directory.name}")
+        # One without a file, as TRUNCATE makes it, only hides others.
+        if not directory.is_delete_delta and directory.files:
+            yield directory.row_layout, directory.name, directory.files
 
 
 def _filter(bound: BoundTable) -> WriteIdFilter | None:

@@ -10,7 +10,6 @@ from airflow_hivex.core.clusters.properties import Cluster
 from airflow_hivex.core.model.partitions import nullable_values
 from airflow_hivex.core.model.statements import Select
 from airflow_hivex.core.statements.context import Running, StatementContext
-from airflow_hivex.core.statements.planning import scan
 from airflow_hivex.core.statements.routing import RoutedQuery, chosen_cluster, route
 from airflow_hivex.core.statements.transactions import in_transaction
 
@@ -61,12 +60,11 @@ def snapshot_files(context: StatementContext, statement: Select) -> SnapshotFile
 
 def _found(context: StatementContext, routed: RoutedQuery[Select], cluster: Cluster) -> SnapshotFiles:
     (bound,) = routed.bound
-    planned = scan(bound, cluster, "")
     return SnapshotFiles(
         table=bound.table.full_name,
         cluster=cluster.name,
         format=bound.table.storage.format,
-        row_layout=planned.layout,
+        row_layout=bound.table.row_layout if bound.table.is_transactional else None,
         valid_write_ids=None if bound.write_ids is None else str(bound.write_ids),
         is_filtered=bound.partly_visible,
         files=tuple(each for partition in bound.partitions for each in _files(context, routed, cluster, partition)),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_hivex.core.model.objects import Column
-from airflow_hivex.core.model.plans import JobResult, LocatedPartition, Plan, Scan, Write, WrittenDirectory
+from airflow_hivex.core.model.plans import JobResult, Plan, Scan, ScanPart, Write, WrittenDirectory
 from airflow_hivex.core.model.statements import Literal
 from airflow_hivex.core.spark.runners import Runner, runner_for
 from airflow_hivex.core.spark.values import write_rows
@@ -70,9 +70,9 @@ class TableOnDisk:
             f"file://{self.root}/{directory.partition + '/' if directory.partition else ''}{directory.name}"
             for directory in self.directories
         )
-        made = Scan(
-            view, "db.t", self.columns, self.partition_columns, "orc", f"file://{self.root}", paths, layout="flat"
-        )
+        root = f"file://{self.root}"
+        parts = (ScanPart(paths, root, "flat"),) if paths else ()
+        made = Scan(view, "db.t", self.columns, self.partition_columns, "orc", root, parts, is_transactional=True)
         return replace(made, **changes)
 
     def select(self, sql: str = "SELECT * FROM t", **changes: Any) -> JobResult:
@@ -87,8 +87,10 @@ class TableOnDisk:
         """Every file below the table, hidden ones too."""
         return sorted(str(path.relative_to(self.root)) for path in self.root.rglob("*") if path.is_file())
 
-    def located(self, directory: WrittenDirectory) -> LocatedPartition:
-        return LocatedPartition(directory.values, (f"file://{self.root}/{directory.partition}/{directory.name}",))
+    def located(self, directory: WrittenDirectory) -> ScanPart:
+        """A directory as that of a partition whose values do not stand in its path."""
+        base = f"file://{self.root}/{directory.partition}"
+        return ScanPart((f"{base}/{directory.name}",), base, "flat", directory.values)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from pyarrow import orc
 
 from airflow_hivex.core.model.buckets import encode_bucket
-from airflow_hivex.core.model.plans import Scan, WriteIdFilter
+from airflow_hivex.core.model.plans import Scan, ScanPart, WriteIdFilter
 from airflow_hivex.core.spark import deletes
 from airflow_hivex.core.spark.deletes import DeletedRows
 from airflow_hivex.core.spark.layout import METADATA_COLUMNS
@@ -56,10 +56,13 @@ def scan(directories: list[Path], valid: WriteIdFilter | None = None) -> Scan:
         partition_columns=(),
         format="orc",
         base_path=directories[0].parent.as_uri(),
-        paths=(),
-        layout="flat",
+        is_transactional=True,
         filter=valid,
-        deletes=tuple(directory.as_uri() for directory in directories),
+        deletes=(
+            ScanPart(
+                tuple(directory.as_uri() for directory in directories), directories[0].parent.as_uri(), layout="flat"
+            ),
+        ),
     )
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from airflow_hivex.core.errors import AnalysisError, InvalidOperationError, JobCancelledError, JobError
 from airflow_hivex.core.model.objects import Column
-from airflow_hivex.core.model.plans import LocatedPartition, Plan, Scan, WriteIdFilter
+from airflow_hivex.core.model.plans import Plan, Scan, ScanPart, WriteIdFilter
 from airflow_hivex.core.spark.runners import Runner
 
 pytestmark = pytest.mark.spark
@@ -117,7 +118,7 @@ def test_a_query_that_fails_while_it_runs_is_one_sentence(table: Any) -> None:
 def test_a_missing_directory_of_a_transactional_table_is_an_error(table: Any) -> None:
     t = table("a int")
     with pytest.raises(JobError, match="Path does not exist"):
-        t.select(scans=(t.scan(paths=(f"file://{t.root}/delta_0000001_0000001_0000",)),))
+        t.select(scans=(t.scan(parts=(ScanPart((f"file://{t.root}/delta_0000001_0000001_0000",), "", "flat"),)),))
 
 
 def test_two_tables_join(table: Any) -> None:
@@ -175,12 +176,8 @@ def test_located_partitions_have_the_values_of_the_catalog(table: Any) -> None:
     t.insert("SELECT * FROM VALUES (1, 1, 'x'), (2, 2, NULL), (3, 3, 'z')")
     one, two, _ = t.directories
     t.directories = t.directories[2:]
-    located = (
-        LocatedPartition(("10", "y"), t.located(one).paths),
-        LocatedPartition((None, None), t.located(two).paths),
-        LocatedPartition(("11", "empty"), ()),
-    )
-    found = t.rows("SELECT * FROM t ORDER BY a", scans=(t.scan(located=located),))
+    located = (replace(t.located(one), values=("10", "y")), replace(t.located(two), values=(None, None)))
+    found = t.rows("SELECT * FROM t ORDER BY a", scans=(t.scan(parts=(*t.scan().parts, *located)),))
     assert found == [(1, 10, "y"), (2, None, None), (3, 3, "z")]
 
 
@@ -192,7 +189,8 @@ def external(path: Path, columns: str, format: str, **changes: Any) -> Scan:
 
     partitioned = parse(changes.pop("partitioned", ""))
     paths = changes.pop("paths", (f"file://{path}",))
-    return Scan("t", "db.ext", parse(columns), partitioned, format, f"file://{path}", paths, **changes)
+    parts = (ScanPart(paths, f"file://{path}"),)
+    return Scan("t", "db.ext", parse(columns), partitioned, format, f"file://{path}", parts, **changes)
 
 
 def test_csv_is_read_with_its_options(runner: Runner, tmp_path: Path) -> None:
@@ -226,8 +224,10 @@ def test_an_external_directory_that_is_not_there_is_empty(runner: Runner, tmp_pa
 
 def test_a_layout_that_is_not_known_is_refused(table: Any) -> None:
     t = table("a int")
-    with pytest.raises(InvalidOperationError, match="layout 'hive'"):
-        t.select(scans=(t.scan(layout="hive"),))
+    t.insert("SELECT 1")
+    (part,) = t.scan().parts
+    with pytest.raises(InvalidOperationError, match="layout 'other'"):
+        t.select(scans=(t.scan(parts=(replace(part, layout="other"),)),))
 
 
 # -- running -----------------------------------------------------------------------------

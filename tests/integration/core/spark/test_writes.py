@@ -15,7 +15,7 @@ from airflow_hivex.core.errors import (
 )
 from airflow_hivex.core.model.buckets import decode_bucket
 from airflow_hivex.core.model.partitions import partition_name
-from airflow_hivex.core.model.plans import LocatedPartition
+from airflow_hivex.core.model.plans import ScanPart
 from airflow_hivex.core.spark import layout
 from tests.integration.core.spark.conftest import TableOnDisk
 
@@ -197,8 +197,8 @@ def test_a_partition_may_lie_elsewhere(table: Any, tmp_path: Path) -> None:
     elsewhere = f"file://{tmp_path}/else=where/x"
     [written] = t.insert("SELECT 1, 'a'", locations={"p=a": elsewhere})
     assert (tmp_path / "else=where" / "x" / written.name / "bucket_00000").exists()
-    located = LocatedPartition(("a",), (f"{elsewhere}/{written.name}",))
-    assert t.rows(scans=(t.scan(paths=(), located=(located,)),)) == [(1, "a")]
+    part = ScanPart((f"{elsewhere}/{written.name}",), elsewhere, "flat", ("a",))
+    assert t.rows(scans=(t.scan(parts=(part,)),)) == [(1, "a")]
 
 
 def test_a_column_list_chooses_columns_by_name(table: Any) -> None:

@@ -21,9 +21,9 @@ from airflow_hivex.core.errors import (
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.plans import (
     JobResult,
-    LocatedPartition,
     Plan,
     Scan,
+    ScanPart,
     Write,
     WriteIdFilter,
     WrittenDirectory,
@@ -52,10 +52,13 @@ def test_plan_survives_its_document() -> None:
                 partition_columns=(Column("p", "date"),),
                 format="orc",
                 base_path="file:///t",
-                paths=("file:///t/p=1/delta_0000001_0000001_0000",),
-                located=(LocatedPartition((None, "x"), ("file:///u",)),),
+                parts=(
+                    ScanPart(("file:///t/p=1/delta_0000001_0000001_0000",), "file:///t", "flat", files=2),
+                    ScanPart(("file:///u",), "file:///u", values=(None, "x")),
+                ),
                 options={"header": "true"},
-                layout="flat",
+                is_transactional=True,
+                deletes=(ScanPart(("file:///t/p=1/delete_delta_0000002_0000002_0000",), "file:///t", "flat"),),
                 filter=WriteIdFilter(7, (2, 3)),
             ),
         ),

@@ -4,7 +4,7 @@ from airflow_hivex.core.errors import JobCancelledError, JobError
 from airflow_hivex.core.model.plans import Plan, Scan
 from airflow_hivex.core.spark.failures import as_error
 
-PLAN = Plan("t", "n", "SELECT 1", (Scan("hivex_7_ab_0", "d.orders", (), (), "orc", "", ()),))
+PLAN = Plan("t", "n", "SELECT 1", (Scan("hivex_7_ab_0", "d.orders", (), (), "orc", ""),))
 
 
 def test_the_innermost_condition_is_the_message() -> None:
