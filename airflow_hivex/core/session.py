@@ -36,6 +36,7 @@ from airflow_hivex.core.statements import (
 from airflow_hivex.core.statements.context import Result, Running, Services, SessionState, StatementContext
 from airflow_hivex.core.statements.routing import route
 from airflow_hivex.core.statements.snapshot_files import SnapshotFiles, snapshot_files
+from airflow_hivex.core.streaming import TransactionBatch
 from airflow_hivex.core.warehouse import Warehouse
 
 if TYPE_CHECKING:
@@ -239,6 +240,18 @@ class Session:
         self._execute(kinds.UseCluster(cluster or self._state.cluster or self._services.clusters.default))
         self._state.runner = GivenRunner(spark)
         return Warehouse(spark, self._context, self._execute)
+
+    def transaction_batch(self, table: str, count: int = 10) -> TransactionBatch:
+        """``count`` transactions on a table, opened together, for small writes that follow each other.
+
+        Their rows share one delta directory, so that a stream of small commits does not leave one directory each.
+
+        Raises:
+            NoSuchTableError: the table does not exist.
+            InvalidOperationError: it cannot be written, or is insert-only, or the session is in a transaction.
+            InvalidTransactionRequestError: the count is not one that can be opened at once.
+        """
+        return TransactionBatch(self._context, read_table_name(table), count)
 
     def cancel(self) -> None:
         """Stop the statement that runs now: its transaction is aborted, then its job is stopped.

@@ -6,8 +6,9 @@ from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import Connection, delete, insert, select, update
 
+from airflow_hivex.core.model.directories import parse_directory
 from airflow_hivex.core.model.objects import Table
 from airflow_hivex.core.model.plans import WrittenDirectory
 from airflow_hivex.core.store.batches import batches
@@ -44,6 +45,12 @@ class RegisteredDirectory:
         """Whether its rows take others away."""
         return self.name.startswith("delete_delta_")
 
+    @property
+    def is_growing(self) -> bool:
+        """Whether it is the delta of a streaming batch, to which later transactions add files."""
+        found = parse_directory(self.name)
+        return found is not None and found.is_batch
+
 
 def register(
     connection: Connection,
@@ -57,17 +64,24 @@ def register(
     overwrite: bool,
     cluster: str,
     now_ms: int,
+    batch_write_ids: tuple[int, int] | None = None,
 ) -> None:
-    """Write the rows of directories that a job made on ``cluster``. Two statements a batch."""
+    """Write the rows of directories that a job made on ``cluster``. Two statements a batch.
+
+    With ``batch_write_ids`` they are those of a streaming batch, to which an earlier transaction of it may have added.
+    """
+    first, last = batch_write_ids or (write_id, write_id)
+    if batch_write_ids is not None:
+        written = _not_there(connection, table, written, partition_ids, txn_id, cluster)
     rows = [
         {
             "table_id": table.id,
             "partition_id": None if directory.partition is None else partition_ids[directory.partition],
             "name": directory.name,
             "kind": "base" if overwrite else "delete_delta" if directory.is_delete_delta else "delta",
-            "min_write_id": 0 if overwrite else write_id,
-            "max_write_id": write_id,
-            "statement_id": None if overwrite else statement_id,
+            "min_write_id": 0 if overwrite else first,
+            "max_write_id": last,
+            "statement_id": None if overwrite or batch_write_ids else statement_id,
             "visibility_txn_id": 0,
             "row_layout": table.row_layout,
             "files": directory.files,
@@ -80,6 +94,41 @@ def register(
     for batch in batches(rows, 1000):
         ids = connection.execute(insert(directories).returning(directories.c.id), batch).scalars().all()
         add_copies(connection, ids, cluster, now_ms)
+
+
+def _not_there(
+    connection: Connection,
+    table: Table,
+    written: Sequence[WrittenDirectory],
+    partition_ids: dict[str, int],
+    txn_id: int,
+    cluster: str,
+) -> list[WrittenDirectory]:
+    """Those that have no row yet; to the rows of the others, what was written is added.
+
+    Copies elsewhere lack the new files, so that they do not hold the directory any more.
+    """
+    d = directories.c
+    new = []
+    for each in written:
+        partition_id = None if each.partition is None else partition_ids[each.partition]
+        row = connection.execute(
+            update(directories)
+            .where(d.table_id == table.id, d.partition_id.is_not_distinct_from(partition_id), d.name == each.name)
+            .values(
+                files=d.files + each.files,
+                rows=d.rows + each.rows,
+                size_bytes=d.size_bytes + each.size_bytes,
+                txn_id=txn_id,
+            )
+            .returning(d.id)
+        ).one_or_none()
+        if row is None:
+            new.append(each)
+        else:
+            copies = directory_copies.c
+            connection.execute(delete(directory_copies).where(copies.directory_id == row.id, copies.cluster != cluster))
+    return new
 
 
 def add_copies(connection: Connection, directory_ids: Sequence[int], cluster: str, now_ms: int) -> None:

@@ -462,6 +462,7 @@ class ObjectStore:
             overwrite=write.overwrite,
             cluster=cluster,
             now_ms=self._clock(),
+            batch_write_ids=write.batch,
         )
         if new:
             self._record(connection, EventType.CREATE_TABLE, table, None, txn_id)

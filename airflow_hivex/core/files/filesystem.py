@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import fsspec
@@ -112,6 +112,16 @@ class ClusterFiles:
             self._fs.invalidate_cache(path)
             if self._fs.exists(path):
                 self._fs.rm(path, recursive=True)
+
+    def delete_file(self, location: str) -> None:
+        """Delete a file; one that is not there is fine.
+
+        Raises:
+            StorageError: it could not be deleted.
+        """
+        path = self._path(location)
+        with _storage(path), suppress(FileNotFoundError):
+            self._fs.rm_file(path)
 
     def delete_empty_directories(self, location: str, depth: int) -> None:
         """Delete a directory if it is empty, then those above it likewise, ``depth`` in all.

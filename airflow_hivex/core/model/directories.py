@@ -46,6 +46,12 @@ class AcidDirectory:
     statement_id: int | None = None
     visibility_txn_id: int = 0
 
+    @property
+    def is_batch(self) -> bool:
+        """Whether it is the delta of a streaming batch, to which its transactions add files one after the other."""
+        is_delta = self.kind is DirectoryKind.DELTA
+        return is_delta and self.min_write_id < self.max_write_id and not self.visibility_txn_id
+
 
 @dataclass(frozen=True, slots=True)
 class DirectoryState:

@@ -27,7 +27,8 @@ class ScanPart:
 
     Partition values stand in ``paths`` below ``base_path``, unless ``values`` has them: then all belong to one
     partition, whose directory does not follow from its values (ADD PARTITION ... LOCATION).
-    ``files`` is how many files the directories must have, None where that is not known.
+    ``files`` is how many files the directories must have, None where that is not known; at least so many where
+    some of them are ``growing``: deltas of streaming batches, to which files may have been added since.
     """
 
     paths: tuple[str, ...]
@@ -35,6 +36,7 @@ class ScanPart:
     layout: str | None = None
     values: tuple[str | None, ...] | None = None
     files: int | None = None
+    growing: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,7 @@ class Write:
     With ``overwrite`` the directory is ``base_W``, else ``delta_W_W_S``.
     ``format`` and ``options`` are those of the files, which is ``orc`` in all layouts but ``plain``.
     ``columns`` of the table that an INSERT with a column list left out are in ``missing`` and get NULL.
+    ``batch`` is the lowest and the highest write id of a streaming batch, whose transactions share a delta.
     """
 
     path: str
@@ -91,6 +94,12 @@ class Write:
     bucket_columns: tuple[str, ...] = ()
     sort_columns: tuple[str, ...] = ()
     num_buckets: int = -1
+    batch: tuple[int, int] | None = None
+
+    @property
+    def batch_suffix(self) -> str:
+        """How the names of its files end in the delta of its streaming batch, as no other transaction's do there."""
+        return "" if self.batch is None else f"_{self.write_id - self.batch[0]}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -186,6 +186,7 @@ def _write(document: dict[str, Any]) -> Write:
             "columns": tuple(map(_column, document["columns"])),
             "partition_columns": tuple(map(_column, document["partition_columns"])),
             **{name: tuple(document[name]) for name in ("input_columns", "bucket_columns", "sort_columns")},
+            "batch": tuple(document["batch"]) if document["batch"] else None,
         }
     )
 

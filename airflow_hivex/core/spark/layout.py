@@ -49,6 +49,8 @@ def directory_name(write: Write) -> str:
     """The base or delta directory that every partition of the write gets."""
     if write.overwrite:
         return base_name(write.write_id)
+    if write.batch is not None:
+        return delta_name(*write.batch)
     return delta_name(write.write_id, write.write_id, write.statement_id)
 
 
@@ -69,7 +71,9 @@ def bucket_file_name(bucket: int) -> str:
 
 def file_name(write: Write, bucket: int) -> str:
     """The name of a file with new rows: a bucket file, or in an insert-only table one as Hive calls them there."""
-    return f"{bucket:06d}_0" if write.layout == PLAIN else bucket_file_name(bucket)
+    if write.layout == PLAIN:
+        return f"{bucket:06d}_0"
+    return f"{bucket_file_name(bucket)}{write.batch_suffix}"
 
 
 def partition_location(write: Write, partition: str | None) -> str:

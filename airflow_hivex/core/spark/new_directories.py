@@ -40,7 +40,7 @@ class NewDirectories:
         key = partition, self._name(deletes)
         if key not in self._places:
             target = place(partition_location(self._write, partition)) / key[1]
-            if target.exists():
+            if target.exists() and self._write.batch is None:
                 raise InvalidOperationError("INSERT", self._write.table, f"directory {target.path} exists already")
             self._places[key] = target
             target.create_directory()
@@ -68,17 +68,23 @@ class NewDirectories:
     def discard(self) -> None:
         """Delete what was made; what cannot be deleted is logged, for no one will ever read it."""
         for made in self._places.values():
-            _delete(made)
+            _delete(made, self._write)
 
 
 def discard(write: Write, directories: Iterable[WrittenDirectory]) -> None:
     """Delete the directories of a write that ended, as :meth:`NewDirectories.discard` does."""
     for directory in directories:
-        _delete(place(partition_location(write, directory.partition)) / directory.name)
+        _delete(place(partition_location(write, directory.partition)) / directory.name, write)
 
 
-def _delete(made: Place) -> None:
+def _delete(made: Place, write: Write) -> None:
     try:
-        made.delete()
+        if write.batch is None:
+            made.delete()
+            return
+        # Other transactions have their files there.
+        for name, _ in made.files():
+            if name.endswith(write.batch_suffix):
+                (made / name).delete_file()
     except OSError as error:
         log.warning("Directory %s of a failed write could not be deleted: %s", made.path, error)

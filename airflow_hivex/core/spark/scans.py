@@ -102,7 +102,7 @@ def _load(
         # As in Hive, a directory that nobody has made yet is an empty one.
         there = [path for path in paths if len(paths) > 1 and _exists(spark, scan.format, path)]
         return _load(spark, scan, part, there, deleted) if there else None
-    if part.files is not None and _file_count(rows) != part.files:
+    if part.files is not None and not _has_files(rows, part.files, growing=part.growing):
         raise JobError(
             "",
             f"{scan.table} has {_file_count(rows)} data files below {part.base_path} where {part.files} were written: "
@@ -126,6 +126,11 @@ def _named(column: Column) -> Expression:
     value = F.col(quoted(column.in_files))
     noted = field(column).metadata
     return value.alias(column.name, metadata=noted) if noted or column.stored_name else value
+
+
+def _has_files(rows: DataFrame, expected: int, *, growing: bool) -> bool:
+    found = _file_count(rows)
+    return found >= expected if growing else found == expected
 
 
 def _file_count(rows: DataFrame) -> int:

@@ -59,6 +59,10 @@ class Place:
             stream.write(data)
         return len(data)
 
+    def delete_file(self) -> None:
+        """Remove a file."""
+        self.filesystem.delete_file(self.path)
+
     def delete(self) -> None:
         """Remove the directory with all in it; it may be missing."""
         if self.exists():

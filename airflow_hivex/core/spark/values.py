@@ -93,7 +93,7 @@ def write_rows(write: Write, rows: Sequence[Sequence[Literal]]) -> JobResult | N
     made = NewDirectories(write)
     try:
         for file in files:
-            target = made.directory(file.partition, file.values) / layout.bucket_file_name(file.bucket)
+            target = made.directory(file.partition, file.values) / layout.file_name(write, file.bucket)
             made.count(file.partition, file.rows, target.write(file.data))
     except BaseException as error:
         made.discard()

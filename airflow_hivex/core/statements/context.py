@@ -135,6 +135,15 @@ class Running:
         raise StatementCancelledError(self.txn_id)
 
 
+@dataclass(frozen=True, slots=True)
+class BatchTransaction:
+    """One of the transactions of a streaming batch, open already, and the range of all their write ids for a table."""
+
+    txn_id: int
+    table_id: int
+    write_ids: tuple[int, int]
+
+
 @dataclass(slots=True)
 class SessionState:
     """What statements change in a session: the current database, the pinned cluster, the transaction, what runs.
@@ -163,12 +172,16 @@ class SessionState:
 
 @dataclass(frozen=True, slots=True)
 class StatementContext:
-    """One statement: the metastore, the session, and what came with the text."""
+    """One statement: the metastore, the session, and what came with the text.
+
+    ``batch`` has the transaction that it is to run in, of a streaming batch.
+    """
 
     services: Services
     session: SessionState
     parameters: Mapping[str, object] = field(default_factory=dict)
     max_rows: int | None = None
+    batch: BatchTransaction | None = None
 
     def run(self, cluster: Cluster, plan: Plan) -> JobResult:
         """Run a job of the statement's transaction on a cluster.

@@ -209,12 +209,17 @@ def delete_abandoned(services: Services) -> int:
         after = writes[-1].id
 
 
-def delete_directories(services: Services, table: Table, directories: Iterable[WrittenDirectory], cluster: str) -> None:
-    """Delete the directories of an aborted write, whose names no other write has."""
+def delete_directories(
+    services: Services, table: Table, directories: Iterable[WrittenDirectory], cluster: str, write: Write
+) -> None:
+    """Delete the directories of an aborted write, whose names no other write has; of a streaming batch its files."""
     try:
         files = services.files(services.clusters.get(cluster))
         for directory in directories:
-            _delete_directory(files, table, directory.partition, directory.name)
+            if write.batch is None:
+                _delete_directory(files, table, directory.partition, directory.name)
+            else:
+                _delete_files(files, f"{_folder(table, directory.partition)}/{directory.name}", write.batch_suffix)
     except HivexError as error:
         log.warning("Files of an aborted write to %s could not be deleted: %s", table.full_name, error)
 
@@ -250,9 +255,19 @@ def _partitions(files: ClusterFiles, table: Table, write: PendingWrite) -> Itera
     return dict.fromkeys(chain.from_iterable(found))
 
 
-def _delete_directory(files: ClusterFiles, table: Table, partition: str | None, name: str) -> None:
+def _folder(table: Table, partition: str | None) -> str:
     root = table.storage.primary.location
-    folder = root if partition is None else f"{root}/{partition}"
+    return root if partition is None else f"{root}/{partition}"
+
+
+def _delete_files(files: ClusterFiles, directory: str, suffix: str) -> None:
+    for name in files.list_files(directory):
+        if name.endswith(suffix):
+            files.delete_file(f"{directory}/{name}")
+
+
+def _delete_directory(files: ClusterFiles, table: Table, partition: str | None, name: str) -> None:
+    folder = _folder(table, partition)
     files.delete_directory(f"{folder}/{name}")
     files.delete_empty_directories(folder, len(table.partition_keys))
 

@@ -25,9 +25,10 @@ def scan(bound: BoundTable, cluster: Cluster, view: str, *, row_ids: bool = Fals
         location = partition.location if on_primary else locations[partition.name]
         is_elsewhere = table.is_partitioned and location != f"{root}/{partition.name}"
         base, values = (location, nullable_values(partition.name)) if is_elsewhere else (root, None)
-        for layout, folder, files in _folders(table, partition):
+        for layout, folder, files, growing in _folders(table, partition):
             path = cluster.uri(f"{location}/{folder}" if folder else location)
-            parts.setdefault((layout, base, values), _Part(cluster.uri(base), layout, values)).add(path, files)
+            part = parts.setdefault((layout, base, values), _Part(cluster.uri(base), layout, values))
+            part.add(path, files, growing=growing)
         for directory in partition.directories:
             if directory.is_delete_delta:
                 part = deletes.setdefault(directory.row_layout, _Part(cluster.uri(root), directory.row_layout))
@@ -58,6 +59,7 @@ def write(
     static: Mapping[str, str | None] | None = None,
     input_columns: Sequence[str] = (),
     locations: Mapping[str, str] | None = None,
+    batch: tuple[int, int] | None = None,
 ) -> Write:
     """Where a job on the table's primary cluster writes. ``locations`` are relative ones by partition name."""
     storage = table.storage
@@ -78,6 +80,7 @@ def write(
         bucket_columns=storage.bucket_columns,
         sort_columns=tuple(column.name for column in storage.sort_columns),
         num_buckets=storage.num_buckets,
+        batch=batch,
     )
 
 
@@ -90,24 +93,26 @@ class _Part:
     values: tuple[str | None, ...] | None = None
     paths: list[str] = field(default_factory=list)
     files: int | None = 0
+    growing: bool = False
 
-    def add(self, path: str, files: int | None) -> None:
+    def add(self, path: str, files: int | None, *, growing: bool = False) -> None:
         self.paths.append(path)
+        self.growing = self.growing or growing
         self.files = None if files is None or self.files is None else self.files + files
 
     @property
     def planned(self) -> ScanPart:
-        return ScanPart(tuple(self.paths), self.base_path, self.layout, self.values, self.files)
+        return ScanPart(tuple(self.paths), self.base_path, self.layout, self.values, self.files, self.growing)
 
 
-def _folders(table: Table, partition: BoundPartition) -> Iterator[tuple[str | None, str, int | None]]:
-    """Where the rows of a partition lie below its location: row layout, directory, and how many files it has."""
+def _folders(table: Table, partition: BoundPartition) -> Iterator[tuple[str | None, str, int | None, bool]]:
+    """Where a partition's rows lie below its location: row layout, directory, its files, and whether they may grow."""
     if not table.is_transactional:
-        yield None, "", None
+        yield None, "", None, False
     for directory in partition.directories:
         # One without a file, as TRUNCATE makes it, only hides others.
         if not directory.is_delete_delta and directory.files:
-            yield directory.row_layout, directory.name, directory.files
+            yield directory.row_layout, directory.name, directory.files, directory.is_growing
 
 
 def _filter(bound: BoundTable) -> WriteIdFilter | None:

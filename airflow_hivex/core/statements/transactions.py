@@ -50,7 +50,7 @@ def in_transaction(context: StatementContext, work: Callable[[Running], T], *, r
         with _joined_transaction(context, joined) as running:
             return work(running)
     most = int(context.services.settings["hive.txn.retrysnapshot.max.count"])
-    txn_id: int | None = None
+    txn_id = None if context.batch is None else context.batch.txn_id
     for attempt in range(most + 1):
         try:
             with own_transaction(context, read_only=read_only, txn_id=txn_id, again=attempt < most) as running:

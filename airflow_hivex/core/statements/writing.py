@@ -116,8 +116,18 @@ def begin_write(
         overwrite=overwrite,
         static=static,
         input_columns=input_columns,
+        batch=_shared_delta(context, running, table_id),
     )
     return OpenWrite(table, cluster, write, partition, operation, pending)
+
+
+def _shared_delta(context: StatementContext, running: Running, table_id: int) -> tuple[int, int] | None:
+    """The write ids of the streaming batch whose delta the statement adds to, None if it has a directory of its own."""
+    batch = context.batch
+    # A statement that was begun again has a transaction, and a write id, that are not the batch's.
+    if batch is None or (batch.txn_id, batch.table_id) != (running.txn_id, table_id):
+        return None
+    return batch.write_ids
 
 
 def end_write(context: StatementContext, running: Running, write: OpenWrite, written: JobResult) -> None:
@@ -140,7 +150,9 @@ def end_writes(
     services = context.services
     if running.joined is None:
         for write, directories in done:
-            running.undo.append(partial(delete_directories, services, write.table, directories, write.cluster.name))
+            running.undo.append(
+                partial(delete_directories, services, write.table, directories, write.cluster.name, write.write)
+            )
 
         def register(connection: Connection) -> None:
             changed: dict[int, bool] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from airflow_hivex.core.errors import HivexError, StoreUnavailableError, TransactionError
@@ -21,6 +21,19 @@ def heartbeats(transactions: TransactionManager, txn_id: int, timeout_s: int) ->
     A transaction that turns out to be aborted ends the beating, not the block: its commit is
     refused anyway. Source: Hive DbTxnManager.Heartbeater (2.5).
     """
+    with _beating(lambda: transactions.heartbeat(txn_id), f"transaction {txn_id}", timeout_s):
+        yield
+
+
+@contextmanager
+def batch_heartbeats(transactions: TransactionManager, lo: int, hi: int, timeout_s: int) -> Iterator[None]:
+    """:func:`heartbeats` of all transactions from ``lo`` to ``hi``; those that have ended are passed over."""
+    with _beating(lambda: transactions.heartbeat_range(lo, hi), f"transactions {lo} to {hi}", timeout_s):
+        yield
+
+
+@contextmanager
+def _beating(heartbeat: Callable[[], object], whose: str, timeout_s: int) -> Iterator[None]:
     stop = threading.Event()
     period = timeout_s / 2
 
@@ -29,18 +42,18 @@ def heartbeats(transactions: TransactionManager, txn_id: int, timeout_s: int) ->
         while not stop.wait(delay):
             delay = period
             try:
-                transactions.heartbeat(txn_id)
+                heartbeat()
             except StoreUnavailableError as error:
-                log.warning("Heartbeat of transaction %s failed, trying again: %s", txn_id, error)
+                log.warning("Heartbeat of %s failed, trying again: %s", whose, error)
                 delay = min(period, 1)
             except TransactionError as error:
-                log.warning("Heartbeats of transaction %s end: %s", txn_id, error)
+                log.warning("Heartbeats of %s end: %s", whose, error)
                 return
             except HivexError:
-                log.exception("Heartbeats of transaction %s end", txn_id)
+                log.exception("Heartbeats of %s end", whose)
                 return
 
-    thread = threading.Thread(target=beat, name=f"hivex-heartbeat-{txn_id}", daemon=True)
+    thread = threading.Thread(target=beat, name=f"hivex-heartbeat of {whose}", daemon=True)
     thread.start()
     try:
         yield

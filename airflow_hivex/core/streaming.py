@@ -1,0 +1,102 @@
+"""Streaming batches: many small transactions, opened together, whose rows share one delta."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from airflow_hivex.core.errors import HivexError, InvalidOperationError, InvalidParametersError
+from airflow_hivex.core.model.statements import TableName
+from airflow_hivex.core.statements.batch_writes import close_batch, insert_rows, open_batch
+from airflow_hivex.core.statements.context import BatchTransaction, Result, StatementContext
+from airflow_hivex.core.statements.frames import write_frame
+
+if TYPE_CHECKING:
+    from airflow_hivex.core.spark.given import Frame
+
+log = logging.getLogger(__name__)
+
+Row = Sequence[object] | Mapping[str, object]
+
+
+class TransactionBatch:
+    """Transactions on one table, opened together, of which each :meth:`write` uses up one.
+
+    :meth:`Session.transaction_batch` opens it.
+    What was written is visible when ``write`` returns, and a ``write`` that fails leaves nothing; the batch goes on
+    with its next transaction. Closing it ends those that are left. Source: Hive's streaming ingest, ``delta_W1_W2``.
+    """
+
+    def __init__(self, context: Callable[[Mapping[str, object] | None], StatementContext], name: TableName, count: int):
+        self._context = context
+        self._name = name
+        self._resources = ExitStack()
+        self._open = open_batch(context(None), name, count, self._resources)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def remaining(self) -> int:
+        """How many transactions are left."""
+        return len(self._open)
+
+    def write(self, rows: Sequence[Row] | Frame) -> Result:
+        """Commit rows in the batch's next transaction.
+
+        Args:
+            rows: sequences of values in the order of the table's columns, its partition columns last; or mappings from
+                column names to values, all with the same names, where columns left out become NULL; or, in a session
+                with a :meth:`Session.warehouse`, a DataFrame with the table's columns.
+
+        Raises:
+            InvalidOperationError: no transaction is left, or the batch was closed.
+            InvalidParametersError: a value of a type that there is no literal for, or rows of different columns.
+            NoSuchColumnError, ColumnCountMismatchError, TypeMismatchError: the columns are not those of the table.
+            TransactionAbortedError: the transaction was aborted meanwhile, such as after its time-out.
+            HivexError: as an INSERT.
+        """
+        if not self._open:
+            raise InvalidOperationError(
+                "Write", f"a batch of transactions on {self._name}", "none of them is left; open another batch"
+            )
+        transaction = self._open.pop(0)
+        try:
+            return self._write(rows, transaction)
+        except BaseException:
+            self._end([transaction])
+            raise
+
+    def _write(self, rows: Sequence[Row] | Frame, transaction: BatchTransaction) -> Result:
+        context = replace(self._context(None), batch=transaction)
+        if isinstance(rows, Sequence):
+            return insert_rows(context, self._name, rows)
+        if context.session.runner is None:
+            raise InvalidParametersError("A DataFrame is written in a session with a warehouse; see Session.warehouse.")
+        return write_frame(context, rows, self._name, overwrite=False, static={})
+
+    def close(self) -> None:
+        """End the transactions that are left, and their heartbeats."""
+        left, self._open = self._open, []
+        try:
+            self._end(left)
+        finally:
+            self._resources.close()
+
+    def _end(self, transactions: Sequence[BatchTransaction]) -> None:
+        try:
+            close_batch(self._context(None), transactions)
+        except HivexError as error:
+            log.warning("Transactions of a batch on %s are left to time out: %s", self._name, error)
