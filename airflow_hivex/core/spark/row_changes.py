@@ -31,6 +31,9 @@ _KEYS = (ORIGINAL_WRITE_ID, BUCKET, ROW_ID)
 _KIND = "__kind"
 _WRITER = "__writer"
 _DELETED, _INSERTED = 0, 1
+_SAMPLED = 1000
+_ROW_OVERHEAD = 64
+_MOST_BROADCAST_BYTES = 64 << 20
 
 
 def change_rows(
@@ -75,9 +78,7 @@ class _Changing:
         if changes.source is None:
             return self._part(self._rows(changes.matched.sql), changes.matched, alone=True)
         source = self._kept.keep(self._rows(changes.source))
-        # Counting fills it, so that Spark knows its size before it plans the join with the target.
-        source.count()
-        self._view(source, changes.source_view)
+        self._view(_broadcast(source), changes.source_view)
         matched = self._kept.keep(self._rows(changes.matched.sql))
         if changes.matched.rules:
             self._check_cardinality(matched)
@@ -143,6 +144,19 @@ class _Changing:
             F.when(F.col(_KIND) == _INSERTED, F.col(quoted(column.name))).alias(column.name) for column in write.columns
         ]
         return twice.select(_KIND, writer.alias(_WRITER), *keys, *values, *partition)
+
+
+def _broadcast(source: DataFrame) -> DataFrame:
+    """A MERGE's kept source, marked to be sent to all tasks unless it is large: the target is not shuffled then.
+
+    Spark's own limit is for tables that it knows little of; here the rows are there, and counted.
+    """
+    # Counting fills what is kept.
+    rows = source.count()
+    texts = (F.coalesce(F.length(F.col(quoted(name)).cast("string")), F.lit(0)) for name in source.columns)
+    width = source.limit(_SAMPLED).agg(F.avg(reduce(Expression.__add__, texts))).collect()[0][0] or 0
+    is_small = rows * (width + _ROW_OVERHEAD) <= _MOST_BROADCAST_BYTES
+    return F.broadcast(source) if is_small else source
 
 
 def _updated(rows: DataFrame, number: int, rule: ChangeRule, write: Write) -> list[Expression]:
