@@ -1,0 +1,207 @@
+"""The tail of an ORC file: its metadata, footer and postscript, behind the stripes.
+
+Source: https://orc.apache.org/specification/ORCv1, "File Tail"; orc_proto.proto of Apache ORC.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from airflow_hivex.core.errors import JobError
+from airflow_hivex.core.spark.orc_tail.codecs import Compression, compress, compression, decompress
+from airflow_hivex.core.spark.orc_tail.wire import Message
+from airflow_hivex.core.spark.storage import Place
+
+MAGIC = b"ORC"
+
+_FIRST_READ = 64 * 1024
+_DEFAULT_BLOCK_SIZE = 256 * 1024
+
+_PS_FOOTER_LENGTH, _PS_COMPRESSION, _PS_BLOCK_SIZE, _PS_METADATA_LENGTH = 1, 2, 3, 5
+_PS_ENCRYPTED_STATISTICS_LENGTH, _PS_MAGIC = 7, 8000
+_FOOTER_STRIPE, _FOOTER_TYPE, _FOOTER_USER_METADATA, _FOOTER_ROWS, _FOOTER_STATISTICS = 3, 4, 5, 6, 7
+_FOOTER_ENCRYPTION = 10
+_ITEM_NAME, _ITEM_VALUE = 1, 2
+_STRIPE_OFFSET, _STRIPE_INDEX, _STRIPE_DATA, _STRIPE_FOOTER, _STRIPE_ROWS = range(1, 6)
+_METADATA_STRIPE_STATISTICS = 1
+_STRIPE_STATISTICS_COLUMN = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Stripe:
+    """Where a stripe is in its file, and its rows."""
+
+    offset: int
+    size_bytes: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """A file's tail; ``data_length`` is the number of bytes before it."""
+
+    postscript: Message
+    footer: Message
+    metadata: Message
+    data_length: int
+
+    @property
+    def compression(self) -> Compression:
+        """How the file is compressed."""
+        return compression(self.postscript.number(_PS_COMPRESSION))
+
+    @property
+    def block_size(self) -> int:
+        """The most bytes that are compressed as one chunk."""
+        return self.postscript.number(_PS_BLOCK_SIZE, _DEFAULT_BLOCK_SIZE)
+
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+        return self.footer.number(_FOOTER_ROWS)
+
+    @property
+    def types(self) -> list[Message]:
+        """The types of all columns, the root first, in pre-order."""
+        return self.footer.messages(_FOOTER_TYPE)
+
+    @property
+    def statistics(self) -> list[Message]:
+        """The statistics of all columns; empty where the writer has left them out."""
+        return self.footer.messages(_FOOTER_STATISTICS)
+
+    @property
+    def stripe_statistics(self) -> list[list[Message]]:
+        """For each stripe the statistics of all columns; empty where the writer has left them out."""
+        found = self.metadata.messages(_METADATA_STRIPE_STATISTICS)
+        return [stripe.messages(_STRIPE_STATISTICS_COLUMN) for stripe in found]
+
+    @property
+    def stripes(self) -> tuple[Stripe, ...]:
+        """The stripes in their order."""
+        return tuple(
+            Stripe(
+                stripe.number(_STRIPE_OFFSET),
+                sum(map(stripe.number, (_STRIPE_INDEX, _STRIPE_DATA, _STRIPE_FOOTER))),
+                stripe.number(_STRIPE_ROWS),
+            )
+            for stripe in self.footer.messages(_FOOTER_STRIPE)
+        )
+
+    @property
+    def user_metadata(self) -> dict[str, bytes]:
+        """What writers have added, by key."""
+        items = self.footer.messages(_FOOTER_USER_METADATA)
+        return {item.data(_ITEM_NAME).decode(): item.data(_ITEM_VALUE) for item in items}
+
+    def with_types(self, types: Sequence[Message]) -> Tail:
+        """The tail with these types."""
+        return replace(self, footer=self.footer.replaced(_FOOTER_TYPE, types))
+
+    def with_statistics(self, statistics: Sequence[Message], stripes: Sequence[Sequence[Message]]) -> Tail:
+        """The tail with these statistics of the columns, in the file and in each stripe."""
+        found = self.metadata.messages(_METADATA_STRIPE_STATISTICS)
+        per_stripe = [
+            stripe.replaced(_STRIPE_STATISTICS_COLUMN, columns) for stripe, columns in zip(found, stripes, strict=True)
+        ]
+        return replace(
+            self,
+            footer=self.footer.replaced(_FOOTER_STATISTICS, statistics),
+            metadata=self.metadata.replaced(_METADATA_STRIPE_STATISTICS, per_stripe),
+        )
+
+    def with_user_metadata(self, metadata: Mapping[str, bytes]) -> Tail:
+        """The tail with these keys beside those that it has; an equal key is replaced."""
+        items = [
+            Message().replaced(_ITEM_NAME, [name.encode()]).replaced(_ITEM_VALUE, [value])
+            for name, value in {**self.user_metadata, **metadata}.items()
+        ]
+        return replace(self, footer=self.footer.replaced(_FOOTER_USER_METADATA, items))
+
+    def __bytes__(self) -> bytes:
+        metadata, footer = (
+            compress(bytes(part), self.compression, self.block_size) for part in (self.metadata, self.footer)
+        )
+        postscript = bytes(
+            self.postscript.replaced(_PS_FOOTER_LENGTH, [len(footer)]).replaced(_PS_METADATA_LENGTH, [len(metadata)])
+        )
+        return metadata + footer + postscript + bytes([len(postscript)])
+
+
+def read_tail(file: Place) -> Tail:
+    """The tail of a file: one read of its end, two where the tail is long.
+
+    Raises:
+        JobError: the file cannot be read, is cut off, encrypted or no ORC file.
+    """
+    with as_job_error(file), file.open() as data:
+        size = data.size()
+        end = _end(data, size, min(size, _FIRST_READ))
+        if end[-1:] == b"" or size <= len(MAGIC):
+            raise ValueError("it is too short")
+        postscript_length = end[-1]
+        if 1 + postscript_length > len(end):
+            raise ValueError("it is cut off")
+        postscript = Message.parse(end[-1 - postscript_length : -1])
+        if postscript.data(_PS_MAGIC) != MAGIC:
+            raise ValueError("it does not end as an ORC file does")
+        footer_length = postscript.number(_PS_FOOTER_LENGTH)
+        metadata_length = postscript.number(_PS_METADATA_LENGTH)
+        tail_length = metadata_length + footer_length + postscript_length + 1
+        if tail_length > size - len(MAGIC):
+            raise ValueError("it is cut off")
+        if tail_length > len(end):
+            end = _end(data, size, tail_length)
+        kind = compression(postscript.number(_PS_COMPRESSION))
+        at = len(end) - tail_length
+        metadata, footer = (
+            Message.parse(decompress(end[start : start + length], kind))
+            for start, length in ((at, metadata_length), (at + metadata_length, footer_length))
+        )
+        if postscript.number(_PS_ENCRYPTED_STATISTICS_LENGTH) or footer.has(_FOOTER_ENCRYPTION):
+            raise ValueError("some of its columns are encrypted")
+        tail = Tail(postscript, footer, metadata, size - tail_length)
+        if any(stripe.offset + stripe.size_bytes > tail.data_length for stripe in tail.stripes):
+            raise ValueError("its stripes are cut off")
+        return tail
+
+
+def stripes(file: Place) -> tuple[Stripe, ...]:
+    """The stripes of a file in their order.
+
+    Raises:
+        JobError: as :func:`read_tail`.
+    """
+    return read_tail(file).stripes
+
+
+def user_metadata(file: Place) -> dict[str, bytes]:
+    """What writers have added to a file, by key.
+
+    Raises:
+        JobError: as :func:`read_tail`.
+    """
+    return read_tail(file).user_metadata
+
+
+def _end(data: Any, size: int, length: int) -> bytes:
+    data.seek(size - length)
+    end: bytes = data.read(length)
+    return end
+
+
+@contextmanager
+def as_job_error(file: Place) -> Iterator[None]:
+    """Turn what goes wrong with a file's bytes into a JobError that names the file."""
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        raise JobError("", f"{file.path} cannot be read: {error}") from error
+    except (ValueError, zlib.error) as error:
+        raise JobError("", f"{file.path} cannot be read as an ORC file: {error}") from error

@@ -1,0 +1,68 @@
+"""Types and statistics of an ORC file's columns, as far as its tail is edited.
+
+Source: orc_proto.proto of Apache ORC.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from airflow_hivex.core.spark.orc_tail.wire import Message, packed, signed
+
+_TYPE_KIND, _TYPE_SUBTYPES, _TYPE_NAMES = 1, 2, 3
+
+VALUES, HAS_NULL, BYTES_ON_DISK = 1, 10, 11
+"""Fields that the statistics of every type have."""
+INTEGERS, BOOLEANS = 2, 5
+MINIMUM, MAXIMUM = 1, 2
+
+
+class Kind(enum.IntEnum):
+    """The types that matter here, by ORC's number."""
+
+    BOOLEAN = 0
+    INT = 3
+    LONG = 4
+    STRUCT = 12
+
+
+def kind(type_: Message) -> int:
+    """The type's number."""
+    return type_.number(_TYPE_KIND)
+
+
+def children(type_: Message) -> list[int]:
+    """The columns below."""
+    return type_.numbers(_TYPE_SUBTYPES)
+
+
+def names(type_: Message) -> list[str]:
+    """The names of a struct's fields."""
+    return [name.decode() for name in type_.all(_TYPE_NAMES)]
+
+
+def struct(like: Message, fields: Sequence[tuple[str, int]]) -> Message:
+    """A struct of these names and columns, with the attributes of another."""
+    rest = like.without(_TYPE_KIND, _TYPE_SUBTYPES, _TYPE_NAMES)
+    own = Message().replaced(_TYPE_KIND, [Kind.STRUCT])
+    if fields:
+        own = own.replaced(_TYPE_SUBTYPES, [packed([column for _, column in fields])])
+    own = own.replaced(_TYPE_NAMES, [name.encode() for name, _ in fields])
+    return Message(own.fields + rest.fields)
+
+
+class Range(NamedTuple):
+    """The lowest and the highest of a column's integers."""
+
+    minimum: int
+    maximum: int
+
+
+def integer_range(statistics: Message) -> Range | None:
+    """What statistics say about a column of integers; None when they do not."""
+    integers = Message.parse(statistics.data(INTEGERS))
+    if not (integers.has(MINIMUM) and integers.has(MAXIMUM)):
+        return None
+    return Range(signed(integers.number(MINIMUM)), signed(integers.number(MAXIMUM)))

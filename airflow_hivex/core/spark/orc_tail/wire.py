@@ -1,0 +1,165 @@
+"""Messages of Protocol Buffers as lists of fields, so that fields that nobody here knows are kept.
+
+Source: https://protobuf.dev/programming-guides/encoding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+_SIZES = {FIXED64: 8, FIXED32: 4}
+_WIDEST_VARINT = 70
+
+
+class Field(NamedTuple):
+    """One field: a number for a VARINT, its bytes for all other wire types."""
+
+    number: int
+    wire_type: int
+    value: int | bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """The fields of a message in their order."""
+
+    fields: tuple[Field, ...] = ()
+
+    @classmethod
+    def parse(cls, data: bytes) -> Message:
+        """The message that the bytes are.
+
+        Raises:
+            ValueError: they are none.
+        """
+        fields = []
+        at = 0
+        while at < len(data):
+            key, at = _read_varint(data, at)
+            number, wire_type = key >> 3, key & 7
+            if wire_type == VARINT:
+                value, at = _read_varint(data, at)
+                fields.append(Field(number, wire_type, value))
+                continue
+            if wire_type == BYTES:
+                size, at = _read_varint(data, at)
+            elif wire_type in _SIZES:
+                size = _SIZES[wire_type]
+            else:
+                raise ValueError(f"a field has wire type {wire_type}")
+            if at + size > len(data):
+                raise ValueError("a field is cut off")
+            fields.append(Field(number, wire_type, data[at : at + size]))
+            at += size
+        return cls(tuple(fields))
+
+    def __bytes__(self) -> bytes:
+        out = bytearray()
+        for number, wire_type, value in self.fields:
+            out += varint(number << 3 | wire_type)
+            if isinstance(value, int):
+                out += varint(value)
+            else:
+                if wire_type == BYTES:
+                    out += varint(len(value))
+                out += value
+        return bytes(out)
+
+    def number(self, number: int, default: int = 0) -> int:
+        """The value of a VARINT field, of its last occurrence."""
+        found = self._last(number)
+        return found if isinstance(found, int) else default
+
+    def data(self, number: int) -> bytes:
+        """The value of any other field, of its last occurrence; empty when it is missing."""
+        found = self._last(number)
+        return found if isinstance(found, bytes) else b""
+
+    def has(self, number: int) -> bool:
+        """Whether the field is there."""
+        return self._last(number) is not None
+
+    def _last(self, number: int) -> int | bytes | None:
+        return next((field.value for field in reversed(self.fields) if field.number == number), None)
+
+    def all(self, number: int) -> list[bytes]:
+        """The values of a repeated field of bytes."""
+        return [field.value for field in self.fields if field.number == number and isinstance(field.value, bytes)]
+
+    def messages(self, number: int) -> list[Message]:
+        """The values of a repeated field of messages."""
+        return [Message.parse(data) for data in self.all(number)]
+
+    def numbers(self, number: int) -> list[int]:
+        """The values of a repeated VARINT field, packed or not."""
+        found: list[int] = []
+        for field in self.fields:
+            if field.number != number:
+                continue
+            if isinstance(field.value, int):
+                found.append(field.value)
+                continue
+            at = 0
+            while at < len(field.value):
+                value, at = _read_varint(field.value, at)
+                found.append(value)
+        return found
+
+    def without(self, *numbers: int) -> Message:
+        """The message without these fields."""
+        return Message(tuple(field for field in self.fields if field.number not in numbers))
+
+    def replaced(self, number: int, values: Iterable[int | bytes | Message]) -> Message:
+        """The message with these values of a field, where its first value was, or at the end."""
+        new = tuple(_field(number, value) for value in values)
+        places = [at for at, field in enumerate(self.fields) if field.number == number]
+        at = places[0] if places else len(self.fields)
+        rest = tuple(field for field in self.fields[at:] if field.number != number)
+        return Message((*self.fields[:at], *new, *rest))
+
+
+def _field(number: int, value: int | bytes | Message) -> Field:
+    if isinstance(value, int):
+        return Field(number, VARINT, value)
+    return Field(number, BYTES, bytes(value))
+
+
+def _read_varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        if at >= len(data) or shift >= _WIDEST_VARINT:
+            raise ValueError("a number is cut off")
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
+
+
+def varint(value: int) -> bytes:
+    """A number of at most 64 bits, not negative."""
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def packed(values: Sequence[int]) -> bytes:
+    """The value of a packed repeated VARINT field."""
+    return b"".join(map(varint, values))
+
+
+def signed(value: int) -> int:
+    """The number that a ``sint64`` stands for."""
+    return (value >> 1) ^ -(value & 1)
+
+
+def unsigned(value: int) -> int:
+    """The VARINT that a ``sint64`` is written as."""
+    return (value << 1) ^ (value >> 63)
