@@ -68,7 +68,9 @@ def _nested(tail: Tail) -> Tail:
     fields = list(zip(names(root), children(root), strict=True))
     rest[_ROW - 1] = struct(root, fields[_ROW:])
     tail = tail.with_types([struct(root, list(zip(ACID_FIELDS, range(1, _ROW + 1), strict=True))), *rest])
-    return tail.with_statistics(_of_struct(tail.statistics), list(map(_of_struct, tail.stripe_statistics)))
+    return tail.with_statistics(_of_struct(tail.statistics)).with_stripe_statistics(
+        list(map(_of_struct, tail.stripe_statistics))
+    )
 
 
 def _of_struct(statistics: list[Message]) -> list[Message]:

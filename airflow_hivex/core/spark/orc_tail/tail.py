@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -23,10 +24,11 @@ MAGIC = b"ORC"
 _FIRST_READ = 64 * 1024
 _DEFAULT_BLOCK_SIZE = 256 * 1024
 
-_PS_FOOTER_LENGTH, _PS_COMPRESSION, _PS_BLOCK_SIZE, _PS_METADATA_LENGTH = 1, 2, 3, 5
-_PS_ENCRYPTED_STATISTICS_LENGTH, _PS_MAGIC = 7, 8000
+_PS_FOOTER_LENGTH, _PS_COMPRESSION, _PS_BLOCK_SIZE, _PS_VERSION, _PS_METADATA_LENGTH = range(1, 6)
+_PS_WRITER_VERSION, _PS_ENCRYPTED_STATISTICS_LENGTH, _PS_MAGIC = 6, 7, 8000
+_FOOTER_LENGTH = 2
 _FOOTER_STRIPE, _FOOTER_TYPE, _FOOTER_USER_METADATA, _FOOTER_ROWS, _FOOTER_STATISTICS = 3, 4, 5, 6, 7
-_FOOTER_ENCRYPTION = 10
+_FOOTER_STRIDE, _FOOTER_ENCRYPTION, _FOOTER_CALENDAR = 8, 10, 11
 _ITEM_NAME, _ITEM_VALUE = 1, 2
 _STRIPE_OFFSET, _STRIPE_INDEX, _STRIPE_DATA, _STRIPE_FOOTER, _STRIPE_ROWS = range(1, 6)
 _METADATA_STRIPE_STATISTICS = 1
@@ -60,6 +62,21 @@ class Tail:
     def block_size(self) -> int:
         """The most bytes that are compressed as one chunk."""
         return self.postscript.number(_PS_BLOCK_SIZE, _DEFAULT_BLOCK_SIZE)
+
+    @property
+    def form(self) -> dict[str, object]:
+        """What is said of a file as a whole that readers need for its stripes, by its name."""
+        return {
+            "compression": self.compression,
+            "ORC version": self.postscript.numbers(_PS_VERSION),
+            "row index stride": self.footer.number(_FOOTER_STRIDE),
+            "calendar": self.footer.number(_FOOTER_CALENDAR),
+        }
+
+    @property
+    def writer_version(self) -> int:
+        """The version of the writer, by which readers know its faults."""
+        return self.postscript.number(_PS_WRITER_VERSION)
 
     @property
     def rows(self) -> int:
@@ -104,16 +121,45 @@ class Tail:
         """The tail with these types."""
         return replace(self, footer=self.footer.replaced(_FOOTER_TYPE, types))
 
-    def with_statistics(self, statistics: Sequence[Message], stripes: Sequence[Sequence[Message]]) -> Tail:
-        """The tail with these statistics of the columns, in the file and in each stripe."""
+    def with_statistics(self, statistics: Sequence[Message]) -> Tail:
+        """The tail with these statistics of the columns."""
+        return replace(self, footer=self.footer.replaced(_FOOTER_STATISTICS, statistics))
+
+    def with_stripe_statistics(self, stripes: Sequence[Sequence[Message]]) -> Tail:
+        """The tail with these statistics of the columns in each stripe."""
         found = self.metadata.messages(_METADATA_STRIPE_STATISTICS)
         per_stripe = [
             stripe.replaced(_STRIPE_STATISTICS_COLUMN, columns) for stripe, columns in zip(found, stripes, strict=True)
         ]
-        return replace(
-            self,
-            footer=self.footer.replaced(_FOOTER_STATISTICS, statistics),
-            metadata=self.metadata.replaced(_METADATA_STRIPE_STATISTICS, per_stripe),
+        return replace(self, metadata=self.metadata.replaced(_METADATA_STRIPE_STATISTICS, per_stripe))
+
+    def followed_by(self, others: Sequence[Tail]) -> Tail:
+        """The tail of a file that also has the stripes of other files behind its own.
+
+        Statistics of the columns are this tail's. Those of the stripes are left out when a file has none.
+        """
+        tails = [self, *others]
+        stripes: list[Message] = []
+        length = len(MAGIC)
+        for tail in tails:
+            shift = length - len(MAGIC)
+            stripes.extend(
+                stripe.replaced(_STRIPE_OFFSET, [stripe.number(_STRIPE_OFFSET) + shift])
+                for stripe in tail.footer.messages(_FOOTER_STRIPE)
+            )
+            length += tail.data_length - len(MAGIC)
+        statistics = [tail.metadata.all(_METADATA_STRIPE_STATISTICS) for tail in tails]
+        are_complete = all(len(each) == len(tail.stripes) for each, tail in zip(statistics, tails, strict=True))
+        footer = self.footer.replaced(_FOOTER_STRIPE, stripes).replaced(_FOOTER_LENGTH, [length])
+        return Tail(
+            self.postscript.replaced(_PS_BLOCK_SIZE, [max(tail.block_size for tail in tails)]).replaced(
+                _PS_WRITER_VERSION, [min(tail.writer_version for tail in tails)]
+            ),
+            footer.replaced(_FOOTER_ROWS, [sum(tail.rows for tail in tails)]),
+            self.metadata.replaced(
+                _METADATA_STRIPE_STATISTICS, chain.from_iterable(statistics) if are_complete else []
+            ),
+            length,
         )
 
     def with_user_metadata(self, metadata: Mapping[str, bytes]) -> Tail:

@@ -9,9 +9,10 @@ import enum
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from airflow_hivex.core.spark.orc_tail.wire import Message, packed, signed
+from airflow_hivex.core.spark.orc_tail.wire import BYTES, VARINT, Field, Message, packed, signed
 
-_TYPE_KIND, _TYPE_SUBTYPES, _TYPE_NAMES = 1, 2, 3
+_TYPE_KIND, _TYPE_SUBTYPES, _TYPE_NAMES, _TYPE_LENGTH, _TYPE_PRECISION, _TYPE_SCALE = range(1, 7)
+_TYPE_ATTRIBUTE = 7
 
 VALUES, HAS_NULL, BYTES_ON_DISK = 1, 10, 11
 """Fields that the statistics of every type have."""
@@ -51,6 +52,26 @@ def struct(like: Message, fields: Sequence[tuple[str, int]]) -> Message:
         own = own.replaced(_TYPE_SUBTYPES, [packed([column for _, column in fields])])
     own = own.replaced(_TYPE_NAMES, [name.encode() for name, _ in fields])
     return Message(own.fields + rest.fields)
+
+
+def described(types: Sequence[Message]) -> list[Message]:
+    """The types without their attributes, to be compared: writers pack columns and order fields as they like."""
+    return [
+        Message(
+            tuple(
+                Field(number, VARINT, value)
+                for number in (_TYPE_KIND, _TYPE_LENGTH, _TYPE_PRECISION, _TYPE_SCALE, _TYPE_SUBTYPES)
+                for value in (type_.numbers(number) or [0])
+            )
+            + tuple(Field(_TYPE_NAMES, BYTES, name) for name in type_.all(_TYPE_NAMES))
+        )
+        for type_ in types
+    ]
+
+
+def attributes(types: Sequence[Message]) -> list[list[bytes]]:
+    """What writers have noted at each type; Spark notes what it calls it."""
+    return [sorted(type_.all(_TYPE_ATTRIBUTE)) for type_ in types]
 
 
 class Range(NamedTuple):
