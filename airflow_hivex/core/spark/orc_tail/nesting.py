@@ -15,7 +15,7 @@ from typing import Any
 
 from airflow_hivex.core.errors import JobError
 from airflow_hivex.core.spark.orc_tail.tail import Tail, as_job_error, read_tail
-from airflow_hivex.core.spark.orc_tail.types import BOOLEANS, Kind, children, integer_range, kind, names, struct
+from airflow_hivex.core.spark.orc_tail.types import BOOLEANS, VALUES, Kind, children, integer_range, kind, names, struct
 from airflow_hivex.core.spark.orc_tail.wire import Message
 from airflow_hivex.core.spark.orc_tail.writing import replace_tail
 from airflow_hivex.core.spark.storage import Place
@@ -36,9 +36,10 @@ def nest(source: Place, target: Place) -> int:
     """Make a flat file a full ACID file of Hive; the size in bytes of the result.
 
     The flat file's first six columns are, by their place and whatever their names, operation (int), original
-    write id (bigint), bucket (int), row id (bigint), write id (bigint) and a boolean, the placeholder: true for
-    a row, NULL for a delete event, which then has a null ``row``. The columns behind it become the fields of
-    ``row``. The rows have to be sorted by the original write id, bucket and row id: readers of Hive rely on it.
+    write id (bigint), bucket (int), row id (bigint), write id (bigint) and a boolean, the placeholder: true
+    for rows, NULL for delete events, which then have a null ``row``; a file has only one of both. The columns behind
+    it become the fields of ``row``. The rows have to be sorted by the original write id, bucket and row id: readers
+    of Hive rely on it.
 
     The file is moved to ``target``, which may be ``source`` itself in a local file system. Where one of both
     is not in a local file system, it is copied and ``source`` stays.
@@ -48,6 +49,7 @@ def nest(source: Place, target: Place) -> int:
     """
     tail = read_tail(source)
     _refuse_other_forms(source, tail)
+    _refuse_mixtures(source, tail)
     metadata = {KEY_INDEX: _key_index(source, tail), STATISTICS: _counts(source, tail), VERSION_KEY: VERSION}
     return replace_tail(source, target, _nested(tail).with_user_metadata(metadata))
 
@@ -60,6 +62,23 @@ def _refuse_other_forms(file: Place, tail: Tail) -> None:
             "",
             f"{file.path} is not a flat file of rows: its first columns are not operation, original write id, bucket, "
             "row id, write id and a boolean placeholder; write it with these and try again.",
+        )
+
+
+def _refuse_mixtures(file: Place, tail: Tail) -> None:
+    """Refuse rows beside delete events: below a null ``row`` readers expect no values, not even null ones.
+
+    Where all are null nothing is read below, so that the values that are there do no harm.
+    """
+    if tail.statistics:
+        present = tail.statistics[_ROW].number(VALUES)
+    else:
+        stripes = [_values(file, tail, at, [_ROW])[0] for at in range(len(tail.stripes))]
+        present = sum(len(values) - values.null_count for values in stripes)
+    if present not in (0, tail.rows):
+        raise JobError(
+            "",
+            f"{file.path} has {present} rows and {tail.rows - present} delete events; write them to different files.",
         )
 
 

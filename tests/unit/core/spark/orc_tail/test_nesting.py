@@ -96,17 +96,28 @@ def test_delete_events_have_a_null_row_and_the_keys_of_several_writers(tmp_path:
     assert metadata["hive.acid.stats"] == b"0,0,7000"
 
 
-def test_inserts_and_deletes_in_one_file_are_counted_apart(tmp_path: Path) -> None:
+def test_rows_and_delete_events_in_one_file_are_refused(tmp_path: Path) -> None:
+    """Readers would give rows the values of others."""
     table = pa.concat_tables(
         [
             inserts([(1, BUCKET, at) for at in range(3)], {"a": pa.array([1, 2, 3])}),
             deletes([(2, BUCKET, at) for at in range(2)], 7, {"a": pa.nulls(2, pa.int64())}),
         ]
     )
+    path = write(tmp_path / "part", table)
+    before = path.read_bytes()
+    with pytest.raises(JobError, match="part has 3 rows and 2 delete events"):
+        nest(place(str(path)), place(str(path)))
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(("operation", "counts"), [(0, "3,0,0"), (1, "2,1,0"), (2, "2,0,1")])
+def test_operations_are_counted_apart(tmp_path: Path, operation: int, counts: str) -> None:
+    table = inserts([(1, BUCKET, at) for at in range(3)], {"a": pa.array([1, 2, 3])})
+    table = table.set_column(0, NAMES[0], pa.array([0, operation, 0], pa.int32()))
     path = write(tmp_path / "f.orc", table)
     nest(place(str(path)), place(str(path)))
-    assert user_metadata(place(str(path)))["hive.acid.stats"] == b"3,0,2"
-    assert orc.read_table(str(path)).column("row").to_pylist() == [{"a": 1}, {"a": 2}, {"a": 3}, None, None]
+    assert user_metadata(place(str(path)))["hive.acid.stats"] == counts.encode()
 
 
 @pytest.mark.parametrize("codec", CODECS)
