@@ -8,6 +8,11 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import orc
 
+from airflow_hivex.core.spark.orc_tail.tail import read_tail
+from airflow_hivex.core.spark.orc_tail.wire import Message
+from airflow_hivex.core.spark.orc_tail.writing import replace_tail
+from airflow_hivex.core.spark.storage import place
+
 NAMES = ("__operation", "__original_write_id", "__bucket", "__row_id", "__write_id", "__row")
 TYPES = (pa.int32(), pa.int64(), pa.int32(), pa.int64(), pa.int64(), pa.bool_())
 
@@ -33,3 +38,13 @@ def write(path: Path, table: pa.Table, **options: Any) -> Path:
     """The table as an ORC file."""
     orc.write_table(table, str(path), **options)
     return path
+
+
+def note(path: Path, column: int, type_name: str) -> None:
+    """Give a column's type the attribute that Spark writes."""
+    file = place(str(path))
+    tail = read_tail(file)
+    types = tail.types
+    pair = Message().replaced(1, [b"spark.sql.catalyst.type"]).replaced(2, [type_name.encode()])
+    types[column] = types[column].replaced(7, [pair])
+    replace_tail(file, file, tail.with_types(types))

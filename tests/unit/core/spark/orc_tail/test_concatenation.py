@@ -13,8 +13,9 @@ from pyarrow import orc
 from airflow_hivex.core.errors import JobError
 from airflow_hivex.core.spark.orc_tail import concatenate, nest, stripes, user_metadata
 from airflow_hivex.core.spark.orc_tail.tail import read_tail
+from airflow_hivex.core.spark.orc_tail.wire import Message
 from airflow_hivex.core.spark.storage import Place, place
-from tests.unit.core.spark.orc_tail.flat_files import deletes, inserts, write
+from tests.unit.core.spark.orc_tail.flat_files import deletes, inserts, note, write
 
 BUCKET = 536870912
 
@@ -82,8 +83,6 @@ def test_merged_statistics_are_those_of_a_file_with_all_rows(tmp_path: Path) -> 
 
 
 def parts(data: bytes, *without: int) -> list[Any]:
-    from airflow_hivex.core.spark.orc_tail.wire import Message
-
     return sorted(Message.parse(data).without(*without).fields)
 
 
@@ -127,6 +126,19 @@ def test_files_that_differ_are_refused(tmp_path: Path, other: pa.Table, options:
     with pytest.raises(JobError, match=f"{sources[2]} .*{sources[0]}.* differ in {reason}"):
         concatenate(place(str(target)), [place(str(source)) for source in sources])
     assert not target.exists()
+
+
+def test_attributes_may_be_missing_but_not_differ(tmp_path: Path) -> None:
+    """Small VALUES lists are written without Spark, and so without its attributes."""
+    paths = [write(tmp_path / name, ONE) for name in "abc"]
+    note(paths[1], 7, "timestamp_ntz")
+    target = place(str(tmp_path / "d"))
+    concatenate(target, [place(str(path)) for path in paths])
+    assert read_tail(target).types == read_tail(place(str(paths[1]))).types
+    note(paths[2], 7, "bigint")
+    with pytest.raises(JobError, match=f"{paths[2]} .*{paths[1]}.* attributes of types"):
+        concatenate(place(str(tmp_path / "e")), [place(str(path)) for path in paths])
+    assert not (tmp_path / "e").exists()
 
 
 def test_a_flat_file_is_not_put_behind_a_nested_one(tmp_path: Path) -> None:

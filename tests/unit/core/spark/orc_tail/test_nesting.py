@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from random import Random
@@ -13,8 +14,11 @@ from pyarrow import orc
 
 from airflow_hivex.core.errors import JobError
 from airflow_hivex.core.spark.orc_tail import nest, stripes, user_metadata
+from airflow_hivex.core.spark.orc_tail.tail import read_tail
+from airflow_hivex.core.spark.orc_tail.types import attributes
+from airflow_hivex.core.spark.orc_tail.writing import replace_tail
 from airflow_hivex.core.spark.storage import Place, place
-from tests.unit.core.spark.orc_tail.flat_files import NAMES, Key, deletes, inserts, write
+from tests.unit.core.spark.orc_tail.flat_files import NAMES, Key, deletes, inserts, note, write
 
 BUCKET = 536870912
 CODECS = ["uncompressed", "zlib", "zstd", "snappy", "lz4"]
@@ -129,6 +133,22 @@ def test_a_file_without_rows_becomes_one(tmp_path: Path, codec: str) -> None:
     assert table.schema.field("row").type == pa.struct([("a", pa.int32())])
     metadata = user_metadata(place(str(path)))
     assert (metadata["hive.acid.key.index"], metadata["hive.acid.stats"]) == (b"", b"0,0,0")
+
+
+def test_attributes_and_fields_that_nobody_knows_are_kept(tmp_path: Path) -> None:
+    path = write(tmp_path / "part", inserts([(1, BUCKET, 0)], user_columns(1)), compression="zlib")
+    file = place(str(path))
+    note(path, 0, "struct")
+    note(path, 7, "timestamp_ntz")
+    tail = read_tail(file)
+    replace_tail(file, file, replace(tail, footer=tail.footer.replaced(99, [b"of the future"])))
+    before = read_tail(file)
+    nest(file, file)
+    after = read_tail(file)
+    assert after.types[7:] == before.types[7:]
+    assert attributes(after.types)[7] == attributes(before.types)[7] != []
+    assert after.footer.data(99) == b"of the future"
+    assert orc.read_table(str(path)).num_rows == 1
 
 
 def test_a_tail_longer_than_one_read_is_edited(tmp_path: Path) -> None:
