@@ -107,3 +107,25 @@ def test_a_table_without_partitions_has_none_to_rename(session: Session, metasto
     with pytest.raises(InvalidOperationError, match="plain"):
         session.sql("ALTER TABLE plain PARTITION (p = 1) RENAME TO PARTITION (p = 2)")
     assert metastore.catalog.get_table("default", "plain").partition_keys == ()
+
+
+def test_an_interrupt_after_the_commit_does_not_take_the_files_back(
+    metastore_url: str, clusters: dict[str, dict[str, str]]
+) -> None:
+    points: list[str] = []
+
+    def fault(point: str) -> None:
+        if point in points:
+            points.clear()
+            raise KeyboardInterrupt
+
+    with (
+        Metastore.open(metastore_url, clusters=clusters, default_cluster="c1", fault=fault) as metastore,
+        metastore.session() as session,
+    ):
+        session.sql("CREATE TABLE t (id int) PARTITIONED BY (p int, q string)")
+        session.sql("INSERT INTO t VALUES (1, 1, 'a')")
+        points.append("after commit")
+        with pytest.raises(KeyboardInterrupt):
+            session.sql("ALTER TABLE t PARTITION (p = 1, q = 'a') RENAME TO PARTITION (p = 2, q = 'a')")
+        assert rows(session) == [(2, "a", 1)]

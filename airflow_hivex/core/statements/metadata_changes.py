@@ -11,7 +11,7 @@ from airflow_hivex.core.errors import InvalidObjectError, NoSuchTableError
 from airflow_hivex.core.model.locks import LockComponent
 from airflow_hivex.core.model.objects import Table
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
-from airflow_hivex.core.statements.context import Result, StatementContext
+from airflow_hivex.core.statements.context import Result, Running, StatementContext
 from airflow_hivex.core.statements.locking import acquire
 from airflow_hivex.core.statements.transactions import own_transaction
 from airflow_hivex.core.transactions.snapshots import read_valid_txns, read_valid_write_ids
@@ -22,18 +22,19 @@ def change_metadata(
     table: Table,
     locks: Sequence[LockComponent],
     change: Callable[[Connection, ValidWriteIdList | None, int | None], None],
-    before: Callable[[], None] | None = None,
+    before: Callable[[Running], None] | None = None,
 ) -> Result:
     """Apply a change of metadata under its locks: on a transactional table with a write id of its own, in its commit.
 
-    The write id is what tells caches that the table has changed (seed 004). ``before`` is done under the locks, too.
+    The write id is what tells caches that the table has changed (seed 004). ``before`` is done under the locks, too;
+    what is to be undone when the change never counts joins the ``undo`` of its argument.
     """
     services = context.services
     table_id = int(table.id or 0)
     with own_transaction(context) as running:
         acquire(context, running, locks)
         if before is not None:
-            before()
+            before(running)
 
         def changes(connection: Connection) -> None:
             if not table.is_transactional:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 
 from sqlalchemy import Connection
 
@@ -12,7 +13,6 @@ from airflow_hivex.core.catalog.partitions import name_of
 from airflow_hivex.core.catalog.specifications import check_partitioned, covered, typed_specification
 from airflow_hivex.core.errors import (
     AlreadyExistsError,
-    CommitOutcomeUnknownError,
     HivexError,
     InvalidObjectError,
     InvalidOperationError,
@@ -24,7 +24,7 @@ from airflow_hivex.core.model.partitions import partition_values
 from airflow_hivex.core.model.predicates import Predicate
 from airflow_hivex.core.model.statements import AddPartitions, DropPartitions, Literal, RenamePartition
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
-from airflow_hivex.core.statements.context import Result, StatementContext
+from airflow_hivex.core.statements.context import Result, Running, StatementContext
 from airflow_hivex.core.statements.metadata_changes import change_metadata, check_location
 
 log = logging.getLogger(__name__)
@@ -113,9 +113,9 @@ def rename_partition(context: StatementContext, statement: RenamePartition) -> R
         raise NoSuchPartitionError(table.database, table.name, old)
     if new in names:
         raise AlreadyExistsError("partition", f"{table.full_name} {new}")
-    made: list[tuple[ClusterStorageDescriptor, str, Sequence[str]]] = []
+    made: list[tuple[ClusterStorageDescriptor, Sequence[str]]] = []
 
-    def copy() -> None:
+    def copy(running: Running) -> None:
         # Others may have come while the locks were waited for.
         partition = catalog.get_partition(database, name, partition_values(old))
         with context.services.store.read() as connection:
@@ -123,7 +123,8 @@ def rename_partition(context: StatementContext, statement: RenamePartition) -> R
         directories = [each.name for each in registered]
         for source in _managed_copies(table, partition):
             target = source.location.removesuffix(old) + new
-            made.append((source, target, directories))
+            made.append((source, directories))
+            running.undo.append(partial(_delete_copied, context, table, [(source.cluster, target, directories)]))
             files = context.services.files(context.services.clusters.get(source.cluster))
             for directory in directories:
                 log.info("Copying %s of %s to %s", directory, partition.name, new)
@@ -135,14 +136,8 @@ def rename_partition(context: StatementContext, statement: RenamePartition) -> R
         catalog.rename_partition(database, name, old, new, write_ids, txn_id=txn_id, connection=connection)
 
     locks = context.services.statement_locks.rename_partition(table, [old, new])
-    try:
-        result = change_metadata(context, table, locks, change, before=copy)
-    except CommitOutcomeUnknownError:
-        raise
-    except BaseException:
-        _delete_copied(context, table, [(copy.cluster, target, found) for copy, target, found in made])
-        raise
-    _delete_copied(context, table, [(copy.cluster, copy.location, found) for copy, _, found in made])
+    result = change_metadata(context, table, locks, change, before=copy)
+    _delete_copied(context, table, [(source.cluster, source.location, directories) for source, directories in made])
     return result
 
 
