@@ -1,4 +1,8 @@
-"""kill -9 of a process in the middle of a statement that writes, at ten different moments."""
+"""kill -9 of a process in the middle of a statement that writes, once for each kind of statement.
+
+``test_faults.py`` ends statements at each of their steps without starting Spark anew; here whole processes die, with
+their Spark in the middle of its work.
+"""
 
 from __future__ import annotations
 
@@ -55,21 +59,12 @@ def _after_begin(delay_s: float) -> Moment:
 
 
 MOMENTS: dict[str, tuple[Moment, str]] = {
-    "last bucket file": (_made("*part=2/delta_*/bucket_*"), INSERT),
     "first task done": (_made("*/_staging*/part=*/part-*"), INSERT),
-    "at once": (lambda _new: True, _UPDATE),
-    "transaction open": (_made("transaction *"), _MERGE),
-    "staging made": (_made("*/_staging*"), _DELETE),
-    "first part file": (_made("*/part-*.orc"), _UPDATE),
     "delta made": (_made("*/delta_*"), _MERGE),
     "first bucket file": (_made("*delta_*/bucket_*"), _UPDATE),
-    "0.1 s": (_after_begin(0.1), _OVERWRITE),
-    "0.3 s": (_after_begin(0.3), _DELETE),
+    "first part file": (_made("*/part-*.orc"), _DELETE),
+    "0.3 s": (_after_begin(0.3), _OVERWRITE),
 }
-
-
-_BEFORE_SPARK = (MOMENTS["at once"][0], MOMENTS["transaction open"][0])
-"""Moments that come before a statement needs Spark."""
 
 
 @pytest.fixture
@@ -153,7 +148,7 @@ def _run_and_kill(
     folder: Path,
 ) -> bool:
     """Start a writer, kill it at the moment, and tell whether it had acknowledged its statement."""
-    with _writer(url, properties, folder, cold=moment in _BEFORE_SPARK) as writer:
+    with _writer(url, properties, folder) as writer:
         before = _names(folder, metastore)
         _begin(writer, statement)
         _wait_for(moment, metastore, before, folder, writer)
@@ -164,15 +159,13 @@ def _run_and_kill(
 
 
 @contextmanager
-def _writer(
-    url: str, properties: dict[str, dict[str, str]], folder: Path, *, cold: bool = False
-) -> Iterator[subprocess.Popen[str]]:
-    """A process whose Spark is up, unless it is to start ``cold``, and that waits for a statement."""
+def _writer(url: str, properties: dict[str, dict[str, str]], folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process whose Spark is up, and that waits for a statement."""
     program = Path(__file__).with_name("writing_process.py")
     with (
         (folder / "writer.log").open("w") as errors,
         subprocess.Popen(
-            [sys.executable, str(program), url, json.dumps(properties), "cold" if cold else "warm"],
+            [sys.executable, str(program), url, json.dumps(properties)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,

@@ -15,15 +15,14 @@ def tell(step: str) -> None:
     sys.stdout.flush()
 
 
-def main(url: str, clusters: str, spark: str) -> None:
-    """Open the warehouse, start Spark unless it is to be ``cold``, then run the statement of each line that comes.
+def main(url: str, clusters: str) -> None:
+    """Open the warehouse, start Spark, then run the statement of each line that comes.
 
     SIGTERM cancels the statement, as Airflow's on_kill does in a task.
     """
     with Metastore.open(url, clusters=clusters) as metastore, metastore.session(user="killed") as session:
         signal.signal(signal.SIGTERM, lambda _signal, _frame: session.cancel())
-        if spark != "cold":
-            session.sql("SELECT 1")
+        session.sql("SELECT 1")
         tell("ready")
         while statement := sys.stdin.readline().strip():
             tell("begin")
