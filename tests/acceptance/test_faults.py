@@ -336,7 +336,7 @@ def test_rows_are_those_before_or_after_a_statement_whose_process_dies_at_a_step
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("of_database", [False, True], ids=["files", "database"])
+@pytest.mark.parametrize("of_database", [False], ids=["files"])
 def test_a_failed_step_in_a_transaction_leaves_the_statements_before_it(
     warehouse: Opened, faults: Faults, later: Metastore, of_database: bool
 ) -> None:
