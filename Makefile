@@ -12,6 +12,8 @@ INSTALLED := $(VENV)/.installed
 PYTEST ?=
 # Benchmarks to run, by default all
 BENCH ?=
+# Scale factor of TPC-H; 1 has six million lines
+SCALE ?= 1
 # Processes that run tests side by side, each with a Spark and a PostgreSQL of its own; a file stays in one.
 # Files keep their order: the long ones, which start Spark, Airflow or many clients, come before the many short ones.
 WORKERS ?= 2
@@ -67,6 +69,10 @@ format: $(INSTALLED) ## Put the code into the project's format
 bench: setup postgresql jdbc ## Measure, and print the figures as a table and as JSON (BENCH="transactions" for some)
 	@UV_LINK_MODE=copy $(BIN)/uv pip install -q --python $(BIN)/python --no-deps -r requirements/bench.txt
 	$(BIN)/python -m benchmarks $(BENCH)
+
+.PHONY: tpch
+tpch: setup ## Run TPC-H with its refresh functions over two clusters, and verify every row (SCALE=0.1 for less)
+	$(BIN)/python -m benchmarks.tpch --scale $(SCALE)
 
 .PHONY: requirements
 requirements: $(INSTALLED) ## Resolve the pins again (UPGRADE=1: to the newest releases)
