@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 # Options for pytest, such as: make test-unit PYTEST="-k router -x"
 PYTEST ?=
-# Benchmarks to run, by default all
+# Benchmarks to run, by default all, and their options, such as: make bench BENCH="scans --scale 0.1"
 BENCH ?=
 # Scale factor of TPC-H; 1 has six million lines
 SCALE ?= 1

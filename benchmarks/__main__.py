@@ -1,28 +1,43 @@
-"""``python -m benchmarks [routing] [data_plane] [row_changes] [transactions]``: run the named ones, or all."""
+"""``python -m benchmarks [NAME ...] [--scale SCALE]``: run the named benchmarks, or all."""
 
 from __future__ import annotations
 
+import argparse
 import importlib
-import sys
 import tempfile
 from pathlib import Path
 
 from benchmarks.harness import report
+from benchmarks.lineitem import SCALE
 
 BENCHMARKS = {
     "routing": "Route and plan",
-    "data_plane": "Data plane",
+    "planning": "Planning",
+    "inserts": "Inserts",
+    "scans": "Scans",
+    "deltas": "Scans of deltas",
     "row_changes": "Row changes",
     "transactions": "Transactions",
 }
+OF_LINEITEM = ("inserts", "scans", "deltas", "row_changes")
 
 
-def main(names: list[str]) -> None:
-    for name in names or BENCHMARKS:
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)}; all without")
+    parser.add_argument(
+        "--scale", type=float, default=SCALE, help="TPC-H scale of lineitem, by default 10 million rows"
+    )
+    arguments = parser.parse_args()
+    unknown = [name for name in arguments.names if name not in BENCHMARKS]
+    if unknown:
+        parser.error(f"there is no benchmark {', '.join(unknown)}; there are {', '.join(BENCHMARKS)}")
+    for name in arguments.names or BENCHMARKS:
         with tempfile.TemporaryDirectory(prefix="hivex-bench-") as folder:
-            figures = importlib.import_module(f"benchmarks.{name}").run(Path(folder))
+            further = (arguments.scale,) if name in OF_LINEITEM else ()
+            figures = importlib.import_module(f"benchmarks.{name}").run(Path(folder), *further)
         report(BENCHMARKS[name], figures)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -70,6 +70,11 @@ def compare(
     )
 
 
+def within(name: str, seconds: list[float], limit: float) -> Figure:
+    """The median seconds of a case, against a limit instead of a peer."""
+    return compare(name, {"case": seconds, "limit": [limit] * len(seconds)}, "case", "limit", goal=1.0)
+
+
 def _rate(count: int | None, seconds: float) -> str:
     return "" if count is None else f"{count / seconds:,.0f}"
 
