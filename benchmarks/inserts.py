@@ -9,7 +9,7 @@ from airflow_hivex.core.model.plans import Write
 from airflow_hivex.core.model.statements import Literal
 from airflow_hivex.core.spark.values import write_rows
 from benchmarks.harness import Figure, compare, interleave
-from benchmarks.lineitem import DELTA, PLAIN, Lineitem, lineitem, spark
+from benchmarks.lineitem import DELTA, HIVE, PLAIN, Lineitem, lineitem, spark
 
 
 def run(folder: Path, scale: float) -> list[Figure]:
@@ -19,16 +19,17 @@ def run(folder: Path, scale: float) -> list[Figure]:
 
 
 def _many(rows: Lineitem) -> list[Figure]:
-    def insert() -> None:
-        rows.create()
+    def insert(properties: str = "") -> None:
+        rows.create(properties=properties)
         rows.insert()
 
-    cases = {"insert": insert, PLAIN: rows.write_plain, DELTA: rows.write_delta}
+    cases = {"insert": insert, "layout hive": lambda: insert(HIVE), PLAIN: rows.write_plain, DELTA: rows.write_delta}
     seconds = interleave(cases, rounds=5, warm_up=1)
     name = f"INSERT of {rows.rows:,} rows"
     return [
         compare(name, seconds, "insert", PLAIN, goal=1.15),
         compare(name, seconds, "insert", DELTA, goal=1.0),
+        compare(f"{name}, layout hive", seconds, "layout hive", PLAIN, goal=1.2),
     ]
 
 

@@ -24,6 +24,8 @@ SLICES = 500
 AGGREGATE = "SELECT sum(l_quantity), sum(l_extendedprice) FROM {table}"
 PLAIN = "plain Spark ORC"
 DELTA = "deltalake"
+HIVE = " TBLPROPERTIES ('hivex.row.layout' = 'hive')"
+"""The row layout that Hive reads, too."""
 
 Rows = list[tuple[object, ...]]
 
@@ -220,16 +222,18 @@ class Lineitem:
 
     # -- beside each other ---------------------------------------------------------------------
 
-    def scan(self, name: str, query: str, goal: float, **others: Callable[[], object]) -> list[Figure]:
+    def scan(
+        self, name: str, query: str, goal: float, table: str = "lineitem", **others: Callable[[], object]
+    ) -> list[Figure]:
         """A query on the table of ours, on the plain ORC files and on the Delta table, which have the same rows.
 
         ``others`` are further ways of ours, measured against the plain files.
         """
         expected = self.ask_plain(query)
-        for found in (self.ask(query), self.ask_delta(query)):
+        for found in (self.ask(query, table), self.ask_delta(query)):
             assert found == expected, f"{name}: {found} instead of {expected}"
         cases = {
-            name: lambda: self.ask(query),
+            name: lambda: self.ask(query, table),
             PLAIN: lambda: self.ask_plain(query),
             DELTA: lambda: self.ask_delta(query),
             **{f"{name}, {title.replace('_', ' ')}": case for title, case in others.items()},

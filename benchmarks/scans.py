@@ -13,7 +13,7 @@ from airflow_hivex.core.statements import planning
 from airflow_hivex.core.statements.context import StatementContext, new_tag
 from airflow_hivex.core.statements.routing import chosen_cluster, route
 from benchmarks.harness import Figure
-from benchmarks.lineitem import AGGREGATE, Lineitem, lineitem
+from benchmarks.lineitem import AGGREGATE, HIVE, Lineitem, lineitem
 
 DELETED = (
     ("1% deleted", "l_orderkey % 100 = 7", 1.25, 2.0),
@@ -38,7 +38,9 @@ def _clean(rows: Lineitem) -> list[Figure]:
     for title, query in queries.items():
         job = _timed_job(rows.session, query.format(table="lineitem"))
         figures += rows.scan(f"{title}, clean", query, 1.05, its_job_alone=job)
-    return figures
+    rows.create("lineitem_hive", HIVE)
+    rows.insert("lineitem_hive")
+    return [*figures, *rows.scan("full scan, clean, layout hive", rows.full_scan, 1.35, "lineitem_hive")]
 
 
 def _with_deletes(rows: Lineitem) -> list[Figure]:
