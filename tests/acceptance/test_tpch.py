@@ -19,13 +19,8 @@ pytestmark = pytest.mark.spark
 
 SCALE = 0.01
 STREAMS = 3
-# Of each query Spark would compile more than it runs.
-SPARK_CONF = {
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.shuffle.partitions": "1",
-}
+# Small rows in few tasks.
+SPARK_CONF = {"spark.sql.adaptive.enabled": "false", "spark.sql.shuffle.partitions": "1"}
 NEED_ONLY_SMALL_COPIES = [1, 2, 4, 6, 11, 12, 15, 16, 21]
 
 
