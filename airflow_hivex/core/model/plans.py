@@ -48,7 +48,7 @@ class Scan:
     layouts, as directories keep that in which they were written.
     ``filter`` is there only when a directory holds write ids that the snapshot must not see.
     ``deletes`` are the delete delta directories, whose rows take others away in all parts.
-    With ``row_ids`` the metadata columns come first.
+    With ``row_ids`` the metadata columns come first; ``row_id`` names a last column with Hive's ROW__ID.
     """
 
     view: str
@@ -63,6 +63,7 @@ class Scan:
     filter: WriteIdFilter | None = None
     deletes: tuple[ScanPart, ...] = ()
     row_ids: bool = False
+    row_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from airflow_hivex.core.model.objects import Column, SortColumn
 from airflow_hivex.core.model.predicates import Predicate, Value
+from airflow_hivex.core.model.row_ids import RowIdReads
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,8 @@ class TableReference:
     the query gave none, so that one must be written where the name is replaced, or at
     ``alias_position`` if something stands between the two (``t TABLESAMPLE (1 PERCENT) AS x``).
     ``filters`` are the conjuncts that every row taken from here must satisfy, of those that
-    read nothing but columns that may be this table's.
+    read nothing but columns that may be this table's. ``row_id`` is the name of one more column with
+    the ids of its rows, None where the query reads none.
     """
 
     table: TableName
@@ -50,6 +52,7 @@ class TableReference:
     has_alias: bool
     filters: tuple[Predicate, ...] = ()
     alias_position: int | None = None
+    row_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +70,8 @@ class Query:
 
     ``start`` and ``end`` bound it in ``text``. ``references`` stand in order of appearance.
     ``qualifiers`` are edits that shorten ``database.table.column`` to ``table.column``, which is
-    how the column is called once the table's name was replaced.
+    how the column is called once the table's name was replaced. ``row_ids`` is where it may read ROW__ID,
+    as long as that is not settled by edits, too.
     ``parameters`` are the names of its ``:name`` markers.
     """
 
@@ -77,6 +81,7 @@ class Query:
     references: tuple[TableReference, ...]
     qualifiers: tuple[TextEdit, ...] = ()
     parameters: frozenset[str] = frozenset()
+    row_ids: RowIdReads = field(default_factory=RowIdReads)
 
     def render(self, views: Sequence[str]) -> str:
         """The query with the table of each reference replaced by the view of the same position."""

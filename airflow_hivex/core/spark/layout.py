@@ -30,6 +30,9 @@ METADATA_COLUMNS = (
 )
 """The first columns of a file with the row layout ``flat``."""
 
+ROW_ID_FIELDS = ((ORIGINAL_WRITE_ID, "writeid"), (BUCKET, "bucketid"), (ROW_ID, "rowid"))
+"""The columns that Hive's ROW__ID is made of, and what its fields are called. Source: Hive's RecordIdentifier."""
+
 INSERT_OPERATION = 0
 DELETE_OPERATION = 2
 

@@ -20,7 +20,7 @@ from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.plans import Scan, ScanPart
 from airflow_hivex.core.spark.assignment import field, quoted
 from airflow_hivex.core.spark.deletes import DeletedRows
-from airflow_hivex.core.spark.layout import FLAT, METADATA_COLUMNS, PLAIN, WRITE_ID
+from airflow_hivex.core.spark.layout import FLAT, METADATA_COLUMNS, PLAIN, ROW_ID_FIELDS, WRITE_ID
 
 _NO_GLOBBING = "__globPaths__"
 """Spark's own switch: the paths are taken as they stand, with any ``*`` and ``[`` in them."""
@@ -38,12 +38,12 @@ def register(spark: SparkSession, scan: Scan) -> list[str]:
         if part.layout not in (None, FLAT, PLAIN):
             raise InvalidOperationError("SELECT", scan.table, f"rows of layout {part.layout!r} are not read")
     deleted = DeletedRows(spark, scan) if scan.deletes and scan.parts else None
-    _frame(spark, scan, deleted).createOrReplaceTempView(scan.view)
+    _with_row_id(_frame(spark, scan, deleted), scan).createOrReplaceTempView(scan.view)
     return [scan.view] if deleted is None or deleted.view is None else [scan.view, deleted.view]
 
 
 def _frame(spark: SparkSession, scan: Scan, deleted: DeletedRows | None) -> DataFrame:
-    """The rows of a table: its columns, then its partition columns; with row ids, their columns first."""
+    """The rows of a table: its columns, then its partition columns; where row ids are read, their columns first."""
     parts = [
         rows for rows in (_part(spark, scan, part, part.paths, deleted) for part in scan.parts) if rows is not None
     ]
@@ -52,8 +52,17 @@ def _frame(spark: SparkSession, scan: Scan, deleted: DeletedRows | None) -> Data
     return reduce(DataFrame.union, parts)
 
 
+def _with_row_id(rows: DataFrame, scan: Scan) -> DataFrame:
+    """The rows with Hive's ROW__ID under the name that the query calls it by, behind all other columns."""
+    if scan.row_id is None:
+        return rows
+    kept = (*(METADATA_COLUMNS if scan.row_ids else ()), *scan.columns, *scan.partition_columns)
+    fields = (F.col(name).alias(field) for name, field in ROW_ID_FIELDS)
+    return rows.select(*(F.col(quoted(column.name)) for column in kept), F.struct(*fields).alias(scan.row_id))
+
+
 def _metadata(scan: Scan) -> tuple[Column, ...]:
-    return METADATA_COLUMNS if scan.row_ids else ()
+    return METADATA_COLUMNS if scan.row_ids or scan.row_id is not None else ()
 
 
 def _fields(scan: Scan) -> list[StructField]:

@@ -11,6 +11,7 @@ from airflow_hivex.core.model.predicates import ColumnReference, Predicate
 from airflow_hivex.core.model.statements import Query, TableReference, TextEdit
 from airflow_hivex.core.sql.filters import FilterReader, columns_in, rejects_nulls, restricts
 from airflow_hivex.core.sql.markers import Markers
+from airflow_hivex.core.sql.row_ids import read_row_ids
 from airflow_hivex.core.sql.scopes import Condition, Links, Scope, ScopeReader, Source
 from airflow_hivex.core.sql.tokens import Token, syntax_error
 
@@ -48,7 +49,11 @@ class QueryReader:
             if not scope.pivoted:
                 for condition in scope.conditions:
                     self._restrict(condition, scope, filters)
-        sources = [source for scope in reader.scopes for source in scope.sources if source.table is not None]
+        sources = sorted(
+            (source for scope in reader.scopes for source in scope.sources if source.table is not None),
+            key=lambda source: source.start,
+        )
+        places = {source: place for place, source in enumerate(sources)}
         references = tuple(
             TableReference(
                 table=source.table,
@@ -59,7 +64,7 @@ class QueryReader:
                 filters=tuple(filters.get(source, ())),
                 alias_position=source.alias_position,
             )
-            for source in sorted(sources, key=lambda source: source.start)
+            for source in sources
             if source.table is not None
         )
         return Query(
@@ -69,6 +74,7 @@ class QueryReader:
             references=references,
             qualifiers=tuple(sorted(edits, key=lambda edit: edit.start)),
             parameters=frozenset(reader.markers),
+            row_ids=read_row_ids(self._text, reader, self._tokens, places, self._resolve),
         )
 
     def _alias(self, source: Source) -> str:

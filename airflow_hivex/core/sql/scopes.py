@@ -8,7 +8,7 @@ Source: Spark's CTESubstitution and the scoping rules of its SELECT reference.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -16,12 +16,16 @@ from sqlglot import exp
 
 from airflow_hivex.core.errors import StatementSyntaxError, UnsupportedStatementError
 from airflow_hivex.core.model.identifiers import normalise
+from airflow_hivex.core.model.row_ids import ROW_ID
 from airflow_hivex.core.model.statements import TableName
 from airflow_hivex.core.sql.filters import conjuncts
 from airflow_hivex.core.sql.tokens import Token, syntax_error, unsupported_error
 
 Links: TypeAlias = Mapping[int, tuple[int, str, str]]
 """Where each name ``T@Y`` begins: its end, T and Y."""
+
+Names: TypeAlias = Mapping[str, "Output"]
+"""The names of WITH, and what each brings."""
 
 _PATH = re.compile(r"[/:.*\\]")
 _QUERIES = (exp.Select, exp.SetOperation, exp.Subquery, exp.Values)
@@ -33,6 +37,22 @@ _REFUSED_TABLE_PARTS = {
 }
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Output:
+    """What a query brings under the name ROW__ID.
+
+    ``named`` counts the columns that it calls so; ``tables`` are those whose columns a star passes on.
+    Not ``is_known`` are columns that the text alone does not tell.
+    """
+
+    named: int = 0
+    tables: tuple[Source, ...] = ()
+    is_known: bool = True
+
+
+UNKNOWN = Output(is_known=False)
+
+
 @dataclass(slots=True, eq=False)
 class Source:
     """What FROM brings into a scope.
@@ -40,7 +60,8 @@ class Source:
     ``table`` is None for all but tables of the warehouse; ``start`` to ``end`` is its name in the
     text. ``nullable``: an outer join may have made its columns NULL. ``visible``: its columns may
     be named outside of its join. ``filterable``: its columns are still those of the table, and
-    conditions hold for all rows that are taken from it.
+    conditions hold for all rows that are taken from it. ``output`` is what it brings that is no table
+    with its own columns; ``inner`` is what an alias for a join hides.
     """
 
     alias: str
@@ -52,6 +73,17 @@ class Source:
     nullable: bool = False
     visible: bool = True
     filterable: bool = True
+    output: Output | None = None
+    inner: tuple[Source, ...] = ()
+
+    @property
+    def brings(self) -> Output:
+        """What a star over it brings under the name ROW__ID."""
+        if self.inner:
+            return _together(source.brings for source in self.inner if source.visible)
+        if self.output is not None:
+            return self.output
+        return Output(tables=(self,)) if self.table is not None else UNKNOWN
 
 
 @dataclass(slots=True, eq=False)
@@ -67,21 +99,24 @@ class Condition:
 
 @dataclass(slots=True, eq=False)
 class Scope:
-    """One SELECT. ``merges_columns``: NATURAL or USING makes one column of two."""
+    """One SELECT. ``merges_columns``: NATURAL or USING makes one column of two. ``output`` is its result."""
 
     parent: Scope | None
     sources: list[Source] = field(default_factory=list)
     conditions: list[Condition] = field(default_factory=list)
     merges_columns: bool = False
     pivoted: bool = False
+    output: Output = UNKNOWN
 
 
 class ScopeReader:
-    """Walks a query once and keeps its scopes, columns (with their scopes) and markers."""
+    """Walks a query once and keeps its scopes, columns and stars (with their scopes) and markers."""
 
     def __init__(self, text: str, tokens: Sequence[Token], links: Links, table_statements: Collection[int]) -> None:
         self.scopes: list[Scope] = []
         self.columns: list[tuple[exp.Column, Scope]] = []
+        self.stars: list[tuple[exp.Star, Scope]] = []
+        self.output = UNKNOWN
         self.markers: set[str] = set()
         self.links_read: set[int] = set()
         self._text = text
@@ -97,20 +132,19 @@ class ScopeReader:
             StatementSyntaxError: a table stands where none can be.
             UnsupportedStatementError: it reads something that is not a table of the warehouse.
         """
-        self._query(tree, frozenset(), None)
+        self.output = self._query(tree, {}, None)
         for table in tree.find_all(exp.Table):
             if id(table) not in self._tables_read:
                 raise self._error(table, "a table cannot stand here")
 
     # -- queries -----------------------------------------------------------------
 
-    def _query(self, node: exp.Expr, names: frozenset[str], outer: Scope | None) -> None:
+    def _query(self, node: exp.Expr, names: Names, outer: Scope | None) -> Output:
         # Chains of UNION are deep trees on their left side, hence the loop.
         while True:
             names = self._with(node, names)
             if isinstance(node, exp.Select):
-                self._select(node, names, outer)
-                return
+                return self._select(node, names, outer)
             if isinstance(node, exp.SetOperation):
                 self._query(node.expression, names, outer)
                 self._walk_parts(node, names, outer, but=("this", "expression", "with_"))
@@ -120,21 +154,21 @@ class ScopeReader:
                 node = node.this
             elif isinstance(node, exp.Values):
                 self._walk_parts(node, names, outer, but=("alias", "with_"))
-                return
+                return _renamed(Output(), node)
             else:
                 raise self._error(node, "expected a query")
 
-    def _with(self, node: exp.Expr, names: frozenset[str]) -> frozenset[str]:
+    def _with(self, node: exp.Expr, names: Names) -> Names:
         with_ = node.args.get("with_")
         if with_ is None:
             return names
         for cte in with_.expressions:
             name = normalise(cte.alias)
-            self._query(cte.this, names | {name} if with_.args.get("recursive") else names, None)
-            names |= {name}
+            known = {**names, name: _renamed(UNKNOWN, cte)} if with_.args.get("recursive") else names
+            names = {**names, name: _renamed(self._query(cte.this, known, None), cte)}
         return names
 
-    def _select(self, node: exp.Select, names: frozenset[str], outer: Scope | None) -> None:
+    def _select(self, node: exp.Select, names: Names, outer: Scope | None) -> Output:
         if not node.expressions:
             raise self._error(node, "SELECT names no columns")
         scope = Scope(outer)
@@ -148,23 +182,28 @@ class ScopeReader:
             restricted = [(source, source.nullable) for source in sources if source.visible]
             scope.conditions += [Condition(part, restricted) for part in conjuncts(where.this)]
         self._walk_parts(node, names, scope, but=("from_", "joins", "laterals", "with_"))
+        scope.output = _together(_output(each, scope) for each in node.expressions)
+        return scope.output
 
     # -- FROM --------------------------------------------------------------------
 
-    def _item(self, node: exp.Expr, names: frozenset[str], scope: Scope) -> list[Source]:
+    def _item(self, node: exp.Expr, names: Names, scope: Scope) -> list[Source]:
         """One item of FROM with the joins that belong to it: the sources it brings."""
         if isinstance(node, exp.Table):
             sources = [self._table(node, names, scope)]
         elif isinstance(node, exp.Subquery):
             sources = self._subquery(node, names, scope)
-        elif isinstance(node, exp.Lateral) and isinstance(node.this, (exp.Subquery, exp.Func)):
+        elif isinstance(node, exp.Lateral) and isinstance(node.this, exp.Subquery):
+            sources = [Source(normalise(node.alias), output=_renamed(self._query(node.this, names, scope), node))]
+        elif isinstance(node, exp.Lateral) and isinstance(node.this, exp.Func):
             self._walk(node.this, names, scope)
-            sources = [Source(normalise(node.alias))]
+            sources = [Source(normalise(node.alias), output=_renamed(UNKNOWN, node))]
         elif isinstance(node, (exp.Query, exp.Lateral)):
             raise self._error(node, "a query in FROM stands in parentheses")
         else:
             self._walk(node, names, scope)
-            sources = [Source(normalise(node.alias_or_name))]
+            output = Output() if isinstance(node, exp.Values) else UNKNOWN
+            sources = [Source(normalise(node.alias_or_name), output=_renamed(output, node))]
         scope.sources += [source for source in sources if source not in scope.sources]
         for pivot in node.args.get("pivots") or []:
             scope.pivoted = True
@@ -175,23 +214,22 @@ class ScopeReader:
             self._item(lateral, names, scope)
         return sources
 
-    def _subquery(self, node: exp.Subquery, names: frozenset[str], scope: Scope) -> list[Source]:
+    def _subquery(self, node: exp.Subquery, names: Names, scope: Scope) -> list[Source]:
         self._walk_parts(node, names, scope, but=("this", "alias", "with_", "joins", "laterals", "pivots"))
         alias = normalise(node.alias)
         if not _is_relation(node.this):
-            self._query(node.this, self._with(node, names), scope.parent)
-            return [Source(alias)]
+            output = self._query(node.this, self._with(node, names), scope.parent)
+            return [Source(alias, output=_renamed(output, node))]
         if not alias:
             return self._item(node.this, names, scope)
         # (a JOIN b) AS g hides the names a and b.
         inner = Scope(scope.parent)
         self.scopes.append(inner)
         self._item(node.this, names, inner)
-        return [Source(alias)]
+        renamed = _renamed(UNKNOWN, node)
+        return [Source(alias, output=renamed, inner=tuple(inner.sources) if renamed is UNKNOWN else ())]
 
-    def _joins(
-        self, joins: Sequence[exp.Join], left: list[Source], names: frozenset[str], scope: Scope
-    ) -> list[Source]:
+    def _joins(self, joins: Sequence[exp.Join], left: list[Source], names: Names, scope: Scope) -> list[Source]:
         left = list(left)
         for join in joins:
             right = self._item(join.this, names, scope)
@@ -230,7 +268,7 @@ class ScopeReader:
 
     # -- tables ------------------------------------------------------------------
 
-    def _table(self, node: exp.Table, names: frozenset[str], scope: Scope) -> Source:
+    def _table(self, node: exp.Table, names: Names, scope: Scope) -> Source:
         self._tables_read.add(id(node))
         for part, value in node.args.items():
             if value and part not in _TABLE_PARTS:
@@ -239,14 +277,14 @@ class ScopeReader:
         name, database = node.this, node.args.get("db")
         if isinstance(name, exp.Func) and database is None:
             self._walk(name, names, scope)
-            return Source(normalise(node.alias or name.name))
+            return Source(normalise(node.alias or name.name), output=_renamed(UNKNOWN, node))
         if not all(isinstance(part, exp.Identifier) and "start" in part.meta for part in (name, database or name)):
             raise self._unsupported(node, "a table is named table or database.table")
         self._walk_parts(node, names, scope, but=("this", "db", "alias", "joins", "laterals", "pivots"))
         source = self._named(node, name, database)
         table = source.table
         if table is not None and table.name in names and table.database is None and table.namespace is None:
-            return Source(source.alias)
+            return Source(source.alias, output=_renamed(names[table.name], node))
         return source
 
     def _named(self, node: exp.Table, name: exp.Identifier, database: exp.Identifier | None) -> Source:
@@ -275,6 +313,7 @@ class ScopeReader:
             has_alias=bool(node.alias) or is_statement,
             alias_position=self._end_of_sample(end) if sampled else None,
             filterable=not (sampled or alias_columns),
+            output=_renamed(UNKNOWN, node) if alias_columns else None,
         )
 
     def _end_of_sample(self, table_end: int) -> int | None:
@@ -292,14 +331,14 @@ class ScopeReader:
 
     # -- everything else ---------------------------------------------------------
 
-    def _walk_parts(self, node: exp.Expr, names: frozenset[str], scope: Scope | None, but: Collection[str]) -> None:
+    def _walk_parts(self, node: exp.Expr, names: Names, scope: Scope | None, but: Collection[str]) -> None:
         for part, value in node.args.items():
             if part not in but:
                 for child in value if isinstance(value, list) else [value]:
                     if isinstance(child, exp.Expr):
                         self._walk(child, names, scope)
 
-    def _walk(self, expression: exp.Expr, names: frozenset[str], scope: Scope | None) -> None:
+    def _walk(self, expression: exp.Expr, names: Names, scope: Scope | None) -> None:
         stack = [expression]
         while stack:
             node = stack.pop()
@@ -310,6 +349,9 @@ class ScopeReader:
                     self.columns.append((node, scope))
             elif isinstance(node, exp.Placeholder):
                 self.markers.add(node.name)
+            elif isinstance(node, exp.Star) and scope is not None and not isinstance(node.parent, exp.Count):
+                self.stars.append((node, scope))
+                stack.extend(node.iter_expressions())
             else:
                 stack.extend(node.iter_expressions())
 
@@ -330,3 +372,54 @@ def _is_relation(node: exp.Expr) -> bool:
     if isinstance(node, exp.Subquery):
         return bool(node.alias or node.args.get("joins")) or _is_relation(node.this)
     return isinstance(node, exp.Table)
+
+
+# -- what a query brings under the name ROW__ID ---------------------------------------------
+
+
+def _is_row_id(name: str) -> bool:
+    return normalise(name) == normalise(ROW_ID)
+
+
+def _together(outputs: Iterable[Output]) -> Output:
+    found = list(outputs)
+    return Output(
+        sum(output.named for output in found),
+        tuple(table for output in found for table in output.tables),
+        all(output.is_known for output in found),
+    )
+
+
+def _renamed(output: Output, node: exp.Expr) -> Output:
+    """What is left of ``output`` where an alias may give all columns names."""
+    alias = node.args.get("alias")
+    columns = alias.args.get("columns") if isinstance(alias, exp.TableAlias) else None
+    return Output(sum(_is_row_id(column.name) for column in columns)) if columns else output
+
+
+def _output(expression: exp.Expr, scope: Scope) -> Output:
+    """What one expression behind SELECT brings."""
+    star = expression.this if isinstance(expression, exp.Column) else expression
+    if isinstance(star, exp.Star):
+        output = UNKNOWN if scope.pivoted else _together(source.brings for source in _starred(expression, scope))
+        left_out = any(_is_row_id(column.name) for column in star.args.get("except_") or ())
+        return Output(is_known=output.is_known) if left_out else output
+    if isinstance(expression, exp.Aliases):
+        return Output(sum(_is_row_id(str(name)) for name in expression.aliases))
+    if not expression.alias_or_name and isinstance(expression, exp.Func):
+        # Generators such as inline() bring columns with names of their own.
+        return Output(is_known=not expression.find(exp.Inline))
+    return Output(int(_is_row_id(expression.alias_or_name)))
+
+
+def _starred(star: exp.Expr, scope: Scope) -> Sequence[Source]:
+    if isinstance(star, exp.Star):
+        return [source for source in scope.sources if source.visible]
+    around: Scope | None = scope
+    while around is not None:
+        found = [source for source in around.sources if source.alias == normalise(star.args["table"].name)]
+        if found:
+            return found
+        around = around.parent
+    # All fields of a struct.
+    return [Source("")]

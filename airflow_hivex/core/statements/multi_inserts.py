@@ -109,7 +109,10 @@ def _plan(
     cluster: Cluster,
 ) -> Plan:
     tag, statement = running.tag, routed.statement
-    scans = [planning.scan(bound, cluster, f"{tag}_{number}") for number, bound in enumerate(routed.bound)]
+    scans = [
+        planning.scan(bound, cluster, f"{tag}_{number}", row_id=row_id)
+        for number, (bound, row_id) in enumerate(zip(routed.bound, routed.row_ids, strict=True))
+    ]
     # In the order of MultiInsert.references; those of an INSERT that is left out are taken, too.
     views = (scan.view for scan in scans)
     sources = {source_name(number): f"{tag}_source_{number}" for number in range(len(statement.sources))}

@@ -12,8 +12,8 @@ from airflow_hivex.core.model.partitions import nullable_values
 from airflow_hivex.core.model.plans import Scan, ScanPart, Write, WriteIdFilter
 
 
-def scan(bound: BoundTable, cluster: Cluster, view: str, *, row_ids: bool = False) -> Scan:
-    """How a job on ``cluster`` reads a table, which has all that the query needs there."""
+def scan(bound: BoundTable, cluster: Cluster, view: str, *, row_ids: bool = False, row_id: str | None = None) -> Scan:
+    """How a job on ``cluster`` reads a table, which has all that the query needs there; ``row_id`` as in Scan."""
     table = bound.table
     on_primary = cluster.name == table.storage.primary.cluster
     copy = table.storage.on(cluster.name)
@@ -46,6 +46,7 @@ def scan(bound: BoundTable, cluster: Cluster, view: str, *, row_ids: bool = Fals
         filter=_filter(bound),
         deletes=tuple(part.planned for part in deletes.values()),
         row_ids=row_ids,
+        row_id=row_id,
     )
 
 

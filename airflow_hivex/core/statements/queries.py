@@ -155,7 +155,10 @@ def plan_query(
         tag=running.tag,
         name=job_name(context, running),
         sql=query.render(views),
-        scans=tuple(planning.scan(bound, cluster, view) for bound, view in zip(routed.bound, views, strict=True)),
+        scans=tuple(
+            planning.scan(bound, cluster, view, row_id=row_id)
+            for bound, view, row_id in zip(routed.bound, views, routed.row_ids, strict=True)
+        ),
         parameters={name: context.parameters[name] for name in query.parameters},
         spark_conf=cluster.spark_conf,
     )

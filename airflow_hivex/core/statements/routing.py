@@ -35,6 +35,7 @@ from airflow_hivex.core.statements.change_targets import check_change
 from airflow_hivex.core.statements.context import JoinedTransaction, Running, StatementContext
 from airflow_hivex.core.statements.insert_targets import check_insert, static_partition
 from airflow_hivex.core.statements.locking import acquire, check_not_outrun
+from airflow_hivex.core.statements.row_ids import with_row_ids
 from airflow_hivex.core.statements.transactions import OutrunError
 from airflow_hivex.core.transactions.joined import share_snapshot, stored_snapshot
 from airflow_hivex.core.transactions.snapshots import read_valid_txns, read_valid_write_ids
@@ -49,7 +50,7 @@ _DEEPEST_VIEW = 100
 class RoutedQuery(Generic[S]):
     """A statement bound to a snapshot and routed: one bound table a reference, the targets of its writes, the route.
 
-    ``statement`` has the queries of ``views`` in place of their names.
+    ``statement`` has the queries of ``views`` in place of their names, and the columns of row ids in place of ROW__ID.
     """
 
     statement: S
@@ -64,6 +65,11 @@ class RoutedQuery(Generic[S]):
         (target,) = self.targets
         return target
 
+    @property
+    def row_ids(self) -> tuple[str | None, ...]:
+        """The column with the ids of its rows that each of ``bound`` is read with, if any."""
+        return tuple(reference.row_id for reference in _read(self.statement))
+
 
 def route(context: StatementContext, statement: S, running: Running | None = None) -> RoutedQuery[S]:
     """Bind a statement's tables and choose its cluster.
@@ -77,6 +83,7 @@ def route(context: StatementContext, statement: S, running: Running | None = Non
     Raises:
         NoSuchTableError, NoSuchDatabaseError: a table does not exist.
         LockError, DeadlockError, OutrunError: the locks could not be had, or too late.
+        InvalidOperationError: a table whose ROW__ID is read has none, or several have one.
     """
     with context.services.store.read() as connection:
         statement, tables, views = _without_views(context, connection, statement)
@@ -165,7 +172,10 @@ def _bind_and_route(
             if running is None or running.joined is None
             else pending_writes.written_directories(connection, running.txn_id)
         )
-        bound = _bind(context, connection, _read(statement), outputs, valid_txns, own)
+        references = _read(statement)
+        bound = _bind(context, connection, references, outputs, valid_txns, own)
+    found = {reference.table: each.table for reference, each in zip(references, bound, strict=True)}
+    statement = with_row_ids(statement, lambda reference: found[reference.table])
     clusters = context.services.clusters
     chosen = choose_cluster(
         [route_input(each) for each in bound],

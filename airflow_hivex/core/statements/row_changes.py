@@ -85,8 +85,8 @@ def _plan(
         name=job_name(context, running),
         sql="",
         scans=tuple(
-            planning.scan(bound, cluster, view, row_ids=view == target)
-            for bound, view in zip(routed.bound, views, strict=True)
+            planning.scan(bound, cluster, view, row_ids=view == target, row_id=row_id)
+            for bound, view, row_id in zip(routed.bound, views, routed.row_ids, strict=True)
         ),
         parameters={name: context.parameters[name] for name in sorted(parameters)},
         write=write,
