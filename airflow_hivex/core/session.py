@@ -30,6 +30,7 @@ from airflow_hivex.core.statements import (
     partition_definitions,
     queries,
     row_changes,
+    statistics,
     truncation,
     views,
 )
@@ -54,6 +55,8 @@ _HANDLERS: dict[type, Handler] = {
     kinds.ChangeRows: row_changes.run_change,
     kinds.LoadData: loads.run_load,
     kinds.Truncate: truncation.run_truncate,
+    kinds.Analyze: statistics.run_analyze,
+    kinds.AnalyzeTables: statistics.run_analyze_tables,
     kinds.MultiInsert: multi_inserts.run_multi_insert,
     kinds.StartTransaction: explicit_transactions.start_transaction,
     kinds.Commit: explicit_transactions.commit,
@@ -106,6 +109,8 @@ _NOT_IN_TRANSACTIONS: dict[type, str] = {
     kinds.ChangeColumn: "ALTER TABLE CHANGE COLUMN",
     kinds.ReplaceColumns: "ALTER TABLE REPLACE COLUMNS",
     kinds.DropColumns: "ALTER TABLE DROP COLUMNS",
+    kinds.Analyze: "ANALYZE TABLE",
+    kinds.AnalyzeTables: "ANALYZE TABLES",
 }
 
 

@@ -21,6 +21,7 @@ from airflow_hivex.core.store.schema import (
     partition_key_values,
     partitions,
     pending_writes,
+    statistics,
     tables,
     txn_components,
     txn_to_write_id,
@@ -215,6 +216,7 @@ def forget_partitions(connection: Connection, ids: Sequence[int]) -> None:
         of_partitions = select(directories.c.id).where(directories.c.partition_id.in_(batch))
         connection.execute(delete(directory_copies).where(directory_copies.c.directory_id.in_(of_partitions)))
         connection.execute(delete(directories).where(directories.c.partition_id.in_(batch)))
+        connection.execute(delete(statistics).where(statistics.c.partition_id.in_(batch)))
         connection.execute(delete(partition_key_values).where(partition_key_values.c.partition_id.in_(batch)))
         connection.execute(delete(partitions).where(partitions.c.id.in_(batch), partitions.c.dropped))
 
@@ -225,6 +227,7 @@ def forget_tables(connection: Connection, ids: Sequence[int]) -> None:
     connection.execute(delete(directory_copies).where(directory_copies.c.directory_id.in_(of_tables)))
     for child in (
         directories,
+        statistics,
         cluster_storage_descriptors,
         partition_key_values,
         partitions,

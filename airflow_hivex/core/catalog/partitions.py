@@ -20,7 +20,7 @@ from airflow_hivex.core.model.objects import ClusterStorageDescriptor, Column, P
 from airflow_hivex.core.model.partitions import DEFAULT_PARTITION, partition_name, partition_values
 from airflow_hivex.core.model.predicates import Value, typed
 from airflow_hivex.core.store.batches import batches
-from airflow_hivex.core.store.schema import cluster_storage_descriptors, partition_key_values, partitions
+from airflow_hivex.core.store.schema import cluster_storage_descriptors, partition_key_values, partitions, statistics
 
 
 def stored_values(table: str, keys: Sequence[Column], values: Sequence[Value]) -> tuple[str, ...]:
@@ -254,3 +254,4 @@ def mark_partitions_dropped(connection: Connection, ids: Sequence[int]) -> None:
     for batch in batches(ids):
         connection.execute(update(partitions).where(partitions.c.id.in_(batch)).values(dropped=True))
         connection.execute(delete(copies).where(copies.c.partition_id.in_(batch)))
+        connection.execute(delete(statistics).where(statistics.c.partition_id.in_(batch)))

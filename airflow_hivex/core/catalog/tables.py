@@ -20,6 +20,7 @@ from airflow_hivex.core.store.schema import (
     cluster_storage_descriptors,
     databases,
     next_write_ids,
+    statistics,
     storage_descriptors,
     tables,
 )
@@ -263,3 +264,4 @@ def mark_dropped(connection: Connection, table_ids: Sequence[int]) -> None:
     connection.execute(update(tables).where(tables.c.id.in_(table_ids)).values(dropped=True))
     copies = cluster_storage_descriptors
     connection.execute(delete(copies).where(copies.c.table_id.in_(table_ids)))
+    connection.execute(delete(statistics).where(statistics.c.table_id.in_(table_ids)))

@@ -266,6 +266,28 @@ class Truncate:
     specification: Predicate | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Analyze:
+    """ANALYZE TABLE name [PARTITION (...)] COMPUTE STATISTICS [NOSCAN | FOR COLUMNS ... | FOR ALL COLUMNS].
+
+    ``partition`` has the keys of the PARTITION clause, with None for one without a value (all of its
+    values). ``columns`` is None where none are asked about, and empty where all are.
+    """
+
+    table: TableName
+    partition: Mapping[str, Literal | None] | None = None
+    noscan: bool = False
+    columns: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AnalyzeTables:
+    """ANALYZE TABLES [IN database] COMPUTE STATISTICS [NOSCAN]."""
+
+    database: str | None = None
+    noscan: bool = False
+
+
 CLAUSE = "__clause"
 """The column of a :class:`ChangeQuery` that has the number of the clause that holds for a row, or NULL."""
 
@@ -504,10 +526,12 @@ class ShowCreateTable:
 
 @dataclass(frozen=True, slots=True)
 class DescribeTable:
-    """DESCRIBE [EXTENDED | FORMATTED] name."""
+    """DESCRIBE [EXTENDED | FORMATTED] name [PARTITION (...)] [column]."""
 
     table: TableName
     extended: bool = False
+    partition: Mapping[str, Literal] | None = None
+    column: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -595,6 +619,8 @@ Statement: TypeAlias = (
     | ChangeRows
     | LoadData
     | Truncate
+    | Analyze
+    | AnalyzeTables
     | CreateDatabase
     | DropDatabase
     | AlterDatabase

@@ -13,7 +13,11 @@ from airflow_hivex.core.model.statements import (
     ShowTables,
     ShowTransactions,
 )
-from airflow_hivex.core.sql.clauses import read_partition_predicate, unsupported_statement
+from airflow_hivex.core.sql.clauses import (
+    read_partition_predicate,
+    read_static_partition,
+    unsupported_statement,
+)
 from airflow_hivex.core.sql.databases import DATABASE_WORDS
 from airflow_hivex.core.sql.literals import read_string
 from airflow_hivex.core.sql.tokens import Cursor, Kind, Token
@@ -66,6 +70,12 @@ def read_describe(cursor: Cursor, first: Token) -> DescribeTable | DescribeDatab
         cursor.accept("TABLE")
     extended = cursor.peek(1) is not None and cursor.accept_one("EXTENDED", "FORMATTED") is not None
     table = cursor.table_name()
+    partition = read_static_partition(cursor) if cursor.accept("PARTITION") else None
+    column = None
     if not cursor.at_end:
-        raise cursor.unsupported("DESCRIBE of a partition or of one column is not a statement of this release", first)
-    return DescribeTable(table, extended)
+        column = cursor.name("the name of a column")
+        if cursor.at_symbol("."):
+            raise cursor.unsupported("DESCRIBE of a field of a column is not a statement of this release", first)
+        if partition is None and cursor.accept("PARTITION"):
+            partition = read_static_partition(cursor)
+    return DescribeTable(table, extended, partition, column)

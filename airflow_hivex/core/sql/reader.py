@@ -11,13 +11,12 @@ from airflow_hivex.core.model.statements import (
     CreateTable,
     ExplainRoute,
     Insert,
-    LoadData,
     MultiInsert,
     Select,
     Statement,
     TableName,
-    Truncate,
 )
+from airflow_hivex.core.sql.analyze import read_analyze
 from airflow_hivex.core.sql.changes import read_alter_table, read_drop_table, read_truncate
 from airflow_hivex.core.sql.clauses import unsupported_statement
 from airflow_hivex.core.sql.databases import (
@@ -40,18 +39,20 @@ from airflow_hivex.core.sql.transactions import TRANSACTION_WORDS, read_transact
 from airflow_hivex.core.sql.views import read_alter_view, read_create_view, read_drop_view
 
 _OF_OTHER_RELEASES = """
-ADD ANALYZE CACHE CALL CLEAR COMMENT COMPACT DECLARE DFS END EXECUTE EXPORT FETCH GRANT
+ADD CACHE CALL CLEAR COMMENT COMPACT DECLARE DFS END EXECUTE EXPORT FETCH GRANT
 IMPORT KILL LINK LIST LOCK MAP MSCK OPTIMIZE PREPARE REDUCE REFRESH RELOAD REPAIR REPL REPLACE RESET
 REVOKE SET UNCACHE UNLINK UNLOCK VACUUM
 """.split()  # noqa: SIM905
 
-_WRITERS: Mapping[str, Callable[[Cursor], Insert | ChangeRows | LoadData | Truncate]] = {
+_READERS: Mapping[str, Callable[[Cursor], Statement]] = {
     "INSERT": read_insert,
     "UPDATE": read_update,
     "DELETE": read_delete,
     "MERGE": read_merge,
     "LOAD": read_load,
     "TRUNCATE": read_truncate,
+    "ANALYZE": read_analyze,
+    "USE": read_use,
 }
 
 
@@ -127,8 +128,8 @@ def _statement(cursor: Cursor) -> Statement:
     if at_query(cursor):
         return Select(read_query(cursor))
     first = cursor.next("a statement")
-    if first.word in _WRITERS:
-        return _WRITERS[first.word](cursor)
+    if first.word in _READERS:
+        return _READERS[first.word](cursor)
     match first.word:
         case "CREATE":
             return _create(cursor, first)
@@ -136,8 +137,6 @@ def _statement(cursor: Cursor) -> Statement:
             return _drop(cursor, first)
         case "ALTER":
             return _alter(cursor, first)
-        case "USE":
-            return read_use(cursor)
         case "SHOW":
             return read_show(cursor, first)
         case "DESCRIBE" | "DESC":

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from airflow_hivex.core.model.objects import CLUSTER, Table, TableType
+from airflow_hivex.core.model.partitions import partition_values
 from airflow_hivex.core.model.statements import (
     DescribeDatabase,
     DescribeTable,
@@ -17,7 +18,8 @@ from airflow_hivex.core.model.statements import (
     ShowTables,
 )
 from airflow_hivex.core.statements.context import Result, StatementContext
-from airflow_hivex.core.statements.partition_definitions import covered_partitions
+from airflow_hivex.core.statements.described_statistics import column_rows, partition_rows, statistics_facts
+from airflow_hivex.core.statements.partition_definitions import covered_partitions, partition_name_of
 from airflow_hivex.core.statements.routing import route
 
 
@@ -74,18 +76,32 @@ def describe_database(context: StatementContext, statement: DescribeDatabase) ->
 
 
 def describe_table(context: StatementContext, statement: DescribeTable) -> Result:
-    """DESCRIBE: columns, partition keys under their heading; EXTENDED adds the table's facts."""
+    """DESCRIBE: columns, partition keys under their heading; EXTENDED adds the facts of the table or partition.
+
+    With a column, what there is of that one, as rows of a name and a value.
+    """
     database, name = context.session.qualify(statement.table)
-    table = context.services.catalog.get_table(database, name, cluster=None)
+    catalog = context.services.catalog
+    table = catalog.get_table(database, name, cluster=None)
+    partition = None
+    if statement.partition is not None:
+        values = partition_values(partition_name_of("DESCRIBE ... PARTITION", table, statement.partition))
+        partition = catalog.get_partition(database, name, values, cluster=None)
+    if statement.column is not None:
+        told = column_rows(context, table, statement.column, partition, extended=statement.extended)
+        return Result(["info_name", "info_value"], told)
     rows: list[tuple[object, ...]] = [
         (column.name, column.type, column.comment) for column in (*table.columns, *table.partition_keys)
     ]
     if table.is_partitioned:
         rows += [("# Partition Information", "", ""), ("# col_name", "data_type", "comment")]
         rows += [(key.name, key.type, key.comment) for key in table.partition_keys]
-    if statement.extended:
+    if statement.extended and partition is not None:
+        rows += [("", "", ""), ("# Detailed Partition Information", "", "")]
+        rows += [(fact, value, "") for fact, value in partition_rows(context, table, partition)]
+    elif statement.extended:
         rows += [("", "", ""), ("# Detailed Table Information", "", "")]
-        rows += [(fact, value, "") for fact, value in _facts(table).items()]
+        rows += [(fact, value, "") for fact, value in (_facts(table) | statistics_facts(context, table)).items()]
     return Result(["col_name", "data_type", "comment"], rows)
 
 

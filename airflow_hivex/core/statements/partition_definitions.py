@@ -106,8 +106,7 @@ def rename_partition(context: StatementContext, statement: RenamePartition) -> R
     database, name = context.session.qualify(statement.table)
     catalog = context.services.catalog
     table = catalog.get_table(database, name)
-    check_partitioned("RENAME PARTITION", table)
-    old, new = (_partition_name(table, each) for each in (statement.partition, statement.name))
+    old, new = (partition_name_of("RENAME PARTITION", table, each) for each in (statement.partition, statement.name))
     names = catalog.list_partition_names(database, name)
     if old not in names:
         raise NoSuchPartitionError(table.database, table.name, old)
@@ -141,7 +140,15 @@ def rename_partition(context: StatementContext, statement: RenamePartition) -> R
     return result
 
 
-def _partition_name(table: Table, specification: Mapping[str, Literal]) -> str:
+def partition_name_of(operation: str, table: Table, specification: Mapping[str, Literal]) -> str:
+    """The name of the one partition that a PARTITION clause with all keys names.
+
+    Raises:
+        InvalidOperationError: the table has no partition keys.
+        NoSuchColumnError: the clause names a column that is not a partition key.
+        InvalidObjectError: a key has no value, or one that is not of its type.
+    """
+    check_partitioned(operation, table)
     keys = [key.name for key in table.partition_keys]
     for key in specification:
         if key not in keys:

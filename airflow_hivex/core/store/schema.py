@@ -357,6 +357,37 @@ directory_copies = Table(
 )
 """The clusters that hold a directory, its primary among them."""
 
+statistics = Table(
+    "statistics",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("table_id", Id, ForeignKey("tables.id"), nullable=False),
+    Column("partition_id", Id, ForeignKey("partitions.id")),
+    Column("num_rows", BigInteger),
+    Column("num_files", BigInteger, nullable=False),
+    Column("total_size", BigInteger, nullable=False),
+    Column("valid_write_ids", Text),
+    Column("computed_ms", BigInteger, nullable=False),
+    Column("columns", JSON, nullable=False),
+    Index(
+        "uq_statistics_table",
+        "table_id",
+        unique=True,
+        sqlite_where=text("partition_id IS NULL"),
+        postgresql_where=text("partition_id IS NULL"),
+    ),
+    Index("ix_statistics_table_id", "table_id"),
+    Index(
+        "uq_statistics_partition",
+        "partition_id",
+        unique=True,
+        sqlite_where=text("partition_id IS NOT NULL"),
+        postgresql_where=text("partition_id IS NOT NULL"),
+    ),
+)
+"""What ANALYZE has found of tables (without ``partition_id``) and partitions, and in which snapshot. ``columns`` has
+the statistics of columns by their names in files, so that renaming a column or what holds it changes nothing here."""
+
 notification_log = Table(
     "notification_log",
     metadata,

@@ -1,0 +1,85 @@
+"""The rows of statistics. Functions here take part in the caller's transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sqlalchemy import ColumnElement, Connection, delete, insert, select
+
+from airflow_hivex.core.errors import NoSuchTableError
+from airflow_hivex.core.model.objects import Table
+from airflow_hivex.core.model.statistics import ColumnStatistics, Statistics
+from airflow_hivex.core.store.batches import batches
+from airflow_hivex.core.store.schema import partitions, statistics, tables
+
+
+def select_statistics(
+    connection: Connection, table: Table, partition_ids: Sequence[int] = ()
+) -> dict[int | None, Statistics]:
+    """What ANALYZE has found of a table (None) and of these partitions, where it was asked. One round trip a batch."""
+    s = statistics.c
+    conditions: list[ColumnElement[bool]] = [(s.table_id == table.id) & s.partition_id.is_(None)]
+    conditions += [s.partition_id.in_(batch) for batch in batches(partition_ids)]
+    query = select(s.partition_id, s.num_rows, s.num_files, s.total_size, s.valid_write_ids, s.computed_ms, s.columns)
+    return {
+        row.partition_id: Statistics(
+            row.num_rows,
+            row.num_files,
+            row.total_size,
+            row.valid_write_ids,
+            row.computed_ms,
+            {name: ColumnStatistics.from_json(document) for name, document in row.columns.items()},
+        )
+        for condition in conditions
+        for row in connection.execute(query.where(condition))
+    }
+
+
+def store_statistics(connection: Connection, table: Table, found: Mapping[str | None, Statistics]) -> None:
+    """Keep what ANALYZE has found, by the partition's name or None for the table, in the place of what was there.
+
+    Statistics of columns that were not asked about stay as they are, and partitions that were dropped
+    meanwhile are left out. Two round trips, and three a batch of partitions.
+
+    Raises:
+        NoSuchTableError: the table was dropped meanwhile.
+    """
+    # Others that analyze the same table wait here, so that none loses what another has found.
+    held = connection.execute(select(tables.c.dropped).where(tables.c.id == table.id).with_for_update())
+    if held.scalar_one_or_none() is not False:
+        raise NoSuchTableError(table.database, table.name)
+    ids: dict[str | None, int | None] = {None: None}
+    for names in batches(sorted(name for name in found if name is not None)):
+        rows = connection.execute(
+            select(partitions.c.name, partitions.c.id)
+            .where(partitions.c.table_id == table.id, ~partitions.c.dropped, partitions.c.name.in_(names))
+            .with_for_update(read=True)
+        )
+        ids |= {row.name: row.id for row in rows}
+    wanted = [partition_id for name, partition_id in ids.items() if name in found and partition_id is not None]
+    earlier = select_statistics(connection, table, wanted)
+    s = statistics.c
+    if None in found:
+        connection.execute(delete(statistics).where(s.table_id == table.id, s.partition_id.is_(None)))
+    for batch in batches(wanted):
+        connection.execute(delete(statistics).where(s.partition_id.in_(batch)))
+    values = []
+    for name, new in found.items():
+        if name not in ids:
+            continue
+        old = earlier.get(ids[name])
+        kept = new if old is None else new.after(old)
+        values.append(
+            {
+                "table_id": table.id,
+                "partition_id": ids[name],
+                "num_rows": kept.num_rows,
+                "num_files": kept.num_files,
+                "total_size": kept.total_size,
+                "valid_write_ids": kept.valid_write_ids,
+                "computed_ms": kept.computed_ms,
+                "columns": {column: each.to_json() for column, each in kept.columns.items()},
+            }
+        )
+    for rows_of_batch in batches(values, 1000):
+        connection.execute(insert(statistics), rows_of_batch)

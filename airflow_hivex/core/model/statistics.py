@@ -1,0 +1,101 @@
+"""Statistics of tables, partitions and columns, and for which snapshot they hold. Pure.
+
+Source: Hive's ColumnStatisticsData for what is kept of a column of which type.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Self
+
+from airflow_hivex.core.model.write_ids import ValidWriteIdList, equivalent
+
+
+class StatisticsKind(enum.Enum):
+    """What is asked about a column."""
+
+    BOOLEAN = "boolean"
+    ORDERED = "ordered"
+    TEXT = "text"
+    BINARY = "binary"
+
+
+_KINDS = {
+    "boolean": StatisticsKind.BOOLEAN,
+    **dict.fromkeys(("tinyint", "smallint", "int", "bigint", "float", "double", "decimal"), StatisticsKind.ORDERED),
+    **dict.fromkeys(("date", "timestamp", "timestamp_ntz"), StatisticsKind.ORDERED),
+    **dict.fromkeys(("string", "varchar", "char"), StatisticsKind.TEXT),
+    "binary": StatisticsKind.BINARY,
+}
+
+
+def statistics_kind(type: str) -> StatisticsKind | None:
+    """What is asked about a column of a type; None where there are no statistics (arrays, maps, structs, ...)."""
+    return _KINDS.get(type.lower().partition("(")[0].strip())
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnStatistics:
+    """What is known of one column; None where its type has no such number, or there is no value at all.
+
+    ``low`` and ``high`` are Spark's text of the value. ``valid_write_ids`` is the snapshot (text form)
+    that the numbers are of, None for a table without transactions.
+    """
+
+    num_nulls: int
+    num_distinct: int | None = None
+    low: str | None = None
+    high: str | None = None
+    average_length: float | None = None
+    longest: int | None = None
+    num_true: int | None = None
+    num_false: int | None = None
+    valid_write_ids: str | None = None
+    computed_ms: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """The numbers that are there."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Self:
+        """The inverse of :meth:`to_json`."""
+        return cls(**document)
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """What is known of a table or partition. ``num_rows`` is None where only sizes were asked for.
+
+    ``columns`` has those of columns by their names in files, each with a snapshot of its own.
+    """
+
+    num_rows: int | None
+    num_files: int
+    total_size: int
+    valid_write_ids: str | None = None
+    computed_ms: int = 0
+    columns: Mapping[str, ColumnStatistics] = field(default_factory=dict)
+
+    def after(self, earlier: Statistics) -> Statistics:
+        """These, with what they do not say themselves from ``earlier`` ones."""
+        num_rows = self.num_rows
+        if num_rows is None and _is_same(self.valid_write_ids, earlier.valid_write_ids):
+            num_rows = earlier.num_rows
+        return replace(self, num_rows=num_rows, columns={**earlier.columns, **self.columns})
+
+
+def is_exact(valid_write_ids: str | None, current: ValidWriteIdList | None) -> bool:
+    """Whether statistics of a snapshot are those of ``current``, too; False where there is no snapshot to compare.
+
+    A change of the table itself, such as another name, has a write id, too, and so makes them older than the table.
+    """
+    if valid_write_ids is None or current is None:
+        return False
+    return equivalent(ValidWriteIdList.parse(valid_write_ids), current)
+
+
+def _is_same(one: str | None, other: str | None) -> bool:
+    return one is not None and other is not None and is_exact(one, ValidWriteIdList.parse(other))
