@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
 from datetime import date
 from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, select
+from sqlalchemy import ColumnElement, Connection, and_, select
 
 from airflow_hivex.core.model.objects import Column, Table
 from airflow_hivex.core.model.partitions import DEFAULT_PARTITION, partition_values
 from airflow_hivex.core.model.predicates import (
     And,
+    ColumnReference,
     Comparison,
     In,
+    Like,
     Predicate,
     Truth,
     Value,
-    columns_of,
     evaluate,
+    fixed_beginning,
+    known_by,
+    restricts,
     typed,
 )
 from airflow_hivex.core.store.schema import partition_key_values, partitions
@@ -41,17 +46,21 @@ def find_partitions(
 ) -> Sequence[FoundPartition]:
     """The partitions whose rows may satisfy ``predicate``, by id. One round trip.
 
-    Equality and IN on any key are index look-ups; all other predicates are decided here over
-    the names that are left.
+    Equality and IN on any key are index look-ups. Ranges of texts and dates, and LIKE with a fixed
+    beginning, are asked of the database, too; whatever it cannot decide for certain is decided here
+    over the names that are left.
     """
     conditions: list[ColumnElement[bool]] = []
     residual: list[Predicate] = []
     for conjunct in _conjuncts(predicate):
-        condition = _condition(table, conjunct)
-        if condition is None:
-            residual.append(conjunct)
-        else:
-            conditions.append(condition)
+        looked_up = _condition(table, conjunct)
+        if looked_up is not None:
+            conditions.append(looked_up)
+            continue
+        residual.append(conjunct)
+        bounded = _bounds(table, conjunct, "C" if connection.dialect.name == "postgresql" else "BINARY")
+        if bounded is not None:
+            conditions.append(bounded)
     query = (
         select(partitions.c.id, partitions.c.name, partitions.c.location)
         .where(partitions.c.table_id == table.id, ~partitions.c.dropped, *conditions)
@@ -64,13 +73,9 @@ def find_partitions(
 
 
 def partition_predicate(filters: Iterable[Predicate], keys: Sequence[Column]) -> Predicate | None:
-    """Those of a table reference's filters that read nothing but partition keys, as one predicate."""
+    """What a table reference's filters say of partition keys, whatever they say of other columns; None for nothing."""
     names = {key.name.lower() for key in keys}
-    usable = []
-    for conjunct in filters:
-        columns = columns_of(conjunct)
-        if columns and all(column.name.lower() in names for column in columns):
-            usable.append(conjunct)
+    usable = [known for known in (known_by(conjunct, names) for conjunct in filters) if restricts(known)]
     return And(tuple(usable)) if usable else None
 
 
@@ -86,25 +91,85 @@ def _conjuncts(predicate: Predicate | None) -> Iterable[Predicate]:
 
 def _condition(table: Table, predicate: Predicate) -> ColumnElement[bool] | None:
     match predicate:
-        case Comparison(column, "=", value):
+        case Comparison(ColumnReference() as column, "=", value):
             values: tuple[Value, ...] = (value,)
-        case In(column, values):
+        case In(ColumnReference() as column, values):
             pass
         case _:
             return None
-    found = [(i, key) for i, key in enumerate(table.partition_keys) if key.name.lower() == column.name.lower()]
-    if not found or len(values) > _MOST_VALUES:
+    key = _key(table, column)
+    if key is None or len(values) > _MOST_VALUES:
         return None
-    position, key = found[0]
-    texts = [_stored_text(value, key.type) for value in values if value is not None]
+    texts = [_stored_text(value, table.partition_keys[key].type) for value in values if value is not None]
     if not all(text is not None for text in texts):
         return None
+    return _with_value(table, key, partition_key_values.c.value.in_(texts))
+
+
+def _bounds(table: Table, predicate: Predicate, collation: str) -> ColumnElement[bool] | None:
+    """A condition that every partition meets whose rows may satisfy the predicate; NULL never does."""
+    low: str | None = None
+    high: str | None = None
+    match predicate:
+        case Comparison(ColumnReference() as column, ">" | ">=", value):
+            low = _ordered_text(table, column, value)
+        case Comparison(ColumnReference() as column, "<" | "<=", value):
+            high = _ordered_text(table, column, value)
+        case Like(ColumnReference() as column, pattern):
+            low = _ordered_text(table, column, fixed_beginning(pattern), of_dates=False) or None
+            high = None if low is None else _after(low)
+        case _:
+            return None
+    position = _key(table, column)
+    if position is None or (low is None and high is None):
+        return None
+    # By code points, as Spark compares texts; the database's own order may be that of a language.
+    stored = partition_key_values.c.value.collate(collation)
+    conditions = [] if low is None else [stored >= low]
+    conditions += [] if high is None else [stored <= high]
+    return _with_value(table, position, and_(*conditions))
+
+
+def _ordered_text(table: Table, column: ColumnReference, value: Value, *, of_dates: bool = True) -> str | None:
+    """The text that is among the stored values of a key where ``value`` is among the values, None if none is."""
+    position = _key(table, column)
+    key_type = "" if position is None else table.partition_keys[position].type
+    if key_type == "string" and isinstance(value, str):
+        return value if _is_storable(value) else None
+    if key_type == "date" and of_dates:
+        try:
+            day = date.fromisoformat(value) if isinstance(value, str) and len(value) == len("2013-01-01") else value
+        except ValueError:
+            return None
+        return day.isoformat() if type(day) is date else None
+    return None
+
+
+def _after(beginning: str) -> str | None:
+    """A text behind all that begin so, and the fewest others; None if there is none."""
+    code = ord(beginning[-1]) + 1
+    if code > sys.maxunicode:
+        return None
+    # Half of a character is none.
+    return beginning[:-1] + chr(0xE000 if 0xD800 <= code < 0xE000 else code)
+
+
+def _is_storable(text: str) -> bool:
+    """Whether the databases can be asked for it; no partition has a value that they cannot hold."""
+    return "\0" not in text and not any("\ud800" <= character < "\ue000" for character in text)
+
+
+def _with_value(table: Table, position: int, condition: ColumnElement[bool]) -> ColumnElement[bool]:
     lookup = partition_key_values.c
     return partitions.c.id.in_(
-        select(lookup.partition_id).where(
-            lookup.table_id == table.id, lookup.position == position, lookup.value.in_(texts)
-        )
+        select(lookup.partition_id).where(lookup.table_id == table.id, lookup.position == position, condition)
     )
+
+
+def _key(table: Table, column: ColumnReference) -> int | None:
+    """The position of a partition key."""
+    names = [key.name.lower() for key in table.partition_keys]
+    return names.index(column.name.lower()) if column.name.lower() in names else None
 
 
 def _stored_text(value: Value, type: str) -> str | None:
@@ -115,7 +180,8 @@ def _stored_text(value: Value, type: str) -> str | None:
         return str(value) if type in _INTEGERS else None
     if isinstance(value, str):
         # NULL and the empty string share one stored value.
-        return value if type == "string" and value not in ("", DEFAULT_PARTITION) else None
+        held = type == "string" and value not in ("", DEFAULT_PARTITION) and _is_storable(value)
+        return value if held else None
     if type == "date" and isinstance(value, date):
         return value.isoformat()
     return None
@@ -127,6 +193,7 @@ def matching(
     """Those of the partitions whose rows may satisfy ``predicate``, decided by their names."""
     if predicate is None:
         return rows
+    types = {key.name.lower(): key.type for key in keys}
     known: list[dict[str, Value | None]] = [{} for _ in keys]
     kept = []
     for row in rows:
@@ -138,6 +205,6 @@ def matching(
                 except ValueError:
                     continue
             values[key.name.lower()] = cache[text]
-        if evaluate(predicate, values) in (Truth.YES, Truth.MAYBE):
+        if evaluate(predicate, values, types) in (Truth.YES, Truth.MAYBE):
             kept.append(row)
     return kept

@@ -58,10 +58,10 @@ def typed_specification(operation: str, table: Table, specification: Predicate) 
             return And(tuple(typed_specification(operation, table, operand) for operand in operands))
         case Not(operand):
             return Not(typed_specification(operation, table, operand))
-        case IsNull(column):
+        case IsNull(ColumnReference() as column):
             _key(table, column)
             return specification
-        case Comparison(column, operator, value):
+        case Comparison(ColumnReference() as column, operator, value):
             return _typed_comparison(table, _key(table, column), column, operator, value)
     raise InvalidOperationError(operation, table.full_name, "a PARTITION clause compares keys with constants")
 
@@ -109,9 +109,9 @@ def _covers(specification: Predicate, values: dict[str, Value]) -> bool:
             return all(_covers(operand, values) for operand in operands)
         case Not(operand):
             return not _covers(operand, values)
-        case IsNull(column):
+        case IsNull(ColumnReference() as column):
             return values[column.name.lower()] is None
-        case Comparison(column, operator, value):
+        case Comparison(ColumnReference() as column, operator, value):
             left = values[column.name.lower()]
             return left is not None and _HOLDS[operator](_order(left, value))
     return False

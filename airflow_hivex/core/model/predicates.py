@@ -9,14 +9,22 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from functools import lru_cache
+from itertools import takewhile
+from types import MappingProxyType
 from typing import TypeAlias
 
-Value: TypeAlias = str | int | float | bool | Decimal | date | datetime | None
+from airflow_hivex.core.model.expressions import Call, ColumnReference, UndecidedError, Value, columns_read
+from airflow_hivex.core.model.functions import compute
+
+__all__ = ["ColumnReference", "Value"]
+
+Operand: TypeAlias = ColumnReference | Call
+"""What a predicate looks at: a column, or a function of columns."""
 
 
 class Truth(enum.Enum):
@@ -29,43 +37,35 @@ class Truth(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class ColumnReference:
-    """A column as written: ``qualifier`` is the table's alias or name, or None."""
-
-    name: str
-    qualifier: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Comparison:
-    """``column operator value``; the operator is one of ``= <> < <= > >= <=>``."""
+    """``operand operator value``; the operator is one of ``= <> < <= > >= <=>``."""
 
-    column: ColumnReference
+    operand: Operand
     operator: str
     value: Value
 
 
 @dataclass(frozen=True, slots=True)
 class In:
-    """``column IN (values)``."""
+    """``operand IN (values)``."""
 
-    column: ColumnReference
+    operand: Operand
     values: tuple[Value, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Like:
-    """``column LIKE pattern`` with ``%`` and ``_``, escaped by a backslash."""
+    """``operand LIKE pattern`` with ``%`` and ``_``, escaped by a backslash."""
 
-    column: ColumnReference
+    operand: Operand
     pattern: str
 
 
 @dataclass(frozen=True, slots=True)
 class IsNull:
-    """``column IS NULL``."""
+    """``operand IS NULL``."""
 
-    column: ColumnReference
+    operand: Operand
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,39 +107,92 @@ _COMPARE: dict[str, Callable[[object, object], bool]] = {
 }
 
 
-def columns_of(predicate: Predicate) -> frozenset[ColumnReference] | None:
-    """The columns a predicate reads; None when a part of it is unknown."""
+_NUMBER = re.compile(r"-?[0-9]{1,18}")
+# Without leading zeros: IN compares numbers and texts as texts where ANSI mode is off.
+_PLAIN_NUMBER = re.compile(r"0|-?[1-9][0-9]{0,17}")
+
+
+def columns_in(predicate: Predicate) -> frozenset[ColumnReference]:
+    """The columns that a predicate names, beside whatever its unknown parts read."""
     match predicate:
-        case Comparison() | In() | Like() | IsNull():
-            return frozenset({predicate.column})
-        case Not(operand):
-            return columns_of(operand)
-        case And(operands) | Or(operands):
-            found = [columns_of(operand) for operand in operands]
-            return None if None in found else frozenset().union(*(columns for columns in found if columns))
         case Unknown():
-            return None
+            return frozenset()
+        case Not(operand):
+            return columns_in(operand)
+        case And(operands) | Or(operands):
+            return frozenset().union(*(columns_in(operand) for operand in operands))
+    return frozenset(columns_read(predicate.operand))
 
 
-def evaluate(predicate: Predicate, values: Mapping[str, Value]) -> Truth:
-    """What ``predicate`` says of a row whose columns have ``values`` (keys in lower case).
+def known_by(predicate: Predicate, names: Collection[str]) -> Predicate:
+    """The predicate as one on columns of these names (in lower case); what reads others is unknown."""
+    match predicate:
+        case Unknown():
+            return predicate
+        case Not(operand):
+            return Not(known_by(operand, names))
+        case And(operands):
+            return And(tuple(known_by(operand, names) for operand in operands))
+        case Or(operands):
+            return Or(tuple(known_by(operand, names) for operand in operands))
+    return predicate if all(column.name.lower() in names for column in columns_read(predicate.operand)) else Unknown()
 
-    A column that is not in ``values``, and two values whose comparison depends on Spark's
-    settings or casts, give MAYBE.
+
+def restricts(predicate: Predicate) -> bool:
+    """Whether it can rule a row out, whatever its unknown parts are."""
+    match predicate:
+        case Unknown():
+            return False
+        case Or(operands):
+            return all(restricts(operand) for operand in operands)
+        case And(operands):
+            return any(restricts(operand) for operand in operands)
+        case Not(operand):
+            return _may_hold(operand)
+    return True
+
+
+def _may_hold(predicate: Predicate) -> bool:
+    """Whether it can be true for certain, so that its negation rules a row out."""
+    match predicate:
+        case Unknown():
+            return False
+        case Or(operands):
+            return any(_may_hold(operand) for operand in operands)
+        case And(operands):
+            return all(_may_hold(operand) for operand in operands)
+        case Not(operand):
+            return restricts(operand)
+    return True
+
+
+def evaluate(
+    predicate: Predicate, values: Mapping[str, Value], types: Mapping[str, str] = MappingProxyType({})
+) -> Truth:
+    """What ``predicate`` says of a row whose columns have ``values`` and ``types`` (keys in lower case).
+
+    A column that is not in ``values``, two values whose comparison depends on Spark's
+    settings or casts, and a function of a column whose type is not known give MAYBE.
     """
     match predicate:
         case Unknown():
             return Truth.MAYBE
         case Not(operand):
-            return _NEGATED[evaluate(operand, values)]
+            return _NEGATED[evaluate(operand, values, types)]
         case And(operands):
-            return _first_of((Truth.NO, Truth.MAYBE, Truth.NULL), operands, values)
+            return _first_of((Truth.NO, Truth.MAYBE, Truth.NULL), operands, values, types)
         case Or(operands):
-            return _first_of((Truth.YES, Truth.MAYBE, Truth.NULL), operands, values)
-    name = predicate.column.name.lower()
-    if name not in values:
-        return Truth.MAYBE
-    value = values[name]
+            return _first_of((Truth.YES, Truth.MAYBE, Truth.NULL), operands, values, types)
+    if isinstance(predicate.operand, Call):
+        try:
+            value = compute(predicate.operand, values, types).value
+        except UndecidedError:
+            return Truth.MAYBE
+    else:
+        name = predicate.operand.name.lower()
+        if name not in values:
+            return Truth.MAYBE
+        value = values[name]
     match predicate:
         case IsNull():
             return Truth.YES if value is None else Truth.NO
@@ -151,26 +204,31 @@ def evaluate(predicate: Predicate, values: Mapping[str, Value]) -> Truth:
             return _compare(value, operator, right)
 
 
-def _first_of(order: tuple[Truth, Truth, Truth], operands: Iterable[Predicate], values: Mapping[str, Value]) -> Truth:
+def _first_of(
+    order: tuple[Truth, Truth, Truth],
+    operands: Iterable[Predicate],
+    values: Mapping[str, Value],
+    types: Mapping[str, str],
+) -> Truth:
     """The strongest answer of the operands, in the given order; the opposite of the first when none gives any."""
     decisive = order[0]
     found = set()
     for operand in operands:
-        answer = evaluate(operand, values)
+        answer = evaluate(operand, values, types)
         if answer is decisive:
             return decisive
         found.add(answer)
     return next((answer for answer in order if answer in found), _NEGATED[decisive])
 
 
-def _compare(left: Value, operator: str, right: Value) -> Truth:
+def _compare(left: Value, operator: str, right: Value, numbers: re.Pattern[str] = _NUMBER) -> Truth:
     if operator == "<=>":
         if left is None or right is None:
             return Truth.YES if left is right else Truth.NO
         operator = "="
     if left is None or right is None:
         return Truth.NULL
-    aligned = _aligned(left, right)
+    aligned = _aligned(left, right, numbers)
     if aligned is None:
         return Truth.MAYBE
     return Truth.YES if _COMPARE[operator](*aligned) else Truth.NO
@@ -185,12 +243,10 @@ def _only_texts(candidates: tuple[Value, ...]) -> frozenset[Value] | None:
 def _in(value: Value, candidates: tuple[Value, ...]) -> Truth:
     if type(value) is str and (texts := _only_texts(candidates)) is not None:
         return Truth.YES if value in texts else Truth.NO
-    found = {_compare(value, "=", candidate) for candidate in candidates}
+    found = {_compare(value, "=", candidate, _PLAIN_NUMBER) for candidate in candidates}
     return next((answer for answer in (Truth.YES, Truth.MAYBE, Truth.NULL) if answer in found), Truth.NO)
 
 
-# Without leading zeros: IN compares numbers and texts as texts where ANSI mode is off.
-_WHOLE_NUMBER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?: [0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?)?")
 
@@ -201,7 +257,7 @@ class PaddedText(str):
     __slots__ = ()
 
 
-def _aligned(left: Value, right: Value) -> tuple[object, object] | None:
+def _aligned(left: Value, right: Value, numbers: re.Pattern[str]) -> tuple[object, object] | None:
     """Both values as Spark compares them, or None when that is not certain.
 
     Floating point is not: its type decides on rounding, and NaN equals NaN there.
@@ -214,16 +270,16 @@ def _aligned(left: Value, right: Value) -> tuple[object, object] | None:
     if all(kind in (int, Decimal) for kind in kinds):
         return (left, right) if _is_short(left) and _is_short(right) else None
     if kinds[0] is str:
-        return _aligned_text(left, right)  # type: ignore[arg-type]
+        return _aligned_text(left, right, numbers)  # type: ignore[arg-type]
     if kinds[1] is str:
-        turned = _aligned_text(right, left)  # type: ignore[arg-type]
+        turned = _aligned_text(right, left, numbers)  # type: ignore[arg-type]
         return (turned[1], turned[0]) if turned else None
     return None
 
 
-def _aligned_text(text: str, other: Value) -> tuple[object, object] | None:
+def _aligned_text(text: str, other: Value, numbers: re.Pattern[str]) -> tuple[object, object] | None:
     """Spark turns the text into the type of the other side; here only where every setting does so."""
-    if type(other) is int and _WHOLE_NUMBER.fullmatch(text):
+    if type(other) is int and numbers.fullmatch(text):
         return int(text), other
     if type(other) is date and _DAY.fullmatch(text):
         try:
@@ -248,14 +304,28 @@ def _is_short(number: object) -> bool:
     return isinstance(exponent, int) and -18 <= exponent <= 0 and len(number.as_tuple().digits) <= 18
 
 
+_LIKE_PART = re.compile(r"\\.|%|_|[^\\%_]+|\\", re.DOTALL)
+
+
 @lru_cache(maxsize=256)
 def _pattern(like: str) -> re.Pattern[str] | None:
     """The pattern as a regular expression; None when Spark refuses it."""
-    parts = re.findall(r"\\.|%|_|[^\\%_]+|\\", like, re.DOTALL)
+    parts = _LIKE_PART.findall(like)
     if any(part[0] == "\\" and part[1:] not in ("%", "_", "\\") for part in parts):
         return None
     wild = {"%": ".*", "_": "."}
-    return re.compile("".join(wild.get(part) or re.escape(part.removeprefix("\\")) for part in parts), re.DOTALL)
+    return re.compile("".join(wild.get(part) or re.escape(_unescaped(part)) for part in parts), re.DOTALL)
+
+
+def fixed_beginning(like: str) -> str:
+    """What every text that matches a pattern of LIKE begins with."""
+    if _pattern(like) is None:
+        return ""
+    return "".join(map(_unescaped, takewhile(lambda part: part not in ("%", "_"), _LIKE_PART.findall(like))))
+
+
+def _unescaped(part: str) -> str:
+    return part[1:] if part[0] == "\\" else part
 
 
 def _like(value: Value, pattern: str) -> Truth:

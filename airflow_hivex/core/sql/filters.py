@@ -2,28 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from sqlglot import exp
 
+from airflow_hivex.core.model.expressions import (
+    Call,
+    ColumnReference,
+    Constant,
+    Expression,
+    UndecidedError,
+    columns_read,
+)
+from airflow_hivex.core.model.functions import compute
 from airflow_hivex.core.model.predicates import (
     And,
-    ColumnReference,
     Comparison,
     In,
     IsNull,
     Like,
     Not,
+    Operand,
     Or,
     Predicate,
     Truth,
     Unknown,
     Value,
+    columns_in,
     evaluate,
 )
 from airflow_hivex.core.model.statements import Literal
+from airflow_hivex.core.sql.functions import called_function
 from airflow_hivex.core.sql.literals import date_value, number, timestamp_value
 from airflow_hivex.core.sql.markers import Markers
 
@@ -61,46 +73,6 @@ def _operands(expression: exp.Expr, connector: type[exp.Connector]) -> Iterator[
             yield node
 
 
-def restricts(predicate: Predicate) -> bool:
-    """Whether it can rule a row out, whatever its unknown parts are."""
-    match predicate:
-        case Unknown():
-            return False
-        case Or(operands):
-            return all(restricts(operand) for operand in operands)
-        case And(operands):
-            return any(restricts(operand) for operand in operands)
-        case Not(operand):
-            return _may_hold(operand)
-    return True
-
-
-def _may_hold(predicate: Predicate) -> bool:
-    """Whether it can be true for certain, so that its negation rules a row out."""
-    match predicate:
-        case Unknown():
-            return False
-        case Or(operands):
-            return any(_may_hold(operand) for operand in operands)
-        case And(operands):
-            return all(_may_hold(operand) for operand in operands)
-        case Not(operand):
-            return restricts(operand)
-    return True
-
-
-def columns_in(predicate: Predicate) -> set[ColumnReference]:
-    """The columns it names, beside whatever its unknown parts read."""
-    match predicate:
-        case Unknown():
-            return set()
-        case Not(operand):
-            return columns_in(operand)
-        case And(operands) | Or(operands):
-            return set().union(*(columns_in(operand) for operand in operands))
-    return {predicate.column}
-
-
 def rejects_nulls(predicate: Predicate) -> bool:
     """Whether a row fails it for certain once an outer join has made the table's columns NULL.
 
@@ -130,69 +102,132 @@ class FilterReader:
         if isinstance(node, exp.Not):
             operand = self.read(node.this)
             return operand if isinstance(operand, Unknown) else Not(operand)
-        if type(node) in _COMPARISONS and _has_only(node, "this", "expression"):
-            return self._comparison(node)
-        if isinstance(node, exp.Between) and _has_only(node, "this", "low", "high"):
-            return self._between(node)
-        if isinstance(node, exp.In) and _has_only(node, "this", "expressions"):
-            return self._in(node)
-        if isinstance(node, exp.Like) and _has_only(node, "this", "expression", "negate"):
-            return self._like(node)
-        if isinstance(node, exp.Is) and _has_only(node, "this", "expression"):
-            column = self._column(node.this)
-            return IsNull(column) if column and isinstance(node.expression, exp.Null) else Unknown()
-        return Unknown()
+        for type_, names, read in self._readers():
+            if isinstance(node, type_):
+                return read(node) if _has_only(node, *names) else Unknown()
+        # A boolean by itself, such as startswith(ds, '2013').
+        operand_ = self._operand(node)
+        return Comparison(operand_, "=", True) if operand_ is not None else Unknown()
+
+    def _readers(self) -> Iterator[tuple[tuple[type[exp.Expr], ...], Sequence[str], Callable[[Any], Predicate]]]:
+        yield tuple(_COMPARISONS), ("this", "expression"), self._comparison
+        yield (exp.Between,), ("this", "low", "high"), self._between
+        yield (exp.In,), ("this", "expressions"), self._in
+        yield (exp.Like, exp.ILike), ("this", "expression", "negate"), self._like
+        yield (exp.Escape,), ("this", "expression"), self._escape
+        yield (exp.Is,), ("this", "expression"), self._is
 
     def _comparison(self, node: exp.Expr) -> Predicate:
         operator = _COMPARISONS[type(node)]
-        column, value = self._column(node.this), self._value(node.expression)
-        if column is None:
-            column, value = self._column(node.expression), self._value(node.this)
+        operand, value = self._operand(node.this), self._value(node.expression)
+        if operand is None:
+            operand, value = self._operand(node.expression), self._value(node.this)
             operator = _MIRRORED[operator]
-        if column is None or value is None:
+        if operand is None or value is None:
             return Unknown()
-        comparison = Comparison(column, operator, value[0])
+        comparison = Comparison(operand, operator, value[0])
         return Not(comparison) if isinstance(node, exp.NullSafeNEQ) else comparison
 
-    def _between(self, node: exp.Expr) -> Predicate:
-        column = self._column(node.this)
+    def _between(self, node: exp.Between) -> Predicate:
+        operand = self._operand(node.this)
         low, high = self._value(node.args["low"]), self._value(node.args["high"])
-        if column is None or (low is None and high is None):
+        if operand is None or (low is None and high is None):
             return Unknown()
         return And(
             (
-                Comparison(column, ">=", low[0]) if low is not None else Unknown(),
-                Comparison(column, "<=", high[0]) if high is not None else Unknown(),
+                Comparison(operand, ">=", low[0]) if low is not None else Unknown(),
+                Comparison(operand, "<=", high[0]) if high is not None else Unknown(),
             )
         )
 
     def _in(self, node: exp.In) -> Predicate:
-        column = self._column(node.this)
+        operand = self._operand(node.this)
         values = [self._value(item) for item in node.expressions]
         known = tuple(value[0] for value in values if value is not None)
-        return In(column, known) if column and known and len(known) == len(values) else Unknown()
+        return In(operand, known) if operand and known and len(known) == len(values) else Unknown()
 
-    def _like(self, node: exp.Like) -> Predicate:
-        column, pattern = self._column(node.this), self._value(node.expression)
-        if column is None or pattern is None or not isinstance(pattern[0], str):
+    def _is(self, node: exp.Is) -> Predicate:
+        operand = self._operand(node.this)
+        return IsNull(operand) if operand and isinstance(node.expression, exp.Null) else Unknown()
+
+    def _like(self, node: exp.Like | exp.ILike) -> Predicate:
+        operand, pattern = self._operand(node.this), self._value(node.expression)
+        if operand is None or pattern is None or not isinstance(pattern[0], str):
             return Unknown()
-        like = Like(column, pattern[0])
+        text = pattern[0]
+        if isinstance(node, exp.ILike):
+            if not text.isascii():
+                return Unknown()
+            operand, text = Call("lower", (operand,)), text.lower()
+        like = Like(operand, text)
         return Not(like) if node.args.get("negate") else like
 
-    def _column(self, node: exp.Expr) -> ColumnReference | None:
-        column = node.unnest()
-        return self._find_column(column) if isinstance(column, exp.Column) else None
+    def _escape(self, node: exp.Escape) -> Predicate:
+        """``LIKE pattern ESCAPE '/'``, as one whose escapes are backslashes."""
+        like, escape = node.this, node.expression
+        if not isinstance(like, exp.Like) or not isinstance(escape, exp.Literal) or len(escape.name) != 1:
+            return Unknown()
+        read = self._like(like) if _has_only(like, "this", "expression", "negate") else Unknown()
+        found = read.operand if isinstance(read, Not) else read
+        if not isinstance(found, Like) or escape.name in ("%", "_"):
+            return Unknown()
+        if escape.name == "\\":
+            return read
+        parts = re.findall(re.escape(escape.name) + r".|.", found.pattern, re.DOTALL)
+        if any(part == escape.name or (len(part) == 2 and part[1] not in ("%", "_", escape.name)) for part in parts):
+            # Spark refuses it.
+            return Unknown()
+        pattern = "".join(part if part in ("%", "_") else re.sub(r"([%_\\])", r"\\\1", part[-1]) for part in parts)
+        escaped = Like(found.operand, pattern)
+        return Not(escaped) if isinstance(read, Not) else escaped
+
+    def _operand(self, node: exp.Expr) -> Operand | None:
+        """A column of the table, or a function of some."""
+        expression = self._expression(node)
+        if isinstance(expression, ColumnReference):
+            return expression
+        return expression if isinstance(expression, Call) and any(columns_read(expression)) else None
+
+    def _expression(self, node: exp.Expr) -> Expression | None:
+        """What a column, a constant, or a function that is computed here is of; None for all else."""
+        node = node.unnest()
+        if isinstance(node, exp.Column):
+            return self._find_column(node)
+        literal = self._literal(node)
+        if literal is not None:
+            value = literal.value
+            if isinstance(value, bytes) or literal.type.startswith("timestamp"):
+                return None
+            return Constant(value, literal.type)
+        called = called_function(node)
+        if called is None:
+            return None
+        arguments = [self._expression(argument) for argument in called[1]]
+        known = tuple(argument for argument in arguments if argument is not None)
+        return Call(called[0], known) if len(known) == len(arguments) else None
 
     def _value(self, node: exp.Expr) -> tuple[Value] | None:
         """The constant's value, in a tuple as None is one; None where it is not a comparable constant."""
         literal = self._literal(node.unnest())
-        if literal is None or isinstance(literal.value, bytes):
+        if literal is None:
+            return self._computed(node)
+        if isinstance(literal.value, bytes):
             return None
         value = literal.value
         # Zones and NaN do not compare in Python as they do in Spark.
         if (isinstance(value, datetime) and value.tzinfo is not None) or value != value:
             return None
         return (value,)
+
+    def _computed(self, node: exp.Expr) -> tuple[Value] | None:
+        """The value of a function of constants alone."""
+        expression = self._expression(node)
+        if not isinstance(expression, Call):
+            return None
+        try:
+            return (compute(expression, {}, {}).value,)
+        except UndecidedError:
+            return None
 
     def _literal(self, node: exp.Expr) -> Literal | None:
         if isinstance(node, exp.Literal):

@@ -18,6 +18,7 @@ from sqlglot.errors import ErrorLevel, ParseError, SqlglotError
 
 from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.statements import Query
+from airflow_hivex.core.sql.functions import QueryParser
 from airflow_hivex.core.sql.literals import unquote
 from airflow_hivex.core.sql.references import QueryReader
 from airflow_hivex.core.sql.scopes import Links
@@ -175,7 +176,7 @@ def _sqlglot_tokens(
 
 def _parse(text: str, masked: str, tokens: list[SqlglotToken], first: Token) -> exp.Expr:
     # The parser quotes the text before its error; quoting all of it tells where the error is.
-    parser = Spark().parser(error_level=ErrorLevel.IMMEDIATE, error_message_context=len(masked) + 1)
+    parser = QueryParser(error_level=ErrorLevel.IMMEDIATE, error_message_context=len(masked) + 1, dialect=Spark())
     try:
         trees = parser.parse(tokens, masked)
     except ParseError as error:

@@ -7,9 +7,9 @@ from collections.abc import Collection, Sequence
 from sqlglot import exp
 
 from airflow_hivex.core.model.identifiers import normalise
-from airflow_hivex.core.model.predicates import ColumnReference, Predicate
+from airflow_hivex.core.model.predicates import ColumnReference, Predicate, columns_in, restricts
 from airflow_hivex.core.model.statements import Query, TableReference, TextEdit
-from airflow_hivex.core.sql.filters import FilterReader, columns_in, rejects_nulls, restricts
+from airflow_hivex.core.sql.filters import FilterReader, rejects_nulls
 from airflow_hivex.core.sql.markers import Markers
 from airflow_hivex.core.sql.row_ids import read_row_ids
 from airflow_hivex.core.sql.scopes import Condition, Links, Scope, ScopeReader, Source

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from airflow_hivex.core.model.expressions import Call, Constant
 from airflow_hivex.core.model.predicates import (
     And,
     ColumnReference,
@@ -22,9 +23,12 @@ from airflow_hivex.core.model.predicates import (
     Truth,
     Unknown,
     Value,
-    columns_of,
+    columns_in,
     evaluate,
+    fixed_beginning,
     is_partition_type,
+    known_by,
+    restricts,
     typed,
 )
 
@@ -67,6 +71,8 @@ def test_comparison(left: Value, operator: str, right: Value, answer: Truth) -> 
         ("7", 8, YES),
         (7, "8", YES),
         (9, "8", NO),
+        ("07", 8, YES),
+        (7, "007", NO),
         ("-1", 0, YES),
         ("0", -1, NO),
         (date(2013, 1, 1), "2013-01-02", YES),
@@ -82,9 +88,6 @@ def test_text_is_compared_as_what_it_is_written_like(left: Value, right: Value, 
     [
         ("a", 1),
         (" 7", 7),
-        ("07", 7),
-        (7, "07"),
-        ("-0", 0),
         ("1" * 19, 7),
         ("7.0", 7),
         (1.5, 1.5),
@@ -124,6 +127,8 @@ def test_what_depends_on_casts_is_not_decided(left: Value, right: Value, operato
         (1, (2, 1.0), MAYBE),
         (1, (1, 1.0), YES),
         ("7", (7,), YES),
+        ("07", (7,), MAYBE),
+        (7, ("07",), MAYBE),
         ("a", (), NO),
     ],
 )
@@ -190,11 +195,44 @@ def test_and_or_and_not_are_those_of_three_valued_logic(truths: list[Truth]) -> 
     assert evaluate(Not(And(operands)), {"ds": "a"}) is negated[conjunction]
 
 
-def test_columns_of_a_predicate() -> None:
+def test_columns_in_a_predicate() -> None:
     predicate = And((Comparison(DS, "=", 1), Or((Not(IsNull(MONTH)), In(DS, (1,)), Like(DS, "a")))))
-    assert columns_of(predicate) == {DS, MONTH}
-    assert columns_of(And((predicate, Unknown()))) is None
-    assert columns_of(And(())) == frozenset()
+    assert columns_in(predicate) == {DS, MONTH}
+    assert columns_in(And((predicate, Unknown()))) == {DS, MONTH}
+    assert columns_in(Comparison(Call("concat", (DS, Constant("-", "string"), MONTH)), "=", "a")) == {DS, MONTH}
+    assert columns_in(And(())) == frozenset()
+
+
+def test_what_reads_other_columns_is_unknown() -> None:
+    other = Comparison(MONTH, ">", 3)
+    predicate = Or((And((Comparison(DS, "=", "a"), other)), And((Comparison(DS, "=", "b"), Not(other)))))
+    known = known_by(predicate, {"ds"})
+    assert known == Or((And((Comparison(DS, "=", "a"), Unknown())), And((Comparison(DS, "=", "b"), Not(Unknown())))))
+    assert restricts(known)
+    assert [evaluate(known, {"ds": ds}) for ds in "abc"] == [MAYBE, MAYBE, NO]
+    assert not restricts(known_by(Or((Comparison(DS, "=", "a"), other)), {"ds"}))
+    assert known_by(Comparison(Call("concat", (DS, MONTH)), "=", "a"), {"ds"}) == Unknown()
+
+
+def test_function_of_a_column_is_computed_by_its_type() -> None:
+    first_of_2013 = Comparison(Call("year", (DS,)), "=", 2013)
+    assert evaluate(first_of_2013, {"ds": date(2013, 1, 1)}, {"ds": "date"}) is YES
+    assert evaluate(first_of_2013, {"ds": "2012-01-01"}, {"ds": "varchar(10)"}) is NO
+    assert evaluate(first_of_2013, {"ds": None}, {"ds": "date"}) is NULL
+    assert evaluate(first_of_2013, {"ds": "20130101"}, {"ds": "string"}) is MAYBE
+    assert evaluate(first_of_2013, {"ds": date(2013, 1, 1)}) is MAYBE
+    assert evaluate(first_of_2013, {"ds": PaddedText("2013-01-01")}, {"ds": "char(10)"}) is MAYBE
+    next_hour = Comparison(Call("+", (DS, DS)), "=", 200)
+    assert evaluate(next_hour, {"ds": 100}, {"ds": "int"}) is YES
+    assert evaluate(next_hour, {"ds": 100}, {"ds": "tinyint"}) is MAYBE
+
+
+@pytest.mark.parametrize(
+    ("pattern", "beginning"),
+    [("2013%", "2013"), ("a\\_b_", "a_b"), ("%a", ""), ("", ""), ("abc", "abc"), ("a\\b%", ""), ("a\\\\%", "a\\")],
+)
+def test_fixed_beginning_of_a_pattern(pattern: str, beginning: str) -> None:
+    assert fixed_beginning(pattern) == beginning
 
 
 @pytest.mark.parametrize(

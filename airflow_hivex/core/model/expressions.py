@@ -1,0 +1,81 @@
+"""Expressions over a row's columns as far as they are computed here: columns, constants and calls of functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from typing import NamedTuple, TypeAlias
+
+Value: TypeAlias = str | int | float | bool | Decimal | date | datetime | None
+
+VOID = "void"
+
+
+class UndecidedError(Exception):
+    """What Spark computes is not certain here: it depends on settings, or Spark may raise an error."""
+
+
+class Typed(NamedTuple):
+    """A value with Spark's name of its type."""
+
+    value: Value
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnReference:
+    """A column as written: ``qualifier`` is the table's alias or name, or None."""
+
+    name: str
+    qualifier: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A constant, with Spark's name of its type."""
+
+    value: Value
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function of Spark's, by its name in lower case; a cast is called ``cast`` with the type behind it."""
+
+    function: str
+    arguments: tuple[Expression, ...]
+
+
+Expression: TypeAlias = ColumnReference | Constant | Call
+
+
+def columns_read(expression: Expression) -> Iterator[ColumnReference]:
+    """The columns that an expression reads."""
+    if isinstance(expression, ColumnReference):
+        yield expression
+    elif isinstance(expression, Call):
+        for argument in expression.arguments:
+            yield from columns_read(argument)
+
+
+def column_value(column: ColumnReference, values: Mapping[str, Value], types: Mapping[str, str]) -> Typed:
+    """A column's value for a function, from values and types by lower-case name.
+
+    Raises:
+        UndecidedError: the value or the type is not known, or functions see it otherwise than it is kept here.
+    """
+    name = column.name.lower()
+    if name not in values:
+        raise UndecidedError
+    given = types.get(name, "").lower().replace(" ", "")
+    base = given.partition("(")[0]
+    if values[name] is None:
+        return Typed(None, "string" if base == "varchar" else given or VOID)
+    if base == "varchar":
+        return Typed(values[name], "string")
+    # CHAR is padded, or is not, as Spark is set.
+    if not given or base == "char":
+        raise UndecidedError
+    return Typed(values[name], given)

@@ -1,0 +1,462 @@
+"""Spark's functions that are computed here, so that partitions can be left out by functions of their keys.
+
+Each gives exactly Spark's value, whether ANSI mode is on or off, or is undecided: for texts whose
+reading is not the same everywhere, values out of range, and whatever Spark may raise an error for.
+Source: Spark's reference of built-in functions; an acceptance test compares all of them with Spark.
+"""
+
+from __future__ import annotations
+
+import re
+from calendar import monthrange
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date, datetime, timedelta
+from typing import TypeAlias
+
+from airflow_hivex.core.model.expressions import (
+    VOID,
+    Call,
+    ColumnReference,
+    Constant,
+    Expression,
+    Typed,
+    UndecidedError,
+    Value,
+    column_value,
+)
+
+Function: TypeAlias = Callable[..., Typed]
+
+_BITS = {"tinyint": 7, "smallint": 15, "int": 31, "bigint": 63}
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
+_FORMAT_PART = re.compile(r"([A-Za-z])\1*|[-/._ ]+")
+_LONGEST_TEXT = 10_000
+_NOT_KNOWN = "unknown"
+"""The type of a NULL that a function gives: it is not worked out."""
+
+
+def compute(expression: Expression, values: Mapping[str, Value], types: Mapping[str, str]) -> Typed:
+    """The value of an expression for a row whose columns have ``values`` and ``types`` (keys in lower case).
+
+    Raises:
+        UndecidedError: it is not certain.
+    """
+    match expression:
+        case ColumnReference():
+            return column_value(expression, values, types)
+        case Constant(value, type):
+            return Typed(value, "string" if type.startswith("varchar") else type)
+        case Call(function, arguments):
+            return call(function, [compute(argument, values, types) for argument in arguments])
+
+
+def call(name: str, arguments: Sequence[Typed]) -> Typed:
+    """What a function gives for these arguments.
+
+    Raises:
+        UndecidedError: it is not certain.
+    """
+    if name in _OF_NULLS:
+        return _OF_NULLS[name](arguments)
+    least, most, function = FUNCTIONS[name]
+    if not least <= len(arguments) <= most:
+        raise UndecidedError
+    if any(argument.value is None for argument in arguments):
+        return Typed(None, _NOT_KNOWN)
+    try:
+        return function(*arguments)
+    except (ValueError, OverflowError, ZeroDivisionError) as error:
+        raise UndecidedError from error
+
+
+# -- arguments -------------------------------------------------------------------------
+
+
+def _text(argument: Typed) -> str:
+    """The argument as Spark casts it to a string."""
+    match argument:
+        case Typed(bool(value), "boolean"):
+            return str(value).lower()
+        case Typed(str(value), "string"):
+            return value
+        case Typed(int(value), type) if type in _BITS:
+            return str(value)
+        case Typed(date() as value, "date"):
+            return value.isoformat()
+    raise UndecidedError
+
+
+def _own_text(argument: Typed) -> str:
+    if argument.type != "string":
+        raise UndecidedError
+    return _text(argument)
+
+
+def _ascii(argument: Typed) -> str:
+    # The case of other letters is another matter in Java than in Python.
+    text = _own_text(argument)
+    if not text.isascii():
+        raise UndecidedError
+    return text
+
+
+def _whole(argument: Typed) -> int:
+    if argument.type not in _BITS or not isinstance(argument.value, int):
+        raise UndecidedError
+    return argument.value
+
+
+def _int(argument: Typed) -> int:
+    if argument.type == "bigint":
+        raise UndecidedError
+    return _whole(argument)
+
+
+def _date(argument: Typed) -> date:
+    """The argument as Spark casts it to a date. That of a TIMESTAMP depends on the time zone."""
+    match argument:
+        case Typed(datetime() as value, "timestamp_ntz"):
+            return value.date()
+        case Typed(date() as value, "date"):
+            return value
+        case Typed(str(value), "string") if _DAY.fullmatch(value):
+            return date.fromisoformat(value)
+    raise UndecidedError
+
+
+def _string(value: str) -> Typed:
+    if len(value) > _LONGEST_TEXT:
+        raise UndecidedError
+    return Typed(value, "string")
+
+
+def _number(value: int, type: str = "int") -> Typed:
+    bound = 1 << _BITS[type]
+    if not -bound <= value < bound:
+        raise UndecidedError
+    return Typed(value, type)
+
+
+# -- texts -----------------------------------------------------------------------------
+
+
+def _substring(text: Typed, start: Typed, length: Typed | None = None) -> Typed:
+    value, position = _text(text), _int(start)
+    first = position - 1 if position > 0 else len(value) + position if position < 0 else 0
+    end = len(value) if length is None else first + _int(length)
+    return _string(value[max(first, 0) : max(end, 0)] if end > first else "")
+
+
+def _left(text: Typed, length: Typed) -> Typed:
+    return _string(_text(text)[: max(_int(length), 0)])
+
+
+def _right(text: Typed, length: Typed) -> Typed:
+    count = _int(length)
+    return _string(_text(text)[-count:] if count > 0 else "")
+
+
+def _replace(text: Typed, search: Typed, replacement: Typed | None = None) -> Typed:
+    value, wanted = _own_text(text), _own_text(search)
+    return _string(value.replace(wanted, "" if replacement is None else _own_text(replacement)) if wanted else value)
+
+
+def _pad(text: Typed, length: Typed, pad: Typed | None) -> tuple[str, str]:
+    value, count = _text(text), _int(length)
+    filling = " " if pad is None else _own_text(pad)
+    missing = count - len(value)
+    if missing <= 0 or not filling:
+        return value[: max(count, 0)], ""
+    if missing > _LONGEST_TEXT:
+        raise UndecidedError
+    return value, (filling * missing)[:missing]
+
+
+def _lpad(text: Typed, length: Typed, pad: Typed | None = None) -> Typed:
+    value, filling = _pad(text, length, pad)
+    return _string(filling + value)
+
+
+def _rpad(text: Typed, length: Typed, pad: Typed | None = None) -> Typed:
+    value, filling = _pad(text, length, pad)
+    return _string(value + filling)
+
+
+def _concat(*texts: Typed) -> Typed:
+    return _string("".join(map(_text, texts)))
+
+
+def _concat_ws(arguments: Sequence[Typed]) -> Typed:
+    if not arguments:
+        raise UndecidedError
+    separator, *texts = arguments
+    if separator.value is None:
+        return Typed(None, "string")
+    return _string(_own_text(separator).join(_text(text) for text in texts if text.value is not None))
+
+
+def _split_part(text: Typed, delimiter: Typed, number: Typed) -> Typed:
+    wanted = _int(number)
+    if not wanted or not _own_text(delimiter):
+        raise UndecidedError
+    parts = _own_text(text).split(_own_text(delimiter))
+    index = wanted - 1 if wanted > 0 else len(parts) + wanted
+    return _string(parts[index] if 0 <= index < len(parts) else "")
+
+
+def _substring_index(text: Typed, delimiter: Typed, count: Typed) -> Typed:
+    # Spark finds places of a longer delimiter that overlap.
+    if len(_own_text(delimiter)) != 1:
+        raise UndecidedError
+    parts, wanted = _own_text(text).split(_own_text(delimiter)), _int(count)
+    if wanted == 0:
+        return _string("")
+    return _string(_own_text(delimiter).join(parts[:wanted] if wanted > 0 else parts[wanted:]))
+
+
+# -- dates -----------------------------------------------------------------------------
+
+
+def _of_date(part: Callable[[date], int]) -> Function:
+    return lambda day: _number(part(_date(day)))
+
+
+def _add_days(day: Typed, days: Typed, sign: int = 1) -> Typed:
+    return Typed(_date(day) + timedelta(sign * _int(days)), "date")
+
+
+def _subtract_days(day: Typed, days: Typed) -> Typed:
+    return _add_days(day, days, -1)
+
+
+def _add_months(day: Typed, months: Typed) -> Typed:
+    start = _date(day)
+    count = start.year * 12 + start.month - 1 + _int(months)
+    year, month = count // 12, count % 12 + 1
+    return Typed(date(year, month, min(start.day, monthrange(year, month)[1])), "date")
+
+
+def _last_day(day: Typed) -> Typed:
+    value = _date(day)
+    return Typed(value.replace(day=monthrange(value.year, value.month)[1]), "date")
+
+
+def _trunc(day: Typed, unit: Typed) -> Typed:
+    value = _date(day)
+    match _own_text(unit).upper():
+        case "YEAR" | "YYYY" | "YY":
+            return Typed(value.replace(month=1, day=1), "date")
+        case "QUARTER":
+            return Typed(value.replace(month=(value.month - 1) // 3 * 3 + 1, day=1), "date")
+        case "MONTH" | "MM" | "MON":
+            return Typed(value.replace(day=1), "date")
+        case "WEEK":
+            return Typed(value - timedelta(value.weekday()), "date")
+    raise UndecidedError
+
+
+def _to_date(text: Typed, format: Typed | None = None) -> Typed:
+    if format is None:
+        return Typed(_date(text), "date")
+    pattern = "".join(
+        _PARSED.get(part, "") or (re.escape(part) if not part[0].isalpha() else _undecided())
+        for part in _format_parts(_own_text(format))
+    )
+    found = re.fullmatch(pattern, _own_text(text))
+    if found is None or "year" not in found.groupdict():
+        raise UndecidedError
+    parts = {name: int(number) for name, number in found.groupdict().items()}
+    return Typed(_plain_day(date(parts["year"], parts.get("month", 1), parts.get("day", 1))), "date")
+
+
+def _date_format(day: Typed, format: Typed) -> Typed:
+    value = _plain_day(_date(day))
+    return _string(
+        "".join(
+            _WRITTEN[part](value) if part in _WRITTEN else part if not part[0].isalpha() else _undecided()
+            for part in _format_parts(_own_text(format))
+        )
+    )
+
+
+_PARSED = {"yyyy": "(?P<year>[0-9]{4})", "MM": "(?P<month>[0-9]{2})", "dd": "(?P<day>[0-9]{2})"}
+_WRITTEN: dict[str, Callable[[date], str]] = {
+    "yyyy": lambda day: f"{day.year:04d}",
+    "MM": lambda day: f"{day.month:02d}",
+    "M": lambda day: str(day.month),
+    "dd": lambda day: f"{day.day:02d}",
+    "d": lambda day: str(day.day),
+}
+# Days that a time zone has left out as it moved over the date line: their midnights are another day's there.
+_LEFT_OUT = frozenset({date(2011, 12, 30), date(1994, 12, 31), date(1995, 1, 1), date(1993, 8, 21), date(1993, 8, 22)})
+
+
+def _format_parts(format: str) -> list[str]:
+    """The letters and separators of a pattern for dates."""
+    parts = [found[0] for found in _FORMAT_PART.finditer(format)]
+    letters = [part for part in parts if part[0].isalpha()]
+    # Letters side by side are fields of fixed widths here; one that is not is read otherwise.
+    if not parts or "".join(parts) != format or len(set(letters)) < len(letters):
+        raise UndecidedError
+    return parts
+
+
+def _plain_day(day: date) -> date:
+    """A day that is the same in all calendars and time zones that Spark may be set to."""
+    if day.year < 1900 or day in _LEFT_OUT:
+        raise UndecidedError
+    return day
+
+
+def _undecided() -> str:
+    raise UndecidedError
+
+
+# -- numbers and casts -----------------------------------------------------------------
+
+
+def _plus(left: Typed, right: Typed) -> Typed:
+    if left.type == "date":
+        return _add_days(left, right)
+    if right.type == "date":
+        return _add_days(right, left)
+    return _arithmetic(lambda a, b: a + b)(left, right)
+
+
+def _minus(left: Typed, right: Typed) -> Typed:
+    if left.type == "date" and right.type != "date":
+        return _subtract_days(left, right)
+    return _arithmetic(lambda a, b: a - b)(left, right)
+
+
+def _arithmetic(operation: Callable[[int, int], int], type: str | None = None) -> Function:
+    def function(left: Typed, right: Typed) -> Typed:
+        result = operation(_whole(left), _whole(right))
+        return _number(result, type or max(left.type, right.type, key=lambda each: _BITS[each]))
+
+    return function
+
+
+def _remainder(left: int, right: int) -> int:
+    # With the sign of the left side, unlike in Python.
+    return abs(left) % abs(right) * (-1 if left < 0 else 1)
+
+
+def _positive_remainder(left: int, right: int) -> int:
+    rest = _remainder(left, right)
+    return _remainder(rest + right, right) if rest < 0 else rest
+
+
+def _quotient(left: int, right: int) -> int:
+    return abs(left) // abs(right) * (-1 if (left < 0) != (right < 0) else 1)
+
+
+def _coalesce(arguments: Sequence[Typed]) -> Typed:
+    # Of several types, Spark makes one.
+    types = {argument.type for argument in arguments if argument.type != VOID}
+    if len(types) != 1 or _NOT_KNOWN in types:
+        raise UndecidedError
+    return next((argument for argument in arguments if argument.value is not None), arguments[0])
+
+
+def _cast_to_whole(type: str) -> Function:
+    def function(argument: Typed) -> Typed:
+        if isinstance(argument.value, str) and argument.type == "string" and _WHOLE.fullmatch(argument.value):
+            return _number(int(argument.value), type)
+        if argument.type == "boolean":
+            return _number(int(bool(argument.value)), type)
+        return _number(_whole(argument), type)
+
+    return function
+
+
+def _cast_to_date(argument: Typed) -> Typed:
+    return Typed(_date(argument), "date")
+
+
+def _cast_to_string(argument: Typed) -> Typed:
+    return _string(_text(argument))
+
+
+def _negative(argument: Typed) -> Typed:
+    return _number(-_whole(argument), argument.type)
+
+
+_CASTS: dict[str, Function] = {
+    **{name: _cast_to_whole(name) for name in _BITS},
+    "date": _cast_to_date,
+    "string": _cast_to_string,
+}
+
+# By name: the least and the most arguments, and what they give where none is NULL; with a NULL, all give NULL.
+FUNCTIONS: dict[str, tuple[int, int, Function]] = {
+    "upper": (1, 1, lambda text: _string(_ascii(text).upper())),
+    "lower": (1, 1, lambda text: _string(_ascii(text).lower())),
+    "trim": (1, 1, lambda text: _string(_text(text).strip(" "))),
+    "ltrim": (1, 1, lambda text: _string(_text(text).lstrip(" "))),
+    "rtrim": (1, 1, lambda text: _string(_text(text).rstrip(" "))),
+    "length": (1, 1, lambda text: _number(len(_text(text)))),
+    "substring": (2, 3, _substring),
+    "left": (2, 2, _left),
+    "right": (2, 2, _right),
+    "replace": (2, 3, _replace),
+    "lpad": (2, 3, _lpad),
+    "rpad": (2, 3, _rpad),
+    "concat": (1, 100, _concat),
+    "instr": (2, 2, lambda text, part: _number(_own_text(text).find(_own_text(part)) + 1)),
+    "split_part": (3, 3, _split_part),
+    "substring_index": (3, 3, _substring_index),
+    "startswith": (2, 2, lambda text, part: Typed(_own_text(text).startswith(_own_text(part)), "boolean")),
+    "endswith": (2, 2, lambda text, part: Typed(_own_text(text).endswith(_own_text(part)), "boolean")),
+    "contains": (2, 2, lambda text, part: Typed(_own_text(part) in _own_text(text), "boolean")),
+    "year": (1, 1, _of_date(lambda day: day.year)),
+    "quarter": (1, 1, _of_date(lambda day: (day.month + 2) // 3)),
+    "month": (1, 1, _of_date(lambda day: day.month)),
+    "weekofyear": (1, 1, _of_date(lambda day: day.isocalendar().week)),
+    "dayofyear": (1, 1, _of_date(lambda day: day.timetuple().tm_yday)),
+    "day": (1, 1, _of_date(lambda day: day.day)),
+    "dayofweek": (1, 1, _of_date(lambda day: day.isoweekday() % 7 + 1)),
+    "weekday": (1, 1, _of_date(lambda day: day.weekday())),
+    "to_date": (1, 2, _to_date),
+    "date_format": (2, 2, _date_format),
+    "date_add": (2, 2, _add_days),
+    "date_sub": (2, 2, _subtract_days),
+    "datediff": (2, 2, lambda end, start: _number((_date(end) - _date(start)).days)),
+    "add_months": (2, 2, _add_months),
+    "last_day": (1, 1, _last_day),
+    "trunc": (2, 2, _trunc),
+    "make_date": (3, 3, lambda *parts: Typed(date(*map(_int, parts)), "date")),
+    "+": (2, 2, _plus),
+    "-": (2, 2, _minus),
+    "*": (2, 2, _arithmetic(lambda a, b: a * b)),
+    "mod": (2, 2, _arithmetic(_remainder)),
+    "pmod": (2, 2, _arithmetic(_positive_remainder)),
+    "div": (2, 2, _arithmetic(_quotient, "bigint")),
+    "abs": (1, 1, lambda number: _number(abs(_whole(number)), number.type)),
+    "negative": (1, 1, _negative),
+    **{f"cast {name}": (1, 1, cast) for name, cast in _CASTS.items()},
+}
+_OF_NULLS: dict[str, Callable[[Sequence[Typed]], Typed]] = {"coalesce": _coalesce, "concat_ws": _concat_ws}
+
+SYNONYMS: dict[str, str] = {
+    **{name: name for name in (*FUNCTIONS, *_OF_NULLS) if name.isidentifier()},
+    "ucase": "upper",
+    "lcase": "lower",
+    "char_length": "length",
+    "character_length": "length",
+    "len": "length",
+    "substr": "substring",
+    "dayofmonth": "day",
+    "date_diff": "datediff",
+    "dateadd": "date_add",
+    "nvl": "coalesce",
+    "ifnull": "coalesce",
+    "date": "cast date",
+    "string": "cast string",
+    "int": "cast int",
+    "bigint": "cast bigint",
+    "smallint": "cast smallint",
+    "tinyint": "cast tinyint",
+}
+"""What Spark's names of functions are called here."""

@@ -1,0 +1,84 @@
+"""Calls of functions in sqlglot's tree, under the names that Spark gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlglot import exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.parser import Parser
+
+from airflow_hivex.core.model.functions import SYNONYMS
+
+_OPERATORS: dict[type[exp.Expr], str] = {
+    exp.Add: "+",
+    exp.Sub: "-",
+    exp.Mul: "*",
+    exp.Mod: "mod",
+    exp.IntDiv: "div",
+    exp.DPipe: "concat",
+}
+_CAST_TYPES = {"TEXT": "string", "DATE": "date", "TINYINT": "tinyint", "SMALLINT": "smallint"}
+_CAST_TYPES |= {"INT": "int", "BIGINT": "bigint"}
+_PARTS = {
+    **dict.fromkeys(("YEAR", "Y", "YEARS", "YR", "YRS"), "year"),
+    **dict.fromkeys(("QUARTER", "QTR"), "quarter"),
+    **dict.fromkeys(("MONTH", "MON", "MONS", "MONTHS"), "month"),
+    **dict.fromkeys(("WEEK", "W", "WEEKS"), "weekofyear"),
+    **dict.fromkeys(("DAY", "D", "DAYS"), "day"),
+    **dict.fromkeys(("DAYOFWEEK", "DOW"), "dayofweek"),
+    "DOY": "dayofyear",
+}
+
+
+_SparkParser: Any = Spark.parser_class
+
+
+class QueryParser(_SparkParser):  # type: ignore[misc]
+    """Spark's parser, which leaves the functions that we compute as they were written.
+
+    sqlglot turns many of them into others that mean the same to it, such as formats of dates into
+    those of another language.
+    """
+
+    FUNCTIONS = {  # noqa: RUF012 - sqlglot's own way
+        name: build for name, build in _SparkParser.FUNCTIONS.items() if name.lower() not in SYNONYMS
+    }
+
+    def _parse_types(self, *options: Any, **named: Any) -> exp.Expr | None:
+        # Spark's own parser takes VARCHAR(3) for STRING here.
+        return Parser._parse_types(self, *options, **named)
+
+
+def called_function(node: exp.Expr) -> tuple[str, Sequence[exp.Expr]] | None:
+    """The function, as ``model.functions`` calls it, and its arguments; None where it is not computed here."""
+    if isinstance(node, exp.Anonymous):
+        name = node.this if isinstance(node.this, str) else node.this.name
+        known = SYNONYMS.get(name.lower())
+        return (known, node.expressions) if known and _says_only(node, "this", "expressions") else None
+    if isinstance(node, exp.DPipe) and isinstance(node.expression, (exp.Add, exp.Sub)):
+        # Spark joins from left to right there: 'a' || 1 + 2 is ('a' || 1) + 2.
+        return None
+    if type(node) in _OPERATORS:
+        says = _says_only(node, "this", "expression", "safe")
+        return (_OPERATORS[type(node)], (node.this, node.expression)) if says else None
+    match node:
+        case exp.Neg() if _says_only(node, "this"):
+            return "negative", (node.this,)
+        case exp.Substring() if _says_only(node, "this", "start", "length"):
+            arguments = [node.args.get(name) for name in ("this", "start", "length")]
+            return "substring", [argument for argument in arguments if argument is not None]
+        case exp.Trim() if _says_only(node, "this"):
+            return "trim", (node.this,)
+        case exp.Extract() if _says_only(node, "this", "expression"):
+            part = _PARTS.get(node.this.name.upper())
+            return (part, (node.expression,)) if part else None
+        case exp.Cast() if _says_only(node, "this", "to", "safe") and _says_only(node.to, "this"):
+            type_ = None if not isinstance(node.to.this, exp.DataType.Type) else _CAST_TYPES.get(node.to.this.name)
+            return (f"cast {type_}", (node.this,)) if type_ else None
+    return None
+
+
+def _says_only(node: exp.Expr, *names: str) -> bool:
+    return all(name in names for name, value in node.args.items() if value)
