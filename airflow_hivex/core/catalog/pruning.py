@@ -20,6 +20,7 @@ from airflow_hivex.core.model.predicates import (
     Predicate,
     Truth,
     Value,
+    columns_in,
     evaluate,
     fixed_beginning,
     known_by,
@@ -193,18 +194,51 @@ def matching(
     """Those of the partitions whose rows may satisfy ``predicate``, decided by their names."""
     if predicate is None:
         return rows
+    names = [key.name.lower() for key in keys]
+    alone: list[list[Predicate]] = [[] for _ in keys]
+    together: list[Predicate] = []
+    for conjunct in _conjuncts(predicate):
+        read = {column.name.lower() for column in columns_in(conjunct)}
+        own = [position for position, name in enumerate(names) if read == {name}]
+        (alone[own[0]] if own else together).append(conjunct)
+    # Many partitions share a key's value; whatever is asked of it alone is asked once.
+    tests = [_KeyTest(key, And(tuple(conjuncts))) for key, conjuncts in zip(keys, alone, strict=True)]
     types = {key.name.lower(): key.type for key in keys}
-    known: list[dict[str, Value | None]] = [{} for _ in keys]
+    rest = And(tuple(together))
     kept = []
     for row in rows:
-        values: dict[str, Value] = {}
-        for key, text, cache in zip(keys, partition_values(row.name), known, strict=True):
-            if text not in cache:
-                try:
-                    cache[text] = typed(None if text == DEFAULT_PARTITION else text, key.type)
-                except ValueError:
-                    continue
-            values[key.name.lower()] = cache[text]
-        if evaluate(predicate, values, types) in (Truth.YES, Truth.MAYBE):
+        found = [test.of(text) for test, text in zip(tests, partition_values(row.name), strict=True)]
+        if not all(may_fit for may_fit, _ in found):
+            continue
+        if not together or _may_hold(
+            evaluate(rest, dict(zip(names, (value for _, value in found), strict=True)), types)
+        ):
             kept.append(row)
     return kept
+
+
+class _KeyTest:
+    """Whether rows with a key's value may satisfy what is asked of that key alone, by the stored text of the value."""
+
+    def __init__(self, key: Column, predicate: And) -> None:
+        self._name = key.name.lower()
+        self._type = key.type
+        self._predicate = predicate
+        self._known: dict[str, tuple[bool, Value]] = {}
+
+    def of(self, text: str) -> tuple[bool, Value]:
+        """The answer, and the value. A text that is not of the key's type fits nothing."""
+        known = self._known.get(text)
+        if known is None:
+            try:
+                value = typed(None if text == DEFAULT_PARTITION else text, self._type)
+            except ValueError:
+                known = (False, None)
+            else:
+                known = (_may_hold(evaluate(self._predicate, {self._name: value}, {self._name: self._type})), value)
+            self._known[text] = known
+        return known
+
+
+def _may_hold(answer: Truth) -> bool:
+    return answer in (Truth.YES, Truth.MAYBE)

@@ -11,6 +11,8 @@ from typing import NamedTuple, TypeAlias
 Value: TypeAlias = str | int | float | bool | Decimal | date | datetime | None
 
 VOID = "void"
+UNKNOWN_TYPE = "unknown"
+"""The type of a NULL of which no more is known."""
 
 
 class UndecidedError(Exception):
@@ -72,7 +74,7 @@ def column_value(column: ColumnReference, values: Mapping[str, Value], types: Ma
     given = types.get(name, "").lower().replace(" ", "")
     base = given.partition("(")[0]
     if values[name] is None:
-        return Typed(None, "string" if base == "varchar" else given or VOID)
+        return Typed(None, "string" if base == "varchar" else given or UNKNOWN_TYPE)
     if base == "varchar":
         return Typed(values[name], "string")
     # CHAR is padded, or is not, as Spark is set.

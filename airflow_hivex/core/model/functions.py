@@ -14,6 +14,7 @@ from datetime import date, datetime, timedelta
 from typing import TypeAlias
 
 from airflow_hivex.core.model.expressions import (
+    UNKNOWN_TYPE,
     VOID,
     Call,
     ColumnReference,
@@ -32,8 +33,6 @@ _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
 _FORMAT_PART = re.compile(r"([A-Za-z])\1*|[-/._ ]+")
 _LONGEST_TEXT = 10_000
-_NOT_KNOWN = "unknown"
-"""The type of a NULL that a function gives: it is not worked out."""
 
 
 def compute(expression: Expression, values: Mapping[str, Value], types: Mapping[str, str]) -> Typed:
@@ -63,7 +62,7 @@ def call(name: str, arguments: Sequence[Typed]) -> Typed:
     if not least <= len(arguments) <= most:
         raise UndecidedError
     if any(argument.value is None for argument in arguments):
-        return Typed(None, _NOT_KNOWN)
+        return Typed(None, UNKNOWN_TYPE)
     try:
         return function(*arguments)
     except (ValueError, OverflowError, ZeroDivisionError) as error:
@@ -355,7 +354,7 @@ def _quotient(left: int, right: int) -> int:
 def _coalesce(arguments: Sequence[Typed]) -> Typed:
     # Of several types, Spark makes one.
     types = {argument.type for argument in arguments if argument.type != VOID}
-    if len(types) != 1 or _NOT_KNOWN in types:
+    if len(types) != 1 or UNKNOWN_TYPE in types:
         raise UndecidedError
     return next((argument for argument in arguments if argument.value is not None), arguments[0])
 
