@@ -344,7 +344,10 @@ def _remainder(left: int, right: int) -> int:
 
 def _positive_remainder(left: int, right: int) -> int:
     rest = _remainder(left, right)
-    return _remainder(rest + right, right) if rest < 0 else rest
+    if rest < 0 and right < 0:
+        # Java may overflow there.
+        raise UndecidedError
+    return rest + right if rest < 0 else rest
 
 
 def _quotient(left: int, right: int) -> int:
