@@ -15,6 +15,7 @@ from airflow_hivex.core.model.functions import FUNCTIONS, compute
 from airflow_hivex.core.model.predicates import Comparison
 from airflow_hivex.core.model.statements import Select
 from airflow_hivex.core.sql.reader import read
+from airflow_hivex.core.store.batches import batches
 
 EMPTY_AND_EDGES: dict[str, list[Value]] = {
     "s": [
@@ -119,23 +120,17 @@ def test_every_function_gives_what_spark_gives_or_is_left_to_it(spark: SparkSess
     for ansi, zone in (("true", "Pacific/Apia"), ("false", "America/Sao_Paulo")):
         spark.conf.set("spark.sql.ansi.enabled", ansi)
         spark.conf.set("spark.sql.session.timeZone", zone)
-        for text, values in asked.items():
-            if not values:
-                continue
-            numbers = ", ".join(map(str, values))
-            try:
-                found = dict(
-                    spark.sql(f"SELECT number, {text} FROM edges WHERE number IN ({numbers})").collect()  # type: ignore[arg-type]
-                )
-            except Exception as error:
-                if "DATATYPE_MISMATCH" not in str(error) and "CAST_WITHOUT_SUGGESTION" not in str(error):
-                    wrong.append(f"{text} ({ansi}): {str(error)[:200]}")
-                continue
-            wrong += [
-                f"{text} of {rows[number]} ({ansi}, {zone}): {value!r}, in Spark {found[number]!r}"
-                for number, value in values.items()
-                if found[number] != value or type(found[number]) is not type(value)
-            ]
+        # In a few queries, as each has a price of its own; an expression is computed for the rows that are decided.
+        for some in batches([text for text in texts if asked[text]], 30):
+            columns = [f"CASE WHEN number IN ({', '.join(map(str, asked[text]))}) THEN {text} END" for text in some]
+            found = spark.sql(f"SELECT number, {', '.join(columns)} FROM edges").collect()
+            for position, text in enumerate(some, 1):
+                values = {row[0]: row[position] for row in found}
+                wrong += [
+                    f"{text} of {rows[number]} ({ansi}, {zone}): {value!r}, in Spark {values[number]!r}"
+                    for number, value in asked[text].items()
+                    if values[number] != value or type(values[number]) is not type(value)
+                ]
     assert wrong == []
 
 
@@ -183,7 +178,7 @@ def test_nothing_is_lost_and_little_is_read(session: Session) -> None:
         "d <= DATE'2013-01-31'": 2,
         "d BETWEEN DATE'2013-02-01' AND date_add('2013-02-01', 400)": 4,
         "NOT (s > '3')": 3,
-        "(i = 1 AND id > 0) OR (i = 2 AND id > 0)": 3,
+        "(i = 1 AND id > 0) OR (i = 2 AND id > 0)": 4,
         "i + 1 = 2 OR s IS NULL": 3,
         "s ILIKE 'AB'": 2,
         "coalesce(i, 0) = 0": 1,
@@ -201,7 +196,7 @@ def test_nothing_is_lost_and_little_is_read(session: Session) -> None:
         read_ = session.explain(query.format("p"))
         assert read_.cluster == "c1"
         found = session._services
-        assert partitions_read(session, condition) <= most, condition
+        assert partitions_read(session, condition) == most, condition
         assert found is not None
 
 

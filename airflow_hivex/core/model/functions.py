@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from calendar import monthrange
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from typing import TypeAlias
 
@@ -62,6 +62,10 @@ def call(name: str, arguments: Sequence[Typed]) -> Typed:
     if not least <= len(arguments) <= most:
         raise UndecidedError
     if any(argument.value is None for argument in arguments):
+        texts = _TEXTS.get(name, ())
+        if any(each.type == "string" and each.value is not None and n not in texts for n, each in enumerate(arguments)):
+            # Spark casts it all the same, which may be an error.
+            raise UndecidedError
         return Typed(None, UNKNOWN_TYPE)
     try:
         return function(*arguments)
@@ -438,6 +442,15 @@ FUNCTIONS: dict[str, tuple[int, int, Function]] = {
     "abs": (1, 1, lambda number: _number(abs(_whole(number)), number.type)),
     "negative": (1, 1, _negative),
     **{f"cast {name}": (1, 1, cast) for name, cast in _CASTS.items()},
+}
+# Which arguments are texts by themselves, so that nothing is cast.
+_TEXTS: dict[str, Collection[int]] = {
+    "concat": range(100),
+    **dict.fromkeys(("replace", "startswith", "endswith", "contains", "instr"), range(3)),
+    **dict.fromkeys(("substring", "left", "right"), (0,)),
+    **dict.fromkeys(("lpad", "rpad"), (0, 2)),
+    **dict.fromkeys(("split_part", "substring_index", "to_date"), (0, 1)),
+    **dict.fromkeys(("date_format", "trunc"), (1,)),
 }
 _OF_NULLS: dict[str, Callable[[Sequence[Typed]], Typed]] = {"coalesce": _coalesce, "concat_ws": _concat_ws}
 

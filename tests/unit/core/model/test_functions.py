@@ -75,6 +75,8 @@ def test_value(function: str, arguments: list[Value], value: Value) -> None:
         ("substring_index", ["aaa", "aa", 1]),
         ("coalesce", [1, "x"]),
         ("lpad", ["a", 2**31 - 1, "x"]),
+        ("datediff", ["no date", None]),
+        ("+", [None, "no number"]),
         ("year", []),
     ],
 )
