@@ -124,7 +124,7 @@ def test_the_tree_is_hives(session: Session, tmp_path: Path) -> None:
             seen |= set(keys)
     assert rows(session, "SELECT count(*), count_if(v = 'w'), min(id) FROM t") == [(10, 5, 1)]
     # New rows go to the bucket of their key, where bucketed joins look for them.
-    session.sql("MERGE INTO t USING range(20, 60) s ON t.id = s.id WHEN NOT MATCHED THEN INSERT VALUES (s.id, 'n')")
+    session.sql("MERGE INTO t USING range(20, 60) s (n) ON t.id = s.n WHEN NOT MATCHED THEN INSERT VALUES (s.n, 'n')")
     session.sql("CREATE TABLE inserted (id int, v string) CLUSTERED BY (id) INTO 2 BUCKETS")
     session.sql("INSERT INTO inserted SELECT id, 'n' FROM range(20, 60)")
     merged = ids_by_file(tmp_path / "c1/default.db/t/delta_0000005_0000005_0000")

@@ -145,7 +145,10 @@ class _Named:
 
 @dataclass(frozen=True, slots=True)
 class _MergeSource:
-    """A MERGE's source, a table, a function such as ``range(5)``, or a query in parentheses, with its alias."""
+    """A MERGE's source: a table, a function such as ``range(5)``, or a query in parentheses, with its alias.
+
+    ``is_query``: later queries find its rows by its alias alone.
+    """
 
     name: str
     start: int
@@ -160,13 +163,16 @@ class _MergeSource:
             alias = _alias(cursor)
             if alias is None:
                 raise cursor.expected("an alias for the source")
+            _column_names(cursor)
             return cls(alias, start, cursor.tokens[cursor.index - 1].end, is_query=True)
         table = cursor.table_name()
         is_function = cursor.at_symbol("(")
         if is_function:
             _skip_parentheses(cursor)
         alias = _alias(cursor)
-        return cls(alias or table.name, start, cursor.tokens[cursor.index - 1].end, is_query=is_function)
+        # What is kept has the new names of its columns already.
+        is_renamed = alias is not None and _column_names(cursor)
+        return cls(alias or table.name, start, cursor.tokens[cursor.index - 1].end, is_query=is_function or is_renamed)
 
     @property
     def quoted(self) -> str:
@@ -302,6 +308,14 @@ def _alias(cursor: Cursor) -> str | None:
             raise cursor.expected("an alias")
         return None
     return cursor.name("an alias")
+
+
+def _column_names(cursor: Cursor) -> bool:
+    """Read the list of column names that an alias may have, and tell whether there was one."""
+    if not cursor.at_symbol("("):
+        return False
+    cursor.names("a column")
+    return True
 
 
 def _quoted(name: str) -> str:

@@ -107,6 +107,14 @@ def test_a_merge_that_asks_for_unmatched_target_rows_reads_all_of_the_target() -
     )
 
 
+def test_a_source_can_have_names_for_its_columns() -> None:
+    for source in ("u AS b (k, v)", "(SELECT 1, 2) b (k, v)", "range(3) b (k)"):
+        statement = change(f"MERGE INTO t USING {source} ON t.k = b.k WHEN NOT MATCHED THEN INSERT (k) VALUES (b.k)")
+        assert statement.source is not None
+        assert statement.source.render(["v"] if source.startswith("u") else []).endswith(source.replace("u AS", "v AS"))
+        assert rendered(statement.unmatched).endswith("AS `__assigned_0_0` FROM v0 AS `b`")
+
+
 def test_a_source_that_is_a_table_keeps_its_name() -> None:
     statement = change("MERGE INTO t USING d.s ON t.k = d.s.k WHEN NOT MATCHED THEN INSERT VALUES (d.s.k, 1)")
     assert rendered(statement.matched) == (
