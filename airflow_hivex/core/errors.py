@@ -612,6 +612,43 @@ class NotEnoughHistoryError(HivexError):
         self.base = base
 
 
+# -- compaction -----------------------------------------------------------------
+
+
+class CompactionError(HivexError):
+    """A compaction is not in the state that the call needs."""
+
+    code = "COMPACTION"
+
+
+class NoSuchCompactionError(CompactionError):
+    """No compaction has this id, in the queue or in the history."""
+
+    code = "NO_SUCH_COMPACTION"
+
+    def __init__(self, compaction_id: int) -> None:
+        super().__init__(
+            f"There is no compaction {compaction_id}; SHOW COMPACTIONS lists those that are known.", compaction_id
+        )
+        self.compaction_id = compaction_id
+
+
+class CompactionLostError(CompactionError):
+    """A worker or cleaner goes on with a compaction that is not its own any more: it took too long."""
+
+    code = "COMPACTION_LOST"
+
+    def __init__(self, compaction_id: int, name: str, owner: str) -> None:
+        super().__init__(
+            f"Compaction {compaction_id} of {name} is not with {owner} any more: it was given back after its time-out, "
+            "or is over. Undo what was done for it; nothing of it counts.",
+            compaction_id,
+            name,
+            owner,
+        )
+        self.compaction_id = compaction_id
+
+
 # -- metastore database ---------------------------------------------------------
 
 

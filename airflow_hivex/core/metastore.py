@@ -15,6 +15,7 @@ from airflow_hivex.core.catalog.notification_log import NotificationLog
 from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.clock import Clock, system_clock
 from airflow_hivex.core.clusters.properties import Clusters
+from airflow_hivex.core.compaction.compactor import Compactor
 from airflow_hivex.core.errors import HivexError, InvalidClusterPropertiesError
 from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE
 from airflow_hivex.core.model.statement_locks import StatementLocks
@@ -50,6 +51,7 @@ class Metastore:
         self.commits = Commits(services.store)
         self.notification_log = NotificationLog(services.store)
         self.locks = services.locks
+        self.compactor = services.compactor
         self.replayed_transactions = ReplayedTransactions(
             services.store, services.settings, services.clock, services.transactions
         )
@@ -60,6 +62,7 @@ class Metastore:
             services.transactions,
             services.locks,
             delete_abandoned=partial(pending.delete_abandoned, services),
+            keep_compactions=services.compactor.housekeep,
         )
         # A waiter settles what a dead holder has left, even where no housekeeping is scheduled.
         services.locks.while_waiting = self._housekeep
@@ -120,6 +123,7 @@ class Metastore:
             transactions=transactions,
             locks=LockManager(store, checked, clock, transactions),
             statement_locks=StatementLocks(checked),
+            compactor=Compactor(store, checked, clock),
             clock=clock,
         )
         transactions.register_pending_writes = partial(pending.register, services)

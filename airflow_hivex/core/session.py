@@ -22,6 +22,7 @@ from airflow_hivex.core.sql.reader import read, read_table_name
 from airflow_hivex.core.statements import (
     administration,
     column_definitions,
+    compactions,
     definitions,
     explicit_transactions,
     listings,
@@ -89,6 +90,9 @@ _HANDLERS: dict[type, Handler] = {
     kinds.ShowTransactions: administration.show_transactions,
     kinds.ShowLocks: administration.show_locks,
     kinds.AbortTransactions: administration.abort_transactions,
+    kinds.Compact: compactions.compact,
+    kinds.ShowCompactions: compactions.show_compactions,
+    kinds.AbortCompactions: compactions.abort_compactions,
 }
 
 # Their changes are seen at once and by everybody, so they cannot be part of a transaction. As in Hive.
@@ -111,6 +115,7 @@ _NOT_IN_TRANSACTIONS: dict[type, str] = {
     kinds.DropColumns: "ALTER TABLE DROP COLUMNS",
     kinds.Analyze: "ANALYZE TABLE",
     kinds.AnalyzeTables: "ANALYZE TABLES",
+    kinds.Compact: "ALTER TABLE COMPACT",
 }
 
 

@@ -9,12 +9,11 @@ from typing import Any, Self
 
 from sqlalchemy import ColumnElement, Connection, or_, select
 
-from airflow_hivex.core.catalog.partitions import stored_values
+from airflow_hivex.core.catalog.partitions import spelled_name
 from airflow_hivex.core.catalog.tables import select_table
 from airflow_hivex.core.clock import to_datetime
 from airflow_hivex.core.errors import InvalidObjectError, InvalidOperationError
 from airflow_hivex.core.model.objects import Table
-from airflow_hivex.core.model.partitions import DEFAULT_PARTITION, partition_name, partition_values
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.schema import completed_txn_components
 from airflow_hivex.core.transactions.snapshots import read_valid_txns, read_valid_write_ids
@@ -114,7 +113,7 @@ class Commits:
                 completed.table_id == table_id, completed.write_id.is_not(None)
             )
             if partition is not None:
-                name = _stored_name(found, partition)
+                name = spelled_name(found, partition)
                 query = query.where(or_(completed.partition == name, completed.partition.is_(None)))
             # Marks of an earlier table of the same name say nothing: all is new.
             if isinstance(since, int) or (since is not None and since.table_id == table_id):
@@ -135,21 +134,6 @@ def _transactional(connection: Connection, database: str, name: str) -> Table:
 
 def _identify(table: Table) -> tuple[int, str]:
     return int(table.id or 0), table.full_name
-
-
-def _stored_name(table: Table, partition: str) -> str:
-    """The partition's name as the table spells it, whatever the order and case of the keys given."""
-    if not table.is_partitioned:
-        raise InvalidObjectError("partition", partition, f"table {table.full_name} has no partition keys")
-    names = [part.partition("=")[0].lower() for part in partition.split("/")]
-    given = dict(zip(names, partition_values(partition), strict=True))
-    keys = [key.name.lower() for key in table.partition_keys]
-    if sorted(names) != sorted(keys):
-        raise InvalidObjectError(
-            "partition", partition, f"the partition keys of {table.full_name} are {', '.join(keys)}"
-        )
-    values = [None if given[key] == DEFAULT_PARTITION else given[key] for key in keys]
-    return partition_name(keys, stored_values(table.full_name, table.partition_keys, values))
 
 
 def _is_after(since: CommitMark | int) -> ColumnElement[bool]:

@@ -20,7 +20,15 @@ from airflow_hivex.core.model.objects import ClusterStorageDescriptor, Column, P
 from airflow_hivex.core.model.partitions import DEFAULT_PARTITION, partition_name, partition_values
 from airflow_hivex.core.model.predicates import Value, typed
 from airflow_hivex.core.store.batches import batches
-from airflow_hivex.core.store.schema import cluster_storage_descriptors, partition_key_values, partitions, statistics
+from airflow_hivex.core.store.schema import (
+    cluster_storage_descriptors,
+    compaction_queue,
+    completed_compactions,
+    completed_txn_components,
+    partition_key_values,
+    partitions,
+    statistics,
+)
 
 
 def stored_values(table: str, keys: Sequence[Column], values: Sequence[Value]) -> tuple[str, ...]:
@@ -177,6 +185,25 @@ def name_of(table: Table, values: Sequence[Value]) -> str:
     return partition_name([key.name for key in table.partition_keys], texts)
 
 
+def spelled_name(table: Table, partition: str) -> str:
+    """A partition's name as the table spells it, whatever the order and case of the keys given.
+
+    Raises:
+        InvalidObjectError: the table cannot have such a partition.
+    """
+    if not table.is_partitioned:
+        raise InvalidObjectError("partition", partition, f"table {table.full_name} has no partition keys")
+    names = [part.partition("=")[0].lower() for part in partition.split("/")]
+    given = dict(zip(names, partition_values(partition), strict=True))
+    keys = [key.name.lower() for key in table.partition_keys]
+    if sorted(names) != sorted(keys):
+        raise InvalidObjectError(
+            "partition", partition, f"the partition keys of {table.full_name} are {', '.join(keys)}"
+        )
+    values = [None if given[key] == DEFAULT_PARTITION else given[key] for key in keys]
+    return partition_name(keys, stored_values(table.full_name, table.partition_keys, values))
+
+
 def select_partition(connection: Connection, table: Table, name: str) -> Row[Any]:
     """The row of one partition.
 
@@ -232,6 +259,9 @@ def rename_partition(connection: Connection, table: Table, stored: Row[Any], nam
             )
     except IntegrityError as error:
         raise AlreadyExistsError("partition", f"{table.full_name} {name}") from error
+    for child in (completed_txn_components, compaction_queue, completed_compactions):
+        of_partition = (child.c.table_id == table.id, child.c.partition == stored.name)
+        connection.execute(update(child).where(*of_partition).values(partition=name))
     for position, value in enumerate(partition_values(name)):
         keys = partition_key_values.c
         connection.execute(

@@ -18,6 +18,8 @@ from airflow_hivex.core.model.objects import ClusterStorageDescriptor, Table, Ta
 from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.schema import (
     cluster_storage_descriptors,
+    compaction_queue,
+    completed_compactions,
     databases,
     next_write_ids,
     statistics,
@@ -248,6 +250,9 @@ def update_table(connection: Connection, stored: Table, table: Table) -> None:
             connection.execute(update(tables).where(tables.c.id == stored.id).values(**values))
     except IntegrityError as error:
         raise AlreadyExistsError("table", f"{stored.database}.{table.name}") from error
+    if values["name"] != stored.name:
+        for child in (compaction_queue, completed_compactions):
+            connection.execute(update(child).where(child.c.table_id == stored.id).values(table=values["name"]))
     if table.storage != stored.storage:
         connection.execute(
             update(storage_descriptors)

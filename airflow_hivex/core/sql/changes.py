@@ -1,4 +1,4 @@
-"""DROP TABLE and TRUNCATE TABLE, and ALTER TABLE for its name, columns, partitions and properties."""
+"""DROP TABLE and TRUNCATE TABLE, and ALTER TABLE."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from airflow_hivex.core.model.statements import (
     AddPartitions,
+    Compact,
     DropPartitions,
     DropTable,
     Literal,
@@ -23,6 +24,7 @@ from airflow_hivex.core.sql.clauses import (
     read_property_keys,
     read_static_partition,
 )
+from airflow_hivex.core.sql.compactions import read_compact
 from airflow_hivex.core.sql.literals import read_string
 from airflow_hivex.core.sql.tokens import Cursor, Token
 
@@ -43,7 +45,7 @@ def read_truncate(cursor: Cursor) -> Truncate:
 
 
 AlterTable: TypeAlias = (
-    AddPartitions | DropPartitions | RenamePartition | SetTableProperties | RenameTable | ChangeOfColumns
+    AddPartitions | DropPartitions | RenamePartition | SetTableProperties | RenameTable | Compact | ChangeOfColumns
 )
 
 
@@ -52,14 +54,16 @@ def read_alter_table(cursor: Cursor, first: Token) -> AlterTable:
     table = cursor.own_table_name("ALTER TABLE")
     operation = cursor.peek()
     if operation is None:
-        raise cursor.expected("ADD, DROP, RENAME, SET or UNSET")
+        raise cursor.expected("ADD, COMPACT, DROP, RENAME, SET or UNSET")
     if cursor.accept("RENAME", "TO"):
         return RenameTable(table, read_new_name(cursor, "ALTER TABLE"))
     columns = read_change_of_columns(cursor, table)
     if columns is not None:
         return columns
     if cursor.accept("PARTITION"):
-        return _rename_partition(cursor, table, first)
+        return _change_partition(cursor, table, first)
+    if cursor.accept("COMPACT"):
+        return read_compact(cursor, table, None)
     if cursor.at("SET", "TBLPROPERTIES") or cursor.at("UNSET", "TBLPROPERTIES"):
         return read_set_properties(cursor, table)
     if cursor.at("ADD", "PARTITION") or cursor.at("ADD", "IF"):
@@ -67,7 +71,7 @@ def read_alter_table(cursor: Cursor, first: Token) -> AlterTable:
     if cursor.at("DROP", "PARTITION") or cursor.at("DROP", "IF"):
         return _drop_partitions(cursor, table)
     if not operation.word:
-        raise cursor.expected("ADD, DROP, RENAME, SET or UNSET")
+        raise cursor.expected("ADD, COMPACT, DROP, RENAME, SET or UNSET")
     following = cursor.peek(1)
     rest = f" {following.word}" if following is not None and following.word else ""
     raise cursor.unsupported(f"ALTER TABLE ... {operation.word}{rest} is not a statement of this release", first)
@@ -88,9 +92,11 @@ def read_set_properties(cursor: Cursor, table: TableName) -> SetTableProperties:
     return SetTableProperties(table, unset=read_property_keys(cursor), if_exists=if_exists)
 
 
-def _rename_partition(cursor: Cursor, table: TableName, first: Token) -> RenamePartition:
+def _change_partition(cursor: Cursor, table: TableName, first: Token) -> RenamePartition | Compact:
     specification = read_static_partition(cursor)
     operation = cursor.peek()
+    if cursor.accept("COMPACT"):
+        return read_compact(cursor, table, specification)
     if operation is not None and operation.word and not cursor.at("RENAME"):
         reason = f"ALTER TABLE ... PARTITION ... {operation.word} is not a statement of this release"
         raise cursor.unsupported(reason, first)

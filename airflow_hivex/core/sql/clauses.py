@@ -1,10 +1,11 @@
-"""Clauses that several statements share: partition specifications and property lists."""
+"""Clauses that several statements share: partition specifications, property lists and lists of ids."""
 
 from __future__ import annotations
 
 from airflow_hivex.core.errors import UnsupportedStatementError
 from airflow_hivex.core.model.predicates import And, ColumnReference, Comparison, IsNull, Not, Predicate
 from airflow_hivex.core.model.statements import Literal
+from airflow_hivex.core.model.write_ids import MAX_ID
 from airflow_hivex.core.sql.literals import read_constant, read_string
 from airflow_hivex.core.sql.tokens import Cursor, Kind, Token
 
@@ -125,6 +126,30 @@ def _property_value(cursor: Cursor, key: str) -> str:
     if cursor.at_kind(Kind.NUMBER):
         return sign + cursor.next("a value").text
     raise cursor.expected(f"a value for property {key}")
+
+
+def read_ids(cursor: Cursor, what: str) -> tuple[int, ...]:
+    """``3 1 2`` or ``3, 1, 2`` up to the end, each once."""
+    found = [read_id(cursor, what)]
+    while not cursor.at_end:
+        cursor.accept_symbol(",")
+        found.append(read_id(cursor, what))
+    return tuple(dict.fromkeys(found))
+
+
+def read_id(cursor: Cursor, what: str) -> int:
+    """The id that must come next."""
+    first = cursor.peek()
+    literal = read_constant(cursor)
+    value = None if literal is None else literal.value
+    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_ID:
+        return value
+    if first is None:
+        found = "the statement ends here"
+    else:
+        last = first if literal is None else cursor.tokens[cursor.index - 1]
+        found = f"found {cursor.text[first.start : last.end]}"
+    raise cursor.error(f"expected the id of {what}, a whole number from 1 on, but {found}", first)
 
 
 def once(cursor: Cursor, token: Token | None, present: object) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 from airflow_hivex.core.model.statements import (
     DescribeDatabase,
     DescribeTable,
     ShowClusters,
+    ShowCompactions,
     ShowCreateTable,
     ShowDatabases,
     ShowLocks,
@@ -18,17 +21,27 @@ from airflow_hivex.core.sql.clauses import (
     read_static_partition,
     unsupported_statement,
 )
+from airflow_hivex.core.sql.compactions import read_show_compactions
 from airflow_hivex.core.sql.databases import DATABASE_WORDS
 from airflow_hivex.core.sql.literals import read_string
 from airflow_hivex.core.sql.tokens import Cursor, Kind, Token
 from airflow_hivex.core.sql.transactions import read_show_locks
 
+Show: TypeAlias = (
+    ShowClusters
+    | ShowDatabases
+    | ShowTables
+    | ShowPartitions
+    | ShowCreateTable
+    | ShowLocks
+    | ShowTransactions
+    | ShowCompactions
+)
+
 _DATABASES = tuple(f"{word}S" for word in DATABASE_WORDS)
 
 
-def read_show(
-    cursor: Cursor, first: Token
-) -> ShowClusters | ShowDatabases | ShowTables | ShowPartitions | ShowCreateTable | ShowLocks | ShowTransactions:
+def read_show(cursor: Cursor, first: Token) -> Show:
     """The statement whose word SHOW is read."""
     if cursor.accept("CLUSTERS"):
         return ShowClusters()
@@ -49,6 +62,8 @@ def read_show(
         return ShowTransactions()
     if cursor.accept("LOCKS"):
         return read_show_locks(cursor)
+    if cursor.accept("COMPACTIONS"):
+        return read_show_compactions(cursor)
     raise unsupported_statement(cursor, first)
 
 

@@ -1,18 +1,26 @@
-"""START TRANSACTION, COMMIT, ROLLBACK, ABORT TRANSACTIONS and SHOW LOCKS."""
+"""START TRANSACTION, COMMIT, ROLLBACK, ABORT and SHOW LOCKS."""
 
 from __future__ import annotations
 
-from airflow_hivex.core.model.statements import AbortTransactions, Commit, Rollback, ShowLocks, StartTransaction
-from airflow_hivex.core.model.write_ids import MAX_ID
-from airflow_hivex.core.sql.clauses import once, read_static_partition, unsupported_statement
-from airflow_hivex.core.sql.literals import read_constant
+from airflow_hivex.core.model.statements import (
+    AbortCompactions,
+    AbortTransactions,
+    Commit,
+    Rollback,
+    ShowLocks,
+    StartTransaction,
+)
+from airflow_hivex.core.sql.clauses import once, read_ids, read_static_partition, unsupported_statement
+from airflow_hivex.core.sql.compactions import read_abort_compactions
 from airflow_hivex.core.sql.tokens import Cursor, Token
 
 TRANSACTION_WORDS = ("START", "BEGIN", "COMMIT", "ROLLBACK", "ABORT")
 _OTHER_LEVELS = ("READ", "REPEATABLE", "SERIALIZABLE")
 
 
-def read_transaction(cursor: Cursor, first: Token) -> StartTransaction | Commit | Rollback | AbortTransactions:
+def read_transaction(
+    cursor: Cursor, first: Token
+) -> StartTransaction | Commit | Rollback | AbortTransactions | AbortCompactions:
     """The statement whose first word, one of ``TRANSACTION_WORDS``, is read."""
     match first.word:
         case "COMMIT":
@@ -73,28 +81,12 @@ def _rollback(cursor: Cursor) -> Rollback:
     return Rollback()
 
 
-def _abort(cursor: Cursor, first: Token) -> AbortTransactions:
+def _abort(cursor: Cursor, first: Token) -> AbortTransactions | AbortCompactions:
+    if cursor.accept("COMPACTIONS"):
+        return read_abort_compactions(cursor)
     if not cursor.accept("TRANSACTIONS"):
         raise unsupported_statement(cursor, first)
-    found = [_read_id(cursor)]
-    while not cursor.at_end:
-        cursor.accept_symbol(",")
-        found.append(_read_id(cursor))
-    return AbortTransactions(tuple(dict.fromkeys(found)))
-
-
-def _read_id(cursor: Cursor) -> int:
-    first = cursor.peek()
-    literal = read_constant(cursor)
-    value = None if literal is None else literal.value
-    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_ID:
-        return value
-    if first is None:
-        found = "the statement ends here"
-    else:
-        last = first if literal is None else cursor.tokens[cursor.index - 1]
-        found = f"found {cursor.text[first.start : last.end]}"
-    raise cursor.error(f"expected the id of a transaction, a whole number from 1 on, but {found}", first)
+    return AbortTransactions(read_ids(cursor, "a transaction"))
 
 
 def read_show_locks(cursor: Cursor) -> ShowLocks:

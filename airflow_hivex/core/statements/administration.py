@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from airflow_hivex.core.catalog.partitions import name_of
-from airflow_hivex.core.catalog.specifications import check_partitioned
-from airflow_hivex.core.errors import InvalidObjectError, NoSuchColumnError
 from airflow_hivex.core.model.locks import SHOW_LOCKS_COLUMNS, show_row
-from airflow_hivex.core.model.objects import Table
 from airflow_hivex.core.model.statements import AbortTransactions, ShowLocks, ShowTransactions
 from airflow_hivex.core.statements.context import Result, StatementContext
 from airflow_hivex.core.statements.explicit_transactions import abort_transactions as abort_many
+from airflow_hivex.core.statements.partition_definitions import partition_name_of
 
 _TRANSACTION_COLUMNS = ("txnid", "state", "startedtime", "lastheartbeattime", "user", "host")
 
@@ -50,7 +47,9 @@ def show_locks(context: StatementContext, statement: ShowLocks) -> Result:
         database, name = context.session.qualify(statement.table)
         partition = None
         if statement.partition is not None:
-            partition = _partition_name(catalog.get_table(database, name), statement)
+            partition = partition_name_of(
+                "SHOW LOCKS with PARTITION", catalog.get_table(database, name), statement.partition
+            )
         found = locks.show(database, name, partition)
         if not found:
             # Only now: a table that CREATE TABLE AS SELECT is making has locks before it exists.
@@ -58,19 +57,6 @@ def show_locks(context: StatementContext, statement: ShowLocks) -> Result:
     else:
         found = locks.show()
     return Result(list(SHOW_LOCKS_COLUMNS), [show_row(lock) for lock in found])
-
-
-def _partition_name(table: Table, statement: ShowLocks) -> str:
-    given = statement.partition or {}
-    check_partitioned("SHOW LOCKS with PARTITION", table)
-    keys = {key.name.lower(): key for key in table.partition_keys}
-    for key in given:
-        if key not in keys:
-            raise NoSuchColumnError(table.full_name, f"{key} among its partition keys", list(keys))
-    missing = [key for key in keys if key not in given]
-    if missing:
-        raise InvalidObjectError("partition", f"of {table.full_name}", f"no value for key {missing[0]}")
-    return name_of(table, [given[key].value for key in keys])  # type: ignore[misc]
 
 
 def abort_transactions(context: StatementContext, statement: AbortTransactions) -> Result:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.clock import Clock
 from airflow_hivex.core.clusters.properties import Cluster, Clusters
+from airflow_hivex.core.compaction.compactor import Compactor
 from airflow_hivex.core.errors import InvalidOperationError, StatementCancelledError, TransactionAbortedError
 from airflow_hivex.core.files.filesystem import ClusterFiles
 from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE
@@ -56,6 +57,7 @@ class Services:
     transactions: TransactionManager
     locks: LockManager
     statement_locks: StatementLocks
+    compactor: Compactor
     clock: Clock
 
     def files(self, cluster: Cluster) -> ClusterFiles:

@@ -149,7 +149,7 @@ def partition_name_of(operation: str, table: Table, specification: Mapping[str, 
         InvalidObjectError: a key has no value, or one that is not of its type.
     """
     check_partitioned(operation, table)
-    keys = [key.name for key in table.partition_keys]
+    keys = [key.name.lower() for key in table.partition_keys]
     for key in specification:
         if key not in keys:
             raise NoSuchColumnError(table.full_name, f"{key} among its partition keys", keys)

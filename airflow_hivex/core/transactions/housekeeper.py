@@ -38,8 +38,8 @@ class HousekeepingResult:
     """What one round did.
 
     ``aborted`` are the ids of transactions that had timed out, ``dropped_locks`` those of requests
-    without transaction, ``abandoned_writes`` the number of writes whose files were deleted; the others
-    are numbers of records removed.
+    without transaction, ``abandoned_writes`` the number of writes whose files were deleted, ``requeued_compactions``
+    that of compactions whose worker is gone; the others are numbers of records removed.
     """
 
     aborted: tuple[int, ...] = ()
@@ -49,6 +49,8 @@ class HousekeepingResult:
     completed_components: int = 0
     transactions: int = 0
     abandoned_writes: int = 0
+    requeued_compactions: int = 0
+    compactions: int = 0
 
 
 class Housekeeper:
@@ -63,12 +65,14 @@ class Housekeeper:
         locks: LockManager,
         *,
         delete_abandoned: Callable[[], int] | None = None,
+        keep_compactions: Callable[[], tuple[int, int]] | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
         self._transactions = transactions
         self._locks = locks
         self._delete_abandoned = delete_abandoned
+        self._keep_compactions = keep_compactions
         self._interval_ms = int(settings["metastore.acid.housekeeper.interval"]) * 1000
         self._cleaner_interval_ms = int(settings["metastore.acid.txn.cleaner.interval"]) * 1000
         self._housekept_ms: int | None = None
@@ -92,6 +96,10 @@ class Housekeeper:
                 completed_components=self._store.write(_purge_completed_components, name="purge"),
                 abandoned_writes=0 if self._delete_abandoned is None else self._delete_abandoned(),
             )
+            if self._keep_compactions is not None:
+                # After the transactions of dead workers were aborted.
+                requeued, removed = self._keep_compactions()
+                result = replace(result, requeued_compactions=requeued, compactions=removed)
             if result.aborted:
                 log.warning("Aborted %s transactions without heartbeat: %s", len(result.aborted), result.aborted)
             if result.dropped_locks:

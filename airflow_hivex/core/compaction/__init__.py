@@ -1,0 +1,1 @@
+"""Which tables are compacted, in which order, and what became of it."""

@@ -1,0 +1,286 @@
+"""What may be compacted, and what decides on it: read for the whole warehouse at once, by rows and without listings.
+
+Functions here read in the caller's connection. Source: hive-semantics 5.2.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Select, and_, case, func, select
+
+from airflow_hivex.core.model.compaction import CompactionState, resource_name
+from airflow_hivex.core.model.compaction_thresholds import Aborts, Candidate, CandidateTable, DirectoryTotals
+from airflow_hivex.core.model.objects import INSERT_ONLY, TRANSACTIONAL_PROPERTIES
+from airflow_hivex.core.model.transactions import Operation, TxnState
+from airflow_hivex.core.model.write_ids import ValidCompactorWriteIdList, ValidTxnList
+from airflow_hivex.core.store.batches import batches
+from airflow_hivex.core.store.schema import (
+    compaction_queue,
+    completed_compactions,
+    completed_txn_components,
+    databases,
+    directories,
+    partitions,
+    tables,
+    txn_components,
+    txns,
+)
+from airflow_hivex.core.transactions.snapshots import read_valid_txns, read_valid_write_ids
+
+Resource = tuple[int, str | None]
+"""The id of a table and the name of a partition, or None."""
+Place = tuple[int, int | None]
+"""The id of a table and that of a partition, or None."""
+
+# Their ids stand four times in the statement that reads write ids.
+_TABLES_A_BATCH = 5000
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What a compaction would see now: the transactions, and of each table the write ids that it may touch."""
+
+    valid_txns: ValidTxnList
+    write_ids: Mapping[int, ValidCompactorWriteIdList]
+
+
+def read_candidates(
+    connection: Connection, *, failures: int, with_aborts: bool, only: Resource | None = None
+) -> list[Candidate]:
+    """Every table and partition that committed transactions have written to, those written first come first.
+
+    ``with_aborts`` adds what aborted transactions have written to. ``failures`` in a row are too many. ``only``
+    is one table or partition, which is a candidate even if nobody has written to it.
+    Five statements, and one for each 10,000 tables.
+    """
+    partition_ids, aborts = _written(connection, only), read_aborts(connection, only) if with_aborts else {}
+    for resource, (_, partition_id) in aborts.items():
+        partition_ids.setdefault(resource, partition_id)
+    if only is not None and only not in partition_ids:
+        partition_ids[only] = _partition_id(connection, only)
+    found = _tables(connection, {table_id for table_id, _ in partition_ids})
+    active = _active(connection, only)
+    failed = _failed(connection, failures, only)
+    return [
+        Candidate(
+            table=found.get(resource[0]) or CandidateTable(resource[0], "", "", is_gone=True),
+            partition=resource[1],
+            partition_id=partition_id,
+            aborts=aborts[resource][0] if resource in aborts else None,
+            active=active.get(resource),
+            failed_ms=failed.get(resource),
+        )
+        for resource, partition_id in partition_ids.items()
+    ]
+
+
+def read_aborts(connection: Connection, only: Resource | None = None) -> dict[Resource, tuple[Aborts, int | None]]:
+    """The aborted transactions by what they have written to, with the partition's id. Their oldest first."""
+    components = txn_components.c
+    query = (
+        select(
+            components.table_id,
+            components.partition,
+            func.min(partitions.c.id).label("partition_id"),
+            func.count(components.txn_id.distinct()).label("count"),
+            func.min(txns.c.started_ms).label("oldest_ms"),
+        )
+        .join(txns, txns.c.id == components.txn_id)
+        .outerjoin(partitions, _is_partition(components.table_id, components.partition))
+        .where(txns.c.state == TxnState.ABORTED.value, components.operation != Operation.COMPACT.value)
+        .group_by(components.table_id, components.partition)
+        .order_by(func.min(txns.c.started_ms), components.table_id, components.partition)
+    )
+    return {
+        (row.table_id, row.partition): (Aborts(row.count, row.oldest_ms), row.partition_id)  # type: ignore[arg-type]
+        for row in connection.execute(_only(query, components.table_id, components.partition, only))
+    }
+
+
+def read_totals(connection: Connection, only: Place | None = None) -> dict[Place, DirectoryTotals]:
+    """Sums over all registered directories of each table or partition. One statement."""
+    d = directories.c
+    is_base = d.kind == "base"
+    query = select(
+        d.table_id,
+        d.partition_id,
+        func.sum(case((is_base, 0), else_=d.size_bytes)),
+        func.sum(case((is_base, 0), else_=1)),
+        func.sum(case((is_base, 1), else_=0)),
+        func.min(case((and_(is_base, d.size_bytes > 0), d.size_bytes))),
+    ).group_by(d.table_id, d.partition_id)
+    if only is not None:
+        table_id, partition_id = only
+        query = query.where(d.table_id == table_id)
+        query = query.where(d.partition_id.is_(None) if partition_id is None else d.partition_id == partition_id)
+    return {
+        (table_id, partition_id): DirectoryTotals(int(delta_bytes), int(deltas), int(bases), int(smallest or 0))
+        for table_id, partition_id, delta_bytes, deltas, bases, smallest in connection.execute(query)
+    }
+
+
+def read_snapshot(connection: Connection, names: Mapping[int, str]) -> Snapshot:
+    """What a compaction would see now of tables (id to full name). One statement, and one for each 5,000 tables."""
+    valid_txns = read_valid_txns(connection)
+    found: dict[int, ValidCompactorWriteIdList] = {}
+    for batch in batches(list(names), _TABLES_A_BATCH):
+        lists = read_valid_write_ids(connection, {table_id: names[table_id] for table_id in batch}, valid_txns)
+        found |= {table_id: ValidCompactorWriteIdList.from_snapshot(each) for table_id, each in lists.items()}
+    return Snapshot(valid_txns, found)
+
+
+def read_sizes(connection: Connection, places: Collection[Place]) -> dict[Place, dict[str, int]]:
+    """The registered directories of tables and partitions, with their bytes. One statement for each 10,000."""
+    d = directories.c
+    query = select(d.table_id, d.partition_id, d.name, d.size_bytes)
+    of_partitions = sorted(partition_id for _, partition_id in places if partition_id is not None)
+    of_tables = sorted(table_id for table_id, partition_id in places if partition_id is None)
+    conditions: list[ColumnElement[bool]] = [d.partition_id.in_(batch) for batch in batches(of_partitions)]
+    conditions += [and_(d.table_id.in_(batch), d.partition_id.is_(None)) for batch in batches(of_tables)]
+    found: dict[Place, dict[str, int]] = defaultdict(dict)
+    for condition in conditions:
+        for table_id, partition_id, name, size_bytes in connection.execute(query.where(condition)):
+            found[table_id, partition_id][name] = size_bytes
+    return found
+
+
+def _written(connection: Connection, only: Resource | None) -> dict[Resource, int | None]:
+    completed = completed_txn_components.c
+    written = _only(
+        select(completed.table_id, completed.partition, func.min(completed.id).label("first"))
+        .where(completed.write_id.is_not(None))
+        .group_by(completed.table_id, completed.partition),
+        completed.table_id,
+        completed.partition,
+        only,
+    ).subquery()
+    query = (
+        select(written.c.table_id, written.c.partition, partitions.c.id)
+        .select_from(written)
+        .outerjoin(partitions, _is_partition(written.c.table_id, written.c.partition))
+        .order_by(written.c.first)
+    )
+    return {(table_id, partition): place for table_id, partition, place in connection.execute(query)}
+
+
+def _is_partition(table_id: ColumnElement[Any], name: ColumnElement[Any]) -> ColumnElement[bool]:
+    return and_(partitions.c.table_id == table_id, partitions.c.name == name, ~partitions.c.dropped)
+
+
+def _partition_id(connection: Connection, resource: Resource) -> int | None:
+    table_id, name = resource
+    if name is None:
+        return None
+    query = select(partitions.c.id).where(
+        partitions.c.table_id == table_id, partitions.c.name == name, ~partitions.c.dropped
+    )
+    return connection.execute(query).scalar_one_or_none()
+
+
+def _tables(connection: Connection, ids: Collection[int]) -> dict[int, CandidateTable]:
+    found: dict[int, CandidateTable] = {}
+    of_databases: dict[int, Mapping[str, str]] = {}
+    for batch in batches(sorted(ids)):
+        for row in connection.execute(
+            select(
+                tables.c.id,
+                tables.c.database_id,
+                tables.c.name,
+                tables.c.dropped,
+                tables.c.owner,
+                tables.c.partition_keys,
+                tables.c.parameters,
+                databases.c.name.label("database"),
+                databases.c.parameters.label("database_parameters"),
+            )
+            .join(databases, databases.c.id == tables.c.database_id)
+            .where(tables.c.id.in_(batch))
+        ):
+            found[row.id] = CandidateTable(
+                id=row.id,
+                database=row.database,
+                name=row.name,
+                is_gone=row.dropped,
+                is_partitioned=bool(row.partition_keys),
+                is_insert_only=row.parameters.get(TRANSACTIONAL_PROPERTIES, "").lower() == INSERT_ONLY,
+                owner=row.owner,
+                parameters=row.parameters,
+                database_parameters=of_databases.setdefault(row.database_id, row.database_parameters),
+            )
+    return found
+
+
+def _active(connection: Connection, only: Resource | None) -> dict[Resource, str]:
+    """What waits or is at work, as SHOW COMPACTIONS calls that."""
+    q = compaction_queue.c
+    states = (CompactionState.INITIATED, CompactionState.WORKING)
+    query = select(q.id, q.table_id, q.partition, q.state).where(q.state.in_([state.value for state in states]))
+    return {
+        (table_id, partition or None): f"{CompactionState(state).shown} (compaction {compaction_id})"
+        for compaction_id, table_id, partition, state in connection.execute(_only_stored(query, q, only))
+    }
+
+
+def _failed(connection: Connection, failures: int, only: Resource | None) -> dict[Resource, int]:
+    """When the newest failure has ended, of those whose last ``failures`` compactions have all failed."""
+    h = completed_compactions.c
+    failed, succeeded = CompactionState.FAILED.value, CompactionState.SUCCEEDED.value
+    often = (
+        select(h.table_id, h.partition)
+        .where(h.state == failed)
+        .group_by(h.table_id, h.partition)
+        .having(func.count() >= failures)
+        .subquery()
+    )
+    ranked = (
+        select(
+            h.table_id,
+            h.partition,
+            h.state,
+            h.ended_ms,
+            func.row_number().over(partition_by=(h.table_id, h.partition), order_by=h.id.desc()).label("age"),
+        )
+        .join(often, and_(often.c.table_id == h.table_id, often.c.partition == h.partition))
+        .where(h.state.in_([failed, succeeded]))
+    )
+    last = _only_stored(ranked, h, only).subquery().c
+    query = (
+        select(last.table_id, last.partition, func.max(last.ended_ms))
+        .where(last.age <= failures)
+        .group_by(last.table_id, last.partition)
+        .having(func.min(last.state) == failed, func.max(last.state) == failed, func.count() == failures)
+    )
+    return {(table_id, partition or None): ended_ms for table_id, partition, ended_ms in connection.execute(query)}
+
+
+def _only(
+    query: Select[Any], table_id: ColumnElement[Any], partition: ColumnElement[Any], only: Resource | None
+) -> Select[Any]:
+    if only is None:
+        return query
+    return query.where(table_id == only[0], partition.is_(None) if only[1] is None else partition == only[1])
+
+
+def _only_stored(query: Select[Any], columns: Any, only: Resource | None) -> Select[Any]:
+    if only is None:
+        return query
+    return query.where(columns.table_id == only[0], columns.partition == (only[1] or ""))
+
+
+def names_of(candidates: Iterable[Candidate]) -> dict[int, str]:
+    """The full names of the candidates' tables by id."""
+    return {each.table.id: resource_name(each.table.database, each.table.name, None) for each in candidates}
+
+
+def place_of(candidate: Candidate) -> Place:
+    """Where the candidate's directories are registered."""
+    return candidate.table.id, candidate.partition_id
+
+
+def places_of(candidates: Sequence[Candidate]) -> list[Place]:
+    """:func:`place_of` of each."""
+    return [place_of(each) for each in candidates]

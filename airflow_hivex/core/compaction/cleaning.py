@@ -1,0 +1,235 @@
+"""The cleaner's side of the queue: what is ready for cleaning, and what became of it.
+
+Source: hive-semantics 5.6 (Hive CompactionCleaner, TaskHandler).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from sqlalchemy import Connection, and_, delete, func, insert, select
+
+from airflow_hivex.core.clock import Clock
+from airflow_hivex.core.compaction.entries import (
+    IS_ABORT_CLEANUP,
+    IS_READY,
+    MESSAGE_LENGTH,
+    Q,
+    change,
+    end,
+    lock_ids,
+    new_row,
+    take_ids,
+)
+from airflow_hivex.core.compaction.rows import QUEUE_COLUMNS, compaction_from_row
+from airflow_hivex.core.model.compaction import Compaction, CompactionRequest, CompactionState, CompactionType
+from airflow_hivex.core.model.transactions import TxnState
+from airflow_hivex.core.settings import Settings
+from airflow_hivex.core.store.batches import batches
+from airflow_hivex.core.store.engine import Store
+from airflow_hivex.core.store.schema import (
+    compaction_queue,
+    completed_txn_components,
+    txn_components,
+    txn_to_write_id,
+    txns,
+)
+
+
+class CleaningQueue:
+    """The entries that are ready for cleaning. Methods that take a ``connection`` join the caller's transaction."""
+
+    def __init__(self, store: Store, settings: Settings, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._most = int(settings["metastore.compactor.fetch.size"])
+        delayed = bool(settings["hive.compactor.delayed.cleanup.enabled"])
+        retention_ms = int(settings["hive.compactor.cleaner.retention.time.seconds"]) * 1000
+        self._delay_ms = retention_ms if delayed else 0
+        self._attempts = int(settings["hive.compactor.cleaner.retry.maxattempts"])
+        self._pause_ms = max(1, int(settings["hive.compactor.cleaner.retry.retention.time"]) * 1000)
+
+    def entries_to_clean(self) -> list[Compaction]:
+        """Those ready for cleaning whose pause is over, of each table or partition the one that covers least.
+
+        One statement; at most ``metastore.compactor.fetch.size``, the oldest first.
+        """
+        with self._store.read() as connection:
+            rows = connection.execute(select(*QUEUE_COLUMNS).where(IS_READY, ~IS_ABORT_CLEANUP).order_by(Q.id))
+            found = [compaction_from_row(row) for row in rows]
+        lowest: dict[tuple[int, str | None], Compaction] = {}
+        for entry in found:
+            key = (entry.table_id, entry.partition)
+            other = lowest.get(key)
+            if other is None or (entry.highest_write_id or 0) < (other.highest_write_id or 0):
+                lowest[key] = entry
+        chosen = [entry for entry in lowest.values() if self.is_due(entry)]
+        return sorted(chosen, key=lambda entry: entry.id)[: self._most]
+
+    def note_abort_cleanup(self, request: CompactionRequest, message: str) -> Compaction:
+        """Keep that what aborted transactions have written could not be removed, for the cleaner to try again.
+
+        The entry of type ABORT_CLEANUP is ready for cleaning from the start. One that is there already counts
+        another failure instead. Read them with :meth:`abort_cleanups`.
+        """
+
+        def work(connection: Connection) -> Compaction:
+            new_id = lock_ids(connection)
+            of_resource = (Q.table_id == request.table_id, Q.partition == (request.partition or ""))
+            stored = connection.execute(
+                select(*QUEUE_COLUMNS).where(IS_READY, IS_ABORT_CLEANUP, *of_resource).with_for_update()
+            ).one_or_none()
+            if stored is not None:
+                entry = compaction_from_row(stored)
+                return self.mark_cleaning_failed(entry, message, connection=connection) or entry
+            now = self._clock()
+            cleanup = replace(request, type=CompactionType.ABORT_CLEANUP)
+            values = {
+                **new_row(cleanup, new_id, "cleaner", now),
+                "state": CompactionState.READY_FOR_CLEANING.value,
+                "committed_ms": now,
+                "retry_retention_ms": self._pause_ms,
+                "error_message": message[:MESSAGE_LENGTH],
+            }
+            take_ids(connection, 1)
+            row = connection.execute(insert(compaction_queue).values(**values).returning(*QUEUE_COLUMNS)).one()
+            return compaction_from_row(row)
+
+        return self._store.write(work, name="note cleanup")
+
+    def abort_cleanups(self) -> list[Compaction]:
+        """The entries of type ABORT_CLEANUP; such a resource is left alone until its pause is over. One statement."""
+        with self._store.read() as connection:
+            rows = connection.execute(select(*QUEUE_COLUMNS).where(IS_READY, IS_ABORT_CLEANUP).order_by(Q.id))
+            return [compaction_from_row(row) for row in rows]
+
+    def is_due(self, entry: Compaction) -> bool:
+        """Whether the pause of an entry that is ready for cleaning is over."""
+        delay_ms = 0 if entry.type is CompactionType.ABORT_CLEANUP else self._delay_ms
+        return (entry.committed_ms or 0) + entry.retry_retention_ms + delay_ms <= self._clock()
+
+    def mark_cleaning_started(self, entry: Compaction) -> Compaction:
+        """Note that a cleaner has begun with it.
+
+        Raises:
+            CompactionLostError: it is not ready for cleaning any more.
+        """
+        values = {"cleaner_started_ms": self._clock()}
+        return self._store.write(lambda connection: change(connection, entry, values), name="start cleaning")
+
+    def clear_cleaning_started(self, entry: Compaction) -> Compaction:
+        """Leave it for a later cycle: not all of it could be removed yet.
+
+        Raises:
+            CompactionLostError: it is not ready for cleaning any more.
+        """
+        values = {"cleaner_started_ms": None}
+        return self._store.write(lambda connection: change(connection, entry, values), name="stop cleaning")
+
+    def mark_cleaning_failed(
+        self, entry: Compaction, message: str, *, connection: Connection | None = None
+    ) -> Compaction | None:
+        """Note an error of the cleaner, which pauses twice as long each time; the entry, or None once it is given up.
+
+        Raises:
+            CompactionLostError: it is not ready for cleaning any more.
+        """
+        attempts = 0
+        if entry.retry_retention_ms:
+            # As Hive does, from the pause alone: whole powers of two times the first one.
+            attempts = max(1, entry.retry_retention_ms // self._pause_ms).bit_length()
+        if 0 < self._attempts <= attempts:
+            self._end(entry, CompactionState.FAILED, message, connection)
+            return None
+        values = {
+            "retry_retention_ms": self._pause_ms << min(attempts, 20),
+            "error_message": message[:MESSAGE_LENGTH],
+            "cleaner_started_ms": None,
+        }
+        return self._store.write(lambda joined: change(joined, entry, values), connection, name="cleaning failed")
+
+    def mark_refused(self, entry: Compaction, message: str, *, connection: Connection | None = None) -> None:
+        """There is nothing to do, or nothing may be done: by its worker, or by the cleaner.
+
+        Raises:
+            CompactionLostError: the entry is with somebody else, or over.
+        """
+        self._end(entry, CompactionState.REFUSED, message, connection)
+
+    def mark_cleaned(
+        self,
+        entry: Compaction,
+        removed_write_ids: Collection[int] | None = None,
+        *,
+        connection: Connection | None = None,
+    ) -> None:
+        """All that it has replaced is removed: it has succeeded. Records that only it needed go, too.
+
+        ``removed_write_ids`` are those of aborted writes whose directories were removed, where others stay
+        because they share a directory with committed ones; None stands for all up to the highest write id.
+        What waits for commits (``metastore.commits``) asks for the last ones, so these stay.
+
+        Raises:
+            CompactionLostError: it is not ready for cleaning any more.
+        """
+
+        def work(connection: Connection) -> None:
+            end(connection, entry, CompactionState.SUCCEEDED, None, self._clock())
+            connection.execute(
+                delete(compaction_queue).where(
+                    IS_READY,
+                    IS_ABORT_CLEANUP,
+                    Q.table_id == entry.table_id,
+                    Q.partition == (entry.partition or ""),
+                )
+            )
+            if entry.highest_write_id is not None:
+                _forget_completed(connection, entry, entry.highest_write_id)
+                _forget_aborted(connection, entry, entry.highest_write_id, removed_write_ids)
+
+        self._store.write(work, connection, name="cleaned")
+
+    def _end(self, entry: Compaction, state: CompactionState, message: str, connection: Connection | None) -> None:
+        self._store.write(
+            lambda joined: end(joined, entry, state, message, self._clock()), connection, name=f"mark {state.shown}"
+        )
+
+
+def _forget_completed(connection: Connection, entry: Compaction, highest: int) -> None:
+    completed = completed_txn_components.c
+    own = (
+        completed.table_id == entry.table_id,
+        completed.partition == entry.partition if entry.partition else completed.partition.is_(None),
+    )
+    newest = select(func.max(completed.id)).where(*own).scalar_subquery()
+    most = select(func.max(completed.write_id)).where(*own).scalar_subquery()
+    connection.execute(
+        delete(completed_txn_components).where(
+            *own, completed.write_id <= highest, completed.id != newest, completed.write_id != most
+        )
+    )
+
+
+def _forget_aborted(
+    connection: Connection, entry: Compaction, highest: int, removed_write_ids: Collection[int] | None
+) -> None:
+    components, mapping = txn_components.c, txn_to_write_id.c
+    own_write_id = (
+        select(mapping.write_id)
+        .where(mapping.table_id == components.table_id, mapping.txn_id == components.txn_id)
+        .scalar_subquery()
+    )
+    write_id = func.coalesce(components.write_id, own_write_id)
+    aborted = select(txns.c.id).where(txns.c.state == TxnState.ABORTED.value)
+    condition = and_(
+        components.table_id == entry.table_id,
+        components.partition == entry.partition if entry.partition else components.partition.is_(None),
+        components.txn_id.in_(aborted),
+        write_id <= highest,
+    )
+    if removed_write_ids is None:
+        connection.execute(delete(txn_components).where(condition))
+        return
+    for batch in batches(sorted(removed_write_ids)):
+        connection.execute(delete(txn_components).where(condition, write_id.in_(batch)))

@@ -1,0 +1,240 @@
+"""Compactor: asks for compactions, begins them by thresholds, and tells what became of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from sqlalchemy import Connection, select
+
+from airflow_hivex.core.catalog.partitions import select_partition, spelled_name
+from airflow_hivex.core.catalog.specifications import check_partitioned
+from airflow_hivex.core.catalog.tables import select_table
+from airflow_hivex.core.clock import Clock
+from airflow_hivex.core.compaction.candidates import read_snapshot
+from airflow_hivex.core.compaction.cleaning import CleaningQueue
+from airflow_hivex.core.compaction.explaining import Explainer, Explanation
+from airflow_hivex.core.compaction.history import CompactionFilter, CompactionHistory
+from airflow_hivex.core.compaction.initiator import Initiator, InitiatorResult
+from airflow_hivex.core.compaction.queue import CompactionQueue
+from airflow_hivex.core.errors import InvalidObjectError, InvalidOperationError, NoSuchColumnError
+from airflow_hivex.core.model.compaction import (
+    MANUALLY,
+    REQUESTABLE,
+    Compaction,
+    CompactionRequest,
+    CompactionResponse,
+    CompactionState,
+    CompactionType,
+    pool_name,
+)
+from airflow_hivex.core.model.compaction_thresholds import POOL
+from airflow_hivex.core.model.objects import SortColumn, Table
+from airflow_hivex.core.settings import Settings
+from airflow_hivex.core.store.engine import Store
+from airflow_hivex.core.store.schema import databases
+
+COMPACT = "COMPACT"
+_FIRST_PAUSE_S = 0.05
+_LONGEST_PAUSE_S = 2.0
+
+
+class Compactor:
+    """What the metastore offers about compaction.
+
+    ``queue`` and ``cleaning`` are for those who do the work: a worker takes an entry by ``queue.next_entry``, a
+    cleaner those of ``cleaning.entries_to_clean``, and each tells there what became of them.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        settings: Settings,
+        clock: Clock,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._store = store
+        self._settings = settings
+        self._monotonic = monotonic
+        self._sleep = sleep
+        self._wait_timeout_s = int(settings["hive.compactor.wait.timeout"]) / 1000
+        self.queue = CompactionQueue(store, settings, clock)
+        self.cleaning = CleaningQueue(store, settings, clock)
+        self.history = CompactionHistory(store, settings, clock)
+        self._initiator = Initiator(store, settings, clock, self.queue)
+        self._explainer = Explainer(store, settings, clock)
+
+    def request(
+        self,
+        database: str,
+        table: str,
+        partition: str | None = None,
+        type: CompactionType | str = CompactionType.MAJOR,
+        *,
+        pool: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        buckets: int | None = None,
+        order_by: Sequence[SortColumn] = (),
+    ) -> CompactionResponse:
+        """Ask for a compaction, whatever the thresholds, NO_AUTO_COMPACTION and earlier failures say.
+
+        Args:
+            database: the table's database.
+            table: its name.
+            partition: ``key=value/...``; a table with partitions needs one.
+            type: ``major``, ``minor`` or ``rebalance``.
+            pool: whose workers do it; by default as the table or its database say (``hive.compactor.worker.pool``).
+            properties: what takes the place of the table's own: ``compactor.*`` and ``tblprops.*``.
+            buckets: rebalance into so many files.
+            order_by: rebalance into this order.
+
+        Returns:
+            Its id; or a refusal, if one waits, is at work, or has done all that this one would do.
+
+        Raises:
+            NoSuchDatabaseError, NoSuchTableError, NoSuchPartitionError, NoSuchColumnError: it does not exist.
+            InvalidOperationError: it is a view, an external table, or a table with partitions as a whole.
+            InvalidObjectError: there is no such type, or the table cannot have such a partition.
+        """
+        wanted = CompactionType.read(type) if isinstance(type, str) else type
+        _check_clauses(wanted, buckets, order_by)
+
+        def work(connection: Connection) -> CompactionResponse:
+            found, name = _target(connection, database, table, partition)
+            table_id = int(found.id or 0)
+            for column in order_by:
+                if column.name.lower() not in {each.name.lower() for each in found.columns}:
+                    raise NoSuchColumnError(found.full_name, column.name, [each.name for each in found.columns])
+            snapshot = read_snapshot(connection, {table_id: found.full_name})
+            request = CompactionRequest(
+                table_id=table_id,
+                database=found.database,
+                table=found.name,
+                partition=name,
+                type=wanted,
+                properties=dict(properties or {}),
+                pool=pool_name(pool if pool else self._pool_of(connection, found)),
+                buckets=buckets,
+                order_by=", ".join(f"`{each.name}` {'ASC' if each.ascending else 'DESC'}" for each in order_by) or None,
+                run_as=self._settings["metastore.compactor.run.as.user"] or found.owner,
+                high_watermark=snapshot.write_ids[table_id].high_watermark,
+            )
+            (response,) = self.queue.enqueue([request], initiator=MANUALLY, connection=connection)
+            return response
+
+        return self._store.write(work, name="enqueue")
+
+    def wait(self, compaction_id: int, timeout_s: float | None = None) -> CompactionResponse:
+        """Wait until nobody waits for a worker or for its work any more; what has become of the compaction.
+
+        At most ``hive.compactor.wait.timeout``, after which the state is still ``initiated`` or ``working``.
+
+        Raises:
+            NoSuchCompactionError: there is none of that id.
+        """
+        limit_s = self._wait_timeout_s if timeout_s is None else timeout_s
+        began = self._monotonic()
+        pause_s = _FIRST_PAUSE_S
+        while True:
+            entry = self.history.get(compaction_id)
+            response = CompactionResponse(entry.id, entry.state, entry.error_message)
+            if entry.state not in (CompactionState.INITIATED, CompactionState.WORKING):
+                return response
+            left_s = limit_s - (self._monotonic() - began)
+            if left_s <= 0:
+                return CompactionResponse(
+                    entry.id, entry.state, f"it is still {entry.state.shown} after {limit_s:g} s; it goes on by itself"
+                )
+            self._sleep(min(pause_s, left_s))
+            pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
+
+    def initiate(self) -> InitiatorResult:
+        """One round of the initiator: what is worth compacting goes into the queue; safe to run at any time."""
+        return self._initiator.run()
+
+    def show(self, wanted: CompactionFilter | None = None) -> list[Compaction]:
+        """The compactions of the queue and of the history, the newest first, or as the filter says.
+
+        Raises:
+            InvalidObjectError: they cannot be put in that order.
+        """
+        return self.history.show(wanted)
+
+    def abort(self, compaction_ids: Iterable[int]) -> dict[int, str | None]:
+        """Take compactions out of the queue that nobody works on yet. Of each id, why it could not be, or None."""
+        return self.queue.abort(compaction_ids)
+
+    def explain(self, database: str, table: str, partition: str | None = None) -> Explanation:
+        """Why a table or partition is not compacted, or that it would be: every filter and threshold with its value.
+
+        Raises:
+            NoSuchDatabaseError, NoSuchTableError, NoSuchPartitionError: it does not exist.
+            InvalidOperationError: it is a view or an external table.
+            InvalidObjectError: the table cannot have such a partition.
+        """
+        with self._store.read() as connection:
+            found, name = _target(connection, database, table, partition, "EXPLAIN COMPACTION", whole=True)
+        return self._explainer.explain(int(found.id or 0), name)
+
+    def housekeep(self) -> tuple[int, int]:
+        """Give back what lost workers had, and remove old history: how many of each."""
+        return len(self.queue.requeue_lost()), self.history.purge()
+
+    def _pool_of(self, connection: Connection, table: Table) -> str | None:
+        own = table.parameters.get(POOL)
+        if own:
+            return own
+        query = select(databases.c.parameters).where(databases.c.name == table.database)
+        parameters: Mapping[str, str] = connection.execute(query).scalar_one()
+        return parameters.get(POOL)
+
+
+def _check_clauses(type: CompactionType, buckets: int | None, order_by: Sequence[SortColumn]) -> None:
+    if type not in REQUESTABLE:
+        names = ", ".join(each.name.lower() for each in REQUESTABLE)
+        raise InvalidObjectError("compaction type", f"'{type.name.lower()}'", f"what can be asked for is {names}")
+    if type is not CompactionType.REBALANCE and (buckets is not None or order_by):
+        clause = "CLUSTERED INTO ... BUCKETS" if buckets is not None else "ORDER BY"
+        raise InvalidObjectError("compaction type", f"'{type.name.lower()}'", f"{clause} is for 'rebalance' only")
+    if buckets is not None and buckets < 1:
+        raise InvalidObjectError("number of buckets", str(buckets), "a table has at least one bucket")
+
+
+def check_compactable(table: Table, operation: str = COMPACT) -> None:
+    """Refuse what has no directories of ours to merge.
+
+    Raises:
+        InvalidOperationError: it is a view, or not transactional.
+    """
+    if table.is_view:
+        raise InvalidOperationError(operation, table.full_name, "it is a view; compact the tables that it reads")
+    if not table.is_transactional:
+        kind = "an external table" if table.is_external else "not a transactional table"
+        raise InvalidOperationError(operation, table.full_name, f"it is {kind}, whose files are not ours to merge")
+
+
+def _target(
+    connection: Connection,
+    database: str,
+    name: str,
+    partition: str | None,
+    operation: str = COMPACT,
+    *,
+    whole: bool = False,
+) -> tuple[Table, str | None]:
+    """The table and the name of its partition; with ``whole`` a table with partitions needs none."""
+    table = select_table(connection, database, name)
+    check_compactable(table, operation)
+    if partition is not None:
+        check_partitioned(f"{operation} with PARTITION", table)
+        spelled = spelled_name(table, partition)
+        select_partition(connection, table, spelled)
+        return table, spelled
+    if table.is_partitioned and not whole:
+        keys = ", ".join(f"{key.name} = ..." for key in table.partition_keys)
+        raise InvalidOperationError(
+            operation, table.full_name, f"it has partitions, which are compacted one by one; add PARTITION ({keys})"
+        )
+    return table, None

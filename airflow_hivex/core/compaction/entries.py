@@ -1,0 +1,139 @@
+"""Entries of the queue in the caller's database transaction: new ones, changes by their owner, and their end.
+
+A change is one update that names the state and the owner it expects, so that whoever was given up can change
+nothing any more. An entry that is over moves to the history together with that.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
+
+from airflow_hivex import __version__
+from airflow_hivex.core.compaction.rows import QUEUE_COLUMNS, compaction_from_row, compaction_to_values
+from airflow_hivex.core.errors import CompactionLostError
+from airflow_hivex.core.model.compaction import (
+    NEXT,
+    Compaction,
+    CompactionRequest,
+    CompactionState,
+    CompactionType,
+    pool_name,
+)
+from airflow_hivex.core.store.batches import batches
+from airflow_hivex.core.store.schema import compaction_queue, completed_compactions, counters
+
+MESSAGE_LENGTH = 4096
+Q = compaction_queue.c
+IS_INITIATED, IS_WORKING, IS_READY = (
+    Q.state == state.value
+    for state in (CompactionState.INITIATED, CompactionState.WORKING, CompactionState.READY_FOR_CLEANING)
+)
+IS_ABORT_CLEANUP = Q.type == CompactionType.ABORT_CLEANUP.value
+_OF_IDS = counters.c.name == "compaction"
+_HOST = socket.gethostname()
+
+
+def lock_ids(connection: Connection) -> int:
+    """The next id. No other entry is made until the caller's transaction ends: the row of the ids is the mutex."""
+    return int(connection.execute(select(counters.c.value).where(_OF_IDS).with_for_update()).scalar_one()) + 1
+
+
+def take_ids(connection: Connection, count: int) -> None:
+    """Use up so many of the ids from :func:`lock_ids` on."""
+    if count:
+        connection.execute(update(counters).where(_OF_IDS).values(value=counters.c.value + count))
+
+
+def new_row(request: CompactionRequest, compaction_id: int, initiator: str, now_ms: int) -> dict[str, Any]:
+    """The columns of a new entry that is initiated; ``initiator`` is the thread on this host."""
+    return {
+        "id": compaction_id,
+        "table_id": request.table_id,
+        "database": request.database,
+        "table": request.table,
+        "partition": request.partition or "",
+        "state": CompactionState.INITIATED.value,
+        "type": request.type.value,
+        "properties": dict(request.properties),
+        "pool": pool_name(request.pool),
+        "buckets": request.buckets,
+        "order_by": request.order_by,
+        "run_as": request.run_as,
+        "enqueued_ms": now_ms,
+        "initiator_id": f"{_HOST}-{initiator}"[-255:],
+        "initiator_version": __version__,
+    }
+
+
+def change(
+    connection: Connection, entry: Compaction, values: dict[str, Any], state: CompactionState | None = None
+) -> Compaction:
+    """The entry with the values, in its state or in another one.
+
+    Raises:
+        CompactionLostError: it is not as its owner knows it.
+    """
+    if state is not None:
+        _check_next(entry.state, state)
+        values = {**values, "state": state.value}
+    row = connection.execute(
+        update(compaction_queue).where(*_is_owned(entry)).values(**values).returning(*QUEUE_COLUMNS)
+    ).one_or_none()
+    if row is None:
+        raise _lost(entry)
+    return compaction_from_row(row)
+
+
+def end(connection: Connection, entry: Compaction, state: CompactionState, message: str | None, now_ms: int) -> None:
+    """Move an entry to the history.
+
+    Raises:
+        CompactionLostError: it is not as its owner knows it.
+    """
+    if connection.execute(select(Q.id).where(*_is_owned(entry)).with_for_update()).one_or_none() is None:
+        raise _lost(entry)
+    end_locked(connection, [entry], state, message, now_ms)
+
+
+def end_locked(
+    connection: Connection, entries: Sequence[Compaction], state: CompactionState, message: str | None, now_ms: int
+) -> None:
+    """Move entries, whose rows the caller has locked, to the history. Without a message they keep their own."""
+    for entry in entries:
+        _check_next(entry.state, state)
+    for batch in batches([entry.id for entry in entries]):
+        deleted = connection.execute(delete(compaction_queue).where(Q.id.in_(batch)).returning(*QUEUE_COLUMNS))
+        ended = [
+            replace(
+                each,
+                state=state,
+                ended_ms=now_ms,
+                error_message=each.error_message if message is None else message[:MESSAGE_LENGTH],
+            )
+            for each in map(compaction_from_row, deleted)
+        ]
+        if ended:
+            connection.execute(insert(completed_compactions), [compaction_to_values(each) for each in ended])
+
+
+def _is_owned(entry: Compaction) -> tuple[ColumnElement[bool], ...]:
+    """That an entry is still in the state, and with the worker, that its owner knows it by."""
+    conditions: list[ColumnElement[bool]] = [Q.id == entry.id, Q.state == entry.state.value]
+    if entry.state is CompactionState.WORKING:
+        conditions += [Q.worker_id == entry.worker_id, Q.started_ms == entry.started_ms]
+    return tuple(conditions)
+
+
+def _lost(entry: Compaction) -> CompactionLostError:
+    owner = f"worker {entry.worker_id}" if entry.state is CompactionState.WORKING else "the cleaner"
+    return CompactionLostError(entry.id, entry.name, owner)
+
+
+def _check_next(state: CompactionState, following: CompactionState) -> None:
+    if following not in NEXT[state]:
+        raise AssertionError(f"a compaction that is {state.shown} cannot be {following.shown} next")

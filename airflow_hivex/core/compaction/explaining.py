@@ -1,0 +1,234 @@
+"""Why is this not compacted? Every filter and threshold of the initiator with its value, and the answer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sqlalchemy import Connection
+
+from airflow_hivex.core.clock import Clock
+from airflow_hivex.core.compaction.candidates import (
+    Snapshot,
+    names_of,
+    place_of,
+    places_of,
+    read_aborts,
+    read_candidates,
+    read_sizes,
+    read_snapshot,
+)
+from airflow_hivex.core.compaction.initiator import CLEANER_TAKES_ABORTS, count_directories
+from airflow_hivex.core.errors import HivexError
+from airflow_hivex.core.model.compaction import CompactionType, resource_name
+from airflow_hivex.core.model.compaction_thresholds import (
+    ABORTED_TIME,
+    ABORTED_TXNS,
+    DELTA_NUM,
+    DELTA_PCT,
+    FAILED_COMPACTIONS,
+    FILTERS,
+    Aborts,
+    Candidate,
+    Decision,
+    DirectoryCounters,
+    Thresholds,
+    decide,
+    decide_by_aborts,
+    first_filter,
+    is_minor_supported,
+)
+from airflow_hivex.core.settings import Settings
+from airflow_hivex.core.store.engine import Store
+from airflow_hivex.core.transactions.snapshots import read_valid_write_ids
+
+_MS_PER_HOUR = 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One filter or threshold: what it is about, the value found, and what came of it."""
+
+    name: str
+    value: str
+    threshold: str
+    result: str
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What the initiator would do now with a table or partition: ``type`` is None for nothing, ``answer`` says why.
+
+    Of a table with partitions as a whole, ``partitions`` is how many get each answer.
+    """
+
+    name: str
+    checks: tuple[Check, ...]
+    type: CompactionType | None
+    answer: str
+    partitions: tuple[tuple[str, int], ...] = ()
+
+
+class Explainer:
+    """Looks at one table or partition as the initiator does, and tells what it sees."""
+
+    def __init__(self, store: Store, settings: Settings, clock: Clock) -> None:
+        self._store = store
+        self._settings = settings
+        self._clock = clock
+        self._failures = int(settings[FAILED_COMPACTIONS])
+        self._with_aborts = not bool(settings[CLEANER_TAKES_ABORTS])
+
+    def explain(self, table_id: int, partition: str | None) -> Explanation:
+        """Every filter and threshold with its value, and the answer. It only reads."""
+        now = self._clock()
+        with self._store.read() as connection:
+            (candidate,) = read_candidates(
+                connection, failures=self._failures, with_aborts=self._with_aborts, only=(table_id, partition)
+            )
+            found_aborts = read_aborts(connection, (table_id, partition)).get((table_id, partition))
+            aborts = None if found_aborts is None else found_aborts[0]
+            snapshot = read_snapshot(connection, names_of([candidate]))
+            checks = [*self._switches(), *self._seen(connection, candidate, snapshot)]
+            common = Thresholds.of(self._settings)
+            for each in FILTERS:
+                holds = each.why(candidate, common, now) is not None
+                value = each.value(candidate, common, now)
+                checks.append(Check(f"filter: {each.name}", value, "", "left alone" if holds else "passes"))
+            checks += self._abort_checks(aborts, common, now)
+            if candidate.table.is_partitioned and partition is None:
+                partitions = tuple(self._partitions(connection, candidate, snapshot, now))
+                why = "each of its partitions is looked at by itself; name one for its own thresholds"
+                answer = self._answer(connection, candidate, snapshot, now)
+                decision = answer if answer.type is not None else Decision(None, why)
+                return _explanation(candidate, checks, decision, partitions)
+            try:
+                checks += self._directory_checks(connection, candidate, snapshot)
+            except HivexError as error:
+                checks.append(Check("directories", str(error), "", "error"))
+            return _explanation(candidate, checks, self._answer(connection, candidate, snapshot, now))
+
+    def _switches(self) -> Iterator[Check]:
+        name = "metastore.compactor.initiator.on"
+        on = bool(self._settings[name])
+        result = "it runs by itself" if on else "it runs when somebody calls it"
+        yield Check("initiator", str(on).lower(), name, result)
+
+    def _seen(self, connection: Connection, candidate: Candidate, snapshot: Snapshot) -> Iterator[Check]:
+        table = candidate.table
+        names = {table.id: f"{table.database}.{table.name}"}
+        seen = read_valid_write_ids(connection, names, snapshot.valid_txns)[table.id]
+        highest = snapshot.write_ids[table.id].high_watermark
+        reached = f"up to write id {highest} of {seen.high_watermark}"
+        held = f"write id {seen.open_ids[0]} is open" if seen.open_ids else "nothing is open"
+        yield Check("snapshot of a compaction", reached, held, "later ones wait" if seen.open_ids else "sees all")
+
+    def _abort_checks(self, aborts: Aborts | None, thresholds: Thresholds, now: int) -> Iterator[Check]:
+        count = 0 if aborts is None else aborts.count
+        age = "none" if aborts is None else f"{(now - aborts.oldest_ms) / _MS_PER_HOUR:.1f} h"
+        limit = "off" if thresholds.abort_age_ms is None else f"> {thresholds.abort_age_ms / _MS_PER_HOUR:g} h"
+        too_many = aborts is not None and aborts.are_too_many(thresholds)
+        old = aborts is not None and aborts.are_old(thresholds, now)
+        by_cleaner = "" if self._with_aborts else " (the cleaner's business)"
+        yield Check(
+            f"aborted transactions ({ABORTED_TXNS})",
+            str(count),
+            f"> {thresholds.abort_count}",
+            _met(too_many, "major") + by_cleaner,
+        )
+        yield Check(f"age of the oldest of them ({ABORTED_TIME})", age, limit, _met(old, "minor") + by_cleaner)
+
+    def _directory_checks(self, connection: Connection, candidate: Candidate, snapshot: Snapshot) -> Iterator[Check]:
+        counters = _counters(connection, candidate, snapshot)
+        thresholds = Thresholds.of(self._settings, candidate.table.parameters)
+        yield Check("base", f"{counters.base_bytes} bytes", "", "no base" if counters.has_no_base else "")
+        share = f"{counters.delta_bytes / counters.base_bytes:.3g}" if counters.base_bytes else "no base"
+        larger = counters.base_bytes > 0 and counters.delta_bytes / counters.base_bytes > thresholds.delta_pct
+        yield Check(
+            f"share of deltas to base ({DELTA_PCT})",
+            f"{share} ({counters.delta_bytes} bytes of deltas)",
+            f"> {thresholds.delta_pct:g}",
+            _met(larger, "major"),
+        )
+        several = counters.has_obsolete_base and counters.delta_bytes == 0
+        yield Check("several bases", str(counters.has_obsolete_base).lower(), "", _met(several, "major"))
+        many = counters.delta_count > thresholds.delta_num
+        yield Check(
+            f"delta directories ({DELTA_NUM})",
+            str(counters.delta_count),
+            f"> {thresholds.delta_num}",
+            _met(many, "major" if counters.has_no_base else "minor"),
+        )
+
+    def _answer(self, connection: Connection, candidate: Candidate, snapshot: Snapshot, now: int) -> Decision:
+        dropped = first_filter(candidate, Thresholds.of(self._settings), now)
+        if dropped is not None:
+            return Decision(None, dropped[1])
+        try:
+            thresholds = Thresholds.of(self._settings, candidate.table.parameters)
+            by_aborts = decide_by_aborts(candidate.aborts, thresholds, now)
+            if by_aborts is not None:
+                return by_aborts
+            counters = _counters(connection, candidate, snapshot)
+            return _decide(candidate, counters, thresholds)
+        except HivexError as error:
+            return Decision(None, str(error))
+
+    def _partitions(
+        self, connection: Connection, of: Candidate, snapshot: Snapshot, now: int
+    ) -> Iterator[tuple[str, int]]:
+        """How many partitions get each answer, the most frequent first."""
+        found = [
+            each
+            for each in read_candidates(connection, failures=self._failures, with_aborts=self._with_aborts)
+            if each.table.id == of.table.id and each.partition is not None
+        ]
+        sizes = read_sizes(connection, [place for place in places_of(found) if place[1] is not None])
+        answers: Counter[str] = Counter()
+        for each in found:
+            dropped = first_filter(each, Thresholds.of(self._settings), now)
+            if dropped is not None:
+                answers[f"nothing: {dropped[1]}"] += 1
+                continue
+            try:
+                thresholds = Thresholds.of(self._settings, each.table.parameters)
+                decision = decide_by_aborts(each.aborts, thresholds, now)
+                if decision is None:
+                    counters = count_directories(each, sizes.get(place_of(each), {}), snapshot)
+                    decision = _decide(each, counters, thresholds)
+            except HivexError as error:
+                decision = Decision(None, str(error))
+            why = decision.why if decision.type is None else decision.type.name.lower()
+            answers[f"nothing: {why}" if decision.type is None else why] += 1
+        yield from answers.most_common()
+
+
+def _decide(candidate: Candidate, counters: DirectoryCounters, thresholds: Thresholds) -> Decision:
+    supported = is_minor_supported(candidate.table, counters, thresholds)
+    return decide(counters, thresholds, is_minor_supported=supported)
+
+
+def _counters(connection: Connection, candidate: Candidate, snapshot: Snapshot) -> DirectoryCounters:
+    place = place_of(candidate)
+    return count_directories(candidate, read_sizes(connection, [place]).get(place, {}), snapshot)
+
+
+def _met(holds: bool, result: str) -> str:
+    return result if holds else "not met"
+
+
+def _explanation(
+    candidate: Candidate,
+    checks: list[Check],
+    decision: Decision,
+    partitions: tuple[tuple[str, int], ...] = (),
+) -> Explanation:
+    table = candidate.table
+    return Explanation(
+        name=resource_name(table.database, table.name, candidate.partition),
+        checks=tuple(checks),
+        type=decision.type,
+        answer=f"{'nothing' if decision.type is None else decision.type.name.lower()}: {decision.why}",
+        partitions=partitions,
+    )

@@ -1,0 +1,204 @@
+"""What SHOW COMPACTIONS finds in the queue and the history, and how long the history is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Select,
+    and_,
+    case,
+    cast,
+    delete,
+    func,
+    null,
+    or_,
+    select,
+    union_all,
+)
+
+from airflow_hivex.core.clock import Clock
+from airflow_hivex.core.compaction.rows import HISTORY_COLUMNS, QUEUE_COLUMNS, compaction_from_row
+from airflow_hivex.core.errors import InvalidObjectError, NoSuchCompactionError
+from airflow_hivex.core.model.compaction import (
+    DEFAULT_POOL,
+    SHOW_COLUMNS,
+    Compaction,
+    CompactionState,
+    CompactionType,
+    pool_name,
+)
+from airflow_hivex.core.model.compaction_thresholds import FAILED_COMPACTIONS
+from airflow_hivex.core.settings import Settings
+from airflow_hivex.core.store.engine import Store
+from airflow_hivex.core.store.schema import completed_compactions
+
+_ALL = union_all(select(*QUEUE_COLUMNS, cast(null(), BigInteger).label("ended_ms")), select(*HISTORY_COLUMNS)).subquery(
+    "compactions"
+)
+_A = _ALL.c
+_ORDERS: dict[str, ColumnElement[object]] = {
+    "compactionid": _A.id,
+    "dbname": _A.database,
+    "tabname": _A.table,
+    "partname": func.nullif(_A.partition, ""),
+    "type": case({each.value: each.shown for each in CompactionType}, value=_A.type),
+    "state": case({each.value: each.shown for each in CompactionState}, value=_A.state),
+    "workerhost": _A.worker_id,
+    "workerid": _A.worker_id,
+    "enqueuetime": _A.enqueued_ms,
+    "starttime": _A.started_ms,
+    "duration": _A.ended_ms - _A.started_ms,
+    "hadoopjobid": _A.job_id,
+    "errormessage": _A.error_message,
+    "initiatorhost": _A.initiator_id,
+    "initiatorid": _A.initiator_id,
+    "poolname": func.coalesce(_A.pool, DEFAULT_POOL),
+    "txnid": _A.txn_id,
+    "nexttxnid": _A.next_txn_id,
+    "committime": _A.committed_ms,
+    "hightestwriteid": _A.highest_write_id,
+}
+_H = completed_compactions.c
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionFilter:
+    """Which compactions to show: all that is given must hold.
+
+    ``order_by`` are columns of SHOW COMPACTIONS, each with whether it rises; without any, the newest come first.
+    """
+
+    database: str | None = None
+    table: str | None = None
+    partition: str | None = None
+    id: int | None = None
+    pool: str | None = None
+    type: CompactionType | None = None
+    state: CompactionState | None = None
+    order_by: tuple[tuple[str, bool], ...] = ()
+    limit: int | None = None
+
+
+class CompactionHistory:
+    """Reads the queue and the history together, and removes what is too old."""
+
+    def __init__(self, store: Store, settings: Settings, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        kept = "metastore.compactor.history.retention"
+        failed = max(int(settings[f"{kept}.failed"]), int(settings[FAILED_COMPACTIONS]))
+        refused = int(settings[f"{kept}.refused"])
+        self._kept = {
+            CompactionState.SUCCEEDED: int(settings[f"{kept}.succeeded"]),
+            CompactionState.FAILED: failed,
+            CompactionState.DID_NOT_INITIATE: int(settings[f"{kept}.did.not.initiate"]),
+            CompactionState.REFUSED: refused,
+            CompactionState.ABORTED: refused,
+        }
+        self._timeout_ms = round(float(settings[f"{kept}.timeout"]) * 86_400_000)
+
+    def show(self, wanted: CompactionFilter | None = None) -> list[Compaction]:
+        """The compactions of the queue and of the history that a filter leaves. One statement.
+
+        Raises:
+            InvalidObjectError: they cannot be put in that order.
+        """
+        query = _filtered(select(_ALL), wanted or CompactionFilter())
+        with self._store.read() as connection:
+            return [compaction_from_row(row) for row in connection.execute(query)]
+
+    def get(self, id: int) -> Compaction:
+        """The compaction of that id, wherever it is. One statement.
+
+        Raises:
+            NoSuchCompactionError: there is none.
+        """
+        found = self.show(CompactionFilter(id=id))
+        if not found:
+            raise NoSuchCompactionError(id)
+        return found[0]
+
+    def purge(self) -> int:
+        """Remove what nobody needs to know any more; how many. Six statements.
+
+        Of each table or partition the newest ones of each state are kept, as many as the settings say. Those that
+        have failed, or were not begun, go earlier, after ``metastore.compactor.history.retention.timeout``, if a
+        compaction has succeeded since that did at least as much.
+        """
+        return self._store.write(self._purge, name="purge compactions")
+
+    def _purge(self, connection: Connection) -> int:
+        removed = 0
+        for state, kept in self._kept.items():
+            ranked = (
+                select(
+                    _H.id,
+                    func.row_number()
+                    .over(partition_by=(_H.table_id, _H.partition), order_by=_H.id.desc())
+                    .label("age"),
+                )
+                .where(_H.state == state.value)
+                .subquery()
+            )
+            surplus = select(ranked.c.id).where(ranked.c.age > kept)
+            removed += connection.execute(delete(completed_compactions).where(_H.id.in_(surplus))).rowcount
+        newer = completed_compactions.alias("newer")
+        did_as_much = or_(
+            newer.c.type == CompactionType.MAJOR.value,
+            and_(newer.c.type == CompactionType.MINOR.value, _H.type == CompactionType.MINOR.value),
+        )
+        is_settled = (
+            select(newer.c.id)
+            .where(
+                newer.c.table_id == _H.table_id,
+                newer.c.partition == _H.partition,
+                newer.c.id > _H.id,
+                newer.c.state == CompactionState.SUCCEEDED.value,
+                did_as_much,
+            )
+            .exists()
+        )
+        unsuccessful = [state.value for state in self._kept if state is not CompactionState.SUCCEEDED]
+        old = _H.ended_ms < self._clock() - self._timeout_ms
+        removed += connection.execute(
+            delete(completed_compactions).where(_H.state.in_(unsuccessful), old, is_settled)
+        ).rowcount
+        return removed
+
+
+def check_order(columns: Sequence[str]) -> None:
+    """Refuse columns that SHOW COMPACTIONS does not have.
+
+    Raises:
+        InvalidObjectError: it has no such column.
+    """
+    for column in columns:
+        if column.lower() not in _ORDERS:
+            raise InvalidObjectError("column", column, f"SHOW COMPACTIONS has {', '.join(SHOW_COLUMNS)}")
+
+
+def _filtered(query: Select[tuple[object, ...]], wanted: CompactionFilter) -> Select[tuple[object, ...]]:
+    check_order([column for column, _ in wanted.order_by])
+    equal = {
+        _A.database: wanted.database,
+        _A.table: wanted.table,
+        _A.partition: wanted.partition,
+        _A.id: wanted.id,
+        _A.type: wanted.type.value if wanted.type is not None else None,
+        _A.state: wanted.state.value if wanted.state is not None else None,
+    }
+    for column, value in equal.items():
+        if value is not None:
+            query = query.where(column == value)
+    if wanted.pool is not None:
+        pool = pool_name(wanted.pool)
+        query = query.where(_A.pool.is_(None) if pool is None else _A.pool == pool)
+    for column_name, rises in wanted.order_by:
+        order = _ORDERS[column_name.lower()]
+        query = query.order_by((order.asc() if rises else order.desc()).nulls_last())
+    return query.order_by(_A.id.desc()).limit(wanted.limit)

@@ -1,0 +1,211 @@
+"""The initiator: looks over the whole warehouse and puts into the queue what is worth compacting.
+
+Source: hive-semantics 5.2 (Hive Initiator). Hive looks again only at what was written since its last cycle, since
+it lists directories; here rows are read, so every round looks at everything, and a table whose thresholds were
+changed, or whose snapshot was held back by an open transaction, is not forgotten.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from airflow_hivex.core.clock import Clock
+from airflow_hivex.core.compaction.candidates import (
+    Snapshot,
+    names_of,
+    place_of,
+    places_of,
+    read_candidates,
+    read_sizes,
+    read_snapshot,
+    read_totals,
+)
+from airflow_hivex.core.compaction.queue import CompactionQueue
+from airflow_hivex.core.errors import HivexError
+from airflow_hivex.core.model.compaction import CompactionRequest, CompactionType, pool_name
+from airflow_hivex.core.model.compaction_thresholds import (
+    DELTA_NUM,
+    DELTA_PCT,
+    FAILED_COMPACTIONS,
+    OVERRIDE_PREFIX,
+    POOL,
+    Candidate,
+    Decision,
+    DirectoryCounters,
+    DirectoryTotals,
+    Thresholds,
+    decide,
+    decide_by_aborts,
+    first_filter,
+    is_minor_supported,
+)
+from airflow_hivex.core.model.directories import directory_state
+from airflow_hivex.core.settings import Settings
+from airflow_hivex.core.store.batches import batches
+from airflow_hivex.core.store.engine import Store
+
+CLEANER_TAKES_ABORTS = "metastore.compactor.clean.aborts.using.cleaner"
+_NONE = DirectoryTotals()
+_CANDIDATES_A_BATCH = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class InitiatorResult:
+    """What a round of the initiator did.
+
+    ``candidates`` is how many tables and partitions it has looked at, ``initiated`` the ids of new entries,
+    ``did_not_initiate`` of new records in the history that tell why not, ``requeued`` of entries that were given
+    back because their worker is gone. ``is_complete`` is false when it has stopped after
+    ``metastore.compactor.fetch.size`` entries; the next round goes on.
+    """
+
+    candidates: int = 0
+    initiated: tuple[int, ...] = ()
+    did_not_initiate: tuple[int, ...] = ()
+    requeued: tuple[int, ...] = ()
+    is_complete: bool = True
+
+
+class Initiator:
+    """Decides what is compacted; one :meth:`run` is one cycle."""
+
+    def __init__(self, store: Store, settings: Settings, clock: Clock, queue: CompactionQueue) -> None:
+        self._store = store
+        self._settings = settings
+        self._clock = clock
+        self._queue = queue
+        self._most = int(settings["metastore.compactor.fetch.size"])
+        self._with_aborts = not bool(settings[CLEANER_TAKES_ABORTS])
+
+    def run(self) -> InitiatorResult:
+        """One round over all that was written to; safe to run from several places at once.
+
+        A fixed number of statements, and one more for each 10,000 partitions whose directories are looked at.
+        """
+        requeued = self._queue.requeue_lost()
+        cycle = _Round(self._settings, self._clock())
+        with self._store.read() as connection:
+            candidates = read_candidates(
+                connection, failures=int(self._settings[FAILED_COMPACTIONS]), with_aborts=self._with_aborts
+            )
+            left = [each for each in candidates if cycle.passes_filters(each)]
+            totals = read_totals(connection) if left else {}
+            undecided = [each for each in left if cycle.is_undecided(each, totals)]
+            snapshot = read_snapshot(connection, names_of([*undecided, *(each for each, _ in cycle.decided)]))
+            for batch in batches(undecided, _CANDIDATES_A_BATCH):
+                if len(cycle.decided) > self._most:
+                    break
+                sizes = read_sizes(connection, places_of(batch))
+                for each in batch:
+                    cycle.decide(each, sizes.get(place_of(each), {}), snapshot)
+        chosen = cycle.decided[: self._most]
+        requests = [
+            request_for(each, kind, self._settings, snapshot.write_ids[each.table.id].high_watermark)
+            for each, kind in chosen
+        ]
+        thread = f"{os.getpid()}.{threading.get_ident()}"
+        responses = self._queue.enqueue(requests, initiator=thread)
+        told = [(request_for(each, CompactionType.MAJOR, self._settings), why) for each, why in cycle.dropped]
+        return InitiatorResult(
+            candidates=len(candidates),
+            initiated=tuple(response.id for response in responses if response.is_accepted),
+            did_not_initiate=self._queue.record_not_initiated(told, initiator=thread),
+            requeued=tuple(requeued),
+            is_complete=len(cycle.decided) <= self._most,
+        )
+
+
+class _Round:
+    """What is decided in one round, and the thresholds of each table."""
+
+    def __init__(self, settings: Settings, now_ms: int) -> None:
+        self._settings = settings
+        self._now_ms = now_ms
+        self._common = Thresholds.of(settings)
+        self._of_tables: dict[int, Thresholds] = {}
+        self.decided: list[tuple[Candidate, CompactionType]] = []
+        self.dropped: list[tuple[Candidate, str]] = []
+
+    def passes_filters(self, candidate: Candidate) -> bool:
+        found = first_filter(candidate, self._common, self._now_ms)
+        if found is None:
+            return True
+        hit, sentence = found
+        if hit.is_recorded:
+            self.dropped.append((candidate, sentence))
+        return False
+
+    def is_undecided(self, candidate: Candidate, totals: Mapping[tuple[int, int | None], DirectoryTotals]) -> bool:
+        """Whether the directories must be looked at one by one; what is certain without that is decided."""
+
+        def look() -> bool:
+            decision = decide_by_aborts(candidate.aborts, self._common, self._now_ms)
+            if decision is not None:
+                self._take(candidate, decision)
+                return False
+            return totals.get(place_of(candidate), _NONE).may_decide(self._thresholds(candidate))
+
+        return self._recording(candidate, look)
+
+    def decide(self, candidate: Candidate, sizes: Mapping[str, int], snapshot: Snapshot) -> None:
+        def look() -> bool:
+            counters = count_directories(candidate, sizes, snapshot)
+            thresholds = self._thresholds(candidate)
+            supported = is_minor_supported(candidate.table, counters, thresholds)
+            self._take(candidate, decide(counters, thresholds, is_minor_supported=supported))
+            return True
+
+        self._recording(candidate, look)
+
+    def _take(self, candidate: Candidate, decision: Decision) -> None:
+        if decision.type is not None:
+            self.decided.append((candidate, decision.type))
+
+    def _recording(self, candidate: Candidate, look: Callable[[], bool]) -> bool:
+        """What ``look`` answers. Source: filter 9: an error drops one candidate, and the history tells of it."""
+        try:
+            return look()
+        except HivexError as error:
+            self.dropped.append((candidate, str(error)))
+            return False
+
+    def _thresholds(self, candidate: Candidate) -> Thresholds:
+        table = candidate.table
+        if f"{OVERRIDE_PREFIX}{DELTA_NUM}" not in table.parameters and (
+            f"{OVERRIDE_PREFIX}{DELTA_PCT}" not in table.parameters
+        ):
+            return self._common
+        if table.id not in self._of_tables:
+            self._of_tables[table.id] = Thresholds.of(self._settings, table.parameters)
+        return self._of_tables[table.id]
+
+
+def count_directories(candidate: Candidate, sizes: Mapping[str, int], snapshot: Snapshot) -> DirectoryCounters:
+    """What a compaction would find.
+
+    Raises:
+        NotEnoughHistoryError: a base hides what it needs.
+    """
+    state = directory_state(sizes, snapshot.write_ids[candidate.table.id], snapshot.valid_txns)
+    return DirectoryCounters.of(state, sizes)
+
+
+def request_for(
+    candidate: Candidate, type: CompactionType, settings: Settings, high_watermark: int | None = None
+) -> CompactionRequest:
+    """The request for a candidate, in the pool and as the user that the table, its database and the settings say."""
+    table = candidate.table
+    pool = table.parameters.get(POOL) or table.database_parameters.get(POOL)
+    return CompactionRequest(
+        table_id=table.id,
+        database=table.database,
+        table=table.name,
+        partition=candidate.partition,
+        type=type,
+        pool=pool_name(pool),
+        run_as=settings["metastore.compactor.run.as.user"] or table.owner,
+        high_watermark=high_watermark,
+    )

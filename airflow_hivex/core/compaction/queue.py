@@ -1,0 +1,386 @@
+"""The queue of compactions: who asks, who works, and what happens when a worker is lost.
+
+Source: hive-semantics 5.3 to 5.5 (Hive TxnHandler.compact, CompactionTxnHandler).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, and_, func, insert, not_, or_, select, update
+
+from airflow_hivex import __version__
+from airflow_hivex.core.clock import Clock
+from airflow_hivex.core.compaction.entries import (
+    IS_ABORT_CLEANUP,
+    IS_INITIATED,
+    IS_READY,
+    IS_WORKING,
+    MESSAGE_LENGTH,
+    Q,
+    change,
+    end,
+    end_locked,
+    lock_ids,
+    new_row,
+    take_ids,
+)
+from airflow_hivex.core.compaction.rows import QUEUE_COLUMNS, compaction_from_row
+from airflow_hivex.core.model.compaction import (
+    REFUSED_ID,
+    Compaction,
+    CompactionRequest,
+    CompactionResponse,
+    CompactionState,
+    pool_name,
+)
+from airflow_hivex.core.model.transactions import Operation, TxnState
+from airflow_hivex.core.settings import Settings
+from airflow_hivex.core.store.batches import batches
+from airflow_hivex.core.store.engine import Store
+from airflow_hivex.core.store.schema import compaction_queue, completed_compactions, counters, txn_components, txns
+from airflow_hivex.core.transactions.allocation import is_id
+
+
+class CompactionQueue:
+    """The entries that wait or are at work. Methods that take a ``connection`` join the caller's transaction."""
+
+    def __init__(self, store: Store, settings: Settings, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._pool_timeout_ms = round(float(settings["metastore.compactor.worker.pool.timeout"]) * 3_600_000)
+        self._worker_timeout_ms = int(settings["hive.compactor.worker.timeout"]) * 1000
+        self._start_timeout_ms = int(settings["hive.txn.timeout"]) * 1000
+
+    # -- asking ---------------------------------------------------------------------
+
+    def enqueue(
+        self, requests: Sequence[CompactionRequest], *, initiator: str, connection: Connection | None = None
+    ) -> list[CompactionResponse]:
+        """Put compactions into the queue; what became of each, in their order.
+
+        One is refused when the same table or partition has an entry that waits or is at work, or one that waits to
+        be cleaned and covers all that a compaction would cover now. ``initiator`` is the thread, or
+        :data:`MANUALLY`, of this host. Four statements for up to 10,000 tables and as many requests.
+        """
+        if not requests:
+            return []
+
+        def work(connection: Connection) -> list[CompactionResponse]:
+            now = self._clock()
+            first = lock_ids(connection)
+            in_the_way = _InTheWay(connection, {request.table_id for request in requests})
+            rows: list[dict[str, Any]] = []
+            responses = []
+            for request in requests:
+                message = in_the_way.message(request)
+                if message is not None:
+                    responses.append(CompactionResponse(REFUSED_ID, CompactionState.REFUSED, message))
+                    continue
+                new_id = first + len(rows)
+                rows.append(new_row(request, new_id, initiator, now))
+                in_the_way.add(request, new_id)
+                responses.append(CompactionResponse(new_id, CompactionState.INITIATED))
+            take_ids(connection, len(rows))
+            for batch in batches(rows):
+                connection.execute(insert(compaction_queue), batch)
+            return responses
+
+        return self._store.write(work, connection, name="enqueue")
+
+    def record_not_initiated(
+        self, requests: Sequence[tuple[CompactionRequest, str]], *, initiator: str
+    ) -> tuple[int, ...]:
+        """Tell in the history why compactions were not initiated; the new ids.
+
+        It is told once, as long as nothing else happens. Four statements for up to 10,000 tables and requests.
+        """
+        if not requests:
+            return ()
+        state = CompactionState.DID_NOT_INITIATE.value
+
+        def work(connection: Connection) -> tuple[int, ...]:
+            now = self._clock()
+            first = lock_ids(connection)
+            last = _last_of(connection, {request.table_id for request, _ in requests})
+            news = [
+                (request, message[:MESSAGE_LENGTH])
+                for request, message in requests
+                if last.get(_key(request)) != (state, message[:MESSAGE_LENGTH])
+            ]
+            rows = [
+                {
+                    **new_row(request, new_id, initiator, now),
+                    "state": state,
+                    "ended_ms": now,
+                    "error_message": message,
+                }
+                for new_id, (request, message) in enumerate(news, first)
+            ]
+            take_ids(connection, len(rows))
+            for batch in batches(rows):
+                connection.execute(insert(completed_compactions), batch)
+            return tuple(row["id"] for row in rows)
+
+        return self._store.write(work, name="record")
+
+    def abort(self, compaction_ids: Iterable[int]) -> dict[int, str | None]:
+        """Take compactions out of the queue that nobody works on yet. Of each id, why it could not be, or None.
+
+        Four statements for up to 10,000.
+        """
+        wanted = list(dict.fromkeys(compaction_ids))
+        history = completed_compactions.c
+
+        def work(connection: Connection) -> dict[int, str | None]:
+            found: dict[int, Compaction] = {}
+            over: dict[int, str] = {}
+            for batch in batches([each for each in wanted if is_id(each)]):
+                queued = select(*QUEUE_COLUMNS).where(Q.id.in_(batch)).order_by(Q.id).with_for_update()
+                found |= {row.id: compaction_from_row(row) for row in connection.execute(queued)}
+                ended = connection.execute(select(history.id, history.state).where(history.id.in_(batch)))
+                over |= {row.id: CompactionState(row.state).shown for row in ended}
+            answers = {each: _why_not_aborted(found.get(each), over.get(each)) for each in wanted}
+            taken = [found[each] for each, why in answers.items() if why is None]
+            end_locked(connection, taken, CompactionState.ABORTED, "aborted by ABORT COMPACTIONS", self._clock())
+            return answers
+
+        return self._store.write(work, name="abort compactions") if wanted else {}
+
+    # -- working --------------------------------------------------------------------
+
+    def next_entry(self, worker_id: str, pool: str | None = None, *, version: str = __version__) -> Compaction | None:
+        """Take the oldest entry of a pool that nobody works on; None when there is none. One statement.
+
+        A worker of the default pool (None) also takes those of others that have waited longer than
+        ``metastore.compactor.worker.pool.timeout``. ``worker_id`` is ``host-thread`` and unlike any other's.
+        The worker opens a transaction and tells of it by :meth:`mark_started` within ``hive.txn.timeout``.
+        """
+        now = self._clock()
+        name = pool_name(pool)
+        own: ColumnElement[bool] = (
+            Q.pool == name if name else or_(Q.pool.is_(None), Q.enqueued_ms < now - self._pool_timeout_ms)
+        )
+        oldest = (
+            select(Q.id).where(IS_INITIATED, own).order_by(Q.id).limit(1).with_for_update(skip_locked=True)
+        ).scalar_subquery()
+        taking = (
+            update(compaction_queue)
+            .where(Q.id == oldest, IS_INITIATED)
+            .values(
+                state=CompactionState.WORKING.value, worker_id=worker_id[-255:], worker_version=version, started_ms=now
+            )
+            .returning(*QUEUE_COLUMNS)
+        )
+
+        def work(connection: Connection) -> Compaction | None:
+            row = connection.execute(taking).one_or_none()
+            return None if row is None else compaction_from_row(row)
+
+        return self._store.write(work, name="take")
+
+    def mark_started(
+        self, entry: Compaction, txn_id: int, highest_write_id: int, *, connection: Connection | None = None
+    ) -> Compaction:
+        """Note the transaction of a worker and what it covers; the entry as it is then.
+
+        From here the transaction's heartbeat tells whether the worker is alive. A component row of the transaction
+        tells the cleaner of the files that it may leave behind.
+
+        Raises:
+            CompactionLostError: the entry is with somebody else, or over.
+        """
+
+        def work(connection: Connection) -> Compaction:
+            found = change(connection, entry, {"txn_id": txn_id, "highest_write_id": highest_write_id})
+            connection.execute(
+                insert(txn_components).values(
+                    txn_id=txn_id,
+                    table_id=entry.table_id,
+                    partition=entry.partition,
+                    operation=Operation.COMPACT.value,
+                    write_id=highest_write_id,
+                )
+            )
+            return found
+
+        return self._store.write(work, connection, name="start compaction")
+
+    def note_job(self, entry: Compaction, job_id: str, *, connection: Connection | None = None) -> Compaction:
+        """Note the job that a worker has started.
+
+        Raises:
+            CompactionLostError: the entry is with somebody else, or over.
+        """
+        values = {"job_id": job_id[:255]}
+        return self._store.write(lambda joined: change(joined, entry, values), connection, name="note job")
+
+    def mark_ready_for_cleaning(self, entry: Compaction, *, connection: Connection | None = None) -> Compaction:
+        """The compaction is done; what it has replaced can be removed once its readers are gone.
+
+        Give the ``connection`` of the commit of its transaction: then it counts with it, or not at all. No
+        transaction is opened until that has committed: whoever has an id above ``next_txn_id`` sees the compaction.
+
+        Raises:
+            CompactionLostError: the entry is with somebody else, or over; the commit must not be.
+        """
+
+        def work(connection: Connection) -> Compaction:
+            highest = connection.execute(
+                select(counters.c.value).where(counters.c.name == "txn").with_for_update(read=True)
+            ).scalar_one()
+            values = {"next_txn_id": highest, "committed_ms": self._clock()}
+            return change(connection, entry, values, CompactionState.READY_FOR_CLEANING)
+
+        return self._store.write(work, connection, name="ready for cleaning")
+
+    def mark_failed(self, entry: Compaction, message: str, *, connection: Connection | None = None) -> None:
+        """Give it up with an error: as its worker, or as the cleaner.
+
+        Raises:
+            CompactionLostError: the entry is with somebody else, or over.
+        """
+        self._end(entry, CompactionState.FAILED, message, connection)
+
+    def mark_refused(self, entry: Compaction, message: str, *, connection: Connection | None = None) -> None:
+        """There is nothing to do, or nothing may be done: by its worker, or by the cleaner.
+
+        Raises:
+            CompactionLostError: the entry is with somebody else, or over.
+        """
+        self._end(entry, CompactionState.REFUSED, message, connection)
+
+    def _end(self, entry: Compaction, state: CompactionState, message: str, connection: Connection | None) -> None:
+        self._store.write(
+            lambda joined: end(joined, entry, state, message, self._clock()), connection, name=f"mark {state.shown}"
+        )
+
+    def requeue_lost(self) -> list[int]:
+        """Give entries back to the queue whose owner is gone; their ids. One statement.
+
+        Those are at work for longer than ``hive.compactor.worker.timeout``, or have told of no transaction
+        within ``hive.txn.timeout``, or their transaction is not there any more, or aborted. Hive puts back at its
+        start what its own host works on, too; here processes of one host do not know of each other, and the
+        transaction tells.
+        """
+        now = self._clock()
+        of_entry = txns.c.id == Q.txn_id
+        is_open_or_committed = (
+            select(txns.c.id)
+            .where(of_entry, txns.c.state.in_([TxnState.OPEN.value, TxnState.COMMITTED.value]))
+            .exists()
+        )
+        is_aborted = select(txns.c.id).where(of_entry, txns.c.state == TxnState.ABORTED.value).exists()
+        lost_worker = and_(
+            IS_WORKING,
+            or_(
+                Q.started_ms < now - self._worker_timeout_ms,
+                and_(Q.txn_id.is_(None), Q.started_ms < now - self._start_timeout_ms),
+                and_(Q.txn_id.is_not(None), not_(is_open_or_committed)),
+            ),
+        )
+        # Whoever did not tell of it in the commit itself may have failed between the two.
+        lost_commit = and_(IS_READY, is_aborted)
+
+        def work(connection: Connection) -> list[int]:
+            # One that was asked for meanwhile does the same work.
+            other = compaction_queue.alias("other")
+            is_asked_for = (
+                select(other.c.id)
+                .where(
+                    other.c.table_id == Q.table_id,
+                    other.c.partition == Q.partition,
+                    other.c.id != Q.id,
+                    other.c.state.in_([CompactionState.INITIATED.value, CompactionState.WORKING.value]),
+                )
+                .exists()
+            )
+            superseded = [
+                compaction_from_row(row)
+                for row in connection.execute(
+                    select(*QUEUE_COLUMNS).where(lost_commit, is_asked_for).with_for_update(skip_locked=True)
+                )
+            ]
+            end_locked(connection, superseded, CompactionState.FAILED, "its transaction was aborted", self._clock())
+            return sorted(
+                connection.execute(
+                    update(compaction_queue)
+                    .where(or_(lost_worker, and_(lost_commit, ~is_asked_for)))
+                    .values(
+                        state=CompactionState.INITIATED.value,
+                        worker_id=None,
+                        worker_version=None,
+                        started_ms=None,
+                        txn_id=None,
+                        highest_write_id=None,
+                        next_txn_id=None,
+                        committed_ms=None,
+                        job_id=None,
+                    )
+                    .returning(Q.id)
+                ).scalars()
+            )
+
+        return self._store.write(work, name="requeue")
+
+
+class _InTheWay:
+    """The entries of some tables that may keep others out of the queue."""
+
+    def __init__(self, connection: Connection, table_ids: Collection[int]) -> None:
+        self._active: dict[tuple[int, str], tuple[int, CompactionState]] = {}
+        self._to_clean: dict[tuple[int, str], dict[int | None, int]] = {}
+        for batch in batches(sorted(table_ids)):
+            for row in connection.execute(
+                select(Q.id, Q.table_id, Q.partition, Q.state, Q.highest_write_id).where(
+                    Q.table_id.in_(batch), ~IS_ABORT_CLEANUP
+                )
+            ):
+                key, state = (row.table_id, row.partition), CompactionState(row.state)
+                if state is CompactionState.READY_FOR_CLEANING:
+                    self._to_clean.setdefault(key, {})[row.highest_write_id] = row.id
+                else:
+                    self._active[key] = (row.id, state)
+
+    def add(self, request: CompactionRequest, compaction_id: int) -> None:
+        self._active[_key(request)] = (compaction_id, CompactionState.INITIATED)
+
+    def message(self, request: CompactionRequest) -> str | None:
+        """Why the request is refused, or None."""
+        found = self._active.get(_key(request))
+        if found is not None:
+            compaction_id, state = found
+            return f"A compaction of {request.name} is {state.shown} already: compaction {compaction_id}."
+        covering = self._to_clean.get(_key(request), {}).get(request.high_watermark)
+        if request.high_watermark is None or covering is None:
+            return None
+        return (
+            f"A compaction of {request.name} is {CompactionState.READY_FOR_CLEANING.shown} that covers all up to "
+            f"write id {request.high_watermark}: compaction {covering}."
+        )
+
+
+def _key(request: CompactionRequest) -> tuple[int, str]:
+    return request.table_id, request.partition or ""
+
+
+def _last_of(connection: Connection, table_ids: Collection[int]) -> dict[tuple[int, str], tuple[str, str | None]]:
+    """The state and message of the newest entry in the history, by table and partition."""
+    history = completed_compactions.c
+    found: dict[tuple[int, str], tuple[str, str | None]] = {}
+    for batch in batches(sorted(table_ids)):
+        of_tables = select(func.max(history.id)).where(history.table_id.in_(batch))
+        newest = of_tables.group_by(history.table_id, history.partition)
+        query = select(history.table_id, history.partition, history.state, history.error_message)
+        for row in connection.execute(query.where(history.id.in_(newest))):
+            found[row.table_id, row.partition] = (row.state, row.error_message)
+    return found
+
+
+def _why_not_aborted(entry: Compaction | None, over: str | None) -> str | None:
+    if entry is None:
+        return "there is no such compaction" if over is None else f"it is over: {over}"
+    if entry.state is not CompactionState.INITIATED:
+        return f"it is {entry.state.shown}; only an initiated one can be aborted"
+    return None

@@ -1,0 +1,290 @@
+"""Compactions: their types and states, what a request asks for, and an entry of the queue or the history.
+
+Source: hive-semantics 5.3 and 5.4 (Hive TxnStore, CompactionInfo, ShowCompactionsOperation).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Self
+
+from airflow_hivex.core.errors import InvalidObjectError
+
+DEFAULT_POOL = "default"
+"""The name of the pool of entries that name none."""
+REFUSED_ID = -1
+"""The id of a request that was refused."""
+MANUALLY = "manual"
+"""Stands for the initiator's thread where a person has asked."""
+JOB_QUEUE = "hive.compactor.job.queue"
+JOB_PREFIX = "compactor."
+TABLE_PROPERTY_PREFIX = "tblprops."
+
+
+class CompactionType(enum.Enum):
+    """What a compaction does, by the stored letters."""
+
+    MAJOR = "a"
+    MINOR = "i"
+    REBALANCE = "r"
+    ABORT_CLEANUP = "c"
+
+    @property
+    def shown(self) -> str:
+        """As SHOW COMPACTIONS has it."""
+        return self.name
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        """The type of that name, in any case.
+
+        Raises:
+            InvalidObjectError: there is no such type.
+        """
+        wanted = text.strip().upper().replace("-", "_").replace(" ", "_")
+        if wanted not in cls.__members__:
+            names = ", ".join(f"'{each.name.lower()}'" for each in cls)
+            raise InvalidObjectError("compaction type", f"'{text}'", f"it is one of {names}")
+        return cls[wanted]
+
+
+REQUESTABLE = (CompactionType.MAJOR, CompactionType.MINOR, CompactionType.REBALANCE)
+"""What people can ask for; a cleanup of aborted writes is the cleaner's own."""
+
+
+class CompactionState(enum.Enum):
+    """How far a compaction is, by the stored letters; DID_NOT_INITIATE never was in the queue."""
+
+    INITIATED = "i"
+    WORKING = "w"
+    READY_FOR_CLEANING = "r"
+    SUCCEEDED = "s"
+    FAILED = "f"
+    DID_NOT_INITIATE = "a"
+    REFUSED = "c"
+    ABORTED = "x"
+
+    @property
+    def shown(self) -> str:
+        """As SHOW COMPACTIONS has it."""
+        return self.name.lower().replace("_", " ")
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it is in the history, not in the queue."""
+        return not NEXT[self]
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        """The state that is shown as the text, in any case; also by its older name.
+
+        Raises:
+            InvalidObjectError: there is no such state.
+        """
+        wanted = " ".join(text.lower().replace("_", " ").split())
+        for each in cls:
+            if each.shown == ("did not initiate" if wanted == "attempted" else wanted):
+                return each
+        names = ", ".join(f"'{each.shown}'" for each in cls)
+        raise InvalidObjectError("compaction status", f"'{text}'", f"it is one of {names}")
+
+
+_S = CompactionState
+NEXT: Mapping[CompactionState, frozenset[CompactionState]] = {
+    _S.INITIATED: frozenset({_S.WORKING, _S.ABORTED}),
+    _S.WORKING: frozenset({_S.READY_FOR_CLEANING, _S.FAILED, _S.REFUSED, _S.INITIATED}),
+    _S.READY_FOR_CLEANING: frozenset({_S.SUCCEEDED, _S.FAILED, _S.REFUSED, _S.INITIATED}),
+    _S.SUCCEEDED: frozenset(),
+    _S.FAILED: frozenset(),
+    _S.DID_NOT_INITIATE: frozenset(),
+    _S.REFUSED: frozenset(),
+    _S.ABORTED: frozenset(),
+}
+"""What may follow a state. An entry goes back to INITIATED when its worker or its transaction is lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionRequest:
+    """A compaction of a table or partition to put into the queue.
+
+    ``partition`` is the partition's name, or None. ``pool`` of None is the default one. ``buckets`` and
+    ``order_by`` are for rebalancing. ``high_watermark`` is the highest write id that a compaction would cover
+    now: one that waits to be cleaned with the same one has done all already.
+    """
+
+    table_id: int
+    database: str
+    table: str
+    partition: str | None
+    type: CompactionType
+    properties: Mapping[str, str] = field(default_factory=dict)
+    pool: str | None = None
+    buckets: int | None = None
+    order_by: str | None = None
+    run_as: str | None = None
+    high_watermark: int | None = None
+
+    @property
+    def name(self) -> str:
+        """``database.table`` or ``database.table partition``."""
+        return resource_name(self.database, self.table, self.partition)
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionResponse:
+    """What became of a request: its id, or :data:`REFUSED_ID` with a message that tells what is in the way.
+
+    After waiting for it, ``state`` is the one that it has come to, and ``message`` its error, if it has one.
+    """
+
+    id: int
+    state: CompactionState
+    message: str | None = None
+
+    @property
+    def is_accepted(self) -> bool:
+        """Whether it is in the queue."""
+        return self.id != REFUSED_ID
+
+
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """An entry of the queue or of the history; times are milliseconds since the epoch."""
+
+    id: int
+    table_id: int
+    database: str
+    table: str
+    partition: str | None
+    state: CompactionState
+    type: CompactionType
+    properties: Mapping[str, str]
+    pool: str | None
+    buckets: int | None
+    order_by: str | None
+    run_as: str | None
+    initiator_id: str | None
+    initiator_version: str | None
+    enqueued_ms: int
+    worker_id: str | None
+    worker_version: str | None
+    started_ms: int | None
+    highest_write_id: int | None
+    txn_id: int | None
+    next_txn_id: int | None
+    committed_ms: int | None
+    cleaner_started_ms: int | None
+    retry_retention_ms: int
+    error_message: str | None
+    job_id: str | None
+    ended_ms: int | None = None
+
+    @property
+    def name(self) -> str:
+        """``database.table`` or ``database.table partition``."""
+        return resource_name(self.database, self.table, self.partition)
+
+
+SHOW_COLUMNS = (
+    "compactionid",
+    "dbname",
+    "tabname",
+    "partname",
+    "type",
+    "state",
+    "workerhost",
+    "workerid",
+    "enqueuetime",
+    "starttime",
+    "duration",
+    "hadoopjobid",
+    "errormessage",
+    "initiatorhost",
+    "initiatorid",
+    "poolname",
+    "txnid",
+    "nexttxnid",
+    "committime",
+    "hightestwriteid",
+)
+"""The columns of SHOW COMPACTIONS (the last one is spelled like that)."""
+
+
+def show_row(entry: Compaction) -> tuple[str | None, ...]:
+    """A line of SHOW COMPACTIONS: texts and NULL, times in milliseconds (section 9)."""
+    worker_host, worker_thread = _host_and_thread(entry.worker_id)
+    initiator_host, initiator_thread = _host_and_thread(entry.initiator_id)
+    ran = None if entry.started_ms is None or entry.ended_ms is None else entry.ended_ms - entry.started_ms
+    return (
+        str(entry.id),
+        entry.database,
+        entry.table,
+        entry.partition,
+        entry.type.shown,
+        entry.state.shown,
+        worker_host,
+        worker_thread,
+        str(entry.enqueued_ms),
+        _text(entry.started_ms),
+        _text(ran),
+        entry.job_id,
+        entry.error_message,
+        initiator_host,
+        initiator_thread,
+        entry.pool or DEFAULT_POOL,
+        _text(entry.txn_id),
+        _text(entry.next_txn_id),
+        _text(entry.committed_ms),
+        _text(entry.highest_write_id),
+    )
+
+
+def _text(number: int | None) -> str | None:
+    return None if number is None else str(number)
+
+
+def _host_and_thread(id: str | None) -> tuple[str | None, str | None]:
+    """The parts of ``host-thread``; names of hosts may have hyphens, too."""
+    if id is None:
+        return None, None
+    host, _, thread = id.rpartition("-")
+    return (host, thread) if host else (thread, None)
+
+
+def resource_name(database: str, table: str, partition: str | None) -> str:
+    """``database.table`` or ``database.table partition``."""
+    return f"{database}.{table} {partition}" if partition else f"{database}.{table}"
+
+
+def pool_name(text: str | None) -> str | None:
+    """A pool as it is stored: None is the default one, which may also be called by its name."""
+    name = (text or "").strip()
+    return None if not name or name.lower() == DEFAULT_POOL else name
+
+
+def job_properties(table: Mapping[str, str], request: Mapping[str, str]) -> dict[str, str]:
+    """What ``compactor.`` properties change in a compaction's job; those of the request beat the table's."""
+    return {
+        name.removeprefix(JOB_PREFIX): value
+        for properties in (table, request)
+        for name, value in properties.items()
+        if name.startswith(JOB_PREFIX)
+    }
+
+
+def table_properties(table: Mapping[str, str], request: Mapping[str, str]) -> dict[str, str]:
+    """The table's properties for a compaction's job: ``tblprops.`` ones take the place of others."""
+    own = {name: value for name, value in table.items() if not name.startswith(TABLE_PROPERTY_PREFIX)}
+    return own | {
+        name.removeprefix(TABLE_PROPERTY_PREFIX): value
+        for properties in (table, request)
+        for name, value in properties.items()
+        if name.startswith(TABLE_PROPERTY_PREFIX)
+    }
+
+
+def job_queue(table: Mapping[str, str], request: Mapping[str, str], default: str) -> str:
+    """The queue of a compaction's job: the request's, else the table's, else ``hive.compactor.job.queue``."""
+    return job_properties(table, request).get(JOB_QUEUE) or default

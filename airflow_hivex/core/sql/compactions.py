@@ -1,0 +1,131 @@
+"""ALTER TABLE ... COMPACT, SHOW COMPACTIONS and ABORT COMPACTIONS. Source: hive-semantics 5.3 and 9."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from airflow_hivex.core.errors import InvalidObjectError
+from airflow_hivex.core.model.compaction import REQUESTABLE, CompactionState, CompactionType
+from airflow_hivex.core.model.objects import SortColumn
+from airflow_hivex.core.model.statements import AbortCompactions, Compact, Literal, ShowCompactions, TableName
+from airflow_hivex.core.sql.clauses import once, read_id, read_ids, read_properties, read_static_partition
+from airflow_hivex.core.sql.literals import read_integer, read_string
+from airflow_hivex.core.sql.tokens import Cursor, Kind
+
+T = TypeVar("T")
+
+
+def read_compact(cursor: Cursor, table: TableName, partition: Mapping[str, Literal] | None) -> Compact:
+    """The statement whose words up to COMPACT are read. The clauses may stand in any order."""
+    token = cursor.peek()
+    wanted = _named(cursor, "the type of the compaction, such as 'major'", CompactionType.read)
+    if wanted not in REQUESTABLE:
+        raise cursor.error("what can be asked for is 'major', 'minor' or 'rebalance'", token)
+    found: dict[str, Any] = {}
+    while not cursor.at_end:
+        token = cursor.peek()
+        clause, value = _compact_clause(cursor)
+        once(cursor, token, clause in found)
+        if clause in ("buckets", "order_by") and wanted is not CompactionType.REBALANCE:
+            raise cursor.error(f"this clause is for COMPACT 'rebalance', not for '{wanted.name.lower()}'", token)
+        found[clause] = value
+    return Compact(table, wanted, partition, **found)
+
+
+def _compact_clause(cursor: Cursor) -> tuple[str, object]:
+    if cursor.accept("AND", "WAIT"):
+        return "wait", True
+    if cursor.accept("CLUSTERED", "INTO"):
+        return "buckets", _buckets(cursor)
+    if cursor.accept("ORDER", "BY"):
+        return "order_by", tuple(SortColumn(name, rises) for name, rises in _order(cursor, "a column"))
+    if cursor.accept("POOL"):
+        return "pool", read_string(cursor, "the name of a pool, a string")
+    if cursor.accept("WITH", "OVERWRITE", "TBLPROPERTIES"):
+        return "properties", read_properties(cursor)
+    raise cursor.expected("AND WAIT, CLUSTERED INTO n BUCKETS, ORDER BY, POOL or WITH OVERWRITE TBLPROPERTIES (...)")
+
+
+def _buckets(cursor: Cursor) -> int:
+    token = cursor.peek()
+    count = read_integer(cursor, "the number of buckets")
+    if not 1 <= count < 2**31:
+        raise cursor.error("that is no number of buckets", token)
+    cursor.expect("BUCKETS")
+    return count
+
+
+def read_show_compactions(cursor: Cursor) -> ShowCompactions:
+    """The statement whose words SHOW COMPACTIONS are read."""
+    found: dict[str, Any] = {}
+    if cursor.accept_one("DATABASE", "SCHEMA"):
+        found["database"] = cursor.database_name()
+    elif cursor.at("COMPACTIONID") and cursor.at_symbol("=", "==", ahead=1):
+        cursor.index += 2
+        found["id"] = read_id(cursor, "a compaction")
+    elif not cursor.at_end and not _at_clause(cursor):
+        found["table"] = cursor.own_table_name("SHOW COMPACTIONS")
+        if cursor.accept("PARTITION"):
+            found["partition"] = read_static_partition(cursor)
+    while not cursor.at_end:
+        token = cursor.peek()
+        clause, value = _show_clause(cursor)
+        once(cursor, token, clause in found)
+        found[clause] = value
+    return ShowCompactions(**found)
+
+
+def _show_clause(cursor: Cursor) -> tuple[str, object]:
+    if cursor.accept("POOL"):
+        return "pool", read_string(cursor, "the name of a pool, a string")
+    if cursor.accept("TYPE"):
+        return "type", _named(cursor, "a type such as 'major'", CompactionType.read)
+    if cursor.accept("STATUS"):
+        return "state", _named(cursor, "a status such as 'initiated'", CompactionState.read)
+    if cursor.accept("ORDER", "BY"):
+        return "order_by", _order(cursor, "a column of SHOW COMPACTIONS")
+    if cursor.accept("LIMIT"):
+        return "limit", _limit(cursor)
+    raise cursor.expected("POOL, TYPE, STATUS, ORDER BY or LIMIT")
+
+
+def _limit(cursor: Cursor) -> int:
+    token = cursor.peek()
+    count = read_integer(cursor, "a number of rows")
+    if count >= 2**63:
+        raise cursor.error("that is no number of rows", token)
+    return count
+
+
+def _at_clause(cursor: Cursor) -> bool:
+    """Whether a clause comes next, and not a table that is called like one."""
+    if any(cursor.at(word) for word in ("POOL", "TYPE", "STATUS")):
+        return cursor.at_kind(Kind.STRING, ahead=1)
+    return cursor.at("ORDER", "BY") or (cursor.at("LIMIT") and cursor.at_kind(Kind.NUMBER, ahead=1))
+
+
+def _order(cursor: Cursor, what: str) -> tuple[tuple[str, bool], ...]:
+    found: dict[str, bool] = {}
+    while True:
+        token = cursor.peek()
+        name = cursor.name(what)
+        if name in found:
+            raise cursor.error(f"{name} is named twice", token)
+        found[name] = cursor.accept_one("ASC", "DESC") != "DESC"
+        if not cursor.accept_symbol(","):
+            return tuple(found.items())
+
+
+def _named(cursor: Cursor, what: str, read: Callable[[str], T]) -> T:
+    token = cursor.peek()
+    text = read_string(cursor, what)
+    try:
+        return read(text)
+    except InvalidObjectError as error:
+        raise cursor.error(f"{error.kind} {error.name}: {error.reason}", token) from error
+
+
+def read_abort_compactions(cursor: Cursor) -> AbortCompactions:
+    """The statement whose words ABORT COMPACTIONS are read."""
+    return AbortCompactions(read_ids(cursor, "a compaction"))
