@@ -18,6 +18,7 @@ BENCHMARKS = {
     "deltas": "Scans of deltas",
     "row_changes": "Row changes",
     "transactions": "Transactions",
+    "compaction": "Compaction",
 }
 OF_LINEITEM = ("inserts", "scans", "deltas", "row_changes")
 

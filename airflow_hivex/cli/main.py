@@ -85,6 +85,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _add_sql(commands)
     _add_metastore(commands)
+    _add_compaction(commands)
     _add_demo(commands)
     return parser
 
@@ -110,6 +111,13 @@ def _add_metastore(commands: argparse._SubParsersAction[argparse.ArgumentParser]
     status.set_defaults(command=_show_metastore_status)
     housekeep = actions.add_parser("housekeep", help="end transactions and locks without heartbeat, remove old records")
     housekeep.set_defaults(command=_housekeep_metastore)
+
+
+def _add_compaction(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    from airflow_hivex.cli.compaction import add_actions
+
+    compaction = commands.add_parser("compaction", help="ask for compactions, see what became of them")
+    add_actions(compaction, open_metastore)
 
 
 def _add_demo(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -146,7 +154,7 @@ def _run_sql(options: argparse.Namespace) -> int:
     show = printer(options.format)
     statements = split(text)
     with (
-        _open_metastore(options) as metastore,
+        open_metastore(options) as metastore,
         metastore.session(database=options.database, cluster=options.cluster, agent_info="hivex sql") as session,
     ):
         for statement in statements:
@@ -189,7 +197,7 @@ def _show_metastore_status(options: argparse.Namespace) -> int:
 def _housekeep_metastore(options: argparse.Namespace) -> int:
     from dataclasses import asdict
 
-    with _open_metastore(options) as metastore:
+    with open_metastore(options) as metastore:
         result = asdict(metastore.housekeeper.run())
     for name, value in result.items():
         shown = ", ".join(map(str, value)) or "none" if isinstance(value, tuple) else value
@@ -197,7 +205,8 @@ def _housekeep_metastore(options: argparse.Namespace) -> int:
     return 0
 
 
-def _open_metastore(options: argparse.Namespace) -> Metastore:
+def open_metastore(options: argparse.Namespace) -> Metastore:
+    """The metastore that the command line names."""
     from airflow_hivex.core.metastore import Metastore
 
     return Metastore.open(

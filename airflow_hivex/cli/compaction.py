@@ -1,0 +1,177 @@
+"""``hivex compaction``: what is compacted, what is not, and why."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from airflow_hivex.core.metastore import Metastore
+
+    OpenMetastore = Callable[[argparse.Namespace], Metastore]
+
+_TYPES = ("major", "minor", "rebalance")
+
+
+def add_actions(parser: argparse.ArgumentParser, open_metastore: OpenMetastore) -> None:
+    """Add what can be done to the command's parser."""
+    actions = parser.add_subparsers(title="actions", required=True, metavar="ACTION")
+
+    request = actions.add_parser("request", help="ask for a compaction of a table or partition")
+    _add_resource(request)
+    request.add_argument("--type", choices=_TYPES, default="major", help="(default: major)")
+    request.add_argument("--pool", metavar="NAME", help="whose workers do it (default: as the table says)")
+    request.add_argument(
+        "--property",
+        metavar="NAME=VALUE",
+        type=_property,
+        action="append",
+        default=[],
+        help="takes the place of the table's own property for this one; may be given several times",
+    )
+    request.add_argument("--wait", action="store_true", help="wait until it is done, or hive.compactor.wait.timeout")
+    _run_by(request, open_metastore, _request)
+
+    initiate = actions.add_parser("initiate", help="put into the queue what is worth compacting")
+    _run_by(initiate, open_metastore, _initiate)
+
+    show = actions.add_parser("show", help="list the queue and the history")
+    show.add_argument("--database", metavar="NAME", help="only of this database")
+    show.add_argument("--table", metavar="TABLE", help="only of this table: table or database.table")
+    show.add_argument("--partition", metavar="KEY=VALUE/...", help="only of this partition")
+    show.add_argument("--pool", metavar="NAME", help="only of this pool")
+    show.add_argument("--type", metavar="TYPE", help="only of this type")
+    show.add_argument("--status", metavar="STATUS", help="only in this state, such as 'ready for cleaning'")
+    show.add_argument("--limit", metavar="N", type=_count, help="at most so many, the newest")
+    show.add_argument("--format", choices=("table", "json", "csv"), default="table", help="(default: table)")
+    _run_by(show, open_metastore, _show)
+
+    explain = actions.add_parser("explain", help="tell why a table or partition is not compacted, or that it would be")
+    _add_resource(explain)
+    explain.add_argument("--format", choices=("table", "json", "csv"), default="table", help="(default: table)")
+    _run_by(explain, open_metastore, _explain)
+
+    abort = actions.add_parser("abort", help="take compactions out of the queue that nobody works on yet")
+    abort.add_argument("ids", metavar="ID", type=_count, nargs="+")
+    _run_by(abort, open_metastore, _abort)
+
+
+def _add_resource(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("table", metavar="TABLE", help="table or database.table")
+    parser.add_argument("partition", metavar="PARTITION", nargs="?", help="key=value/...")
+
+
+def _run_by(
+    parser: argparse.ArgumentParser,
+    open_metastore: OpenMetastore,
+    work: Callable[[Metastore, argparse.Namespace], int],
+) -> None:
+    def run(options: argparse.Namespace) -> int:
+        with open_metastore(options) as metastore:
+            return work(metastore, options)
+
+    parser.set_defaults(command=run)
+
+
+def _request(metastore: Metastore, options: argparse.Namespace) -> int:
+    database, table = _names(options.table)
+    response = metastore.compactor.request(
+        database,
+        table,
+        options.partition,
+        options.type,
+        pool=options.pool,
+        properties=dict(options.property),
+    )
+    if options.wait and response.is_accepted:
+        response = metastore.compactor.wait(response.id)
+    if response.is_accepted:
+        because = f": {response.message}" if response.message else ""
+        sys.stdout.write(f"Compaction {response.id} is {response.state.shown}{because}\n")
+        return 0
+    sys.stdout.write(f"refused: {response.message}\n")
+    return 1
+
+
+def _initiate(metastore: Metastore, options: argparse.Namespace) -> int:  # noqa: ARG001 - as all actions
+    result = metastore.compactor.initiate()
+    for name, value in (
+        ("candidates", result.candidates),
+        ("initiated", _listed(result.initiated)),
+        ("did not initiate", _listed(result.did_not_initiate)),
+        ("requeued", _listed(result.requeued)),
+        ("complete", "yes" if result.is_complete else "no; run it again"),
+    ):
+        sys.stdout.write(f"{name}: {value}\n")
+    return 0
+
+
+def _show(metastore: Metastore, options: argparse.Namespace) -> int:
+    from airflow_hivex.core.compaction.history import CompactionFilter
+    from airflow_hivex.core.model.compaction import SHOW_COLUMNS, CompactionState, CompactionType, show_row
+
+    database, table = (options.database, None) if options.table is None else _names(options.table)
+    wanted = CompactionFilter(
+        database=database,
+        table=table,
+        partition=options.partition,
+        pool=options.pool,
+        type=None if options.type is None else CompactionType.read(options.type),
+        state=None if options.status is None else CompactionState.read(options.status),
+        limit=options.limit,
+    )
+    return _print(options, SHOW_COLUMNS, [show_row(each) for each in metastore.compactor.show(wanted)])
+
+
+def _explain(metastore: Metastore, options: argparse.Namespace) -> int:
+    explanation = metastore.compactor.explain(*_names(options.table), options.partition)
+    rows: list[Sequence[object]] = [(each.name, each.value, each.threshold, each.result) for each in explanation.checks]
+    rows += [(f"partitions: {answer}", str(count), "", "") for answer, count in explanation.partitions]
+    rows.append(("answer", explanation.answer, "", ""))
+    return _print(options, ("check", "value", "threshold", "result"), rows)
+
+
+def _abort(metastore: Metastore, options: argparse.Namespace) -> int:
+    answers = metastore.compactor.abort(options.ids)
+    for compaction_id, why in answers.items():
+        sys.stdout.write(f"{compaction_id}: {'aborted' if why is None else why}\n")
+    return 1 if any(answers.values()) else 0
+
+
+def _print(options: argparse.Namespace, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> int:
+    from airflow_hivex.cli.output import printer
+    from airflow_hivex.core.session import Result
+
+    printer(options.format)(Result(list(columns), [tuple(row) for row in rows]))
+    return 0
+
+
+def _listed(ids: Sequence[int]) -> str:
+    return ", ".join(map(str, ids)) or "none"
+
+
+def _names(text: str) -> tuple[str, str]:
+    from airflow_hivex.core.errors import InvalidOperationError
+    from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE
+    from airflow_hivex.core.sql.reader import read_table_name
+
+    name = read_table_name(text)
+    if name.namespace is not None:
+        raise InvalidOperationError("Compaction", text, "it is a link; compact the table that it links to")
+    return name.database or DEFAULT_DATABASE, name.name
+
+
+def _property(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    return name, value
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number, 0 or more")
+    return int(text)
