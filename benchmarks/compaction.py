@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,7 @@ def run(folder: Path) -> list[Figure]:
                         metastore = opened.enter_context(_warehouse(url, folder, size, number))
                         cases[str(size)] = lambda metastore=metastore: _round(metastore)
                     seconds = interleave(cases, rounds=ROUNDS)
-                for smaller, size in zip(SIZES, SIZES[1:], strict=False):
+                for smaller, size in pairwise(SIZES):
                     name = f"{database}, {kind}: {size} partitions"
                     figures.append(compare(name, seconds, str(size), str(smaller), goal=10.0, count=size))
     return figures

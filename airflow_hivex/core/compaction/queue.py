@@ -257,70 +257,39 @@ class CompactionQueue:
         )
 
     def requeue_lost(self) -> list[int]:
-        """Give entries back to the queue whose owner is gone; their ids. One statement.
+        """Give entries back to the queue whose worker is gone; their ids. Two statements, three if one has failed.
 
         Those are at work for longer than ``hive.compactor.worker.timeout``, or have told of no transaction
-        within ``hive.txn.timeout``, or their transaction is not there any more, or aborted. Hive puts back at its
-        start what its own host works on, too; here processes of one host do not know of each other, and the
-        transaction tells.
+        within ``hive.txn.timeout``, or their transaction is not there any more, or aborted. One that is ready for
+        cleaning although its transaction was aborted has failed: its worker did not tell of it within the commit.
+        Hive puts back at its start what its own host works on, too; here the processes of a host do not know of each
+        other, and the transaction tells.
         """
-        now = self._clock()
         of_entry = txns.c.id == Q.txn_id
-        is_open_or_committed = (
-            select(txns.c.id)
-            .where(of_entry, txns.c.state.in_([TxnState.OPEN.value, TxnState.COMMITTED.value]))
-            .exists()
-        )
+        may_be_alive = txns.c.state.in_([TxnState.OPEN.value, TxnState.COMMITTED.value])
+        is_alive = select(txns.c.id).where(of_entry, may_be_alive).exists()
         is_aborted = select(txns.c.id).where(of_entry, txns.c.state == TxnState.ABORTED.value).exists()
-        lost_worker = and_(
-            IS_WORKING,
-            or_(
-                Q.started_ms < now - self._worker_timeout_ms,
-                and_(Q.txn_id.is_(None), Q.started_ms < now - self._start_timeout_ms),
-                and_(Q.txn_id.is_not(None), not_(is_open_or_committed)),
-            ),
-        )
-        # Whoever did not tell of it in the commit itself may have failed between the two.
-        lost_commit = and_(IS_READY, is_aborted)
 
         def work(connection: Connection) -> list[int]:
-            # One that was asked for meanwhile does the same work.
-            other = compaction_queue.alias("other")
-            is_asked_for = (
-                select(other.c.id)
-                .where(
-                    other.c.table_id == Q.table_id,
-                    other.c.partition == Q.partition,
-                    other.c.id != Q.id,
-                    other.c.state.in_([CompactionState.INITIATED.value, CompactionState.WORKING.value]),
-                )
-                .exists()
+            now = self._clock()
+            uncommitted = select(*QUEUE_COLUMNS).where(IS_READY, is_aborted).with_for_update(of=compaction_queue)
+            failed = [compaction_from_row(row) for row in connection.execute(uncommitted)]
+            end_locked(connection, failed, CompactionState.FAILED, "its transaction was aborted", now)
+            is_lost = or_(
+                Q.started_ms < now - self._worker_timeout_ms,
+                and_(Q.txn_id.is_(None), Q.started_ms < now - self._start_timeout_ms),
+                and_(Q.txn_id.is_not(None), not_(is_alive)),
             )
-            superseded = [
-                compaction_from_row(row)
-                for row in connection.execute(
-                    select(*QUEUE_COLUMNS).where(lost_commit, is_asked_for).with_for_update(skip_locked=True)
-                )
-            ]
-            end_locked(connection, superseded, CompactionState.FAILED, "its transaction was aborted", self._clock())
-            return sorted(
-                connection.execute(
-                    update(compaction_queue)
-                    .where(or_(lost_worker, and_(lost_commit, ~is_asked_for)))
-                    .values(
-                        state=CompactionState.INITIATED.value,
-                        worker_id=None,
-                        worker_version=None,
-                        started_ms=None,
-                        txn_id=None,
-                        highest_write_id=None,
-                        next_txn_id=None,
-                        committed_ms=None,
-                        job_id=None,
-                    )
-                    .returning(Q.id)
-                ).scalars()
+            nobodys: dict[str, None] = dict.fromkeys(
+                ("worker_id", "worker_version", "started_ms", "txn_id", "highest_write_id", "job_id")
             )
+            requeued = connection.execute(
+                update(compaction_queue)
+                .where(IS_WORKING, is_lost)
+                .values(state=CompactionState.INITIATED.value, **nobodys)
+                .returning(Q.id)
+            )
+            return sorted(requeued.scalars())
 
         return self._store.write(work, name="requeue")
 

@@ -95,14 +95,14 @@ _S = CompactionState
 NEXT: Mapping[CompactionState, frozenset[CompactionState]] = {
     _S.INITIATED: frozenset({_S.WORKING, _S.ABORTED}),
     _S.WORKING: frozenset({_S.READY_FOR_CLEANING, _S.FAILED, _S.REFUSED, _S.INITIATED}),
-    _S.READY_FOR_CLEANING: frozenset({_S.SUCCEEDED, _S.FAILED, _S.REFUSED, _S.INITIATED}),
+    _S.READY_FOR_CLEANING: frozenset({_S.SUCCEEDED, _S.FAILED, _S.REFUSED}),
     _S.SUCCEEDED: frozenset(),
     _S.FAILED: frozenset(),
     _S.DID_NOT_INITIATE: frozenset(),
     _S.REFUSED: frozenset(),
     _S.ABORTED: frozenset(),
 }
-"""What may follow a state. An entry goes back to INITIATED when its worker or its transaction is lost."""
+"""What may follow a state. An entry goes back to INITIATED when its worker is lost."""
 
 
 @dataclass(frozen=True, slots=True)

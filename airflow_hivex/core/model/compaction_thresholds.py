@@ -168,7 +168,7 @@ def _replication(candidate: Candidate, thresholds: Thresholds, now_ms: int) -> s
 
 
 def _active(candidate: Candidate, thresholds: Thresholds, now_ms: int) -> str | None:  # noqa: ARG001
-    return None if candidate.active is None else f"a compaction of it is {candidate.active} already"
+    return None if candidate.active is None else f"a compaction of it is already {candidate.active}"
 
 
 def _failures(candidate: Candidate, thresholds: Thresholds, now_ms: int) -> str | None:

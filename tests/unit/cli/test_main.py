@@ -155,6 +155,44 @@ def test_help_answers_without_the_store_or_spark() -> None:
     assert finished.stdout.splitlines()[-1] == "[]"
 
 
+def test_compactions_on_the_command_line(hivex: Hivex) -> None:
+    assert hivex("sql", "-e", f"{CREATE} CREATE VIEW v AS SELECT id FROM t")[0] == 0
+    assert hivex("compaction", "initiate")[1].splitlines() == [
+        "candidates: 0",
+        "initiated: none",
+        "did not initiate: none",
+        "requeued: none",
+        "complete: yes",
+    ]
+    code, out, _ = hivex(
+        "compaction", "request", "t", "--type", "minor", "--pool", "etl", "--property", "compactor.a=b=c"
+    )
+    assert (code, out) == (0, "Compaction 1 is initiated\n")
+    code, out, _ = hivex("compaction", "request", "default.t")
+    assert (code, out.startswith("refused: A compaction of default.t is initiated already")) == (1, True)
+    _, out, _ = hivex("compaction", "show", "--table", "t", "--status", "initiated", "--format", "json")
+    document = json.loads(out)
+    assert dict(zip(document["columns"], document["rows"][0], strict=True))["poolname"] == "etl"
+    assert hivex("compaction", "abort", "1", "2")[:2] == (1, "1: aborted\n2: there is no such compaction\n")
+    code, out, _ = hivex("compaction", "explain", "default.t", "--format", "csv")
+    assert code == 0
+    assert "filter: NO_AUTO_COMPACTION" in out
+    assert out.splitlines()[-1].startswith("answer,nothing: 0 delta directories are not more than 10")
+    for arguments, reason in (
+        (("request", "v"), "it is a view"),
+        (("request", "nothing"), "does not exist"),
+        (("request", "t", "ds=1"), "no partition keys"),
+        (("explain", "t@y"), "it is a link"),
+        (("show", "--type", "full"), "'rebalance'"),
+        (("show", "--status", "done"), "'ready for cleaning'"),
+    ):
+        code, _, complaint = hivex("compaction", *arguments)
+        assert code == 1
+        assert reason in complaint
+    assert hivex("compaction", "request", "t", "--type", "full")[0] == 2
+    assert hivex("compaction", "abort", "x")[0] == 2
+
+
 def test_reader_that_goes_away_is_no_error_to_shout_about(tmp_path: Path) -> None:
     statements = "; ".join(["SHOW DATABASES"] * 2000)
     environment = os.environ | {"HIVEX_METASTORE_URL": f"sqlite:///{tmp_path / 'metastore.db'}"}
