@@ -22,7 +22,7 @@ from airflow_hivex.core.compaction.entries import (
     new_row,
     take_ids,
 )
-from airflow_hivex.core.compaction.rows import QUEUE_COLUMNS, compaction_from_row
+from airflow_hivex.core.compaction.rows import QUEUE_COLUMNS, compaction_from_row, to_milliseconds
 from airflow_hivex.core.model.compaction import Compaction, CompactionRequest, CompactionState, CompactionType
 from airflow_hivex.core.model.transactions import TxnState
 from airflow_hivex.core.settings import Settings
@@ -107,7 +107,7 @@ class CleaningQueue:
     def is_due(self, entry: Compaction) -> bool:
         """Whether the pause of an entry that is ready for cleaning is over."""
         delay_ms = 0 if entry.type is CompactionType.ABORT_CLEANUP else self._delay_ms
-        return (entry.committed_ms or 0) + entry.retry_retention_ms + delay_ms <= self._clock()
+        return (to_milliseconds(entry.committed_at) or 0) + entry.retry_retention_ms + delay_ms <= self._clock()
 
     def mark_cleaning_started(self, entry: Compaction) -> Compaction:
         """Note that a cleaner has begun with it.

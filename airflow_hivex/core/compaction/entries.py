@@ -14,7 +14,13 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
 
 from airflow_hivex import __version__
-from airflow_hivex.core.compaction.rows import QUEUE_COLUMNS, compaction_from_row, compaction_to_values
+from airflow_hivex.core.clock import to_datetime
+from airflow_hivex.core.compaction.rows import (
+    QUEUE_COLUMNS,
+    compaction_from_row,
+    compaction_to_values,
+    to_milliseconds,
+)
 from airflow_hivex.core.errors import CompactionLostError
 from airflow_hivex.core.model.compaction import (
     NEXT,
@@ -112,7 +118,7 @@ def end_locked(
             replace(
                 each,
                 state=state,
-                ended_ms=now_ms,
+                ended_at=to_datetime(now_ms),
                 error_message=each.error_message if message is None else message[:MESSAGE_LENGTH],
             )
             for each in map(compaction_from_row, deleted)
@@ -125,7 +131,7 @@ def _is_owned(entry: Compaction) -> tuple[ColumnElement[bool], ...]:
     """That an entry is still in the state, and with the worker, that its owner knows it by."""
     conditions: list[ColumnElement[bool]] = [Q.id == entry.id, Q.state == entry.state.value]
     if entry.state is CompactionState.WORKING:
-        conditions += [Q.worker_id == entry.worker_id, Q.started_ms == entry.started_ms]
+        conditions += [Q.worker_id == entry.worker_id, Q.started_ms == to_milliseconds(entry.started_at)]
     return tuple(conditions)
 
 

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Row
 
+from airflow_hivex.core.clock import to_datetime
 from airflow_hivex.core.model.compaction import Compaction, CompactionState, CompactionType
 from airflow_hivex.core.store.schema import compaction_queue, completed_compactions
 
 QUEUE_COLUMNS = tuple(compaction_queue.c)
 HISTORY_COLUMNS = tuple(completed_compactions.c)
 
+_TIMES = ("enqueued", "started", "committed", "cleaner_started", "ended")
+
 
 def compaction_from_row(row: Row[Any]) -> Compaction:
     """A row with the columns of the queue, or with those of the history."""
     values = dict(row._mapping)
+    for name in _TIMES:
+        time_ms = values.pop(f"{name}_ms", None)
+        values[f"{name}_at"] = None if time_ms is None else to_datetime(time_ms)
     values["partition"] = values["partition"] or None
     values["state"] = CompactionState(values["state"])
     values["type"] = CompactionType(values["type"])
@@ -24,10 +31,17 @@ def compaction_from_row(row: Row[Any]) -> Compaction:
 
 def compaction_to_values(entry: Compaction) -> dict[str, Any]:
     """The columns of the history, for an entry that is over."""
-    return {
-        **{name: getattr(entry, name) for name in Compaction.__slots__},
+    values = {name: getattr(entry, name) for name in Compaction.__slots__}
+    for name in _TIMES:
+        values[f"{name}_ms"] = to_milliseconds(values.pop(f"{name}_at"))
+    return values | {
         "partition": entry.partition or "",
         "state": entry.state.value,
         "type": entry.type.value,
         "properties": dict(entry.properties),
     }
+
+
+def to_milliseconds(time: datetime | None) -> int | None:
+    """A time as it is stored."""
+    return None if time is None else round(time.timestamp() * 1000)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Self
 
 from airflow_hivex.core.errors import InvalidObjectError
@@ -151,7 +152,7 @@ class CompactionResponse:
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """An entry of the queue or of the history; times are milliseconds since the epoch."""
+    """An entry of the queue or of the history."""
 
     id: int
     table_id: int
@@ -167,19 +168,19 @@ class Compaction:
     run_as: str | None
     initiator_id: str | None
     initiator_version: str | None
-    enqueued_ms: int
+    enqueued_at: datetime
     worker_id: str | None
     worker_version: str | None
-    started_ms: int | None
+    started_at: datetime | None
     highest_write_id: int | None
     txn_id: int | None
     next_txn_id: int | None
-    committed_ms: int | None
-    cleaner_started_ms: int | None
+    committed_at: datetime | None
+    cleaner_started_at: datetime | None
     retry_retention_ms: int
     error_message: str | None
     job_id: str | None
-    ended_ms: int | None = None
+    ended_at: datetime | None = None
 
     @property
     def name(self) -> str:
@@ -216,7 +217,7 @@ def show_row(entry: Compaction) -> tuple[str | None, ...]:
     """A line of SHOW COMPACTIONS: texts and NULL, times in milliseconds (section 9)."""
     worker_host, worker_thread = _host_and_thread(entry.worker_id)
     initiator_host, initiator_thread = _host_and_thread(entry.initiator_id)
-    ran = None if entry.started_ms is None or entry.ended_ms is None else entry.ended_ms - entry.started_ms
+    started, ended = _milliseconds(entry.started_at), _milliseconds(entry.ended_at)
     return (
         str(entry.id),
         entry.database,
@@ -226,9 +227,9 @@ def show_row(entry: Compaction) -> tuple[str | None, ...]:
         entry.state.shown,
         worker_host,
         worker_thread,
-        str(entry.enqueued_ms),
-        _text(entry.started_ms),
-        _text(ran),
+        _text(_milliseconds(entry.enqueued_at)),
+        _text(started),
+        None if started is None or ended is None else str(ended - started),
         entry.job_id,
         entry.error_message,
         initiator_host,
@@ -236,9 +237,13 @@ def show_row(entry: Compaction) -> tuple[str | None, ...]:
         entry.pool or DEFAULT_POOL,
         _text(entry.txn_id),
         _text(entry.next_txn_id),
-        _text(entry.committed_ms),
+        _text(_milliseconds(entry.committed_at)),
         _text(entry.highest_write_id),
     )
+
+
+def _milliseconds(time: datetime | None) -> int | None:
+    return None if time is None else round(time.timestamp() * 1000)
 
 
 def _text(number: int | None) -> str | None:

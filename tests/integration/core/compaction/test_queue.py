@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import func, insert, select
 
+from airflow_hivex.core.clock import to_datetime
 from airflow_hivex.core.compaction.compactor import Compactor
 from airflow_hivex.core.compaction.history import CompactionFilter
 from airflow_hivex.core.errors import (
@@ -143,6 +144,18 @@ def test_of_many_requests_at_once_one_is_accepted(compactor: Compactor, table: s
     assert sorted(answer.id for answer in answers) == [-1] * 15 + [1]
 
 
+def test_of_several_initiators_at_once_each_table_is_initiated_once(compactor: Compactor, warehouse: Warehouse) -> None:
+    warehouse.table("p", {"compactorthreshold.hive.compactor.delta.num.threshold": "0"}, keys=["ds"])
+    names = [f"ds={number}" for number in range(5)]
+    warehouse.partitions("p", *names)
+    for name in names:
+        warehouse.write("p", name)
+    with ThreadPoolExecutor(4) as threads:
+        results = list(threads.map(lambda _: compactor.initiate(), range(4)))
+    assert sorted(each for result in results for each in result.initiated) == [1, 2, 3, 4, 5]
+    assert {entry.partition for entry in compactor.show()} == set(names)
+
+
 # -- workers -----------------------------------------------------------------------
 
 
@@ -188,7 +201,7 @@ def test_compaction_and_its_transaction_count_together(
     )
     found = compactor.history.get(entry.id)
     assert (found.state, found.txn_id, found.next_txn_id) == (S.READY_FOR_CLEANING, txn_id, later[-1])
-    assert (found.highest_write_id, found.job_id, found.committed_ms) == (1, "job_1", warehouse.clock())
+    assert (found.highest_write_id, found.job_id, found.committed_at) == (1, "job_1", to_datetime(warehouse.clock()))
 
 
 def void(_: object) -> None:
@@ -358,7 +371,7 @@ def test_cleaner_gets_the_one_that_covers_least_of_each_table(
     compactor.cleaning.mark_cleaned(compactor.cleaning.mark_cleaning_started(first))
     assert [entry.id for entry in compactor.cleaning.entries_to_clean()] == [second.id, other.id]
     found = compactor.history.get(first.id)
-    assert (found.state, found.ended_ms) == (S.SUCCEEDED, warehouse.clock())
+    assert (found.state, found.ended_at) == (S.SUCCEEDED, to_datetime(warehouse.clock()))
     with pytest.raises(CompactionLostError, match="is not with the cleaner"):
         compactor.cleaning.mark_cleaned(first)
 
@@ -373,10 +386,11 @@ def test_cleaner_pauses_twice_as_long_after_each_failure_and_gives_up(
         entry = compactor.cleaning.mark_cleaning_failed(entry, f"failure {attempt}")
         assert entry is not None
         assert entry.retry_retention_ms == 300_000 * 2**attempt
-        since_commit_ms = clock.now_ms - int(entry.committed_ms or 0)
-        clock.advance((entry.retry_retention_ms - since_commit_ms) / 1000 - 0.001)
+        assert entry.committed_at is not None
+        since_commit_s = clock.now_ms / 1000 - entry.committed_at.timestamp()
+        clock.now_ms += entry.retry_retention_ms - round(since_commit_s * 1000) - 1
         assert compactor.cleaning.entries_to_clean() == []
-        clock.advance(0.001)
+        clock.now_ms += 1
     assert entry is not None
     assert compactor.cleaning.mark_cleaning_failed(entry, "the last") is None
     found = compactor.history.get(entry.id)
