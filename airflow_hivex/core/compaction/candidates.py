@@ -6,11 +6,11 @@ Functions here read in the caller's connection. Source: hive-semantics 5.2.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, case, func, select
+from sqlalchemy import ColumnElement, Connection, Select, and_, case, func, or_, select
 
 from airflow_hivex.core.model.compaction import CompactionState, resource_name
 from airflow_hivex.core.model.compaction_thresholds import Aborts, Candidate, CandidateTable, DirectoryTotals
@@ -48,33 +48,64 @@ class Snapshot:
     write_ids: Mapping[int, ValidCompactorWriteIdList]
 
 
-def read_candidates(
-    connection: Connection, *, failures: int, with_aborts: bool, only: Resource | None = None
-) -> list[Candidate]:
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What was written to: the partition's id by resource (None where it is gone or there is none), and the tables.
+
+    ``aborts`` has what aborted transactions have written to, if that was asked for.
+    """
+
+    partition_ids: Mapping[Resource, int | None]
+    aborts: Mapping[Resource, Aborts]
+    tables: Mapping[int, CandidateTable]
+
+
+def read_written(connection: Connection, *, with_aborts: bool, only: Resource | None = None) -> Written:
     """Every table and partition that committed transactions have written to, those written first come first.
 
-    ``with_aborts`` adds what aborted transactions have written to. ``failures`` in a row are too many. ``only``
-    is one table or partition, which is a candidate even if nobody has written to it.
-    Five statements, and one for each 10,000 tables.
+    ``with_aborts`` adds what aborted transactions have written to. ``only`` is one table or partition, which is
+    there even if nobody has written to it. Two statements, and one for each 10,000 tables.
     """
-    partition_ids, aborts = _written(connection, only), read_aborts(connection, only) if with_aborts else {}
-    for resource, (_, partition_id) in aborts.items():
-        partition_ids.setdefault(resource, partition_id)
+    partition_ids = _written(connection, only)
+    aborts: dict[Resource, Aborts] = {}
+    if with_aborts:
+        for resource, (found, partition_id) in read_aborts(connection, only).items():
+            aborts[resource] = found
+            partition_ids.setdefault(resource, partition_id)
     if only is not None and only not in partition_ids:
         partition_ids[only] = _partition_id(connection, only)
-    found = _tables(connection, {table_id for table_id, _ in partition_ids})
+    return Written(partition_ids, aborts, _tables(connection, {table_id for table_id, _ in partition_ids}))
+
+
+def read_candidates(
+    connection: Connection,
+    written: Written,
+    *,
+    failures: int,
+    promising: Container[Place] | None = None,
+    only: Resource | None = None,
+) -> list[Candidate]:
+    """What was written to, with all that decides on it but its directories; two statements.
+
+    ``failures`` in a row are too many. With ``promising`` those are left out that are not among these places, unless
+    aborted transactions have written to them, or they have failed too often.
+    """
     active = _active(connection, only)
     failed = _failed(connection, failures, only)
     return [
         Candidate(
-            table=found.get(resource[0]) or CandidateTable(resource[0], "", "", is_gone=True),
+            table=written.tables.get(resource[0]) or CandidateTable(resource[0], "", "", is_gone=True),
             partition=resource[1],
             partition_id=partition_id,
-            aborts=aborts[resource][0] if resource in aborts else None,
+            aborts=written.aborts.get(resource),
             active=active.get(resource),
             failed_ms=failed.get(resource),
         )
-        for resource, partition_id in partition_ids.items()
+        for resource, partition_id in written.partition_ids.items()
+        if promising is None
+        or (resource[0], partition_id) in promising
+        or resource in written.aborts
+        or resource in failed
     ]
 
 
@@ -101,25 +132,26 @@ def read_aborts(connection: Connection, only: Resource | None = None) -> dict[Re
     }
 
 
-def read_totals(connection: Connection, only: Place | None = None) -> dict[Place, DirectoryTotals]:
-    """Sums over all registered directories of each table or partition. One statement."""
+def read_totals(connection: Connection, delta_num: int, delta_pct: float) -> dict[Place, DirectoryTotals]:
+    """Sums over all registered directories of each table or partition of which :func:`decide` may make something.
+
+    The thresholds are the lowest of all tables. One statement.
+    """
     d = directories.c
     is_base = d.kind == "base"
-    query = select(
-        d.table_id,
-        d.partition_id,
-        func.sum(case((is_base, 0), else_=d.size_bytes)),
-        func.sum(case((is_base, 0), else_=1)),
-        func.sum(case((is_base, 1), else_=0)),
-        func.min(case((and_(is_base, d.size_bytes > 0), d.size_bytes))),
-    ).group_by(d.table_id, d.partition_id)
-    if only is not None:
-        table_id, partition_id = only
-        query = query.where(d.table_id == table_id)
-        query = query.where(d.partition_id.is_(None) if partition_id is None else d.partition_id == partition_id)
+    delta_bytes = func.sum(case((is_base, 0), else_=d.size_bytes))
+    deltas = func.sum(case((is_base, 0), else_=1))
+    bases = func.sum(case((is_base, 1), else_=0))
+    smallest_base = func.min(case((and_(is_base, d.size_bytes > 0), d.size_bytes)))
+    query = (
+        select(d.table_id, d.partition_id, delta_bytes, deltas, bases, smallest_base)
+        .group_by(d.table_id, d.partition_id)
+        # Source: DirectoryTotals.may_decide, which has each table's own thresholds.
+        .having(or_(deltas > delta_num, bases > 1, delta_bytes > delta_pct * smallest_base))
+    )
     return {
-        (table_id, partition_id): DirectoryTotals(int(delta_bytes), int(deltas), int(bases), int(smallest or 0))
-        for table_id, partition_id, delta_bytes, deltas, bases, smallest in connection.execute(query)
+        (row[0], row[1]): DirectoryTotals(int(row[2]), int(row[3]), int(row[4]), int(row[5] or 0))
+        for row in connection.execute(query)
     }
 
 

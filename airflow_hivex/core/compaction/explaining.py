@@ -18,6 +18,7 @@ from airflow_hivex.core.compaction.candidates import (
     read_candidates,
     read_sizes,
     read_snapshot,
+    read_written,
 )
 from airflow_hivex.core.compaction.initiator import CLEANER_TAKES_ABORTS, count_directories
 from airflow_hivex.core.errors import HivexError
@@ -84,10 +85,10 @@ class Explainer:
         """Every filter and threshold with its value, and the answer. It only reads."""
         now = self._clock()
         with self._store.read() as connection:
-            (candidate,) = read_candidates(
-                connection, failures=self._failures, with_aborts=self._with_aborts, only=(table_id, partition)
-            )
-            found_aborts = read_aborts(connection, (table_id, partition)).get((table_id, partition))
+            only = (table_id, partition)
+            written = read_written(connection, with_aborts=self._with_aborts, only=only)
+            (candidate,) = read_candidates(connection, written, failures=self._failures, only=only)
+            found_aborts = read_aborts(connection, only).get(only)
             aborts = None if found_aborts is None else found_aborts[0]
             snapshot = read_snapshot(connection, names_of([candidate]))
             checks = [*self._switches(), *self._seen(connection, candidate, snapshot)]
@@ -179,9 +180,10 @@ class Explainer:
         self, connection: Connection, of: Candidate, snapshot: Snapshot, now: int
     ) -> Iterator[tuple[str, int]]:
         """How many partitions get each answer, the most frequent first."""
+        written = read_written(connection, with_aborts=self._with_aborts)
         found = [
             each
-            for each in read_candidates(connection, failures=self._failures, with_aborts=self._with_aborts)
+            for each in read_candidates(connection, written, failures=self._failures)
             if each.table.id == of.table.id and each.partition is not None
         ]
         sizes = read_sizes(connection, [place for place in places_of(found) if place[1] is not None])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from airflow_hivex.core.clock import Clock
@@ -22,6 +22,7 @@ from airflow_hivex.core.compaction.candidates import (
     read_sizes,
     read_snapshot,
     read_totals,
+    read_written,
 )
 from airflow_hivex.core.compaction.queue import CompactionQueue
 from airflow_hivex.core.errors import HivexError
@@ -33,6 +34,7 @@ from airflow_hivex.core.model.compaction_thresholds import (
     OVERRIDE_PREFIX,
     POOL,
     Candidate,
+    CandidateTable,
     Decision,
     DirectoryCounters,
     DirectoryTotals,
@@ -88,11 +90,12 @@ class Initiator:
         requeued = self._queue.requeue_lost()
         cycle = _Round(self._settings, self._clock())
         with self._store.read() as connection:
+            written = read_written(connection, with_aborts=self._with_aborts)
+            totals = read_totals(connection, *cycle.lowest_thresholds(written.tables.values()))
             candidates = read_candidates(
-                connection, failures=int(self._settings[FAILED_COMPACTIONS]), with_aborts=self._with_aborts
+                connection, written, failures=int(self._settings[FAILED_COMPACTIONS]), promising=totals
             )
             left = [each for each in candidates if cycle.passes_filters(each)]
-            totals = read_totals(connection) if left else {}
             undecided = [each for each in left if cycle.is_undecided(each, totals)]
             snapshot = read_snapshot(connection, names_of([*undecided, *(each for each, _ in cycle.decided)]))
             for batch in batches(undecided, _CANDIDATES_A_BATCH):
@@ -110,7 +113,7 @@ class Initiator:
         responses = self._queue.enqueue(requests, initiator=thread)
         told = [(request_for(each, CompactionType.MAJOR, self._settings), why) for each, why in cycle.dropped]
         return InitiatorResult(
-            candidates=len(candidates),
+            candidates=len(written.partition_ids),
             initiated=tuple(response.id for response in responses if response.is_accepted),
             did_not_initiate=self._queue.record_not_initiated(told, initiator=thread),
             requeued=tuple(requeued),
@@ -129,6 +132,20 @@ class _Round:
         self.decided: list[tuple[Candidate, CompactionType]] = []
         self.dropped: list[tuple[Candidate, str]] = []
 
+    def lowest_thresholds(self, tables: Iterable[CandidateTable]) -> tuple[int, float]:
+        """The lowest number and share of deltas that may start a compaction, of all tables.
+
+        Where a table's are not usable, everything is looked at, so that the history tells of it.
+        """
+        number, share = self._common.delta_num, self._common.delta_pct
+        for table in tables:
+            try:
+                own = self._of_table(table)
+            except HivexError:
+                return -1, 0.0
+            number, share = min(number, own.delta_num), min(share, own.delta_pct)
+        return number, share
+
     def passes_filters(self, candidate: Candidate) -> bool:
         found = first_filter(candidate, self._common, self._now_ms)
         if found is None:
@@ -146,14 +163,14 @@ class _Round:
             if decision is not None:
                 self._take(candidate, decision)
                 return False
-            return totals.get(place_of(candidate), _NONE).may_decide(self._thresholds(candidate))
+            return totals.get(place_of(candidate), _NONE).may_decide(self._of_table(candidate.table))
 
         return self._recording(candidate, look)
 
     def decide(self, candidate: Candidate, sizes: Mapping[str, int], snapshot: Snapshot) -> None:
         def look() -> bool:
             counters = count_directories(candidate, sizes, snapshot)
-            thresholds = self._thresholds(candidate)
+            thresholds = self._of_table(candidate.table)
             supported = is_minor_supported(candidate.table, counters, thresholds)
             self._take(candidate, decide(counters, thresholds, is_minor_supported=supported))
             return True
@@ -172,8 +189,7 @@ class _Round:
             self.dropped.append((candidate, str(error)))
             return False
 
-    def _thresholds(self, candidate: Candidate) -> Thresholds:
-        table = candidate.table
+    def _of_table(self, table: CandidateTable) -> Thresholds:
         if f"{OVERRIDE_PREFIX}{DELTA_NUM}" not in table.parameters and (
             f"{OVERRIDE_PREFIX}{DELTA_PCT}" not in table.parameters
         ):
