@@ -105,7 +105,7 @@ def test_its_rows_cannot_be_changed(session: Session, statement: str) -> None:
 @pytest.mark.parametrize(
     ("clauses", "reason"),
     [
-        ("STORED AS AVRO TBLPROPERTIES ('transactional_properties' = 'insert_only')", "not avro"),
+        ("USING xml TBLPROPERTIES ('transactional_properties' = 'insert_only')", "not xml"),
         ("STORED AS PARQUET", "stored as ORC, not parquet"),
         ("TBLPROPERTIES ('transactional_properties' = 'some')", "neither default nor insert_only"),
         (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pyspark
 from pyspark.errors import AnalysisException
 
 from airflow_hivex.core.errors import AnalysisError, HivexError, JobCancelledError, JobError
@@ -16,6 +17,11 @@ _CALL = re.compile(r"\AAn error occurred while calling \S+\s*:?\s*")
 _CLASS = re.compile(r"\A(?:[a-z]\w*\.)+[\w$]+: ")
 _STATE = re.compile(r"\s*SQLSTATE: \w{5}.*", re.DOTALL)
 _CONTEXT = re.compile(r"\s*^== .*? ==$.*", re.MULTILINE | re.DOTALL)
+_NO_AVRO = re.compile(r"(?i)find (the )?data source: `?avro|avro is built-in but external")
+_AVRO_PACKAGE = (
+    f"its Spark lacks the package org.apache.spark:spark-avro_2.13:{pyspark.__version__}, which reads and writes Avro; "
+    "name it in spark.jars.packages, or its file in spark.jars, of the cluster's spark_conf"
+)
 
 
 def as_error(error: Exception, plan: Plan) -> HivexError:
@@ -30,6 +36,8 @@ def as_error(error: Exception, plan: Plan) -> HivexError:
         return JobCancelledError("")
     message = _with_table_names(_message(text), plan) or type(error).__name__
     if isinstance(error, AnalysisException):
+        if _NO_AVRO.search(message):
+            return JobError("", _AVRO_PACKAGE)
         if error.getCondition() != "PATH_NOT_FOUND":
             return AnalysisError(message)
         # A directory that is not there is no fault of the statement.

@@ -9,11 +9,10 @@ from airflow_hivex.core.model.statements import CreateTable, Query
 from airflow_hivex.core.sql.clauses import once, read_properties
 from airflow_hivex.core.sql.literals import read_integer, read_string
 from airflow_hivex.core.sql.queries import at_query, read_query
+from airflow_hivex.core.sql.serdes import HIVE_TEXT, SERDES, SerDe, format_of_input, serde_of
 from airflow_hivex.core.sql.tokens import Cursor, Kind, Token
 from airflow_hivex.core.sql.types import read_type
 
-# What Hive assumes of delimited text when the statement does not say.
-_HIVE_TEXT = {"sep": "\x01", "nullValue": "\\N"}
 _HIVE_FORM = {"STORED", "ROW"}
 
 
@@ -23,6 +22,7 @@ class _Clauses:
 
     format: str | None = None
     stored_as: str | None = None
+    serde: SerDe | None = None
     delimited: dict[str, str] | None = None
     options: dict[str, str] | None = None
     partition_keys: tuple[Column, ...] = ()
@@ -69,6 +69,9 @@ def read_create_table(cursor: Cursor, *, external: bool = False, transactional: 
     if query is None and not columns and external is False and clauses.location is None:
         raise cursor.error("expected the columns of the table, or AS and a query", columns_token)
     source_format, options = _format(clauses)
+    if external and source_format == "csv" and clauses.format is None:
+        # Hive's text knows no quotes, but for those of a SerDe.
+        options.setdefault("quote", "")
     properties = clauses.properties or {}
     if transactional:
         properties.setdefault(TRANSACTIONAL, "true")
@@ -171,6 +174,9 @@ def _read_clause(cursor: Cursor, clauses: _Clauses) -> None:
     reader(cursor, clauses)
     if clauses.delimited is not None and clauses.stored_as not in (None, "textfile"):
         raise cursor.error("ROW FORMAT DELIMITED goes with STORED AS TEXTFILE only", token)
+    if clauses.serde is not None and clauses.stored_as not in (None, *clauses.serde.stored_as):
+        known = " or ".join(name.upper() for name in clauses.serde.stored_as)
+        raise cursor.error(f"that SerDe goes with STORED AS {known} only", token)
 
 
 def _using(cursor: Cursor, clauses: _Clauses) -> None:
@@ -181,16 +187,31 @@ def _using(cursor: Cursor, clauses: _Clauses) -> None:
 
 
 def _stored(cursor: Cursor, clauses: _Clauses) -> None:
-    if cursor.at("BY") or cursor.at("AS", "INPUTFORMAT"):
+    if cursor.at("BY"):
         raise cursor.unsupported("a table is stored AS a format, such as ORC, PARQUET or TEXTFILE", cursor.peek(-1))
     cursor.expect("AS")
-    clauses.stored_as = cursor.name("a format")
+    if not cursor.accept("INPUTFORMAT"):
+        clauses.stored_as = cursor.name("a format")
+        return
+    token = cursor.peek()
+    stored_as = format_of_input(read_string(cursor, "the class of an input format"))
+    if stored_as is None:
+        raise cursor.unsupported("files of that input format are not read; name a format, such as ORC", token)
+    cursor.expect("OUTPUTFORMAT")
+    read_string(cursor, "the class of an output format")
+    clauses.stored_as = stored_as
 
 
 def _row_format(cursor: Cursor, clauses: _Clauses) -> None:
     cursor.expect("FORMAT")
-    if cursor.at("SERDE"):
-        raise cursor.unsupported("ROW FORMAT SERDE is not read here; name the format by STORED AS or USING")
+    if cursor.accept("SERDE"):
+        token = cursor.peek()
+        name = read_string(cursor, "the class of a SerDe")
+        properties = read_properties(cursor) if cursor.accept("WITH", "SERDEPROPERTIES") else {}
+        clauses.serde = serde_of(name, properties)
+        if clauses.serde is None:
+            raise cursor.unsupported(f"{name} is none of the SerDes that are read here: {', '.join(SERDES)}", token)
+        return
     cursor.expect("DELIMITED")
     found: dict[str, str] = {}
     while True:
@@ -306,6 +327,8 @@ def _check_partition_keys(cursor: Cursor, clauses: _Clauses, columns: dict[str, 
 def _format(clauses: _Clauses) -> tuple[str | None, dict[str, str]]:
     """The format's name and its options, Hive's text as csv."""
     options = dict(clauses.options or {})
+    if clauses.serde is not None:
+        return clauses.serde.format, {**clauses.serde.options, **options}
     if clauses.stored_as == "textfile" or clauses.delimited is not None:
-        return "csv", {**_HIVE_TEXT, **options, **(clauses.delimited or {})}
+        return "csv", {**HIVE_TEXT, **options, **(clauses.delimited or {})}
     return clauses.format or clauses.stored_as, options

@@ -24,8 +24,18 @@ from airflow_hivex.core.model.statements import CreateTable
 from airflow_hivex.core.spark.bucketing import check_bucketable
 from airflow_hivex.core.statements.context import StatementContext
 
-EXTERNAL_FORMATS = ("csv", "json", "orc", "parquet", "text")
-INSERT_ONLY_FORMATS = ("csv", "json", "orc", "parquet", "text")
+EXTERNAL_FORMATS = ("avro", "binaryfile", "csv", "json", "orc", "parquet", "text", "xml")
+INSERT_ONLY_FORMATS = ("avro", "csv", "json", "orc", "parquet", "text")
+_FIXED_COLUMNS = {
+    "text": (Column("value", "string"),),
+    "binaryfile": (
+        Column("path", "string"),
+        Column("modificationtime", "timestamp", stored_name="modificationTime"),
+        Column("length", "bigint"),
+        Column("content", "binary"),
+    ),
+}
+"""The columns of formats that have the same ones in all files."""
 RESERVED_COLUMNS = frozenset({"__operation", "__original_write_id", "__bucket", "__row_id", "__write_id"})
 """The metadata columns of the flat row layout."""
 # A job that changes rows calls its own columns so.
@@ -51,19 +61,20 @@ def describe_table(context: StatementContext, statement: CreateTable, cluster: s
     """
     database, name = context.session.qualify(statement.table)
     full_name = f"{database}.{name}"
+    data_source = _HIVE_FORMATS.get(statement.format or "", statement.format) or "orc"
     columns, keys = _split_columns(full_name, statement)
+    columns = _fixed_columns(full_name, data_source, columns)
     check_columns(full_name, (*columns, *keys))
     for key in keys:
         _check_partition_key(full_name, key)
     if not columns:
         raise InvalidObjectError("table", full_name, "it needs at least one column besides its partition keys")
     external = statement.external or (statement.format is not None and statement.location is not None)
-    data_source = _HIVE_FORMATS.get(statement.format or "", statement.format) or "orc"
     properties = dict(statement.properties)
     if external:
         _check_external(full_name, data_source, properties, statement)
     else:
-        properties = _managed_properties(full_name, data_source, properties)
+        properties = managed_properties(full_name, data_source, properties)
     chosen = context.services.clusters.get(
         context.session.cluster or properties.get(CLUSTER) or cluster or context.services.clusters.default
     )
@@ -123,6 +134,9 @@ def check_properties(table: str, before: Mapping[str, str], after: Mapping[str, 
         InvalidObjectError: such a property would change.
     """
     fixed = (TRANSACTIONAL, TRANSACTIONAL_PROPERTIES, CLUSTER, BUCKETING_VERSION, DROPPED_COLUMNS, "EXTERNAL")
+    if after.get("EXTERNAL", "").lower() == "false" and TRANSACTIONAL not in before:
+        reason = "a managed table is transactional: set 'transactional' = 'true' in the same statement"
+        raise InvalidObjectError("table", table, reason)
     for name in fixed:
         if before.get(name, "").lower() != after.get(name, "").lower():
             raise InvalidObjectError("table", table, f"property {name} cannot be changed after the table was made")
@@ -147,6 +161,26 @@ def _split_columns(table: str, statement: CreateTable) -> tuple[tuple[Column, ..
     return columns, tuple(replace(key, name=key.name.lower()) for key in keys)
 
 
+def _fixed_columns(table: str, format: str, columns: tuple[Column, ...]) -> tuple[Column, ...]:
+    """The columns, or those that the format gives where the statement names none.
+
+    Raises:
+        InvalidObjectError: the format has others.
+    """
+    fixed = _FIXED_COLUMNS.get(format)
+    if fixed is None or not columns:
+        return columns or fixed or ()
+    if format == "text" and [column.type for column in columns] == ["string"]:
+        # A line may have any name; in files it has none.
+        return columns
+    if [(column.name, column.type) for column in columns] != [(column.name, column.type) for column in fixed]:
+        listed = ", ".join(f"{column.name} {column.type}" for column in fixed)
+        raise InvalidObjectError(
+            "table", table, f"files of format {format} have the columns ({listed}); leave them out"
+        )
+    return fixed
+
+
 def _check_partition_key(table: str, key: Column) -> None:
     if not is_partition_type(key.type):
         raise InvalidObjectError("table", table, f"partition key {key.name} cannot have type {key.type}")
@@ -157,11 +191,19 @@ def _check_external(table: str, format: str, properties: Mapping[str, str], stat
         raise InvalidObjectError("table", table, f"format {format} is not one of {', '.join(EXTERNAL_FORMATS)}")
     if properties.get(TRANSACTIONAL, "false").lower() == "true":
         raise InvalidObjectError("table", table, "an external table cannot be transactional")
+    if format == "xml" and not any(name.lower() == "rowtag" for name in statement.options):
+        reason = "name the element that is a row, by OPTIONS (rowTag 'book')"
+        raise InvalidObjectError("table", table, reason)
     if statement.num_buckets > 0:
         raise InvalidObjectError("table", table, "CLUSTERED BY is for managed tables")
 
 
-def _managed_properties(table: str, format: str, properties: dict[str, str]) -> dict[str, str]:
+def managed_properties(table: str, format: str, properties: Mapping[str, str]) -> dict[str, str]:
+    """The properties of a managed table, complete.
+
+    Raises:
+        InvalidObjectError: they, or the format, are not those of a transactional table.
+    """
     if properties.get(TRANSACTIONAL, "true").lower() != "true":
         raise InvalidObjectError(
             "table", table, "managed tables are transactional; use CREATE EXTERNAL TABLE for plain files"

@@ -157,7 +157,7 @@ def test_table_in_the_form_of_hive_is_read() -> None:
         partition_keys=(Column("ds", "string", "day"), Column("hr", "int")),
         external=True,
         format="csv",
-        options={"sep": ",", "escape": "\\", "lineSep": "\n", "nullValue": ""},
+        options={"sep": ",", "escape": "\\", "lineSep": "\n", "nullValue": "", "quote": ""},
         location="/x",
     )
 
@@ -176,6 +176,51 @@ def test_table_in_the_form_of_hive_is_read() -> None:
 def test_format_is_named_as_in_spark(clauses: str, format: str | None, options: dict[str, str]) -> None:
     found = table(f"CREATE TABLE t (a INT) {clauses}")
     assert (found.format, found.options) == (format, options)
+
+
+_TEXT = (
+    "STORED AS INPUTFORMAT 'org.apache.hadoop.mapred.TextInputFormat' OUTPUTFORMAT 'x.HiveIgnoreKeyTextOutputFormat'"
+)
+
+
+@pytest.mark.parametrize(
+    ("clauses", "format", "options"),
+    [
+        (
+            "ROW FORMAT SERDE 'org.apache.hadoop.hive.serde2.OpenCSVSerde' WITH SERDEPROPERTIES (separatorChar = ';')",
+            "csv",
+            {"sep": ";", "quote": '"', "escape": "\\", "nullValue": "\0"},
+        ),
+        (
+            "ROW FORMAT SERDE 'org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe' WITH SERDEPROPERTIES "
+            f"('field.delim' = '|', 'serialization.format' = '|') {_TEXT}",
+            "csv",
+            {"sep": "|", "nullValue": "\\N", "quote": ""},
+        ),
+        ("ROW FORMAT SERDE 'org.apache.hive.hcatalog.data.JsonSerDe' STORED AS TEXTFILE", "json", {}),
+        ("ROW FORMAT SERDE 'org.apache.hadoop.hive.ql.io.orc.OrcSerde' STORED AS ORC", "orc", {}),
+        (
+            "ROW FORMAT SERDE 'org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe' STORED AS INPUTFORMAT "
+            "'org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat' OUTPUTFORMAT 'x'",
+            "parquet",
+            {},
+        ),
+        (
+            "ROW FORMAT SERDE 'org.apache.hadoop.hive.serde2.avro.AvroSerDe' WITH SERDEPROPERTIES "
+            "('avro.schema.url' = 'a.avsc') STORED AS AVRO",
+            "avro",
+            {"avroSchemaUrl": "a.avsc"},
+        ),
+    ],
+)
+def test_serdes_of_hive_are_formats_of_spark(clauses: str, format: str, options: dict[str, str]) -> None:
+    found = table(f"CREATE EXTERNAL TABLE t (a INT) {clauses}")
+    assert (found.format, found.options) == (format, options)
+
+
+def test_serde_goes_with_its_own_format() -> None:
+    with pytest.raises(StatementSyntaxError, match="STORED AS ORC only"):
+        table("CREATE TABLE t (a INT) ROW FORMAT SERDE 'org.apache.hadoop.hive.ql.io.orc.OrcSerde' STORED AS PARQUET")
 
 
 def test_table_of_a_query_is_read_with_its_query() -> None:
@@ -321,7 +366,8 @@ def test_statement_of_another_release_is_refused_by_name(text: str, named: str) 
         ("CREATE TABLE t (a INT, CONSTRAINT c CHECK (a > 1))", 24),
         ("CREATE TABLE t (a STRUCT<b: INT COMMENT 'x'>)", 33),
         ("CREATE TABLE t (a INT) PARTITIONED BY (years(a))", 40),
-        ("CREATE TABLE t (a INT) ROW FORMAT SERDE 'x'", 35),
+        ("CREATE TABLE t (a INT) ROW FORMAT SERDE 'x'", 41),
+        ("CREATE TABLE t (a INT) STORED AS INPUTFORMAT 'x' OUTPUTFORMAT 'y'", 46),
         ("CREATE TABLE t (a INT) STORED BY 'x'", 24),
         ("CREATE TABLE t (a INT) SKEWED BY (a) ON (1)", 24),
         ("CREATE TABLE t LIKE u", 16),

@@ -1,0 +1,146 @@
+"""External tables over real files of every format that Spark reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyarrow import orc, parquet
+
+from airflow_hivex.core import Session
+from airflow_hivex.core.errors import JobError
+
+pytestmark = [pytest.mark.spark, pytest.mark.parametrize("metastore_url", ["sqlite"], indirect=True)]
+
+OPEN_CSV = "org.apache.hadoop.hive.serde2.OpenCSVSerde"
+LAZY = "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe"
+JSON = "org.apache.hadoop.hive.serde2.JsonSerDe"
+INPUT = "org.apache.hadoop.mapred.TextInputFormat"
+OUTPUT = "org.apache.hadoop.hive.ql.io.HiveIgnoreKeyTextOutputFormat"
+
+TABLE = pa.table(
+    {
+        "id": pa.array([1, 2], pa.int32()),
+        "name": pa.array(["a,é", None], pa.string()),
+        "amount": pa.array([Decimal("1.50"), None], pa.decimal128(10, 2)),
+        "day": pa.array([date(2024, 2, 29), None], pa.date32()),
+    }
+)
+COLUMNS = "(id int, name string, amount decimal(10,2), day date)"
+ROWS = [(1, "a,é", Decimal("1.50"), date(2024, 2, 29)), (2, None, None, None)]
+
+Maker = Callable[[Path], object]
+
+
+def text(content: str) -> Maker:
+    return lambda path: path.write_text(content, encoding="utf-8")
+
+
+FORMATS: dict[str, tuple[str, Maker]] = {
+    "orc": ("STORED AS ORC", lambda path: orc.write_table(TABLE, str(path))),
+    "parquet": ("USING parquet", lambda path: parquet.write_table(TABLE, path)),
+    "csv": (
+        "USING csv OPTIONS (header 'true', sep ';', nullValue 'NA')",
+        text('id;name;amount;day\n1;"a,é";1.50;2024-02-29\n2;NA;NA;NA\n'),
+    ),
+    "json": (
+        "USING json",
+        text('{"id": 1, "name": "a,é", "amount": 1.50, "day": "2024-02-29"}\n{"id": 2, "name": null}\n'),
+    ),
+    "xml": (
+        "USING xml OPTIONS (rowTag 'row')",
+        text(
+            "<rows><row><id>1</id><name>a,é</name><amount>1.50</amount><day>2024-02-29</day></row>"
+            "<row><id>2</id></row></rows>"
+        ),
+    ),
+    "delimited": (
+        "ROW FORMAT DELIMITED FIELDS TERMINATED BY '|' NULL DEFINED AS '-' STORED AS TEXTFILE",
+        text("1|a,é|1.50|2024-02-29\n2|-|-|-\n"),
+    ),
+    "hive text": ("STORED AS TEXTFILE", text("1\x01a,é\x011.50\x012024-02-29\n2\x01\\N\x01\\N\x01\\N\n")),
+    "open csv": (
+        f"ROW FORMAT SERDE '{OPEN_CSV}' WITH SERDEPROPERTIES ('separatorChar' = ',', 'quoteChar' = \"'\") "
+        "STORED AS TEXTFILE TBLPROPERTIES ('skip.header.line.count' = '1')",
+        text("id,name,amount,day\n1,'a,é',1.50,2024-02-29\n2\n"),
+    ),
+    "lazy simple": (
+        f"ROW FORMAT SERDE '{LAZY}' WITH SERDEPROPERTIES ('field.delim' = '\\t', 'serialization.format' = '\\t') "
+        f"STORED AS INPUTFORMAT '{INPUT}' OUTPUTFORMAT '{OUTPUT}'",
+        text("1\ta,é\t1.50\t2024-02-29\n2\t\\N\t\\N\t\\N\n"),
+    ),
+    "json serde": (
+        f"ROW FORMAT SERDE '{JSON}' STORED AS TEXTFILE",
+        text('{"id": 1, "name": "a,é", "amount": 1.50, "day": "2024-02-29"}\n{"id": 2}\n'),
+    ),
+}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "c1"
+
+
+def test_every_format_is_read_with_its_types_and_partitions(session: Session, root: Path) -> None:
+    for number, (name, (clauses, make)) in enumerate(FORMATS.items()):
+        folder = root / f"e{number}"
+        (folder / "p=x").mkdir(parents=True)
+        make(folder / "p=x" / "data")
+        location = f"LOCATION 'e{number}'"
+        partitioned = "PARTITIONED BY (p string)"
+        # The clauses may stand in any order.
+        session.sql(f"CREATE EXTERNAL TABLE e{number} {COLUMNS} {partitioned} {clauses} {location}")
+        assert session.sql(f"SELECT * FROM e{number}").rows == [], name
+        session.sql(f"ALTER TABLE e{number} ADD PARTITION (p = 'x')")
+        session.sql(f"ALTER TABLE e{number} ADD PARTITION (p = 'y') LOCATION 'e{number}/p=x'")
+        found = session.sql(f"SELECT * FROM e{number} ORDER BY p, id").rows
+        assert found == [(*row, p) for p in ("x", "y") for row in ROWS], name
+        assert session.sql(f"SELECT count(*), max(day) FROM e{number} WHERE p = 'y' AND id < 2").rows == [
+            (1, ROWS[0][3])
+        ], name
+        session.sql(f"CREATE EXTERNAL TABLE f{number} {COLUMNS} {clauses} LOCATION 'e{number}/p=x'")
+        assert session.sql(f"SELECT * FROM f{number} ORDER BY id").rows == ROWS, name
+        (statement,) = session.sql(f"SHOW CREATE TABLE e{number}").rows[0]
+        session.sql(f"DROP TABLE e{number}")
+        session.sql(str(statement))
+        session.sql(f"ALTER TABLE e{number} ADD PARTITION (p = 'x')")
+        assert session.sql(f"SELECT * FROM e{number} ORDER BY id").rows == [(*row, "x") for row in ROWS], name
+
+
+def test_formats_with_columns_of_their_own_need_no_column_list(session: Session, root: Path) -> None:
+    (root / "lines" / "p=1").mkdir(parents=True)
+    (root / "lines" / "p=1" / "a.txt").write_text('one, "two"\n\nthree\n')
+    session.sql("CREATE EXTERNAL TABLE lines USING text LOCATION 'lines/p=1'")
+    assert session.sql("SELECT value FROM lines ORDER BY 1").rows == [("",), ('one, "two"',), ("three",)]
+    session.sql("CREATE EXTERNAL TABLE parted (line string) USING text PARTITIONED BY (p int) LOCATION 'lines'")
+    session.sql("ALTER TABLE parted ADD PARTITION (p = 1)")
+    assert session.sql("SELECT max(line), max(p) FROM parted").rows == [("three", 1)]
+    session.sql("CREATE EXTERNAL TABLE files USING binaryFile OPTIONS (pathGlobFilter '*.txt') LOCATION 'lines/p=1'")
+    ((path, length, content),) = session.sql(
+        "SELECT path, length, content FROM files WHERE modificationTime > DATE '2001-01-01'"
+    ).rows
+    assert str(path).endswith("/lines/p=1/a.txt")
+    assert content == (root / "lines" / "p=1" / "a.txt").read_bytes()
+    assert length == len(content)
+
+
+def test_text_of_hive_has_no_quotes_and_tells_nothing_from_null(session: Session, root: Path) -> None:
+    (root / "q").mkdir(parents=True)
+    (root / "q" / "data").write_text('1,"a\n2,"b"\n3,\\N\n')
+    session.sql("CREATE EXTERNAL TABLE q (id int, v string) ROW FORMAT DELIMITED FIELDS TERMINATED BY ',' LOCATION 'q'")
+    assert session.sql("SELECT * FROM q ORDER BY id").rows == [(1, '"a'), (2, '"b"'), (3, None)]
+
+
+def test_avro_names_the_package_that_is_missing(session: Session, root: Path) -> None:
+    (root / "a").mkdir(parents=True)
+    session.sql("CREATE EXTERNAL TABLE a (id int) STORED AS AVRO LOCATION 'a'")
+    with pytest.raises(JobError, match=r"org\.apache\.spark:spark-avro_2\.13:.*spark\.jars"):
+        session.sql("SELECT * FROM a")
+    session.sql("CREATE TABLE i (id int) STORED AS AVRO TBLPROPERTIES ('transactional_properties' = 'insert_only')")
+    with pytest.raises(JobError, match="spark-avro"):
+        session.sql("INSERT INTO i SELECT id FROM range(3)")
+    assert session.sql("SELECT * FROM i").rows == []
