@@ -140,7 +140,7 @@ def _visible(
 ) -> tuple[tuple[RegisteredDirectory, ...], bool]:
     by_name = {directory.name: directory for directory in registered}
     state = directory_state(by_name, write_ids, valid_txns)
-    names = (*((state.base,) if state.base else ()), *state.deltas)
+    names = (*((state.base,) if state.base else ()), *state.originals, *state.deltas)
     return tuple(by_name[name] for name in names), bool(state.partial)
 
 

@@ -37,9 +37,9 @@ def extra_files(primary: Files, secondary: Files) -> list[str]:
 
 
 def below(files: Files, folder: str) -> dict[str, int]:
-    """Those of ``files`` that lie in ``folder``, under the same names."""
+    """Those of ``files`` that lie in ``folder``, under the same names; or the file of that name."""
     prefix = f"{folder}/" if folder else ""
-    return {name: size for name, size in files.items() if name.startswith(prefix)}
+    return {name: size for name, size in files.items() if name.startswith(prefix) or name == folder}
 
 
 def store_copies(

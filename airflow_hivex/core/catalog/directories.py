@@ -10,6 +10,7 @@ from sqlalchemy import Connection, delete, insert, select, update
 
 from airflow_hivex.core.model.directories import parse_directory
 from airflow_hivex.core.model.objects import Table
+from airflow_hivex.core.model.originals import ORIGINAL_WRITE_ID
 from airflow_hivex.core.model.plans import WrittenDirectory
 from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.schema import (
@@ -31,7 +32,7 @@ from airflow_hivex.core.store.schema import (
 
 @dataclass(frozen=True, slots=True)
 class RegisteredDirectory:
-    """One row of ``directories``, without what a query does not need."""
+    """One row of ``directories``, without what a query does not need: a directory, or an original file."""
 
     id: int
     partition_id: int | None
@@ -51,6 +52,58 @@ class RegisteredDirectory:
         """Whether it is the delta of a streaming batch, to which later transactions add files."""
         found = parse_directory(self.name)
         return found is not None and found.is_batch
+
+    @property
+    def is_original(self) -> bool:
+        """Whether it is a file that lay there before the table was transactional, by its path in the partition."""
+        return parse_directory(self.name) is None
+
+
+@dataclass(frozen=True, slots=True)
+class OriginalFile:
+    """A file that lies in a table which becomes transactional; ``name`` is its path below its partition."""
+
+    partition_id: int | None
+    name: str
+    rows: int
+    size_bytes: int
+
+
+def register_originals(
+    connection: Connection,
+    table: Table,
+    files: Sequence[OriginalFile],
+    *,
+    row_layout: str,
+    txn_id: int,
+    cluster: str,
+    now_ms: int,
+) -> None:
+    """Write the rows of a table's original files, one each. Two statements a batch.
+
+    Each file is an entry of its own, so that whoever deletes or copies what a row names does so with this file alone.
+    """
+    rows = [
+        {
+            "table_id": table.id,
+            "partition_id": file.partition_id,
+            "name": file.name,
+            "kind": "original",
+            "min_write_id": ORIGINAL_WRITE_ID,
+            "max_write_id": ORIGINAL_WRITE_ID,
+            "statement_id": None,
+            "visibility_txn_id": 0,
+            "row_layout": row_layout,
+            "files": 1,
+            "rows": file.rows,
+            "size_bytes": file.size_bytes,
+            "txn_id": txn_id,
+        }
+        for file in files
+    ]
+    for batch in batches(rows, 1000):
+        ids = connection.execute(insert(directories).returning(directories.c.id), batch).scalars().all()
+        add_copies(connection, ids, cluster, now_ms)
 
 
 def register(

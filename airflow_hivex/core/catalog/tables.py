@@ -105,6 +105,13 @@ def select_table_names(
     return matching(connection.execute(query).scalars().all(), pattern)
 
 
+def has_secondaries(connection: Connection, table: Table) -> bool:
+    """Whether a copy of the table, or of one of its partitions, is registered on another cluster."""
+    copies = cluster_storage_descriptors.c
+    query = select(copies.cluster).where(copies.table_id == table.id).limit(1)
+    return connection.execute(query).first() is not None
+
+
 def insert_table(connection: Connection, table: Table, now_ms: int, *, hidden: bool = False) -> Table:
     """Add a table; an empty location becomes one below its database's that no other table holds.
 
@@ -145,7 +152,7 @@ def insert_table(connection: Connection, table: Table, now_ms: int, *, hidden: b
     storage = replace(table.storage, primary=replace(primary, location=location))
     stored = replace(table, database=database.name, name=name, storage=storage, id=table_id)
     if not table.is_view:
-        _check_apart(connection, stored)
+        check_apart(connection, stored)
     return stored
 
 
@@ -188,7 +195,7 @@ def free_location(connection: Connection, cluster: str, wanted: str) -> str:
     return location
 
 
-def _check_apart(connection: Connection, table: Table) -> None:
+def check_apart(connection: Connection, table: Table) -> None:
     """Refuse a table whose folder is, holds or lies in that of another, if either is managed.
 
     DROP TABLE deletes the whole folder of a managed table, and write ids are counted per table.

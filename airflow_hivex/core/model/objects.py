@@ -17,6 +17,8 @@ INSERT_ONLY = "insert_only"
 ROW_LAYOUT = "hivex.row.layout"
 FLAT_LAYOUT = "flat"
 PLAIN_LAYOUT = "plain"
+ORIGINAL_LAYOUT = "original"
+"""Files of a full ACID table without metadata columns, from before it was transactional."""
 CLUSTER = "hivex.cluster"
 BUCKETING_VERSION = "bucketing_version"
 

@@ -22,6 +22,21 @@ class WriteIdFilter:
 
 
 @dataclass(frozen=True, slots=True)
+class OriginalFiles:
+    """Files without metadata columns whose rows are numbered together.
+
+    ``place`` is the URI of the partition's directory, ``files`` have their names below it and how many rows each has.
+    Those in a ``folder`` below ``place``, as a real Hive's LOAD DATA leaves them in a delta, are listed by the job.
+    """
+
+    place: str
+    write_id: int = 0
+    statement_id: int = 0
+    files: tuple[tuple[str, int], ...] = ()
+    folder: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ScanPart:
     """Directories that are read in one go, with files of one row ``layout`` (None: of a table without transactions).
 
@@ -29,6 +44,7 @@ class ScanPart:
     partition, whose directory does not follow from its values (ADD PARTITION ... LOCATION).
     ``files`` is how many files the directories must have, None where that is not known; at least so many where
     some of them are ``growing``: deltas of streaming batches, to which files may have been added since.
+    Of the layout ``original`` are those files without metadata columns whose rows need ids; ``originals`` has them.
     """
 
     paths: tuple[str, ...]
@@ -37,6 +53,7 @@ class ScanPart:
     values: tuple[str | None, ...] | None = None
     files: int | None = None
     growing: bool = False
+    originals: tuple[OriginalFiles, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,6 +115,10 @@ class StatementLocks:
         """ALTER TABLE RENAME and ADD COLUMNS."""
         return self._change(table, None, LockType.EXCL_WRITE if self._lockless_reads else LockType.EXCLUSIVE)
 
+    def convert_table(self, table: Table) -> list[LockComponent]:
+        """ALTER TABLE that makes a plain table transactional; an external one is locked as well."""
+        return [LockComponent(table.database, table.name, type=LockType.EXCLUSIVE, operation=_NONE)]
+
     def set_properties(self, table: Table) -> list[LockComponent]:
         """ALTER TABLE SET or UNSET TBLPROPERTIES."""
         return self._change(table, None, LockType.SHARED_READ)

@@ -21,6 +21,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark prog
 from pyspark.sql.types import StructType
 
 from airflow_hivex.core.errors import JobError
+from airflow_hivex.core.model.originals import ORIGINAL_WRITE_ID as FIRST_WRITE_ID
 from airflow_hivex.core.model.plans import Scan, WriteIdFilter
 from airflow_hivex.core.spark.assignment import field
 from airflow_hivex.core.spark.layout import BUCKET, METADATA_COLUMNS, ORIGINAL_WRITE_ID, ROW_ID, WRITE_ID
@@ -41,10 +42,16 @@ MOST_PLACES = 1 << 20
 _READERS = 16
 _KEYS = (ORIGINAL_WRITE_ID, BUCKET, ROW_ID)
 _COLUMNS = [ORIGINAL_WRITE_ID, BUCKET, ROW_ID, WRITE_ID]
+SOURCE = "__source_file"
+"""The file that a delete event comes from."""
 
 
 class DeletedRows:
-    """What the delete deltas of a scan take away."""
+    """What the delete deltas of a scan take away.
+
+    Row ids are unique in the table, but for those of original files, which are left to ``DeletedOriginals``: it
+    needs the ``files`` of the delete deltas, and their ``events``, None where these are too many for the driver.
+    """
 
     def __init__(self, spark: SparkSession, scan: Scan) -> None:
         self._spark = spark
@@ -52,13 +59,14 @@ class DeletedRows:
         self._bitmaps: Bitmaps | None = None
         self._view = f"{scan.view}_deleted"
         files = _files(scan)
-        if _event_count(files) <= MOST_EVENTS:
-            self._bitmaps = bitmaps(_events(files, scan.filter))
+        events = _events(files, scan.filter) if _event_count(files) <= MOST_EVENTS else None
+        self.files = files
+        self.events = events
+        if events is not None:
+            others = events.column(ORIGINAL_WRITE_ID).to_numpy() != FIRST_WRITE_ID
+            self._bitmaps = bitmaps(events.filter(pa.array(others)))
         if self._bitmaps is not None and self._bitmaps.offsets:
-            table = pa.table(
-                {name: pa.array([words], pa.list_(pa.int64())) for name, words in self._bitmaps.arrays().items()}
-            )
-            spark.createDataFrame(table).createOrReplaceTempView(self._view)
+            spark.createDataFrame(self._bitmaps.table()).createOrReplaceTempView(self._view)
 
     @property
     def view(self) -> str | None:
@@ -72,6 +80,10 @@ class DeletedRows:
         return rows.where(self._bitmaps.expression(self._view)) if self._bitmaps.offsets else rows
 
     def _keys(self) -> DataFrame:
+        return self.all_events().where(F.col(ORIGINAL_WRITE_ID) != F.lit(FIRST_WRITE_ID)).select(*_KEYS)
+
+    def all_events(self) -> DataFrame:
+        """All delete events that the snapshot sees, as Spark reads them."""
         schema = StructType([field(column) for column in METADATA_COLUMNS])
         paths = [path for part in self._scan.deletes for path in part.paths]
         events = self._spark.read.schema(schema).option("__globPaths__", "false").orc(paths)
@@ -79,7 +91,15 @@ class DeletedRows:
             events = events.where(F.col(WRITE_ID) <= F.lit(self._scan.filter.high_watermark))
             if self._scan.filter.exceptions:
                 events = events.where(~F.col(WRITE_ID).isin(list(self._scan.filter.exceptions)))
-        return events.select(*_KEYS)
+        return events
+
+
+def runs(*columns: Any) -> Iterator[tuple[int, int]]:
+    """Where runs of equal values begin and end in sorted columns of one length."""
+    changes = np.zeros(max(len(columns[0]) - 1, 0), bool)
+    for values in columns:
+        changes |= np.diff(values) != 0
+    return pairwise([0, *(np.flatnonzero(changes) + 1).tolist(), len(columns[0])] if len(columns[0]) else [0])
 
 
 Writer = tuple[int, int]
@@ -142,12 +162,16 @@ class Bitmaps:
             ends[at] = self.skipped[writer] + length
         return {"words": self.words, "starts": starts, "firsts": firsts, "ends": ends}
 
-    def expression(self, view: str) -> str:
-        """SQL that is true for a row that is not deleted."""
+    def table(self) -> pa.Table:
+        """The arrays as one row."""
+        return pa.table({name: pa.array([words], pa.list_(pa.int64())) for name, words in self.arrays().items()})
+
+    def expression(self, view: str, owner: str = ORIGINAL_WRITE_ID) -> str:
+        """SQL that is true for a row that is not deleted; the column ``owner`` and its bucket name its writer."""
         word = f"CAST(shiftright({ROW_ID}, 6) AS INT)"
         if self._is_small:
             cases = " ".join(
-                f"WHEN {ORIGINAL_WRITE_ID} = {write_id}L AND {BUCKET} = {bucket} "
+                f"WHEN {owner} = {write_id}L AND {BUCKET} = {bucket} "
                 f"AND {ROW_ID} >= {64 * self.skipped[write_id, bucket]}L "
                 f"AND {ROW_ID} < {64 * (self.skipped[write_id, bucket] + length)}L "
                 f"THEN {start - self.skipped[write_id, bucket]} + {word}"
@@ -156,13 +180,13 @@ class Bitmaps:
             at = f"CASE {cases} END"
         else:
             first, first_bucket, first_low, buckets, lows = self._shape
-            writer = f"({ORIGINAL_WRITE_ID} - {first}L) * {buckets} + shiftright({BUCKET}, 16) - {first_bucket}"
+            writer = f"({owner} - {first}L) * {buckets} + shiftright({BUCKET}, 16) - {first_bucket}"
             place = f"TRY_CAST(({writer}) * {lows} + ({BUCKET} & 65535) - {first_low} AS INT)"
             inside = " AND ".join(
                 (
                     f"shiftright({BUCKET}, 16) BETWEEN {first_bucket} AND {first_bucket + buckets - 1}",
                     f"({BUCKET} & 65535) BETWEEN {first_low} AND {first_low + lows - 1}",
-                    f"{ORIGINAL_WRITE_ID} BETWEEN {first}L AND {first + self._places // (buckets * lows) - 1}L",
+                    f"{owner} BETWEEN {first}L AND {first + self._places // (buckets * lows) - 1}L",
                     f"{word} >= get({_array(view, 'firsts')}, {place})",
                     f"{word} < get({_array(view, 'ends')}, {place})",
                 )
@@ -181,13 +205,11 @@ def bitmaps(events: pa.Table) -> Bitmaps | None:
     write_ids, buckets, row_ids = (events.column(name).to_numpy() for name in _KEYS)
     order = np.lexsort((row_ids, buckets, write_ids))
     write_ids, buckets, row_ids = write_ids[order], buckets[order], row_ids[order]
-    changes = np.flatnonzero((np.diff(write_ids) != 0) | (np.diff(buckets) != 0)) + 1
-    bounds = [0, *changes.tolist(), len(row_ids)] if len(row_ids) else [0]
     offsets: dict[Writer, tuple[int, int]] = {}
     skipped: dict[Writer, int] = {}
     parts = []
     total = 0
-    for start, end in pairwise(bounds):
+    for start, end in runs(write_ids, buckets):
         writer = int(write_ids[start]), int(buckets[start])
         skip = int(row_ids[start]) >> 6
         length = (int(row_ids[end - 1]) >> 6) - skip + 1
@@ -254,14 +276,18 @@ def _event_count(files: Sequence[Place]) -> int:
 
 
 def _events(files: Sequence[Place], valid: WriteIdFilter | None) -> pa.Table:
+    """The delete events of files that the snapshot sees, each with the number of its file, as :data:`SOURCE`."""
+
     def read(file: Place) -> pa.Table:
         with _opened(file) as data:
             return data.read(columns=_COLUMNS)
 
     if not files:
-        return pa.table({name: pa.array([], pa.int64()) for name in _COLUMNS})
+        return pa.table({name: pa.array([], pa.int64()) for name in (*_COLUMNS, SOURCE)})
     with ThreadPoolExecutor(_READERS) as pool:
-        events = pa.concat_tables(pool.map(read, files))
+        tables = list(pool.map(read, files))
+    sources = np.repeat(np.arange(len(tables), dtype=np.int32), [len(table) for table in tables])
+    events = pa.concat_tables(tables).append_column(SOURCE, pa.array(sources))
     if valid is not None:
         write_ids = events.column(WRITE_ID).to_numpy()
         seen = (write_ids <= valid.high_watermark) & ~np.isin(write_ids, valid.exceptions)

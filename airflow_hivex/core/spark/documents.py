@@ -35,6 +35,7 @@ from airflow_hivex.core.model.plans import (
     ChangeRule,
     Changes,
     JobResult,
+    OriginalFiles,
     Plan,
     PlannedInsert,
     Scan,
@@ -175,7 +176,15 @@ def _scan(document: dict[str, Any]) -> Scan:
 def _scan_part(document: dict[str, Any]) -> ScanPart:
     values = document["values"]
     return ScanPart(
-        **{**document, "paths": tuple(document["paths"]), "values": None if values is None else tuple(values)}
+        **{
+            **document,
+            "paths": tuple(document["paths"]),
+            "values": None if values is None else tuple(values),
+            "originals": tuple(
+                OriginalFiles(**{**group, "files": tuple((name, rows) for name, rows in group["files"])})
+                for group in document["originals"]
+            ),
+        }
     )
 
 

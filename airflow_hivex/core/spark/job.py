@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from airflow_hivex.core.errors import HivexError, JobError
 from airflow_hivex.core.model.plans import JobResult, Plan
-from airflow_hivex.core.spark import documents, multi_inserts, row_changes, scans, selects, writes
+from airflow_hivex.core.spark import documents, multi_inserts, originals, row_changes, scans, selects, writes
 from airflow_hivex.core.spark.failures import as_error
 
 log = logging.getLogger(__name__)
@@ -72,15 +72,23 @@ def frame(spark: SparkSession, plan: Plan) -> DataFrame:
     try:
         _configure(spark, plan.spark_conf)
         _check_time_zone(spark, plan)
-        for scan in plan.scans:
-            registered += scans.register(spark, scan)
-        return spark.sql(plan.sql, args=_arguments(spark, plan.parameters) or None)
+        if originals.needs_one_file_a_task(plan):
+            # It may be computed when the session is configured otherwise, so its rows are found now.
+            with originals.one_file_a_task(spark):
+                return _query(spark, plan, registered).localCheckpoint()
+        return _query(spark, plan, registered)
     except Exception as error:
         raise as_error(error, plan) from error
     finally:
         # The DataFrame has looked them up.
         for view in registered:
             spark.catalog.dropTempView(view)
+
+
+def _query(spark: SparkSession, plan: Plan, registered: list[str]) -> DataFrame:
+    for scan in plan.scans:
+        registered += scans.register(spark, scan)
+    return spark.sql(plan.sql, args=_arguments(spark, plan.parameters) or None)
 
 
 def cancel(spark: SparkSession, tag: str) -> None:
@@ -95,6 +103,11 @@ def cancel(spark: SparkSession, tag: str) -> None:
 def _execute(spark: SparkSession, plan: Plan) -> tuple[JobResult, pa.Table | None]:
     _configure(spark, plan.spark_conf)
     _check_time_zone(spark, plan)
+    with originals.one_file_a_task(spark) if originals.needs_one_file_a_task(plan) else nullcontext():
+        return _run(spark, plan)
+
+
+def _run(spark: SparkSession, plan: Plan) -> tuple[JobResult, pa.Table | None]:
     registered: list[str] = []
     try:
         for scan in plan.scans:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from airflow_hivex.core.errors import ColumnCountMismatchError, InvalidOperationError, NoSuchColumnError
 from airflow_hivex.core.model.buckets import MAX_WRITER_ID
 from airflow_hivex.core.model.directories import base_name, delete_delta_name, delta_name
-from airflow_hivex.core.model.objects import FLAT_LAYOUT, PLAIN_LAYOUT, Column
+from airflow_hivex.core.model.objects import FLAT_LAYOUT, ORIGINAL_LAYOUT, PLAIN_LAYOUT, Column
 from airflow_hivex.core.model.partitions import DEFAULT_PARTITION, partition_name
 from airflow_hivex.core.model.plans import Write
 
@@ -37,6 +37,7 @@ INSERT_OPERATION = 0
 DELETE_OPERATION = 2
 
 FLAT = FLAT_LAYOUT
+ORIGINAL = ORIGINAL_LAYOUT
 PLAIN = PLAIN_LAYOUT
 """The row layout of insert-only tables: files of any format with the table's columns and nothing else."""
 COMPRESSION = "zstd"

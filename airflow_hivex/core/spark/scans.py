@@ -5,7 +5,7 @@ Source: spark-notes, sections 2 and 8: one scan over all directories, partition 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
 
@@ -18,12 +18,28 @@ from pyspark.sql.types import StructField, StructType
 from airflow_hivex.core.errors import InvalidOperationError, JobError
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.plans import Scan, ScanPart
+from airflow_hivex.core.spark import originals
 from airflow_hivex.core.spark.assignment import field, quoted
+from airflow_hivex.core.spark.deleted_originals import DeletedOriginals
 from airflow_hivex.core.spark.deletes import DeletedRows
-from airflow_hivex.core.spark.layout import FLAT, METADATA_COLUMNS, PLAIN, ROW_ID_FIELDS, WRITE_ID
+from airflow_hivex.core.spark.layout import FLAT, METADATA_COLUMNS, ORIGINAL, PLAIN, ROW_ID_FIELDS, WRITE_ID
+from airflow_hivex.core.spark.originals import OriginalFile
 
 _NO_GLOBBING = "__globPaths__"
 """Spark's own switch: the paths are taken as they stand, with any ``*`` and ``[`` in them."""
+
+
+class Deleted:
+    """What the delete deltas of a scan take away: of original files, and of all other rows."""
+
+    def __init__(self, spark: SparkSession, scan: Scan) -> None:
+        self.rows = DeletedRows(spark, scan)
+        self.originals = DeletedOriginals(spark, scan, self.rows)
+
+    @property
+    def views(self) -> list[str]:
+        """The temporary views that are read to tell deleted rows."""
+        return [view for view in (self.rows.view, self.originals.view) if view is not None]
 
 
 def register(spark: SparkSession, scan: Scan) -> list[str]:
@@ -35,18 +51,16 @@ def register(spark: SparkSession, scan: Scan) -> list[str]:
         InvalidOperationError: the rows are stored in a layout that this release does not read.
     """
     for part in scan.parts:
-        if part.layout not in (None, FLAT, PLAIN):
+        if part.layout not in (None, FLAT, ORIGINAL, PLAIN):
             raise InvalidOperationError("SELECT", scan.table, f"rows of layout {part.layout!r} are not read")
-    deleted = DeletedRows(spark, scan) if scan.deletes and scan.parts else None
+    deleted = Deleted(spark, scan) if scan.deletes and scan.parts else None
     _with_row_id(_frame(spark, scan, deleted), scan).createOrReplaceTempView(scan.view)
-    return [scan.view] if deleted is None or deleted.view is None else [scan.view, deleted.view]
+    return [scan.view] if deleted is None else [scan.view, *deleted.views]
 
 
-def _frame(spark: SparkSession, scan: Scan, deleted: DeletedRows | None) -> DataFrame:
+def _frame(spark: SparkSession, scan: Scan, deleted: Deleted | None) -> DataFrame:
     """The rows of a table: its columns, then its partition columns; where row ids are read, their columns first."""
-    parts = [
-        rows for rows in (_part(spark, scan, part, part.paths, deleted) for part in scan.parts) if rows is not None
-    ]
+    parts = [rows for part in scan.parts for rows in _frames(spark, scan, part, deleted) if rows is not None]
     if not parts:
         return spark.range(0).select(*_columns(scan, [F.lit(None)] * len(_fields(scan))))
     return reduce(DataFrame.union, parts)
@@ -59,6 +73,26 @@ def _with_row_id(rows: DataFrame, scan: Scan) -> DataFrame:
     kept = (*(METADATA_COLUMNS if scan.row_ids else ()), *scan.columns, *scan.partition_columns)
     fields = (F.col(name).alias(field) for name, field in ROW_ID_FIELDS)
     return rows.select(*(F.col(quoted(column.name)) for column in kept), F.struct(*fields).alias(scan.row_id))
+
+
+def _frames(spark: SparkSession, scan: Scan, part: ScanPart, deleted: Deleted | None) -> Iterator[DataFrame | None]:
+    """The rows of a part: of all that is read alike at once."""
+    if part.layout == ORIGINAL:
+        exact: list[OriginalFile] = []
+        plain: list[OriginalFile] = []
+        for file in originals.files_of(scan.format, part):
+            touched = deleted is not None and deleted.originals.touches(
+                file.owner, file.bucket, file.first_row_id, file.rows
+            )
+            (exact if _metadata(scan) or touched else plain).append(file)
+        if plain:
+            paths = tuple(file.uri for file in plain)
+            yield _part(spark, scan, replace(part, layout=PLAIN, files=len(paths)), paths, None)
+        if exact:
+            paths = tuple(file.uri for file in exact)
+            yield _part(spark, scan, replace(part, files=len(paths)), paths, deleted, exact)
+        return
+    yield _part(spark, scan, part, part.paths, deleted)
 
 
 def _metadata(scan: Scan) -> tuple[Column, ...]:
@@ -77,10 +111,15 @@ def _columns(scan: Scan, values: Sequence[Expression]) -> list[Expression]:
 
 
 def _part(
-    spark: SparkSession, scan: Scan, part: ScanPart, paths: Sequence[str], deleted: DeletedRows | None
+    spark: SparkSession,
+    scan: Scan,
+    part: ScanPart,
+    paths: Sequence[str],
+    deleted: Deleted | None,
+    numbered: Sequence[OriginalFile] = (),
 ) -> DataFrame | None:
     """The rows of a part, or of those of its ``paths`` that are there; None where an external table has none."""
-    rows = _load(spark, scan, part, paths, deleted)
+    rows = _load(spark, scan, part, paths, deleted, numbered)
     if rows is None or part.values is None:
         return rows
     own = [F.col(quoted(column.name)) for column in (*_metadata(scan), *scan.columns)]
@@ -88,7 +127,12 @@ def _part(
 
 
 def _load(
-    spark: SparkSession, scan: Scan, part: ScanPart, paths: Sequence[str], deleted: DeletedRows | None
+    spark: SparkSession,
+    scan: Scan,
+    part: ScanPart,
+    paths: Sequence[str],
+    deleted: Deleted | None,
+    numbered: Sequence[OriginalFile] = (),
 ) -> DataFrame | None:
     """The data below ``paths``, with the partition columns that stand in them."""
     columns = (*scan.columns, *(scan.partition_columns if part.values is None else ()))
@@ -117,17 +161,29 @@ def _load(
             f"{scan.table} has {_file_count(rows)} data files below {part.base_path} where {part.files} were written: "
             "some were deleted or added by other means; restore the directories there, or drop the table or partition.",
         )
+    if numbered:
+        owners = {} if deleted is None else deleted.originals.owners
+        rows = originals.with_row_ids(spark, rows, scan.table, numbered, owners)
+        if deleted is not None:
+            rows = deleted.originals.leave_out(rows)
+    elif metadata:
+        rows = _visible(rows, scan, part, deleted)
+    renamed = any(column.stored_name for column in columns)
+    if not metadata and not numbered and not renamed and not any(item.metadata for item in schema.fields):
+        return rows
+    # Spark forgets what a field notes, such as that it is CHAR, when it finds the values in the path.
+    return rows.select(*(_named(column) for column in (*_metadata(scan), *columns)))
+
+
+def _visible(rows: DataFrame, scan: Scan, part: ScanPart, deleted: Deleted | None) -> DataFrame:
+    """The rows, which have their metadata columns, that the snapshot sees."""
     if scan.filter is not None:
         rows = rows.where(F.col(WRITE_ID) <= F.lit(scan.filter.high_watermark))
         if scan.filter.exceptions:
             rows = rows.where(~F.col(WRITE_ID).isin(list(scan.filter.exceptions)))
-    if deleted is not None:
-        rows = deleted.leave_out(rows)
-    renamed = any(column.stored_name for column in columns)
-    if not metadata and not renamed and not any(item.metadata for item in schema.fields):
+    if deleted is None:
         return rows
-    # Spark forgets what a field notes, such as that it is CHAR, when it finds the values in the path.
-    return rows.select(*(_named(column) for column in (*_metadata(scan), *columns)))
+    return deleted.rows.leave_out(deleted.originals.leave_out_of_compacted(rows, part.paths))
 
 
 def _named(column: Column) -> Expression:

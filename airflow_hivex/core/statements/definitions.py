@@ -30,6 +30,7 @@ from airflow_hivex.core.model.statements import (
 )
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
 from airflow_hivex.core.statements.context import Result, StatementContext
+from airflow_hivex.core.statements.conversions import convert_table, is_conversion
 from airflow_hivex.core.statements.locking import acquire
 from airflow_hivex.core.statements.metadata_changes import change_metadata, check_location
 from airflow_hivex.core.statements.table_definitions import check_properties, describe_table
@@ -156,6 +157,8 @@ def set_table_properties(context: StatementContext, statement: SetTablePropertie
     database, name = context.session.qualify(statement.table)
     catalog = context.services.catalog
     table = catalog.get_table(database, name)
+    if is_conversion(table, statement.set):
+        return convert_table(context, table, statement.set)
     missing = [key for key in statement.unset if key not in table.parameters]
     if missing and not statement.if_exists:
         raise InvalidObjectError("table", table.full_name, f"it has no property {missing[0]} to unset")

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 
 from airflow_hivex.core.catalog.binding import BoundPartition, BoundTable
 from airflow_hivex.core.clusters.properties import Cluster
-from airflow_hivex.core.model.objects import Table
+from airflow_hivex.core.model.directories import parse_directory
+from airflow_hivex.core.model.objects import ORIGINAL_LAYOUT, PLAIN_LAYOUT, Table
 from airflow_hivex.core.model.partitions import nullable_values
-from airflow_hivex.core.model.plans import Scan, ScanPart, Write, WriteIdFilter
+from airflow_hivex.core.model.plans import OriginalFiles, Scan, ScanPart, Write, WriteIdFilter
 
 
 def scan(bound: BoundTable, cluster: Cluster, view: str, *, row_ids: bool = False, row_id: str | None = None) -> Scan:
@@ -25,7 +26,12 @@ def scan(bound: BoundTable, cluster: Cluster, view: str, *, row_ids: bool = Fals
         location = partition.location if on_primary else locations[partition.name]
         is_elsewhere = table.is_partitioned and location != f"{root}/{partition.name}"
         base, values = (location, nullable_values(partition.name)) if is_elsewhere else (root, None)
-        for layout, folder, files, growing in _folders(table, partition):
+        has_ids = row_ids or row_id is not None or any(directory.is_delete_delta for directory in partition.directories)
+        originals = _originals(partition, cluster.uri(location)) if has_ids else []
+        if originals:
+            key = (ORIGINAL_LAYOUT, base, values)
+            parts.setdefault(key, _Part(cluster.uri(base), ORIGINAL_LAYOUT, values)).originals += originals
+        for layout, folder, files, growing in _folders(table, partition, with_originals=not has_ids):
             path = cluster.uri(f"{location}/{folder}" if folder else location)
             part = parts.setdefault((layout, base, values), _Part(cluster.uri(base), layout, values))
             part.add(path, files, growing=growing)
@@ -95,6 +101,7 @@ class _Part:
     paths: list[str] = field(default_factory=list)
     files: int | None = 0
     growing: bool = False
+    originals: list[OriginalFiles] = field(default_factory=list)
 
     def add(self, path: str, files: int | None, *, growing: bool = False) -> None:
         self.paths.append(path)
@@ -103,17 +110,49 @@ class _Part:
 
     @property
     def planned(self) -> ScanPart:
-        return ScanPart(tuple(self.paths), self.base_path, self.layout, self.values, self.files, self.growing)
+        return ScanPart(
+            tuple(self.paths),
+            self.base_path,
+            self.layout,
+            self.values,
+            self.files,
+            self.growing,
+            tuple(self.originals),
+        )
 
 
-def _folders(table: Table, partition: BoundPartition) -> Iterator[tuple[str | None, str, int | None, bool]]:
-    """Where a partition's rows lie below its location: row layout, directory, its files, and whether they may grow."""
+def _folders(
+    table: Table, partition: BoundPartition, *, with_originals: bool
+) -> Iterator[tuple[str | None, str, int | None, bool]]:
+    """Where a partition's rows lie below its location: row layout, directory, its files, and whether they may grow.
+
+    Original files whose rows need no ids are read as the plain files that they are.
+    """
     if not table.is_transactional:
         yield None, "", None, False
     for directory in partition.directories:
         # One without a file, as TRUNCATE makes it, only hides others.
-        if not directory.is_delete_delta and directory.files:
+        if directory.is_delete_delta or not directory.files:
+            continue
+        if directory.row_layout != ORIGINAL_LAYOUT:
             yield directory.row_layout, directory.name, directory.files, directory.is_growing
+        elif with_originals:
+            yield PLAIN_LAYOUT, directory.name, directory.files, False
+
+
+def _originals(partition: BoundPartition, place: str) -> list[OriginalFiles]:
+    """The original files of a partition: those of the partition itself, and those in each base or delta."""
+    found = []
+    loose: list[tuple[str, int]] = []
+    for directory in partition.directories:
+        if directory.row_layout != ORIGINAL_LAYOUT:
+            continue
+        acid = parse_directory(directory.name)
+        if acid is None:
+            loose.append((directory.name, directory.rows))
+        else:
+            found.append(OriginalFiles(place, acid.max_write_id, acid.statement_id or 0, folder=directory.name))
+    return [*([OriginalFiles(place, files=tuple(loose))] if loose else []), *found]
 
 
 def _filter(bound: BoundTable) -> WriteIdFilter | None:

@@ -19,12 +19,14 @@ class SnapshotFile:
     """One data file: its URI, size in bytes, and the values of its partition (None for NULL).
 
     ``deletes`` tells a file whose rows name rows of others that are gone (see the row layout in the docs).
+    ``row_layout`` is set where it is not that of the table: ``original`` for a file without metadata columns.
     """
 
     uri: str
     size_bytes: int
     partition: dict[str, str | None] = field(default_factory=dict)
     deletes: bool = False
+    row_layout: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +84,15 @@ def _files(
     by_key = dict(zip((key.name for key in table.partition_keys), values, strict=True))
     files = context.services.files(cluster)
     folders = (
-        [(each.name, each.is_delete_delta) for each in partition.directories]
+        [(each.name, each.is_delete_delta) for each in partition.directories if not each.is_original]
         if table.is_transactional
         else [("", False)]
     )
+    for each in partition.directories:
+        if each.is_original:
+            yield SnapshotFile(
+                cluster.uri(f"{location}/{each.name}"), each.size_bytes, by_key, row_layout=each.row_layout
+            )
     for folder, deletes in folders:
         place = f"{location}/{folder}".rstrip("/")
         for name, size in files.list_files(place).items():

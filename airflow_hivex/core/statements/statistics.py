@@ -193,6 +193,9 @@ class _Analysis:
             return None
         if any(directory.is_delete_delta for directory in partition.directories):
             return None
+        # Not every format says in its files how many rows these have.
+        if self.bound.table.is_insert_only and any(directory.is_original for directory in partition.directories):
+            return None
         return sum(directory.rows for directory in partition.directories)
 
     def _sizes(self) -> dict[str, tuple[int, int]]:

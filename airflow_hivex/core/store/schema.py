@@ -348,7 +348,10 @@ directories = Table(
     Index("ix_directories_table_id_partition_id", "table_id", "partition_id"),
     Index("ix_directories_partition_id", "partition_id"),
 )
-"""Every base, delta and delete-delta directory: rows here, not listings, make files visible."""
+"""Every base, delta and delete-delta directory: rows here, not listings, make files visible.
+
+A table that was converted also has a row of the kind ``original`` for each file that lay there before, named by its
+path below its partition."""
 
 directory_copies = Table(
     "directory_copies",
