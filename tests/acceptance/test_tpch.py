@@ -15,7 +15,8 @@ from benchmarks.tpch import rows, run
 from benchmarks.tpch.queries import NUMBERS, query
 from benchmarks.tpch.warehouse import KEYS, PlainSpark, TpchWarehouse, cluster_properties, in_transaction
 
-pytestmark = pytest.mark.spark
+# The one test of all queries takes its time on a busy machine.
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 SCALE = 0.01
 STREAMS = 3
