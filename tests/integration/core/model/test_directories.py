@@ -64,7 +64,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("listings")
 
 
-@settings(max_examples=100, deadline=None, phases=[Phase.explicit, Phase.generate, Phase.shrink])
+@settings(max_examples=40, deadline=None, phases=[Phase.explicit, Phase.generate, Phase.shrink])
 @example(["base_5", "delta_6_6"], ValidWriteIdList.of("db.t", 6, open_ids=[3]))
 @example(["base_5", "delta_1_3", "delta_6_6"], ValidWriteIdList.of("db.t", 6, aborted_ids=[3]))
 @example(["delta_1_3", "delta_2_6", "delta_4_4"], ValidWriteIdList.of("db.t", 6))
