@@ -144,9 +144,9 @@ def test_a_query_names_it_wherever_a_column_can_be_named(t: Session) -> None:
     t.sql("INSERT INTO copied SELECT u.ROW__ID, * FROM u WHERE ROW__ID.rowid = 1")
     assert rows(t, "SELECT count(*), count_if(rid = u.ROW__ID) FROM copied JOIN u USING (id)") == [(5, 5)]
     t.sql("CREATE VIEW seen AS SELECT ROW__ID, id FROM u")
-    assert rows(t, "SELECT v.*, u.ROW__ID = v.ROW__ID FROM seen v JOIN u USING (id) WHERE v.ROW__ID.rowid = 1") == [
-        ({"writeid": first, "bucketid": ids[9][1], "rowid": 1}, 9, True)
-    ]
+    assert rows(
+        t, "SELECT v.ROW__ID, id, u.ROW__ID = v.ROW__ID FROM seen v JOIN u USING (id) WHERE v.ROW__ID.rowid = 1"
+    ) == [({"writeid": first, "bucketid": ids[9][1], "rowid": 1}, 9, True)]
     t.sql("CREATE TABLE a (writeid bigint)")
     t.sql("CREATE TABLE b (id int, rowid bigint)")
     t.sql(
