@@ -117,7 +117,13 @@ def _unregistered(
     """Directories that have no row yet; with an id of nobody's, no copy on another cluster has them."""
     return [
         RegisteredDirectory(
-            _UNREGISTERED, partition_id, each.name, table.row_layout, each.files, each.rows, each.size_bytes
+            _UNREGISTERED,
+            partition_id,
+            each.name,
+            each.row_layout or table.row_layout,
+            each.files,
+            each.rows,
+            each.size_bytes,
         )
         for each in written
     ]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, delete, insert, select, update
 
+from airflow_hivex.core.errors import InvalidOperationError
 from airflow_hivex.core.model.directories import parse_directory
 from airflow_hivex.core.model.objects import Table
 from airflow_hivex.core.model.originals import ORIGINAL_WRITE_ID
@@ -137,7 +138,7 @@ def register(
             "max_write_id": last,
             "statement_id": None if overwrite or batch_write_ids else statement_id,
             "visibility_txn_id": 0,
-            "row_layout": table.row_layout,
+            "row_layout": directory.row_layout or table.row_layout,
             "files": directory.files,
             "rows": directory.rows,
             "size_bytes": directory.size_bytes,
@@ -161,6 +162,9 @@ def _not_there(
     """Those that have no row yet; to the rows of the others, what was written is added.
 
     Copies elsewhere lack the new files, so that they do not hold the directory any more.
+
+    Raises:
+        InvalidOperationError: the files that are there have another row layout.
     """
     d = directories.c
     new = []
@@ -175,10 +179,16 @@ def _not_there(
                 size_bytes=d.size_bytes + each.size_bytes,
                 txn_id=txn_id,
             )
-            .returning(d.id)
+            .returning(d.id, d.row_layout)
         ).one_or_none()
         if row is None:
             new.append(each)
+        elif row.row_layout != (each.row_layout or table.row_layout):
+            raise InvalidOperationError(
+                "INSERT",
+                table.full_name,
+                f"its row layout is no longer the batch's, {row.row_layout}; open another batch",
+            )
         else:
             copies = directory_copies.c
             connection.execute(delete(directory_copies).where(copies.directory_id == row.id, copies.cluster != cluster))

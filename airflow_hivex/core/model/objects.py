@@ -16,6 +16,7 @@ TRANSACTIONAL_PROPERTIES = "transactional_properties"
 INSERT_ONLY = "insert_only"
 ROW_LAYOUT = "hivex.row.layout"
 FLAT_LAYOUT = "flat"
+HIVE_LAYOUT = "hive"
 PLAIN_LAYOUT = "plain"
 ORIGINAL_LAYOUT = "original"
 """Files of a full ACID table without metadata columns, from before it was transactional."""
@@ -176,7 +177,7 @@ class Table:
     @property
     def row_layout(self) -> str:
         """The row layout of new files of a transactional table; ``plain`` has the table's columns alone."""
-        return PLAIN_LAYOUT if self.is_insert_only else self.parameters.get(ROW_LAYOUT, FLAT_LAYOUT)
+        return PLAIN_LAYOUT if self.is_insert_only else self.parameters.get(ROW_LAYOUT, FLAT_LAYOUT).lower()
 
     def with_location(self, location: str) -> Table:
         """The same table as seen from a client that reads ``location``."""

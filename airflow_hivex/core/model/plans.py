@@ -207,7 +207,7 @@ class WrittenDirectory:
     """A base, delta or delete delta directory that a job made.
 
     ``partition`` is its partition's name, None for a table without partitions; ``values`` are the
-    partition's values as text, None for NULL.
+    partition's values as text, None for NULL. ``row_layout`` is that of its files, None for the table's.
     """
 
     partition: str | None
@@ -216,6 +216,7 @@ class WrittenDirectory:
     files: int
     rows: int
     size_bytes: int
+    row_layout: str | None = None
 
     @property
     def is_delete_delta(self) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import reduce
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -22,9 +23,11 @@ from pyspark.sql.types import StructType
 
 from airflow_hivex.core.errors import JobError
 from airflow_hivex.core.model.originals import ORIGINAL_WRITE_ID as FIRST_WRITE_ID
-from airflow_hivex.core.model.plans import Scan, WriteIdFilter
+from airflow_hivex.core.model.plans import Scan, ScanPart, WriteIdFilter
+from airflow_hivex.core.spark import nested_rows
 from airflow_hivex.core.spark.assignment import field
-from airflow_hivex.core.spark.layout import BUCKET, METADATA_COLUMNS, ORIGINAL_WRITE_ID, ROW_ID, WRITE_ID
+from airflow_hivex.core.spark.layout import BUCKET, HIVE, METADATA_COLUMNS, ORIGINAL_WRITE_ID, ROW_ID, WRITE_ID
+from airflow_hivex.core.spark.nested_rows import HIVE_NAMES
 from airflow_hivex.core.spark.storage import Place, place
 
 if TYPE_CHECKING:
@@ -84,14 +87,19 @@ class DeletedRows:
 
     def all_events(self) -> DataFrame:
         """All delete events that the snapshot sees, as Spark reads them."""
-        schema = StructType([field(column) for column in METADATA_COLUMNS])
-        paths = [path for part in self._scan.deletes for path in part.paths]
-        events = self._spark.read.schema(schema).option("__globPaths__", "false").orc(paths)
+        events = reduce(DataFrame.union, map(self._part, self._scan.deletes))
         if self._scan.filter is not None:
             events = events.where(F.col(WRITE_ID) <= F.lit(self._scan.filter.high_watermark))
             if self._scan.filter.exceptions:
                 events = events.where(~F.col(WRITE_ID).isin(list(self._scan.filter.exceptions)))
         return events
+
+    def _part(self, part: ScanPart) -> DataFrame:
+        if part.layout == HIVE:
+            rows = nested_rows.load(self._spark, part.paths, self._scan.columns)
+            return rows.select(*(column.name for column in METADATA_COLUMNS))
+        schema = StructType([field(column) for column in METADATA_COLUMNS])
+        return self._spark.read.schema(schema).option("__globPaths__", "false").orc(list(part.paths))
 
 
 def runs(*columns: Any) -> Iterator[tuple[int, int]]:
@@ -280,7 +288,9 @@ def _events(files: Sequence[Place], valid: WriteIdFilter | None) -> pa.Table:
 
     def read(file: Place) -> pa.Table:
         with _opened(file) as data:
-            return data.read(columns=_COLUMNS)
+            # By the file itself, whichever layout it has.
+            names = _COLUMNS if ORIGINAL_WRITE_ID in data.schema.names else [HIVE_NAMES[name] for name in _COLUMNS]
+            return data.read(columns=names).select(names).rename_columns(_COLUMNS)
 
     if not files:
         return pa.table({name: pa.array([], pa.int64()) for name in (*_COLUMNS, SOURCE)})

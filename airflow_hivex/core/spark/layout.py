@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from airflow_hivex.core.errors import ColumnCountMismatchError, InvalidOperationError, NoSuchColumnError
 from airflow_hivex.core.model.buckets import MAX_WRITER_ID
 from airflow_hivex.core.model.directories import base_name, delete_delta_name, delta_name
-from airflow_hivex.core.model.objects import FLAT_LAYOUT, ORIGINAL_LAYOUT, PLAIN_LAYOUT, Column
+from airflow_hivex.core.model.objects import FLAT_LAYOUT, HIVE_LAYOUT, ORIGINAL_LAYOUT, PLAIN_LAYOUT, Column
 from airflow_hivex.core.model.partitions import DEFAULT_PARTITION, partition_name
 from airflow_hivex.core.model.plans import Write
 
@@ -36,11 +36,19 @@ ROW_ID_FIELDS = ((ORIGINAL_WRITE_ID, "writeid"), (BUCKET, "bucketid"), (ROW_ID, 
 INSERT_OPERATION = 0
 DELETE_OPERATION = 2
 
+ROW_PLACE = "__row"
+"""The column behind the metadata columns of a file that is yet to become one of ``hive``; see ``orc_tail.nest``."""
+
 FLAT = FLAT_LAYOUT
+HIVE = HIVE_LAYOUT
+"""The row layout of Hive's own files: metadata columns beside one struct that holds the row."""
 ORIGINAL = ORIGINAL_LAYOUT
 PLAIN = PLAIN_LAYOUT
 """The row layout of insert-only tables: files of any format with the table's columns and nothing else."""
-COMPRESSION = "zstd"
+FULL_ACID = (FLAT, HIVE)
+"""The row layouts whose rows have ids, and can be changed one by one."""
+COMPRESSION = {FLAT: "zstd", PLAIN: "zstd", HIVE: "zlib"}
+"""What ORC files are compressed with, by row layout; ORC before 1.6, as in Hive 3, knows no zstd."""
 
 VERSION_FILE = "_orc_acid_version"
 VERSION = b"2"
@@ -124,7 +132,7 @@ def given_columns(write: Write, count: int) -> tuple[Column, ...]:
         NoSuchColumnError: the column list names a column that does not exist.
         InvalidOperationError: the write is of a kind that cannot be made.
     """
-    if write.layout not in (FLAT, PLAIN):
+    if write.layout not in (*FULL_ACID, PLAIN):
         raise InvalidOperationError("INSERT", write.table, f"rows of layout {write.layout!r} are not written")
     if write.num_buckets > MOST_WRITERS:
         raise InvalidOperationError("INSERT", write.table, f"it has more than {MOST_WRITERS} buckets")

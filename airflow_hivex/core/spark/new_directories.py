@@ -46,7 +46,7 @@ class NewDirectories:
             target.create_directory()
             if self._write.layout != PLAIN:
                 (target / VERSION_FILE).write(VERSION)
-            self._written[key] = WrittenDirectory(partition, values, key[1], 0, 0, 0)
+            self._written[key] = WrittenDirectory(partition, values, key[1], 0, 0, 0, self._write.layout)
         return self._places[key]
 
     def count(self, partition: str | None, rows: int, size_bytes: int, *, deletes: bool = False) -> None:

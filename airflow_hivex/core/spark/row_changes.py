@@ -48,7 +48,7 @@ def change_rows(
         TypeMismatchError: a column needs an explicit CAST.
         NoSuchColumnError: ``SET *`` or ``INSERT *``, and the source lacks a column of the target.
     """
-    if write.layout != layout.FLAT:
+    if write.layout not in layout.FULL_ACID:
         raise InvalidOperationError(changes.operation, write.table, f"rows of layout {write.layout!r} are not written")
     with Kept() as kept:
         return _written(_Changing(spark, changes, write, arguments, views, kept).events(), write)
@@ -229,8 +229,8 @@ def _written(events: DataFrame, write: Write) -> tuple[WrittenDirectory, ...]:
                 write, {key.lower(): text for key, text in zip(keys, texts, strict=True)}
             )
             target = made.directory(partition, values, deletes=deletes)
-            file.place.move(target / layout.bucket_file_name(int(writer)))
-            made.count(partition, file.rows, file.size_bytes, deletes=deletes)
+            size_bytes = staging.publish(file, target / layout.bucket_file_name(int(writer)))
+            made.count(partition, file.rows, size_bytes, deletes=deletes)
     except BaseException:
         made.discard()
         raise
@@ -250,6 +250,8 @@ def _numbered(rows: DataFrame, write: Write) -> DataFrame:
         f"IF({is_delete}, {BUCKET}, {bucket}) AS {BUCKET}",
         f"IF({is_delete}, {ROW_ID}, monotonically_increasing_id() & {ROW_ID_MASK}L) AS {ROW_ID}",
         f"{write.write_id}L AS {WRITE_ID}",
+        # A delete event of Hive's has no row.
+        *((f"IF({is_delete}, NULL, true) AS {layout.ROW_PLACE}",) if write.layout == layout.HIVE else ()),
         *columns,
         _KIND,
         _WRITER,

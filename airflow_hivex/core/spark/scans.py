@@ -18,11 +18,11 @@ from pyspark.sql.types import StructField, StructType
 from airflow_hivex.core.errors import InvalidOperationError, JobError
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.plans import Scan, ScanPart
-from airflow_hivex.core.spark import originals
+from airflow_hivex.core.spark import nested_rows, originals
 from airflow_hivex.core.spark.assignment import field, quoted
 from airflow_hivex.core.spark.deleted_originals import DeletedOriginals
 from airflow_hivex.core.spark.deletes import DeletedRows
-from airflow_hivex.core.spark.layout import FLAT, METADATA_COLUMNS, ORIGINAL, PLAIN, ROW_ID_FIELDS, WRITE_ID
+from airflow_hivex.core.spark.layout import FLAT, HIVE, METADATA_COLUMNS, ORIGINAL, PLAIN, ROW_ID_FIELDS, WRITE_ID
 from airflow_hivex.core.spark.originals import OriginalFile
 
 _NO_GLOBBING = "__globPaths__"
@@ -51,7 +51,7 @@ def register(spark: SparkSession, scan: Scan) -> list[str]:
         InvalidOperationError: the rows are stored in a layout that this release does not read.
     """
     for part in scan.parts:
-        if part.layout not in (None, FLAT, ORIGINAL, PLAIN):
+        if part.layout not in (None, FLAT, HIVE, ORIGINAL, PLAIN):
             raise InvalidOperationError("SELECT", scan.table, f"rows of layout {part.layout!r} are not read")
     deleted = Deleted(spark, scan) if scan.deletes and scan.parts else None
     _with_row_id(_frame(spark, scan, deleted), scan).createOrReplaceTempView(scan.view)
@@ -104,10 +104,11 @@ def _fields(scan: Scan) -> list[StructField]:
 
 
 def _columns(scan: Scan, values: Sequence[Expression]) -> list[Expression]:
-    return [
-        value.cast(item.dataType).alias(item.name, metadata=item.metadata)
-        for value, item in zip(values, _fields(scan), strict=True)
-    ]
+    return [_typed(item, value) for value, item in zip(values, _fields(scan), strict=True)]
+
+
+def _typed(item: StructField, value: Expression) -> Expression:
+    return value.cast(item.dataType).alias(item.name, metadata=item.metadata)
 
 
 def _part(
@@ -135,6 +136,8 @@ def _load(
     numbered: Sequence[OriginalFile] = (),
 ) -> DataFrame | None:
     """The data below ``paths``, with the partition columns that stand in them."""
+    if part.layout == HIVE:
+        return _load_nested(spark, scan, part, deleted)
     columns = (*scan.columns, *(scan.partition_columns if part.values is None else ()))
     metadata = METADATA_COLUMNS if part.layout == FLAT else ()
     stored = [replace(column, name=column.in_files) for column in columns]
@@ -155,12 +158,7 @@ def _load(
         # As in Hive, a directory that nobody has made yet is an empty one.
         there = [path for path in paths if len(paths) > 1 and _exists(spark, scan.format, path)]
         return _load(spark, scan, part, there, deleted) if there else None
-    if part.files is not None and not _has_files(rows, part.files, growing=part.growing):
-        raise JobError(
-            "",
-            f"{scan.table} has {_file_count(rows)} data files below {part.base_path} where {part.files} were written: "
-            "some were deleted or added by other means; restore the directories there, or drop the table or partition.",
-        )
+    _check_file_count(rows, scan, part)
     if numbered:
         owners = {} if deleted is None else deleted.originals.owners
         rows = originals.with_row_ids(spark, rows, scan.table, numbered, owners)
@@ -186,16 +184,37 @@ def _visible(rows: DataFrame, scan: Scan, part: ScanPart, deleted: Deleted | Non
     return deleted.rows.leave_out(deleted.originals.leave_out_of_compacted(rows, part.paths))
 
 
+def _load_nested(spark: SparkSession, scan: Scan, part: ScanPart, deleted: Deleted | None) -> DataFrame:
+    keys = scan.partition_columns if part.values is None else ()
+    rows = nested_rows.load(spark, part.paths, scan.columns, keys)
+    _check_file_count(rows, scan, part)
+    own = [_named(column) for column in (*_metadata(scan), *scan.columns)]
+    rows = _visible(rows, scan, part, deleted)
+    return rows.select(*own, *(_typed(field(key), F.col(quoted(key.name))) for key in keys))
+
+
+def _check_file_count(rows: DataFrame, scan: Scan, part: ScanPart) -> None:
+    """Refuse a part that has lost files, or has others.
+
+    Raises:
+        JobError: that is so.
+    """
+    if part.files is None:
+        return
+    found = _file_count(rows)
+    if found < part.files or (found > part.files and not part.growing):
+        raise JobError(
+            "",
+            f"{scan.table} has {found} data files below {part.base_path} where {part.files} were written: "
+            "some were deleted or added by other means; restore the directories there, or drop the table or partition.",
+        )
+
+
 def _named(column: Column) -> Expression:
     """A column as it is called now, from what files call it."""
     value = F.col(quoted(column.in_files))
     noted = field(column).metadata
     return value.alias(column.name, metadata=noted) if noted or column.stored_name else value
-
-
-def _has_files(rows: DataFrame, expected: int, *, growing: bool) -> bool:
-    found = _file_count(rows)
-    return found >= expected if growing else found == expected
 
 
 def _file_count(rows: DataFrame) -> int:

@@ -16,6 +16,7 @@ from airflow_hivex.core.model.partitions import unescape
 from airflow_hivex.core.model.plans import Write
 from airflow_hivex.core.spark import layout
 from airflow_hivex.core.spark.assignment import field, quoted
+from airflow_hivex.core.spark.orc_tail import nest
 from airflow_hivex.core.spark.storage import Place, place
 
 log = logging.getLogger(__name__)
@@ -60,6 +61,7 @@ class Staging:
         self._uri = f"{write.path.rstrip('/')}/{self._name}"
         self._columns = write.columns
         self._format = write.format
+        self._layout = write.layout
         self._options = dict(write.options)
         self._spark: SparkSession | None = None
         self._place = place(write.path) / self._name
@@ -74,7 +76,7 @@ class Staging:
         writer = writer.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
         writer = writer.option("maxRecordsPerFile", 0)
         if self._format == "orc":
-            writer = writer.option("compression", layout.COMPRESSION)
+            writer = writer.option("compression", layout.COMPRESSION[self._layout])
         if parted_by:
             writer = writer.partitionBy(*parted_by)
         self._spark = rows.sparkSession
@@ -98,6 +100,13 @@ class Staging:
             if row_count:
                 values = tuple(unescape(part.partition("=")[2]) for part in parts)
                 yield StagedFile(file, values, int(task[1]), row_count, size_bytes)
+
+    def publish(self, file: StagedFile, target: Place) -> int:
+        """Make a file one of the write's, in its row layout; its size in bytes then."""
+        if self._layout == layout.HIVE:
+            return nest(file.place, target)
+        file.place.move(target)
+        return file.size_bytes
 
     def _counted_by_spark(self) -> dict[str, int]:
         """How many rows each file has, by its path; for files that do not say it themselves."""

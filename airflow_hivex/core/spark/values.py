@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import orc
 
-from airflow_hivex.core.errors import StorageError
+from airflow_hivex.core.errors import JobError, StorageError
 from airflow_hivex.core.model.buckets import encode_bucket
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.plans import JobResult, Write
@@ -24,6 +24,8 @@ from airflow_hivex.core.model.statements import Literal
 from airflow_hivex.core.spark import bucketing, layout
 from airflow_hivex.core.spark.conversions import stored_column
 from airflow_hivex.core.spark.new_directories import NewDirectories, PartitionValues
+from airflow_hivex.core.spark.orc_tail import nest
+from airflow_hivex.core.spark.storage import Place
 from airflow_hivex.core.spark.types import TEXT, WHOLE_NUMBERS, parse_atomic
 
 _ARROW_TYPES = {
@@ -94,13 +96,30 @@ def write_rows(write: Write, rows: Sequence[Sequence[Literal]]) -> JobResult | N
     try:
         for file in files:
             target = made.directory(file.partition, file.values) / layout.file_name(write, file.bucket)
-            made.count(file.partition, file.rows, target.write(file.data))
+            made.count(file.partition, file.rows, _put(write, file.data, target))
     except BaseException as error:
         made.discard()
-        if isinstance(error, (OSError, pa.ArrowException)):
+        if isinstance(error, (OSError, pa.ArrowException, JobError)):
             raise StorageError(write.path, str(error)) from error
         raise
     return JobResult(directories=made.written)
+
+
+class _InMemory:
+    """The one file that a buffer is, as a file system to read it from."""
+
+    def __init__(self, data: pa.Buffer) -> None:
+        self._data = data
+
+    def open_input_file(self, path: str) -> Any:  # noqa: ARG002 - there is no other
+        return pa.BufferReader(self._data)
+
+
+def _put(write: Write, data: pa.Buffer, target: Place) -> int:
+    """Make a file in the write's row layout; its size in bytes."""
+    if write.layout == layout.HIVE:
+        return nest(Place(_InMemory(data), target.path), target)
+    return target.write(data)
 
 
 def _files(write: Write, values: dict[str, list[Any]], count: int) -> list[_File] | None:
@@ -204,7 +223,7 @@ def _sorted(table: pa.Table, write: Write) -> pa.Table:
 
 
 def _encode(table: pa.Table, bucket: int, write: Write, first_row_id: int) -> pa.Buffer:
-    """The bytes of an ORC file in the row layout ``flat``."""
+    """The bytes of an ORC file in the row layout ``flat``, with a place for the row if it is to become ``hive``."""
     count = table.num_rows
     own_id = encode_bucket(bucket, write.statement_id)
     metadata = {
@@ -214,8 +233,10 @@ def _encode(table: pa.Table, bucket: int, write: Write, first_row_id: int) -> pa
         layout.ROW_ID: pa.array(np.arange(first_row_id, first_row_id + count, dtype=np.int64)),
         layout.WRITE_ID: pa.array(np.full(count, write.write_id, np.int64)),
     }
+    if write.layout == layout.HIVE:
+        metadata[layout.ROW_PLACE] = pa.array(np.full(count, fill_value=True))
     fields = [pa.field(name, array.type) for name, array in metadata.items()]
     whole = pa.table([*metadata.values(), *table.columns], schema=pa.schema([*fields, *table.schema]))
     sink = pa.BufferOutputStream()
-    orc.write_table(whole, sink, compression=layout.COMPRESSION)
+    orc.write_table(whole, sink, compression=layout.COMPRESSION[write.layout])
     return sink.getvalue()

@@ -112,6 +112,7 @@ def _numbered(rows: DataFrame, write: Write) -> DataFrame:
         f"{bucket} AS {layout.BUCKET}",
         f"monotonically_increasing_id() & {ROW_ID_MASK}L AS {layout.ROW_ID}",
         f"{write.write_id}L AS {layout.WRITE_ID}",
+        *((f"true AS {layout.ROW_PLACE}",) if write.layout == layout.HIVE else ()),
         "*",
     )
 
@@ -122,7 +123,7 @@ def _publish(staging: Staging, write: Write, made: NewDirectories) -> None:
     for file in staging.files(keys):
         texts = {key.lower(): value for key, value in zip(keys, file.values, strict=True)}
         partition, values = layout.partition_of(write, texts)
-        file.place.move(made.directory(partition, values) / layout.file_name(write, file.task))
-        made.count(partition, file.rows, file.size_bytes)
+        target = made.directory(partition, values) / layout.file_name(write, file.task)
+        made.count(partition, file.rows, staging.publish(file, target))
     if write.overwrite and not keys:
         made.directory(*layout.partition_of(write, {}))

@@ -19,7 +19,7 @@ class SnapshotFile:
     """One data file: its URI, size in bytes, and the values of its partition (None for NULL).
 
     ``deletes`` tells a file whose rows name rows of others that are gone (see the row layout in the docs).
-    ``row_layout`` is set where it is not that of the table: ``original`` for a file without metadata columns.
+    ``row_layout`` is that of this file, None in a table without transactions.
     """
 
     uri: str
@@ -33,6 +33,7 @@ class SnapshotFile:
 class SnapshotFiles:
     """The files of a table in one snapshot.
 
+    ``row_layout`` is that of new files; where it was another once, files have both.
     ``valid_write_ids`` is the snapshot in Hive's text form, None for a table without transactions. Where
     ``is_filtered``, some files also hold rows whose write id it does not have, and those are to be left out.
     """
@@ -84,16 +85,16 @@ def _files(
     by_key = dict(zip((key.name for key in table.partition_keys), values, strict=True))
     files = context.services.files(cluster)
     folders = (
-        [(each.name, each.is_delete_delta) for each in partition.directories if not each.is_original]
+        [(each.name, each.is_delete_delta, each.row_layout) for each in partition.directories if not each.is_original]
         if table.is_transactional
-        else [("", False)]
+        else [("", False, None)]
     )
     for each in partition.directories:
         if each.is_original:
             yield SnapshotFile(
                 cluster.uri(f"{location}/{each.name}"), each.size_bytes, by_key, row_layout=each.row_layout
             )
-    for folder, deletes in folders:
+    for folder, deletes, layout in folders:
         place = f"{location}/{folder}".rstrip("/")
         for name, size in files.list_files(place).items():
-            yield SnapshotFile(cluster.uri(f"{place}/{name}"), size, by_key, deletes)
+            yield SnapshotFile(cluster.uri(f"{place}/{name}"), size, by_key, deletes, layout)

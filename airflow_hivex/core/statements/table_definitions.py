@@ -9,6 +9,8 @@ from airflow_hivex.core.errors import InvalidObjectError, NoSuchColumnError
 from airflow_hivex.core.model.objects import (
     BUCKETING_VERSION,
     CLUSTER,
+    FLAT_LAYOUT,
+    HIVE_LAYOUT,
     INSERT_ONLY,
     ROW_LAYOUT,
     TRANSACTIONAL,
@@ -36,8 +38,10 @@ _FIXED_COLUMNS = {
     ),
 }
 """The columns of formats that have the same ones in all files."""
-RESERVED_COLUMNS = frozenset({"__operation", "__original_write_id", "__bucket", "__row_id", "__write_id"})
-"""The metadata columns of the flat row layout."""
+RESERVED_COLUMNS = frozenset({"__operation", "__original_write_id", "__bucket", "__row_id", "__write_id", "__row"})
+"""The metadata columns of the flat row layout, and the place of the row in that of Hive while it is written."""
+ROW_LAYOUTS = (FLAT_LAYOUT, HIVE_LAYOUT)
+"""What ``hivex.row.layout`` of a full ACID table may be."""
 # A job that changes rows calls its own columns so.
 _OF_JOBS = ("__assigned_", "__clause", "__kind", "__source", "__writer")
 
@@ -229,15 +233,16 @@ def _insert_only_properties(table: str, format: str, properties: Mapping[str, st
     if format not in INSERT_ONLY_FORMATS:
         known = ", ".join(INSERT_ONLY_FORMATS)
         raise InvalidObjectError("table", table, f"an insert-only table is stored as one of {known}, not {format}")
-    if ROW_LAYOUT in properties:
-        raise InvalidObjectError("table", table, f"an insert-only table has no {ROW_LAYOUT}")
+    _check_layout(table, {**properties, TRANSACTIONAL_PROPERTIES: INSERT_ONLY})
     return {**properties, TRANSACTIONAL: "true", TRANSACTIONAL_PROPERTIES: INSERT_ONLY}
 
 
 def _check_layout(table: str, properties: Mapping[str, str]) -> None:
-    layout = properties.get(ROW_LAYOUT, "flat")
-    if layout != "flat":
-        raise InvalidObjectError("table", table, f"{ROW_LAYOUT}={layout} is not there in this release; use flat")
+    if ROW_LAYOUT in properties and properties.get(TRANSACTIONAL_PROPERTIES, "").lower() == INSERT_ONLY:
+        raise InvalidObjectError("table", table, f"an insert-only table has no {ROW_LAYOUT}")
+    layout = properties.get(ROW_LAYOUT, FLAT_LAYOUT)
+    if layout.lower() not in ROW_LAYOUTS:
+        raise InvalidObjectError("table", table, f"{ROW_LAYOUT}={layout} is none of {', '.join(ROW_LAYOUTS)}")
 
 
 def _options(data_source: str, statement: CreateTable) -> dict[str, str]:

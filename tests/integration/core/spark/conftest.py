@@ -34,6 +34,10 @@ class TableOnDisk:
     directories: list[WrittenDirectory] = field(default_factory=list)
     options: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def layout(self) -> str:
+        return str(self.options.get("layout", "flat"))
+
     def write(self, **changes: Any) -> Write:
         self.write_id += 1
         made = Write(f"file://{self.root}", "db.t", self.columns, self.partition_columns, self.write_id, **self.options)
@@ -71,7 +75,7 @@ class TableOnDisk:
             for directory in self.directories
         )
         root = f"file://{self.root}"
-        parts = (ScanPart(paths, root, "flat"),) if paths else ()
+        parts = (ScanPart(paths, root, self.layout),) if paths else ()
         made = Scan(view, "db.t", self.columns, self.partition_columns, "orc", root, parts, is_transactional=True)
         return replace(made, **changes)
 
@@ -90,7 +94,7 @@ class TableOnDisk:
     def located(self, directory: WrittenDirectory) -> ScanPart:
         """A directory as that of a partition whose values do not stand in its path."""
         base = f"file://{self.root}/{directory.partition}"
-        return ScanPart((f"{base}/{directory.name}",), base, "flat", directory.values)
+        return ScanPart((f"{base}/{directory.name}",), base, self.layout, directory.values)
 
 
 @pytest.fixture

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,10 +13,12 @@ import pytest
 from pyarrow import orc
 
 from airflow_hivex.core.model.buckets import encode_bucket
+from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.plans import Scan, ScanPart, WriteIdFilter
 from airflow_hivex.core.spark import deletes
 from airflow_hivex.core.spark.deletes import DeletedRows
 from airflow_hivex.core.spark.layout import METADATA_COLUMNS
+from airflow_hivex.core.spark.nested_rows import HIVE_NAMES
 
 if TYPE_CHECKING:
     from pyarrow import Table
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 Key = tuple[int, int, int]
+ROW_TYPE = pa.struct([("rowid", pa.int32())])
 HIGHEST = (1 << 33) - 1
 KEYS = [
     (write_id, encode_bucket(writer, statement), row_id)
@@ -33,11 +38,11 @@ KEYS = [
 ]
 
 
-def events(keys: list[Key], write_id: int) -> Table:
+def events(keys: list[Key], write_id: int, layout: str = "flat") -> Table:
     columns = zip(*keys, strict=True)
     write_ids, buckets, row_ids = (list(column) for column in columns)
     count = len(keys)
-    return pa.table(
+    flat = pa.table(
         {
             "__operation": pa.array([2] * count, pa.int32()),
             "__original_write_id": pa.array(write_ids, pa.int64()),
@@ -46,22 +51,24 @@ def events(keys: list[Key], write_id: int) -> Table:
             "__write_id": pa.array([write_id] * count, pa.int64()),
         }
     )
+    if layout == "flat":
+        return flat
+    return flat.rename_columns(list(HIVE_NAMES.values())).append_column("row", pa.nulls(count, ROW_TYPE))
 
 
-def scan(directories: list[Path], valid: WriteIdFilter | None = None) -> Scan:
+def scan(directories: list[Path], valid: WriteIdFilter | None = None, layouts: Sequence[str] = ()) -> Scan:
     return Scan(
         view=f"scan_{abs(hash(tuple(directories)))}",
         table="default.t",
-        columns=(),
+        columns=(Column("rowid", "int"),),
         partition_columns=(),
         format="orc",
         base_path=directories[0].parent.as_uri(),
         is_transactional=True,
         filter=valid,
-        deletes=(
-            ScanPart(
-                tuple(directory.as_uri() for directory in directories), directories[0].parent.as_uri(), layout="flat"
-            ),
+        deletes=tuple(
+            ScanPart((directory.as_uri(),), directories[0].parent.as_uri(), layout=layout)
+            for directory, layout in zip_longest(directories, layouts, fillvalue="flat")
         ),
     )
 
@@ -95,12 +102,13 @@ def test_deleted_rows_are_left_out(
     # One write id, one bucket and one row id that no row has; one directory without files.
     strangers = [(5, KEYS[0][1], 1), (3, encode_bucket(9), 1), (3, KEYS[0][1], 7)]
     directories = [tmp_path / f"delete_delta_{i}_{i}_0" for i in (10, 11, 12)]
-    for directory, keys in zip(directories, (chosen[::2], [*chosen[1::2], *strangers]), strict=False):
+    layouts = ("flat", "hive")
+    for directory, keys, layout in zip(directories, (chosen[::2], [*chosen[1::2], *strangers]), layouts, strict=False):
         directory.mkdir()
         (directory / "_orc_acid_version").write_text("2")
-        orc.write_table(events(keys, 10), directory / "bucket_00000")
+        orc.write_table(events(keys, 10, layout), directory / "bucket_00000")
     directories[2].mkdir()
-    deleted = DeletedRows(spark, scan(directories))
+    deleted = DeletedRows(spark, scan(directories, layouts=layouts))
     everything = rows(spark, KEYS)
     # Before the first and behind the last bit of each writer, and beyond what an int can count.
     others = rows(spark, [(3, KEYS[0][1], 10_000_000), (3, KEYS[0][1], HIGHEST), (1, KEYS[0][1], 0), (10**12, 1, 0)])

@@ -9,7 +9,9 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyarrow import orc
 
 from airflow_hivex.core.errors import AnalysisError, InvalidOperationError, JobCancelledError, JobError
 from airflow_hivex.core.model.objects import Column
@@ -21,6 +23,9 @@ pytestmark = pytest.mark.spark
 
 def run(runner: Runner, sql: str, **changes: Any) -> Any:
     return runner.run(Plan(f"select{abs(hash((sql, str(changes))))}", "select", sql, **changes), "c1")
+
+
+layouts = pytest.mark.parametrize("layout", ["flat", "hive"])
 
 
 def test_types_of_a_query_are_exact(runner: Runner) -> None:
@@ -132,8 +137,9 @@ def test_two_tables_join(table: Any) -> None:
     ]
 
 
-def test_several_deltas_are_one_scan_and_write_ids_are_filtered(table: Any) -> None:
-    t = table("a int", "p string")
+@layouts
+def test_several_deltas_are_one_scan_and_write_ids_are_filtered(table: Any, layout: str) -> None:
+    t = table("a int", "p string", layout=layout)
     for i in range(1, 5):
         t.insert(f"SELECT {i}, 'x'")
     assert t.rows("SELECT a FROM t ORDER BY a") == [(1,), (2,), (3,), (4,)]
@@ -149,30 +155,69 @@ def test_an_empty_table_has_its_columns(table: Any) -> None:
     assert [column.type for column in found.columns] == ["int", "string", "struct<x:int>", "date"]
 
 
-def test_column_names_ignore_case(table: Any) -> None:
-    t = table("Id int; `x y` int; Name string", "Part string")
+def test_rows_of_hives_own_files_are_read(table: Any) -> None:
+    t = table("a int; s struct<x:int>; b string", layout="hive")
+    count = 3
+    ids = {
+        "operation": pa.array([0] * count, pa.int32()),
+        "originalTransaction": pa.array([1] * count, pa.int64()),
+        "bucket": pa.array([1 << 29] * count, pa.int32()),
+        "rowId": pa.array(range(count), pa.int64()),
+        "currentTransaction": pa.array([1] * count, pa.int64()),
+    }
+    row = pa.array([{"a": i, "s": {"x": -i}} for i in range(count)])
+    gone = {
+        **ids,
+        "operation": pa.array([2] * count, pa.int32()),
+        "currentTransaction": pa.array([2] * count, pa.int64()),
+    }
+    for name, columns in (
+        ("delta_0000001_0000001_0000", {**ids, "row": row}),
+        ("delete_delta_0000002_0000002_0000", {**gone, "row": pa.nulls(count, row.type)}),
+    ):
+        (t.root / name).mkdir(parents=True)
+        whole = pa.table(columns)
+        orc.write_table(whole if name.startswith("delta") else whole.slice(1, 1), t.root / name / "bucket_00000")
+    rows, deletes = (
+        ScanPart((f"file://{t.root}/{name}_0000",), "", "hive", files=1)
+        for name in ("delta_0000001_0000001", "delete_delta_0000002_0000002")
+    )
+    assert t.rows(scans=(t.scan(parts=(rows,)),)) == [(0, {"x": 0}, None), (1, {"x": -1}, None), (2, {"x": -2}, None)]
+    assert t.rows("SELECT a FROM t WHERE s.x = 0 OR s.x < -1", scans=(t.scan(parts=(rows,), deletes=(deletes,)),)) == [
+        (0,),
+        (2,),
+    ]
+    assert t.rows("SELECT count(*) FROM t", scans=(t.scan(parts=(rows,), deletes=(deletes,)),)) == [(2,)]
+
+
+@layouts
+def test_column_names_ignore_case(table: Any, layout: str) -> None:
+    t = table("Id int; `x y` int; Name string", "Part string", layout=layout)
     t.columns = (Column("Id", "int"), Column("x y", "int"), Column("Name", "string"))
     t.insert("SELECT 1, 2, 'n', 'p'")
     assert t.directories[0].partition == "part=p"
     assert t.rows("SELECT ID, `X Y`, NAME, PART FROM t WHERE pArT = 'p'") == [(1, 2, "n", "p")]
 
 
-def test_char_compares_without_its_padding(table: Any) -> None:
-    t = table("c char(5)")
+@layouts
+def test_char_compares_without_its_padding(table: Any, layout: str) -> None:
+    t = table("c char(5)", layout=layout)
     t.insert("SELECT 'ab'")
     assert t.rows("SELECT c, length(c) FROM t WHERE c = 'ab'") == [("ab   ", 5)]
 
 
-def test_columns_added_later_are_null_in_older_files(table: Any) -> None:
-    t = table("a int")
+@layouts
+def test_columns_added_later_are_null_in_older_files(table: Any, layout: str) -> None:
+    t = table("a int", layout=layout)
     t.insert("SELECT 1")
     t.columns = (*t.columns, Column("b", "string"))
     t.insert("SELECT 2, 'x'")
     assert t.rows("SELECT a, b FROM t ORDER BY a") == [(1, None), (2, "x")]
 
 
-def test_located_partitions_have_the_values_of_the_catalog(table: Any) -> None:
-    t = table("a int", "p int; q string")
+@layouts
+def test_located_partitions_have_the_values_of_the_catalog(table: Any, layout: str) -> None:
+    t = table("a int", "p int; q string", layout=layout)
     t.insert("SELECT * FROM VALUES (1, 1, 'x'), (2, 2, NULL), (3, 3, 'z')")
     one, two, _ = t.directories
     t.directories = t.directories[2:]

@@ -20,6 +20,7 @@ from airflow_hivex.core.spark import layout
 from tests.integration.core.spark.conftest import TableOnDisk
 
 pytestmark = pytest.mark.spark
+layouts = pytest.mark.parametrize("layout", ["flat", "hive"])
 
 MANY_TYPES = (
     "bo boolean; ti tinyint; sm smallint; i int; bi bigint; f float; d double; de decimal(10,2); big decimal(38,5); "
@@ -32,8 +33,9 @@ ROW = """SELECT true, 1Y, 2S, 3, 4L, 1.5F, 2.5D, 12345678.91BD, 1234567890123456
     named_struct('x', 1, 'y', named_struct('z', 'deep'))"""
 
 
-def test_every_type_comes_back_as_it_was_written(table: Any) -> None:
-    t = table(MANY_TYPES)
+@layouts
+def test_every_type_comes_back_as_it_was_written(table: Any, layout: str) -> None:
+    t = table(MANY_TYPES, layout=layout)
     nulls = ", ".join("NULL" for _ in t.columns)
     t.insert(f"{ROW} UNION ALL SELECT {nulls}")
     t.insert(f"SELECT {nulls}")
@@ -106,8 +108,9 @@ SPECIAL = [
 ]
 
 
-def test_special_partition_values_round_trip(table: Any) -> None:
-    t = table("id int", "p string")
+@layouts
+def test_special_partition_values_round_trip(table: Any, layout: str) -> None:
+    t = table("id int", "p string", layout=layout)
     values = ", ".join(f"({i}, :p{i})" for i in range(len(SPECIAL)))
     parameters = {f"p{i}": value for i, value in enumerate(SPECIAL)}
     written = t.insert(f"SELECT * FROM VALUES {values}", parameters=parameters)
@@ -126,8 +129,9 @@ def test_null_and_empty_text_share_the_default_partition(table: Any) -> None:
     assert t.rows("SELECT * FROM t ORDER BY id") == [(1, None, 5), (2, None, 5), (3, "x", None)]
 
 
-def test_typed_partition_columns_come_back_typed(table: Any) -> None:
-    t = table("id int", "d date; n bigint; b boolean; de decimal(5,2); s string; ts timestamp")
+@layouts
+def test_typed_partition_columns_come_back_typed(table: Any, layout: str) -> None:
+    t = table("id int", "d date; n bigint; b boolean; de decimal(5,2); s string; ts timestamp", layout=layout)
     t.insert("SELECT 1, DATE'2013-01-05', 7, true, 1.5BD, '007', TIMESTAMP'2020-01-01 10:00:00.5'")
     [directory] = t.directories
     assert directory.values == ("2013-01-05", "7", "true", "1.50", "007", "2020-01-01 10:00:00.5")
@@ -248,8 +252,8 @@ def test_more_tasks_than_bucket_ids_are_made_fewer(table: Any, monkeypatch: pyte
 
 
 def test_a_layout_that_is_not_known_is_refused(table: Any) -> None:
-    with pytest.raises(InvalidOperationError, match="layout 'hive'"):
-        table("a int", layout="hive").insert("SELECT 1")
+    with pytest.raises(InvalidOperationError, match="layout 'other'"):
+        table("a int", layout="other").insert("SELECT 1")
 
 
 # -- store assignment ------------------------------------------------------------------

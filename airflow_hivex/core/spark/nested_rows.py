@@ -1,0 +1,86 @@
+"""Files of the row layout ``hive``, in which the row is one struct: read as if they were flat.
+
+ORC knows such a file by its six root columns and then hands its reader another schema than the one asked for. So
+every scan must read all six, none may have partition columns, and no filter on a root column may be pushed down to
+ORC, which would look for the column among the user's. Source: spark-notes, section 0; ORC's SchemaEvolution.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
+from pyspark.sql.types import StructField, StructType
+
+from airflow_hivex.core.model.objects import Column
+from airflow_hivex.core.model.partitions import DEFAULT_PARTITION
+from airflow_hivex.core.spark.assignment import field
+from airflow_hivex.core.spark.layout import BUCKET, METADATA_COLUMNS, OPERATION, ORIGINAL_WRITE_ID, ROW_ID, WRITE_ID
+
+HIVE_NAMES: Mapping[str, str] = {
+    OPERATION: "operation",
+    ORIGINAL_WRITE_ID: "originalTransaction",
+    BUCKET: "bucket",
+    ROW_ID: "rowId",
+    WRITE_ID: "currentTransaction",
+}
+"""What Hive calls the metadata columns."""
+
+_ROW = "row"
+# Always true. Spark's optimizer sees through simpler forms, and then leaves columns out.
+_READS_ALL = f"coalesce({', '.join(HIVE_NAMES.values())}, if({_ROW} is null, null, 0)) IS NOT NULL"
+
+
+def load(
+    spark: SparkSession, paths: Sequence[str], columns: Sequence[Column], keys: Sequence[Column] = ()
+) -> DataFrame:
+    """All rows below ``paths``: the metadata columns of a flat file, ``columns`` as files call them, then ``keys``.
+
+    The values of the partition keys are the texts that stand in the paths, ``.../key=value/delta_.../bucket_...``.
+    """
+    stored = StructType([field(replace(column, name=column.in_files)) for column in columns])
+    metadata = [field(replace(column, name=HIVE_NAMES[column.name])) for column in METADATA_COLUMNS]
+    rows = (
+        spark.read.format("orc")
+        .schema(StructType([*metadata, StructField(_ROW, stored)]))
+        .option("__globPaths__", "false")
+        # Nothing in a path becomes a column.
+        .option("recursiveFileLookup", "true")
+        .load(list(paths))
+    )
+    # Filters on an expression are not pushed down, and the values are never NULL.
+    ids = [
+        F.expr(f"coalesce({HIVE_NAMES[column.name]}, CAST(0 AS {column.type}))").alias(column.name)
+        for column in METADATA_COLUMNS
+    ]
+    row = _row(stored)
+    values = [row.getField(item.name).alias(item.name, metadata=item.metadata or None) for item in stored.fields]
+    return rows.where(F.expr(_READS_ALL)).select(*ids, *values, *_partition_texts(keys))
+
+
+def _row(fields: StructType) -> Expression:
+    if all(item.name.lower() != _ROW for item in fields.fields):
+        return F.col(_ROW)
+    # A filter on a field of the row, or on the row itself, would be taken for one on the user's column of this
+    # name. This form keeps all of them from ORC, at the price that all fields are read.
+    nothing = F.struct(*(F.lit(None).cast(item.dataType).alias(item.name) for item in fields.fields))
+    return F.coalesce(F.col(_ROW), nothing)
+
+
+def _partition_texts(keys: Sequence[Column]) -> list[Expression]:
+    return [_partition_text(len(keys) - at).alias(key.name) for at, key in enumerate(keys)]
+
+
+def _partition_text(from_last: int) -> Expression:
+    # The path is a URI; below that, Hive escapes a value in a way that URIs know, too. The value of a column
+    # is looked up for each row, so that rare cases must cost little.
+    folder = f"substring_index(substring_index(_metadata.file_path, '/', -{from_last + 2}), '/', 1)"
+    value = f"substring({folder}, instr({folder}, '=') + 1)"
+    decoded = value
+    for _ in range(2):
+        # What URLs write for a space is itself in a URI.
+        decoded = f"url_decode(replace({decoded}, '+', '%2B'))"
+    return F.expr(f"nullif(if(contains({value}, '%'), {decoded}, {value}), '{DEFAULT_PARTITION}')")
