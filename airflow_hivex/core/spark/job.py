@@ -37,6 +37,10 @@ DEFAULT_CONF = {
 """What every job runs with unless its cluster says otherwise."""
 
 _FIXED_CONF = {"spark.sql.caseSensitive": "false"}
+_EXCLUDED_RULES = "spark.sql.optimizer.excludedRules"
+# It computes the rows of VALUES, with the number of their task, before they are dealt out to tasks: rows would lie in
+# the file of another bucket than the one in their ids, where Hive does not find what deletes them.
+_EXCLUDED_RULE = "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation"
 _DESCRIPTION = "spark.job.description"
 _TIME_ZONE_ZERO = ("UTC", "Etc/UTC", "GMT", "Etc/GMT", "Z", "Zulu")
 
@@ -136,7 +140,8 @@ def _configure(spark: SparkSession, conf: Mapping[str, str]) -> None:
     if _CONFIGURED.get(spark) == conf:
         return
     _CONFIGURED[spark] = dict(conf)
-    for key, value in {**DEFAULT_CONF, **conf, **_FIXED_CONF}.items():
+    excluded = ",".join(filter(None, (conf.get(_EXCLUDED_RULES), _EXCLUDED_RULE)))
+    for key, value in {**DEFAULT_CONF, **conf, **_FIXED_CONF, _EXCLUDED_RULES: excluded}.items():
         # The others were fixed when the application started.
         if spark.conf.isModifiable(key):
             spark.conf.set(key, value)

@@ -122,7 +122,10 @@ class _Changing:
         partition = [partition_text(column.name) for column in write.partition_columns]
         if rule.action == "delete":
             nothing = [F.lit(None).cast(field(column).dataType).alias(column.name) for column in write.columns]
-            return rows.select(F.lit(_DELETED).alias(_KIND), writer.alias(_WRITER), *keys, *nothing, *partition)
+            # Always _DELETED, in a form that Spark does not see through: of a constant it would conclude that no row
+            # gets a number, and then that it need not sort by more than the kind and the writer.
+            kind = F.expr(f"CAST({ROW_ID} < 0 AS INT)")
+            return rows.select(kind.alias(_KIND), writer.alias(_WRITER), *keys, *nothing, *partition)
         columns = (*write.columns, *write.partition_columns)
         if rule.action == "insert":
             given = _inserted(rows, number, rule, write)
