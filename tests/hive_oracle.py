@@ -58,7 +58,7 @@ def state(spark: SparkSession, directory: Path, transactions: str) -> HiveState:
         Py4JJavaError: Hive refuses, for instance as there is not enough history.
     """
     jvm = spark.sparkContext._jvm
-    path = jvm.org.apache.hadoop.fs.Path(directory.as_uri())
+    path = jvm.org.apache.hadoop.fs.Path(f"file://{directory}")
     listed = jvm.org.apache.hadoop.hive.common.ValidReadTxnList(transactions)
     conf = spark.sparkContext._jsc.hadoopConfiguration()
     found = getattr(jvm, f"{_ACID}.AcidUtils").getAcidState(path, conf, listed)
@@ -137,7 +137,7 @@ def _conf(spark: SparkSession, directory: Path, transactions: str, columns: Sequ
         "hive.io.file.readcolumn.ids": ",".join(map(str, range(len(columns)))),
         "hive.io.file.read.all.columns": "true",
         "hive.txn.valid.txns": transactions,
-        "mapreduce.input.fileinputformat.inputdir": directory.as_uri(),
+        "mapreduce.input.fileinputformat.inputdir": f"file://{directory}",
         "transactional": "true",
         # Without it Hive takes the table for one of the first version, and finds nothing.
         "transactional_properties": "default",

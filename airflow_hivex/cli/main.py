@@ -84,6 +84,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _add_sql(commands)
+    _add_export(commands)
     _add_metastore(commands)
     _add_compaction(commands)
     _add_demo(commands)
@@ -100,6 +101,24 @@ def _add_sql(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     sql.add_argument("--format", choices=("table", "json", "csv"), default="table", help="(default: table)")
     sql.add_argument("--max-rows", metavar="N", type=_row_count, help="at most so many rows a result (default: all)")
     sql.set_defaults(command=_run_sql)
+
+
+def _add_export(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    export = commands.add_parser("export", help="copy the rows of a table to files for others")
+    export.add_argument(
+        "--hive", action="store_true", required=True, help="as full ACID files, which Hive itself reads"
+    )
+    export.add_argument("table", metavar="TABLE", help="its name, database.table")
+    export.add_argument("directory", metavar="DIRECTORY", type=Path, help="a new or empty directory of this machine")
+    export.add_argument(
+        "--partition",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="only this partition, as SHOW PARTITIONS prints it, such as year=2013/month=1; may be given several times",
+    )
+    export.add_argument("--cluster", metavar="NAME", help="read on this cluster, as USE CLUSTER does")
+    export.set_defaults(command=_run_export)
 
 
 def _add_metastore(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -177,6 +196,33 @@ def _read_statements(options: argparse.Namespace) -> str:
         return Path(options.file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read {options.file}: {error}") from error
+
+
+def _run_export(options: argparse.Namespace) -> int:
+    with (
+        open_metastore(options) as metastore,
+        metastore.session(cluster=options.cluster, agent_info="hivex export") as session,
+    ):
+        _tell(f"exporting {options.table} to {options.directory}")
+        try:
+            found = session.export_for_hive(options.table, options.directory, options.partition)
+        except KeyboardInterrupt:
+            session.cancel()
+            raise
+        for directory in found.directories:
+            place = f"{directory.partition}/{directory.name}" if directory.partition else directory.name
+            _tell(f"{place}: {directory.rows} rows in {directory.files} files, {directory.size_bytes} bytes")
+        _tell(f"{found.rows} rows of {found.table} from cluster {found.cluster}")
+        if found.valid_write_ids is not None:
+            _tell(f"snapshot {found.valid_write_ids}")
+        sys.stdout.write(f"{found.create_statement};\n-- write id: {found.write_id}\n")
+    return 0
+
+
+def _tell(sentence: str) -> None:
+    """Progress, apart from what the command prints."""
+    sys.stderr.write(f"{sentence}\n")
+    sys.stderr.flush()
 
 
 def _upgrade_metastore(options: argparse.Namespace) -> int:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -25,6 +26,7 @@ from airflow_hivex.core.statements import (
     compactions,
     definitions,
     explicit_transactions,
+    exports,
     listings,
     loads,
     multi_inserts,
@@ -36,6 +38,7 @@ from airflow_hivex.core.statements import (
     views,
 )
 from airflow_hivex.core.statements.context import Result, Running, Services, SessionState, StatementContext
+from airflow_hivex.core.statements.exports import Export
 from airflow_hivex.core.statements.routing import route
 from airflow_hivex.core.statements.snapshot_files import SnapshotFiles, snapshot_files
 from airflow_hivex.core.streaming import TransactionBatch
@@ -235,6 +238,24 @@ class Session:
         statement = read(f"SELECT * FROM {table}", database=self._state.database)  # noqa: S608 - it was read as a name
         assert isinstance(statement, kinds.Select)
         return snapshot_files(self._context(None), statement)
+
+    def export_for_hive(self, table: str, directory: str | Path, partitions: Sequence[str] = ()) -> Export:
+        """Copy the rows that a table has now to a new local directory, as full ACID files that Hive itself can read.
+
+        ``partitions`` are names such as ``year=2013/month=1``, or leading parts of them; without, all are copied.
+
+        Raises:
+            NoSuchTableError, NoSuchColumnError: the table, or a partition key, does not exist.
+            InvalidObjectError: a partition's name is none.
+            InvalidOperationError: it is a view, the directory is not empty, or Hive has no such column type.
+        """
+        found = self._services.catalog.get_table(*self._state.qualify(read_table_name(table)))
+        if found.is_view:
+            raise InvalidOperationError("Export for Hive", table, "it is a view; export a table made of its rows")
+        text = exports.query_of(found, partitions)
+        statement = read(text, database=self._state.database)
+        assert isinstance(statement, kinds.Select)
+        return exports.export_for_hive(self._context(None), statement, found, Path(directory))
 
     def warehouse(self, spark: GivenSession, cluster: str | None = None) -> Warehouse:
         """The session's tables as DataFrames of a SparkSession, in which the session runs its statements from now on.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from airflow_hivex.core.model.objects import CLUSTER, Table, TableType
+from airflow_hivex.core.model.objects import CLUSTER, TRANSACTIONAL, Table, TableType
 from airflow_hivex.core.model.partitions import partition_values
 from airflow_hivex.core.model.statements import (
     DescribeDatabase,
@@ -155,21 +155,29 @@ def create_statement(table: Table) -> str:
             f"CLUSTERED BY ({by}){f' SORTED BY ({order})' if order else ''} INTO {storage.num_buckets} BUCKETS"
         )
     if table.comment:
-        parts.append(f"COMMENT {_quoted(table.comment)}")
+        parts.append(f"COMMENT {quoted_text(table.comment)}")
     if table.is_external:
-        parts.append(f"LOCATION {_quoted(table.location)}")
+        parts.append(f"LOCATION {quoted_text(table.location)}")
     if table.parameters:
         parts.append(f"TBLPROPERTIES ({_properties(table.parameters)})")
     return "\n".join(parts)
 
 
+def hive_create_statement(table: Table, location: str) -> str:
+    """A CREATE TABLE statement for Hive itself, of a full ACID table at ``location``."""
+    plain = replace(table, parameters={}, comment=None, type=TableType.MANAGED_TABLE)
+    parts = [create_statement(plain), "STORED AS ORC", f"LOCATION {quoted_text(location)}"]
+    return "\n".join([*parts, f"TBLPROPERTIES ({quoted_text(TRANSACTIONAL)} = 'true')"])
+
+
 def _create_view_statement(view: Table) -> str:
     columns = ", ".join(
-        f"`{column.name}`{f' COMMENT {_quoted(column.comment)}' if column.comment else ''}" for column in view.columns
+        f"`{column.name}`{f' COMMENT {quoted_text(column.comment)}' if column.comment else ''}"
+        for column in view.columns
     )
     parts = [f"CREATE VIEW `{view.database}`.`{view.name}` ({columns})"]
     if view.comment:
-        parts.append(f"COMMENT {_quoted(view.comment)}")
+        parts.append(f"COMMENT {quoted_text(view.comment)}")
     if view.parameters:
         parts.append(f"TBLPROPERTIES ({_properties(view.parameters)})")
     return "\n".join([*parts, f"AS {view.view_original_text}"])
@@ -204,12 +212,13 @@ def _facts(table: Table) -> dict[str, str]:
 
 
 def _column(name: str, type: str, comment: str | None) -> str:
-    return f"`{name}` {type}{f' COMMENT {_quoted(comment)}' if comment else ''}"
+    return f"`{name}` {type}{f' COMMENT {quoted_text(comment)}' if comment else ''}"
 
 
 def _properties(properties: Mapping[str, str]) -> str:
-    return ", ".join(f"{_quoted(key)} = {_quoted(value)}" for key, value in sorted(properties.items()))
+    return ", ".join(f"{quoted_text(key)} = {quoted_text(value)}" for key, value in sorted(properties.items()))
 
 
-def _quoted(text: str) -> str:
+def quoted_text(text: str) -> str:
+    """A text as a literal of SQL."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

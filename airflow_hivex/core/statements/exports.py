@@ -1,0 +1,136 @@
+"""Copies of tables that Hive itself can read: the rows of one snapshot, in a directory of their own."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from airflow_hivex.core.errors import InvalidOperationError, NoSuchColumnError
+from airflow_hivex.core.model.objects import HIVE_LAYOUT, Table
+from airflow_hivex.core.model.partitions import nullable_values
+from airflow_hivex.core.model.plans import Write, WrittenDirectory
+from airflow_hivex.core.model.statements import Select
+from airflow_hivex.core.statements.context import Running, StatementContext
+from airflow_hivex.core.statements.listings import hive_create_statement, quoted_text
+from airflow_hivex.core.statements.queries import plan_query
+from airflow_hivex.core.statements.routing import chosen_cluster, route
+from airflow_hivex.core.statements.transactions import in_transaction
+
+log = logging.getLogger(__name__)
+
+_WRITE_ID = 1
+_UNKNOWN_TO_HIVE = ("timestamp_ntz",)
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """What an export has made: the directories of its rows, all of ``write_id``, and the table for Hive.
+
+    ``valid_write_ids`` is the snapshot that was copied, None for a table without transactions.
+    """
+
+    table: str
+    cluster: str
+    write_id: int
+    create_statement: str
+    directories: tuple[WrittenDirectory, ...]
+    valid_write_ids: str | None
+
+    @property
+    def rows(self) -> int:
+        """How many rows were copied."""
+        return sum(directory.rows for directory in self.directories)
+
+
+def query_of(table: Table, partitions: Sequence[str]) -> str:
+    """The query of all columns of a table, in these partitions if any are named.
+
+    Raises:
+        InvalidObjectError: a partition's name is none.
+        NoSuchColumnError: it names something else than a partition key.
+    """
+    columns = ", ".join(_name(column.name) for column in (*table.columns, *table.partition_keys))
+    text = f"SELECT {columns} FROM {_name(table.database)}.{_name(table.name)}"  # noqa: S608 - quoted as names
+    chosen = " OR ".join(f"({_condition(table, name)})" for name in partitions)
+    return f"{text} WHERE {chosen}" if chosen else text
+
+
+def _condition(table: Table, partition: str) -> str:
+    names = [part.partition("=")[0] for part in partition.split("/")]
+    keys = {key.name: key.type for key in table.partition_keys}
+    tests = []
+    for name, value in zip(names, nullable_values(partition), strict=True):
+        if name.lower() not in keys:
+            raise NoSuchColumnError(table.full_name, f"{name} among its partition keys", list(keys))
+        tests.append(f"{_name(name.lower())} {'IS NULL' if value is None else f'= {quoted_text(value)}'}")
+    return " AND ".join(tests)
+
+
+def _name(text: str) -> str:
+    return "`" + text.replace("`", "``") + "`"
+
+
+def export_for_hive(context: StatementContext, statement: Select, table: Table, target: Path) -> Export:
+    """The rows of a query on all columns of ``table``, in directories of full ACID files below ``target``.
+
+    Raises:
+        InvalidOperationError: the target holds something, or Hive has no such column type.
+    """
+    for column in table.columns:
+        if any(unknown in column.type.lower() for unknown in _UNKNOWN_TO_HIVE):
+            reason = f"Hive has no type for column {column.name} {column.type}; CAST it in a CREATE TABLE AS SELECT"
+            raise InvalidOperationError("Export for Hive", table.full_name, reason)
+    target = target.absolute()
+    _check_empty(table.full_name, target)
+    write = Write(
+        path=f"file://{target}",
+        table=table.full_name,
+        # Files have the names of now.
+        columns=tuple(replace(column, stored_name=None) for column in table.columns),
+        partition_columns=table.partition_keys,
+        write_id=_WRITE_ID,
+        layout=HIVE_LAYOUT,
+        bucket_columns=table.storage.bucket_columns,
+        sort_columns=tuple(column.name for column in table.storage.sort_columns),
+        num_buckets=table.storage.num_buckets,
+    )
+
+    def work(running: Running) -> Export:
+        routed = route(context, statement, running)
+        cluster = chosen_cluster(context, routed)
+        log.info("Transaction %s: %s", running.txn_id, routed.route.describe())
+        (bound,) = routed.bound
+        written = context.run(
+            cluster, replace(plan_query(context, running, statement.query, routed, cluster), write=write)
+        )
+        if running.joined is None:
+            context.services.transactions.commit(running.txn_id)
+        return Export(
+            table.full_name,
+            cluster.name,
+            _WRITE_ID,
+            hive_create_statement(table, f"file://{target}"),
+            written.directories,
+            None if bound.write_ids is None else str(bound.write_ids),
+        )
+
+    return in_transaction(context, work, read_only=True)
+
+
+def _check_empty(table: str, target: Path) -> None:
+    """Refuse a target that could lose something, or mix it with the rows.
+
+    Raises:
+        InvalidOperationError: it is a file, or a directory with something in it.
+    """
+    try:
+        holds = next(target.iterdir(), None)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise InvalidOperationError("Export for Hive", table, f"{target} cannot be listed: {error}") from error
+    if holds is not None:
+        reason = f"{target} is not empty, it holds {holds.name}; name a new directory"
+        raise InvalidOperationError("Export for Hive", table, reason)
