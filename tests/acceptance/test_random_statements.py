@@ -153,7 +153,7 @@ class Play:
         choices += [self.insert_from_table] * 2 + [self.end_or_begin] * 5
         if not self.model.open or self.chance.random() < 0.3:
             choices += [self.add_column, self.drop_column, self.rename_column, self.replace_columns, self.widen]
-            choices += [self.move_column, self.rename_table, self.create_as_select, self.view]
+            choices += [self.move_column, self.rename_table, self.create_as_select, self.view, self.change_layout]
             choices += [self.add_partition, self.drop_partition, self.rename_partition]
         session = self.chance.choice("ab")
         table = self.chance.choice(choices)(session)
@@ -494,6 +494,7 @@ class Play:
         sql = f"CREATE TABLE {table.name} ({columns_sql(columns)})"
         sql += f" PARTITIONED BY ({columns_sql(keys)})" if keys else ""
         sql += f" CLUSTERED BY (id) SORTED BY (id) INTO {buckets} BUCKETS" if buckets else ""
+        sql += self.chance.choice(("", " TBLPROPERTIES ('hivex.row.layout' = 'hive')"))
         self.run(session, sql)
         self.model.tables.append(table)
         return table
@@ -566,6 +567,12 @@ class Play:
         if self.alter(session, table, f"ALTER COLUMN `{column.name}` {where}"):
             table.columns.remove(column)
             table.columns.insert(0 if column is other else table.columns.index(other) + 1, column)
+        return table
+
+    def change_layout(self, session: str) -> Table:
+        table = self.table()
+        layout = self.chance.choice(("flat", "hive"))
+        self.alter(session, table, f"SET TBLPROPERTIES ('hivex.row.layout' = '{layout}')")
         return table
 
     def rename_table(self, session: str) -> Table:
