@@ -79,7 +79,7 @@ class _Changing:
             return self._part(self._rows(changes.matched.sql), changes.matched, alone=True)
         source = self._kept.keep(self._rows(changes.source))
         self._view(_broadcast(source), changes.source_view)
-        matched = self._kept.keep(self._rows(changes.matched.sql))
+        matched = self._kept.keep(_needed(self._rows(changes.matched.sql), changes.matched, self._write))
         if changes.matched.rules:
             self._check_cardinality(matched)
         parts = [self._part(matched, changes.matched)] if changes.matched.rules else []
@@ -147,6 +147,19 @@ class _Changing:
             F.when(F.col(_KIND) == _INSERTED, F.col(quoted(column.name))).alias(column.name) for column in write.columns
         ]
         return twice.select(_KIND, writer.alias(_WRITER), *keys, *values, *partition)
+
+
+def _needed(matched: DataFrame, part: ChangePart, write: Write) -> DataFrame:
+    """The matched rows without those columns of the target that no rule looks at, which are then not even read."""
+    kept = {column.name.lower() for column in write.partition_columns}
+    for rule in part.rules:
+        if rule.by_name:
+            kept |= {name.lower() for name in write.bucket_columns}
+        elif rule.action == "update":
+            assigned = {name.lower() for name in rule.columns or ()}
+            kept |= {column.name.lower() for column in write.columns} - assigned
+    names = {column.name.lower() for column in write.columns} - kept
+    return matched.select(*(quoted(name) for name in matched.columns if name.lower() not in names))
 
 
 def _broadcast(source: DataFrame) -> DataFrame:
