@@ -197,7 +197,6 @@ def test_columns_may_be_called_as_those_of_the_file(session: Session, tmp_path: 
     session.sql("UPDATE t SET operation = 8, bucket = 'new' WHERE id = 40")
     assert rows(session, "SELECT count(*), sum(operation), max(bucket) FROM t") == [(89, 88 * 7 + 1, "new")]
     assert seen_by_hive(tmp_path, columns) == seen_by_us(session, columns)
-    session.sql()
     with pytest.raises(InvalidObjectError, match="__row is reserved"):
         session.sql("CREATE TABLE r (id int, `__row` int)")
 
