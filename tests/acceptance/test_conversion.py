@@ -145,15 +145,15 @@ def test_random_statements_on_many_files_do_what_a_model_does(session: Session, 
     choice = random.Random(7)
     model: dict[int, str] = {}
     create(session)
-    for number in range(100):
+    for number in range(40):
         # Several stripes in the larger ones.
-        size = choice.choice([1, 5, 40, 20_000 if number % 25 == 0 else 3])
+        size = choice.choice([1, 5, 40]) if number % 20 else 20_000
         ids = range(number * 100_000, number * 100_000 + size)
         name = choice.choice([f"{number % 7:06d}_0_copy_{number}", f"part-{number:05d}", f"x/{number:06d}_0"])
         write(root / name, ids, stripe=4096)
         model.update((i, f"v{i}") for i in ids)
     convert(session)
-    for step in range(6):
+    for step in range(4):
         modulus = choice.choice([3, 7, 11])
         picked = [i for i in model if i % modulus == step % modulus]
         if step % 2:
