@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, delete, insert, select, update
@@ -102,9 +102,7 @@ def register_originals(
         }
         for file in files
     ]
-    for batch in batches(rows, 1000):
-        ids = connection.execute(insert(directories).returning(directories.c.id), batch).scalars().all()
-        add_copies(connection, ids, cluster, now_ms)
+    _insert(connection, rows, cluster, now_ms)
 
 
 def register(
@@ -146,6 +144,10 @@ def register(
         }
         for directory in written
     ]
+    _insert(connection, rows, cluster, now_ms)
+
+
+def _insert(connection: Connection, rows: Sequence[Mapping[str, object]], cluster: str, now_ms: int) -> None:
     for batch in batches(rows, 1000):
         ids = connection.execute(insert(directories).returning(directories.c.id), batch).scalars().all()
         add_copies(connection, ids, cluster, now_ms)
