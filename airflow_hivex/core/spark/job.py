@@ -140,7 +140,9 @@ def _configure(spark: SparkSession, conf: Mapping[str, str]) -> None:
     if _CONFIGURED.get(spark) == conf:
         return
     _CONFIGURED[spark] = dict(conf)
-    excluded = ",".join(filter(None, (conf.get(_EXCLUDED_RULES), _EXCLUDED_RULE)))
+    # A session that its user has brought may leave out others already.
+    others = conf.get(_EXCLUDED_RULES) or spark.conf.get(_EXCLUDED_RULES, None) or ""
+    excluded = ",".join(dict.fromkeys(filter(None, (*others.split(","), _EXCLUDED_RULE))))
     for key, value in {**DEFAULT_CONF, **conf, **_FIXED_CONF, _EXCLUDED_RULES: excluded}.items():
         # The others were fixed when the application started.
         if spark.conf.isModifiable(key):
