@@ -164,6 +164,39 @@ def _rotate(word: NDArray[np.uint32], bits: int) -> NDArray[np.uint32]:
     return word << np.uint32(bits) | word >> np.uint32(32 - bits)
 
 
+def bucket_number_sql(names: Sequence[str], types: Sequence[str], num_buckets: int) -> str | None:
+    """The bucket of a row in Spark SQL, from its quoted bucket columns; None where only Python can compute it.
+
+    Spark hashes whole numbers as Hive does, but for the order of their bytes and the seed.
+    """
+    hashes = [_hash_sql(name, _base(declared)) for name, declared in zip(names, types, strict=True)]
+    known = [each for each in hashes if each is not None]
+    if len(known) < len(hashes):
+        return None
+    total = f"CAST({known[0]} AS BIGINT)"
+    for each in known[1:]:
+        total = f"(({total} & {_UNSIGNED}L) * 31 + {each})"
+    return f"CAST(({total} & {0x7FFFFFFF}) % {num_buckets} AS INT)"
+
+
+_UNSIGNED = 0xFFFFFFFF
+_SEEDING = 1867871456
+"""The number that Spark's hash, which begins with 42, turns into Hive's seed; what follows it is hashed with that."""
+
+
+def _hash_sql(name: str, base: str) -> str | None:
+    if base in ("boolean", "tinyint"):
+        return f"coalesce(CAST({name} AS INT), 0)"
+    if base == "date":
+        name = f"unix_date({name})"
+    elif base not in ("int", "bigint"):
+        return None
+    width = 8 if base == "bigint" else 4
+    byte = [f"(shiftrightunsigned({name}, {8 * i}) & {0xFF})" for i in range(width)]
+    reversed_bytes = " | ".join(f"shiftleft({each}, {8 * (width - 1 - i)})" for i, each in enumerate(byte))
+    return f"if({name} IS NULL, 0, hash({_SEEDING}, {reversed_bytes}))"
+
+
 def bucket_number_function(types: Sequence[str], num_buckets: int) -> Any:
     """A Spark function of the bucket columns that gives the bucket of each row."""
     from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined]

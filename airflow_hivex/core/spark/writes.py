@@ -92,12 +92,15 @@ def _arranged(rows: DataFrame, write: Write) -> DataFrame:
 
 def bucket_number(write: Write) -> Expression:
     """The bucket of a row of a bucketed table, by its bucketing columns."""
-    # By value: a cluster's Python workers need nothing of ours installed.
-    cloudpickle.register_pickle_by_value(bucketing)  # type: ignore[no-untyped-call]
     by_name = {column.name.lower(): column.type for column in write.columns}
     types = [by_name[name.lower()] for name in write.bucket_columns]
-    function = bucketing.bucket_number_function(types, write.num_buckets)
-    number: Expression = function(*(quoted(name) for name in write.bucket_columns))
+    names = [quoted(name) for name in write.bucket_columns]
+    in_sql = bucketing.bucket_number_sql(names, types, write.num_buckets)
+    if in_sql is not None:
+        return F.expr(in_sql)
+    # By value: a cluster's Python workers need nothing of ours installed.
+    cloudpickle.register_pickle_by_value(bucketing)  # type: ignore[no-untyped-call]
+    number: Expression = bucketing.bucket_number_function(types, write.num_buckets)(*names)
     return number
 
 
