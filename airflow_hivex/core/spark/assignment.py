@@ -37,6 +37,12 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
+def text_literal(text: str) -> str:
+    """A text as a literal in Spark SQL."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
 @lru_cache(maxsize=4096)
 def declared_type(type: str) -> DataType:
     """Spark's type of a type's text, with CHAR and VARCHAR as they are; asks the active session."""

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from functools import reduce
 from typing import Any
 
-from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
 
@@ -20,7 +19,7 @@ from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.plans import ChangePart, ChangeRule, Changes, Write, WrittenDirectory
 from airflow_hivex.core.model.statements import CLAUSE, SOURCE_ROW, SOURCE_STRUCT, assigned_name
 from airflow_hivex.core.spark import layout
-from airflow_hivex.core.spark.assignment import assign, field, quoted
+from airflow_hivex.core.spark.assignment import assign, field, quoted, text_literal
 from airflow_hivex.core.spark.kept import Kept
 from airflow_hivex.core.spark.layout import BUCKET, METADATA_COLUMNS, OPERATION, ORIGINAL_WRITE_ID, ROW_ID, WRITE_ID
 from airflow_hivex.core.spark.new_directories import NewDirectories
@@ -116,8 +115,8 @@ class _Changing:
         return reduce(DataFrame.union, branches)
 
     def _branch(self, rows: DataFrame, number: int, rule: ChangeRule) -> DataFrame:
+        # In SQL: each call of a function of pyspark's goes to the JVM and back, and a table may have many columns.
         write = self._write
-        keys = [F.col(name) for name in _KEYS]
         writer = F.expr(f"shiftright({BUCKET}, {WRITER_SHIFT}) & {layout.MOST_WRITERS - 1}")
         partition = [partition_text(column.name) for column in write.partition_columns]
         if rule.action == "delete":
@@ -125,15 +124,15 @@ class _Changing:
             # Always _DELETED, in a form that Spark does not see through: of a constant it would conclude that no row
             # gets a number, and then that it need not sort by more than the kind and the writer.
             kind = F.expr(f"CAST({ROW_ID} < 0 AS INT)")
-            return rows.select(kind.alias(_KIND), writer.alias(_WRITER), *keys, *nothing, *partition)
+            return rows.select(kind.alias(_KIND), writer.alias(_WRITER), *_KEYS, *nothing, *partition)
         columns = (*write.columns, *write.partition_columns)
         if rule.action == "insert":
             given = _inserted(rows, number, rule, write)
-            new = assign(rows.select(*given), columns, write.table)
+            new = assign(rows.selectExpr(*given), columns, write.table)
             # One that is not bucketed takes new rows into the files of as many writers as there are tasks.
             own = F.expr(f"spark_partition_id() % {layout.MOST_WRITERS}")
             writer = bucket_number(write) if write.num_buckets > 0 else own
-            names = [F.col(quoted(column.name)) for column in write.columns]
+            names = [quoted(column.name) for column in write.columns]
             nobody = [
                 F.lit(None).cast(field(column).dataType).alias(column.name)
                 for column in METADATA_COLUMNS
@@ -141,12 +140,12 @@ class _Changing:
             ]
             return new.select(F.lit(_INSERTED).alias(_KIND), writer.alias(_WRITER), *nobody, *names, *partition)
         key_columns = [column for column in METADATA_COLUMNS if column.name in _KEYS]
-        new = assign(rows.select(*keys, *_updated(rows, number, rule, write)), (*key_columns, *columns), write.table)
-        twice = new.select(F.explode(F.array(F.lit(_DELETED), F.lit(_INSERTED))).alias(_KIND), "*")
-        values = [
-            F.when(F.col(_KIND) == _INSERTED, F.col(quoted(column.name))).alias(column.name) for column in write.columns
-        ]
-        return twice.select(_KIND, writer.alias(_WRITER), *keys, *values, *partition)
+        given = [*_KEYS, *_updated(rows, number, rule, write)]
+        new = assign(rows.selectExpr(*given), (*key_columns, *columns), write.table)
+        twice = new.selectExpr(f"explode(array({_DELETED}, {_INSERTED})) AS {_KIND}", "*")
+        names = [quoted(column.name) for column in write.columns]
+        values = [F.expr(f"IF({_KIND} = {_INSERTED}, {name}, NULL) AS {name}") for name in names]
+        return twice.select(_KIND, writer.alias(_WRITER), *_KEYS, *values, *partition)
 
 
 def _needed(matched: DataFrame, part: ChangePart, write: Write) -> DataFrame:
@@ -167,16 +166,17 @@ def _broadcast(source: DataFrame) -> DataFrame:
 
     Spark's own limit is for tables that it knows little of; here the rows are there, and counted.
     """
-    texts = (F.coalesce(F.length(F.col(quoted(name)).cast("string")), F.lit(0)) for name in source.columns)
-    some = F.when(F.col(SOURCE_ROW) % _SAMPLED == 0, reduce(Expression.__add__, texts))
+    texts = " + ".join(f"coalesce(length(CAST({quoted(name)} AS STRING)), 0)" for name in source.columns)
     # One job, which also fills what is kept.
-    rows, width = source.agg(F.count(F.lit(1)), F.avg(some)).collect()[0]
+    counted = source.selectExpr("count(*)", f"avg(IF({SOURCE_ROW} % {_SAMPLED} = 0, {texts}, NULL))")
+    rows, width = counted.collect()[0]
     is_small = rows * ((width or 0) + _ROW_OVERHEAD) <= _MOST_BROADCAST_BYTES
     return F.broadcast(source) if is_small else source
 
 
-def _updated(rows: DataFrame, number: int, rule: ChangeRule, write: Write) -> list[Expression]:
+def _updated(rows: DataFrame, number: int, rule: ChangeRule, write: Write) -> list[str]:
     """The columns of a row after an UPDATE, then its partition columns, which stay."""
+    columns = (*write.columns, *write.partition_columns)
     if rule.by_name:
         source = _source_fields(rows, write)
         fixed = {column.name.lower() for column in write.partition_columns} | {
@@ -186,36 +186,30 @@ def _updated(rows: DataFrame, number: int, rule: ChangeRule, write: Write) -> li
             _unchanged(column, source[column.name.lower()], write)
             if column.name.lower() in fixed
             else source[column.name.lower()]
-            for column in (*write.columns, *write.partition_columns)
+            for column in columns
         ]
     values = {name.lower(): assigned_name(number, i) for i, name in enumerate(rule.columns or ())}
-    return [
-        F.col(quoted(values.get(column.name.lower(), column.name)))
-        for column in (*write.columns, *write.partition_columns)
-    ]
+    return [quoted(values.get(column.name.lower(), column.name)) for column in columns]
 
 
-def _unchanged(column: Column, value: Expression, write: Write) -> Expression:
-    own = F.col(quoted(column.name))
+def _unchanged(column: Column, value: str, write: Write) -> str:
+    own = quoted(column.name)
     message = f"MERGE into {write.table}: SET * would change column {column.name}, which decides where a row is stored"
-    return F.when(own.eqNullSafe(value), own).otherwise(F.raise_error(F.lit(message)).cast(field(column).dataType))
+    return f"IF({own} <=> {value}, {own}, raise_error({text_literal(message)}))"
 
 
-def _inserted(rows: DataFrame, number: int, rule: ChangeRule, write: Write) -> list[Expression]:
+def _inserted(rows: DataFrame, number: int, rule: ChangeRule, write: Write) -> list[str]:
     """All columns of a new row, NULL for those that are not given."""
     columns = (*write.columns, *write.partition_columns)
     if rule.by_name:
         source = _source_fields(rows, write)
         return [source[column.name.lower()] for column in columns]
     names = rule.columns if rule.columns is not None else tuple(column.name for column in columns)
-    values = {name.lower(): assigned_name(number, i) for i, name in enumerate(names)}
-    return [
-        F.col(quoted(values[column.name.lower()])) if column.name.lower() in values else F.lit(None)
-        for column in columns
-    ]
+    values = {name.lower(): quoted(assigned_name(number, i)) for i, name in enumerate(names)}
+    return [values.get(column.name.lower(), "NULL") for column in columns]
 
 
-def _source_fields(rows: DataFrame, write: Write) -> dict[str, Expression]:
+def _source_fields(rows: DataFrame, write: Write) -> dict[str, str]:
     """The columns of the source by lower-case name, for all of the target's.
 
     Raises:
@@ -226,7 +220,7 @@ def _source_fields(rows: DataFrame, write: Write) -> dict[str, Expression]:
         if column.name.lower() not in given:
             has = [name for key, name in given.items() if key != SOURCE_ROW]
             raise NoSuchColumnError("the source of the MERGE", column.name, has)
-    return {key: F.col(SOURCE_STRUCT).getField(name) for key, name in given.items()}
+    return {key: f"{quoted(SOURCE_STRUCT)}.{quoted(name)}" for key, name in given.items()}
 
 
 def _written(events: DataFrame, write: Write) -> tuple[WrittenDirectory, ...]:
