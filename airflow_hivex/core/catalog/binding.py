@@ -10,7 +10,7 @@ from sqlalchemy import Connection, select
 
 from airflow_hivex.core.catalog.directories import RegisteredDirectory, copied_directories, directories_of
 from airflow_hivex.core.catalog.pruning import FoundPartition, find_partitions, matching, partition_predicate
-from airflow_hivex.core.model.directories import directory_state
+from airflow_hivex.core.model.directories import DirectoryState, directory_state
 from airflow_hivex.core.model.objects import Table
 from airflow_hivex.core.model.plans import WrittenDirectory
 from airflow_hivex.core.model.predicates import Predicate
@@ -87,11 +87,20 @@ def bind(
     needed += made
     if table.is_transactional and write_ids is not None and needed:
         registered = directories_of(connection, table, pruned)
+        states: dict[tuple[str, ...], DirectoryState] = {}
         for partition_id, name, _ in needed:
-            unregistered = _unregistered(own.get(name or None, ()), table, partition_id)
-            found = [*registered.get(partition_id, ()), *unregistered]
-            visible[partition_id], partial = _visible(found, write_ids, valid_txns)
-            partly_visible = partly_visible or partial
+            found = registered.get(partition_id, [])
+            if own:
+                found = [*found, *_unregistered(own.get(name or None, ()), table, partition_id)]
+            by_name = {directory.name: directory for directory in found}
+            # Most partitions of a table have been written by the same few statements.
+            names = tuple(by_name)
+            if names not in states:
+                states[names] = directory_state(names, write_ids, valid_txns)
+            state = states[names]
+            read = (*((state.base,) if state.base else ()), *state.originals, *state.deltas)
+            visible[partition_id] = tuple(by_name[each] for each in read)
+            partly_visible = partly_visible or bool(state.partial)
     partitions = tuple(
         BoundPartition(name, location, visible.get(partition_id, ()), partition_id is None or partition_id > 0)
         for partition_id, name, location in needed
@@ -139,15 +148,6 @@ def route_input(bound: BoundTable) -> RouteInput:
         present={cluster: frozenset(locations) for cluster, locations in bound.copies.items()},
         stale=bound.stale,
     )
-
-
-def _visible(
-    registered: Sequence[RegisteredDirectory], write_ids: ValidWriteIdList, valid_txns: ValidTxnList
-) -> tuple[tuple[RegisteredDirectory, ...], bool]:
-    by_name = {directory.name: directory for directory in registered}
-    state = directory_state(by_name, write_ids, valid_txns)
-    names = (*((state.base,) if state.base else ()), *state.originals, *state.deltas)
-    return tuple(by_name[name] for name in names), bool(state.partial)
 
 
 def _copies(

@@ -226,7 +226,7 @@ def directories_of(
         queries = [query.where(d.partition_id.in_(batch)) for batch in batches(partition_ids)]
     found: dict[int | None, list[RegisteredDirectory]] = defaultdict(list)
     for each in queries:
-        for row in connection.execute(each):
+        for row in connection.execute(each).all():
             found[row.partition_id].append(RegisteredDirectory(*row))
     return found
 

@@ -67,7 +67,7 @@ def find_partitions(
         .where(partitions.c.table_id == table.id, ~partitions.c.dropped, *conditions)
         .order_by(partitions.c.id)
     )
-    rows = [FoundPartition(*row) for row in connection.execute(query)]
+    rows = [FoundPartition(*row) for row in connection.execute(query).all()]
     if not residual:
         return rows
     return matching(rows, table.partition_keys, And(tuple(residual)))

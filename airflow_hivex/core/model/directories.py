@@ -9,6 +9,7 @@ import enum
 import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Protocol
 
 from airflow_hivex.core.errors import InvalidObjectError, NotEnoughHistoryError
@@ -141,6 +142,7 @@ def _visibility_suffix(txn_id: int) -> str:
     return f"_v{txn_id:07d}" if txn_id else ""
 
 
+@lru_cache(maxsize=1 << 16)
 def parse_directory(name: str) -> AcidDirectory | None:
     """The ACID directory that ``name`` stands for, or None when it is the name of none.
 

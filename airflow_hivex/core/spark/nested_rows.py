@@ -17,6 +17,7 @@ from pyspark.sql.types import StructField, StructType
 
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.partitions import DEFAULT_PARTITION
+from airflow_hivex.core.spark import loading
 from airflow_hivex.core.spark.assignment import field
 from airflow_hivex.core.spark.layout import BUCKET, METADATA_COLUMNS, OPERATION, ORIGINAL_WRITE_ID, ROW_ID, WRITE_ID
 
@@ -43,14 +44,14 @@ def load(
     """
     stored = StructType([field(replace(column, name=column.in_files)) for column in columns])
     metadata = [field(replace(column, name=HIVE_NAMES[column.name])) for column in METADATA_COLUMNS]
-    rows = (
+    reader = (
         spark.read.format("orc")
         .schema(StructType([*metadata, StructField(_ROW, stored)]))
         .option("__globPaths__", "false")
         # Nothing in a path becomes a column.
         .option("recursiveFileLookup", "true")
-        .load(list(paths))
     )
+    rows = loading.load(reader, paths)
     # Filters on an expression are not pushed down, and the values are never NULL.
     ids = [
         F.expr(f"coalesce({HIVE_NAMES[column.name]}, CAST(0 AS {column.type}))").alias(column.name)

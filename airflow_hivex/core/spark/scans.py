@@ -18,7 +18,7 @@ from pyspark.sql.types import StructField, StructType
 from airflow_hivex.core.errors import InvalidOperationError, JobError
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.plans import Scan, ScanPart
-from airflow_hivex.core.spark import nested_rows, originals
+from airflow_hivex.core.spark import loading, nested_rows, originals
 from airflow_hivex.core.spark.assignment import field, quoted
 from airflow_hivex.core.spark.deleted_originals import DeletedOriginals
 from airflow_hivex.core.spark.deletes import DeletedRows
@@ -151,7 +151,7 @@ def _load(
         .option(_NO_GLOBBING, "false")
     )
     try:
-        rows = reader.load(list(paths))
+        rows = loading.load(reader, paths)
     except AnalysisException as error:
         if part.layout or error.getCondition() != "PATH_NOT_FOUND":
             raise

@@ -27,18 +27,22 @@ def scan(bound: BoundTable, cluster: Cluster, view: str, *, row_ids: bool = Fals
         is_elsewhere = table.is_partitioned and location != f"{root}/{partition.name}"
         base, values = (location, nullable_values(partition.name)) if is_elsewhere else (root, None)
         has_ids = row_ids or row_id is not None or any(directory.is_delete_delta for directory in partition.directories)
-        originals = _originals(partition, cluster.uri(location)) if has_ids else []
+        place = cluster.uri(location)
+        originals = _originals(partition, place) if has_ids else []
         if originals:
-            key = (ORIGINAL_LAYOUT, base, values)
-            parts.setdefault(key, _Part(cluster.uri(base), ORIGINAL_LAYOUT, values)).originals += originals
+            parts.setdefault(
+                (ORIGINAL_LAYOUT, base, values), _Part(cluster.uri(base), ORIGINAL_LAYOUT, values)
+            ).originals += originals
         for layout, folder, files, growing in _folders(table, partition, with_originals=not has_ids):
-            path = cluster.uri(f"{location}/{folder}" if folder else location)
-            part = parts.setdefault((layout, base, values), _Part(cluster.uri(base), layout, values))
-            part.add(path, files, growing=growing)
+            key = (layout, base, values)
+            part = parts.get(key)
+            if part is None:
+                part = parts[key] = _Part(cluster.uri(base), layout, values)
+            part.add(f"{place}/{folder}" if folder else place, files, growing=growing)
         for directory in partition.directories:
             if directory.is_delete_delta:
                 part = deletes.setdefault(directory.row_layout, _Part(cluster.uri(root), directory.row_layout))
-                part.add(cluster.uri(f"{location}/{directory.name}"), directory.files)
+                part.add(f"{place}/{directory.name}", directory.files)
     return Scan(
         view=view,
         table=table.full_name,
