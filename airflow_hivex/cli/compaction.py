@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from airflow_hivex.core.metastore import Metastore
+    from airflow_hivex.core.model.cleaning import CleaningTask
 
     OpenMetastore = Callable[[argparse.Namespace], Metastore]
 
@@ -48,6 +49,16 @@ def add_actions(parser: argparse.ArgumentParser, open_metastore: OpenMetastore) 
     show.add_argument("--limit", metavar="N", type=_count, help="at most so many, the newest")
     show.add_argument("--format", choices=("table", "json", "csv"), default="table", help="(default: table)")
     _run_by(show, open_metastore, _show)
+
+    clean = actions.add_parser("clean", help="delete what compactions have replaced and aborted transactions have left")
+    clean.add_argument("--format", choices=("table", "json", "csv"), default="table", help="(default: table)")
+    _run_by(clean, open_metastore, _clean)
+
+    plan = actions.add_parser("plan-clean", help="tell what clean would delete now, and who is in the way")
+    plan.add_argument("table", metavar="TABLE", nargs="?", help="table or database.table (default: all)")
+    plan.add_argument("partition", metavar="PARTITION", nargs="?", help="key=value/...")
+    plan.add_argument("--format", choices=("table", "json", "csv"), default="table", help="(default: table)")
+    _run_by(plan, open_metastore, _plan_clean)
 
     explain = actions.add_parser("explain", help="tell why a table or partition is not compacted, or that it would be")
     _add_resource(explain)
@@ -132,6 +143,30 @@ def _explain(metastore: Metastore, options: argparse.Namespace) -> int:
     rows += [(f"partitions: {answer}", str(count), "", "") for answer, count in explanation.partitions]
     rows.append(("answer", explanation.answer, "", ""))
     return _print(options, ("check", "value", "threshold", "result"), rows)
+
+
+def _clean(metastore: Metastore, options: argparse.Namespace) -> int:
+    return _print_cleaning(options, metastore.compactor.clean())
+
+
+def _plan_clean(metastore: Metastore, options: argparse.Namespace) -> int:
+    database, table = (None, None) if options.table is None else _names(options.table)
+    return _print_cleaning(options, metastore.compactor.plan_clean(database, table, options.partition))
+
+
+def _print_cleaning(options: argparse.Namespace, tasks: Sequence[CleaningTask]) -> int:
+    from airflow_hivex.core.model.cleaning import CleaningOutcome
+
+    rows: list[Sequence[object]] = []
+    for task in tasks:
+        of = ("" if task.compaction_id is None else str(task.compaction_id), f"{task.database}.{task.table}")
+        place = (*of, task.partition or "")
+        rows.append((*place, task.outcome.value, task.message or ""))
+        rows += [(*place, f"delete, {each.why}", f"{each.uri} on {each.cluster}") for each in task.deleted]
+        rows += [(*place, "stays", name) for name in task.waiting]
+        rows += [(*place, "in the way", str(each)) for each in task.blockers]
+    _print(options, ("compaction", "table", "partition", "what", "detail"), rows)
+    return 1 if any(task.outcome is CleaningOutcome.FAILED for task in tasks) else 0
 
 
 def _abort(metastore: Metastore, options: argparse.Namespace) -> int:

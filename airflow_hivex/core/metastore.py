@@ -123,7 +123,7 @@ class Metastore:
             transactions=transactions,
             locks=LockManager(store, checked, clock, transactions),
             statement_locks=StatementLocks(checked),
-            compactor=Compactor(store, checked, clock),
+            compactor=Compactor(store, checked, clock, configured),
             clock=clock,
         )
         transactions.register_pending_writes = partial(pending.register, services)

@@ -10,17 +10,18 @@ from sqlalchemy import Connection, select
 
 from airflow_hivex.core.catalog.directories import RegisteredDirectory, copied_directories, directories_of
 from airflow_hivex.core.catalog.pruning import FoundPartition, find_partitions, matching, partition_predicate
-from airflow_hivex.core.model.directories import DirectoryState, directory_state
+from airflow_hivex.core.model.directories import DirectoryState, directory_state, parse_directory
 from airflow_hivex.core.model.objects import Table
 from airflow_hivex.core.model.plans import WrittenDirectory
 from airflow_hivex.core.model.predicates import Predicate
 from airflow_hivex.core.model.routes import RouteInput
-from airflow_hivex.core.model.write_ids import ValidTxnList, ValidWriteIdList
+from airflow_hivex.core.model.write_ids import MAX_ID, ValidTxnList, ValidWriteIdList
 from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.schema import cluster_storage_descriptors
 from airflow_hivex.core.store.schema import partitions as partition_rows
 
 _UNREGISTERED = -1
+_ALL_TXNS = ValidTxnList(MAX_ID)
 
 WHOLE_TABLE = ""
 """Stands for a partition's name where the table has no partitions."""
@@ -96,7 +97,7 @@ def bind(
             # Most partitions of a table have been written by the same few statements.
             names = tuple(by_name)
             if names not in states:
-                states[names] = directory_state(names, write_ids, valid_txns)
+                states[names] = _state(names, write_ids, valid_txns)
             state = states[names]
             read = (*((state.base,) if state.base else ()), *state.originals, *state.deltas)
             visible[partition_id] = tuple(by_name[each] for each in read)
@@ -148,6 +149,24 @@ def route_input(bound: BoundTable) -> RouteInput:
         present={cluster: frozenset(locations) for cluster, locations in bound.copies.items()},
         stale=bound.stale,
     )
+
+
+def _state(names: Sequence[str], write_ids: ValidWriteIdList, valid_txns: ValidTxnList) -> DirectoryState:
+    """Which of the registered directories a snapshot reads."""
+    seen = [name for name in names if _is_compaction_seen(name, write_ids, valid_txns)]
+    return directory_state(seen, write_ids, _ALL_TXNS)
+
+
+def _is_compaction_seen(name: str, write_ids: ValidWriteIdList, valid_txns: ValidTxnList) -> bool:
+    """Whether a snapshot may read a directory as far as that depends on the compaction that made it, if one did.
+
+    What is registered is committed. A compaction changes no visible row, so that an older snapshot may read its result,
+    too, where all write ids that it has merged are settled for it: the directories before it may be gone.
+    """
+    found = parse_directory(name)
+    if found is None or not found.visibility_txn_id or valid_txns.is_valid(found.visibility_txn_id):
+        return True
+    return write_ids.is_base_valid(found.max_write_id)
 
 
 def _copies(

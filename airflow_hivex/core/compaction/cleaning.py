@@ -18,6 +18,7 @@ from airflow_hivex.core.compaction.entries import (
     Q,
     change,
     end,
+    end_locked,
     lock_ids,
     new_row,
     take_ids,
@@ -55,6 +56,13 @@ class CleaningQueue:
 
         One statement; at most ``metastore.compactor.fetch.size``, the oldest first.
         """
+        return [entry for entry in self.next_entries() if self.is_due(entry)][: self._most]
+
+    def next_entries(self) -> list[Compaction]:
+        """Of each table or partition the entry that is cleaned next, the oldest first, also during its pause.
+
+        One statement.
+        """
         with self._store.read() as connection:
             rows = connection.execute(select(*QUEUE_COLUMNS).where(IS_READY, ~IS_ABORT_CLEANUP).order_by(Q.id))
             found = [compaction_from_row(row) for row in rows]
@@ -64,8 +72,7 @@ class CleaningQueue:
             other = lowest.get(key)
             if other is None or (entry.highest_write_id or 0) < (other.highest_write_id or 0):
                 lowest[key] = entry
-        chosen = [entry for entry in lowest.values() if self.is_due(entry)]
-        return sorted(chosen, key=lambda entry: entry.id)[: self._most]
+        return sorted(lowest.values(), key=lambda entry: entry.id)
 
     def note_abort_cleanup(self, request: CompactionRequest, message: str) -> Compaction:
         """Keep that what aborted transactions have written could not be removed, for the cleaner to try again.
@@ -189,6 +196,31 @@ class CleaningQueue:
                 _forget_aborted(connection, entry, entry.highest_write_id, removed_write_ids)
 
         self._store.write(work, connection, name="cleaned")
+
+    def forget_aborted(
+        self, table_id: int, partition: str | None, txn_ids: Collection[int], *, connection: Connection
+    ) -> None:
+        """Nothing is left of what aborted transactions have written to a table or partition: they may be forgotten.
+
+        An ABORT_CLEANUP entry of it has succeeded.
+        """
+        components = txn_components.c
+        aborted = select(txns.c.id).where(txns.c.state == TxnState.ABORTED.value)
+        of_place = (
+            components.table_id == table_id,
+            components.partition.is_(None) if partition is None else components.partition == partition,
+        )
+        for batch in batches(sorted(txn_ids)):
+            connection.execute(
+                delete(txn_components).where(*of_place, components.txn_id.in_(batch), components.txn_id.in_(aborted))
+            )
+        rows = connection.execute(
+            select(*QUEUE_COLUMNS)
+            .where(IS_READY, IS_ABORT_CLEANUP, Q.table_id == table_id, Q.partition == (partition or ""))
+            .with_for_update()
+        )
+        entries = [compaction_from_row(row) for row in rows]
+        end_locked(connection, entries, CompactionState.SUCCEEDED, None, self._clock())
 
     def _end(self, entry: Compaction, state: CompactionState, message: str, connection: Connection | None) -> None:
         self._store.write(

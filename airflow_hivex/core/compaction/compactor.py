@@ -11,13 +11,16 @@ from airflow_hivex.core.catalog.partitions import select_partition, spelled_name
 from airflow_hivex.core.catalog.specifications import check_partitioned
 from airflow_hivex.core.catalog.tables import select_table
 from airflow_hivex.core.clock import Clock
+from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.compaction.candidates import read_snapshot
+from airflow_hivex.core.compaction.cleaner import Cleaner
 from airflow_hivex.core.compaction.cleaning import CleaningQueue
 from airflow_hivex.core.compaction.explaining import Explainer, Explanation
 from airflow_hivex.core.compaction.history import CompactionFilter, CompactionHistory
 from airflow_hivex.core.compaction.initiator import Initiator, InitiatorResult
 from airflow_hivex.core.compaction.queue import CompactionQueue
 from airflow_hivex.core.errors import InvalidObjectError, InvalidOperationError, NoSuchColumnError
+from airflow_hivex.core.model.cleaning import CleaningTask
 from airflow_hivex.core.model.compaction import (
     MANUALLY,
     REQUESTABLE,
@@ -51,6 +54,7 @@ class Compactor:
         store: Store,
         settings: Settings,
         clock: Clock,
+        clusters: Clusters,
         *,
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
@@ -65,6 +69,7 @@ class Compactor:
         self.history = CompactionHistory(store, settings, clock)
         self._initiator = Initiator(store, settings, clock, self.queue)
         self._explainer = Explainer(store, settings, clock)
+        self._cleaner = Cleaner(store, settings, clusters, self.cleaning)
 
     def request(
         self,
@@ -177,6 +182,26 @@ class Compactor:
         with self._store.read() as connection:
             found, name = _target(connection, database, table, partition, "EXPLAIN COMPACTION", whole=True)
         return self._explainer.explain(int(found.id or 0), name)
+
+    def clean(self) -> list[CleaningTask]:
+        """One round of the cleaner: what it did for each entry that is ready for cleaning, and for aborted data.
+
+        Directories go from every cluster that has a copy, unless an open transaction may still read them. What
+        fails is tried again, after a pause that doubles. Safe to run at any time, and again after it was killed.
+        """
+        self.queue.requeue_lost()
+        return self._cleaner.run()
+
+    def plan_clean(
+        self, database: str | None = None, table: str | None = None, partition: str | None = None
+    ) -> list[CleaningTask]:
+        """What :meth:`clean` would do now, and who is in the way; for everything, or for one table or partition.
+
+        Raises:
+            NoSuchDatabaseError, NoSuchTableError: it does not exist.
+            InvalidObjectError: the table cannot have such a partition.
+        """
+        return self._cleaner.plan(database, table, partition)
 
     def housekeep(self) -> tuple[int, int]:
         """Give back what lost workers had, and remove old history: how many of each."""

@@ -10,6 +10,8 @@ import fsspec
 
 from airflow_hivex.core.errors import InvalidOperationError, StorageError
 
+_MOST_TRIES = 10
+
 
 class ClusterFiles:
     """Directories below the root of a cluster's file system, by their location relative to it.
@@ -62,6 +64,27 @@ class ClusterFiles:
                 return [""]
         return list(self.list_files(location))
 
+    def list_entries(self, location: str, depth: int = 0) -> list[str]:
+        """All files and directories, hidden ones too, ``depth`` levels below a directory, relative to it; sorted.
+
+        A directory that is not there has none. One listing for depth 0.
+
+        Raises:
+            StorageError: the file system cannot be read.
+        """
+        path = self._path(location)
+        with _storage(path):
+            self._fs.invalidate_cache(path)
+            try:
+                if depth == 0:
+                    found = self._fs.ls(path, detail=False)
+                else:
+                    found = self._fs.find(path, maxdepth=depth + 1, withdirs=True)
+            except (FileNotFoundError, NotADirectoryError):
+                return []
+        inside = {each.rstrip("/")[len(path) :].strip("/") for each in found}
+        return sorted(each for each in inside if each and each.count("/") == depth)
+
     def find_directories(self, location: str, name: str, depth: int) -> list[str]:
         """The folders ``depth`` levels below a location that hold a directory of this name, relative to it.
 
@@ -109,9 +132,15 @@ class ClusterFiles:
         if path.rstrip("/") == self._root:
             raise InvalidOperationError("Delete", self._filesystem, "it is the root of a cluster's file system")
         with _storage(path):
-            self._fs.invalidate_cache(path)
-            if self._fs.exists(path):
-                self._fs.rm(path, recursive=True)
+            for _ in range(_MOST_TRIES):
+                self._fs.invalidate_cache(path)
+                if not self._fs.exists(path):
+                    return
+                # Somebody else may be deleting the same.
+                with suppress(FileNotFoundError):
+                    self._fs.rm(path, recursive=True)
+                    return
+            self._fs.rm(path, recursive=True)
 
     def delete_file(self, location: str) -> None:
         """Delete a file; one that is not there is fine.

@@ -19,7 +19,7 @@ from airflow_hivex.core.statements.context import JoinedTransaction, Result, Ser
 from airflow_hivex.core.statements.pending import take_back_writer
 from airflow_hivex.core.transactions import allocation
 from airflow_hivex.core.transactions.heartbeats import heartbeats
-from airflow_hivex.core.transactions.joined import next_statement_id
+from airflow_hivex.core.transactions.joined import mark_shared, next_statement_id
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +39,7 @@ def start_transaction(context: StatementContext, statement: StartTransaction) ->
         )
     kind = TxnType.READ_ONLY if statement.read_only else TxnType.DEFAULT
     (txn_id,) = services.transactions.open(user=session.user, agent_info=session.agent_info, type=kind)
+    services.store.write(lambda connection: mark_shared(connection, txn_id), name="start")
     timeout_s = int(services.settings["hive.txn.timeout"])
     transaction = JoinedTransaction(txn_id, timeout_s, is_own=True, is_read_only=statement.read_only)
     transaction.keep_alive.enter_context(heartbeats(services.transactions, txn_id, timeout_s))
@@ -101,7 +102,12 @@ def join(context: StatementContext, txn_id: int, writer: str) -> None:
     """
     services = context.services
     transaction = services.transactions.get(txn_id)
-    services.store.write(lambda connection: services.transactions.check_open(connection, txn_id))
+
+    def check(connection: Connection) -> None:
+        services.transactions.check_open(connection, txn_id)
+        mark_shared(connection, txn_id)
+
+    services.store.write(check)
     began = 0
     if writer:
         # Statement ids rise, in whatever process.

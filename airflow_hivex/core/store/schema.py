@@ -206,7 +206,8 @@ txns = Table(
 )
 """``min_open_id`` is the lowest transaction that was open when this one began (Hive's MIN_HISTORY_LEVEL),
 ``key`` what its owner calls it (opening it twice gives the same one). Of a transaction of several statements,
-``statements`` is how many statement ids were handed out, and ``snapshot`` the ValidTxnList that all of them share."""
+``statements`` is how many statement ids were handed out, and ``snapshot`` the ValidTxnList that all of them share,
+empty as long as none has read."""
 
 pending_writes = Table(
     "pending_writes",

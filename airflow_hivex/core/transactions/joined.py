@@ -5,7 +5,7 @@ Functions here take part in the caller's transaction.
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Connection, or_, select, update
 
 from airflow_hivex.core.errors import InvalidTransactionRequestError, TransactionNotOpenError
 from airflow_hivex.core.model.transactions import TxnState
@@ -17,10 +17,26 @@ MOST_STATEMENTS = 4096
 """A statement id has 12 bits. Source: Hive BucketCodec."""
 
 
+_NOT_TAKEN = ""
+"""Stands for the snapshot of a transaction of several statements of which none has read yet."""
+
+
+def mark_shared(connection: Connection, txn_id: int) -> None:
+    """Note that a transaction has several statements, before any of them begins: it may go on to any table.
+
+    The cleaner knows by that whom its locks do not tell all about.
+    """
+    connection.execute(
+        update(txns)
+        .where(txns.c.id == txn_id, txns.c.state == TxnState.OPEN.value, txns.c.snapshot.is_(None))
+        .values(snapshot=_NOT_TAKEN)
+    )
+
+
 def stored_snapshot(connection: Connection, txn_id: int) -> ValidTxnList | None:
     """The snapshot that the transaction's statements share, or None when no statement has read yet."""
     text = connection.execute(select(txns.c.snapshot).where(txns.c.id == txn_id)).scalar_one_or_none()
-    return None if text is None else ValidTxnList.parse(text)
+    return ValidTxnList.parse(text) if text else None
 
 
 def share_snapshot(connection: Connection, txn_id: int) -> ValidTxnList:
@@ -32,7 +48,11 @@ def share_snapshot(connection: Connection, txn_id: int) -> ValidTxnList:
     taken = read_valid_txns(connection, txn_id)
     connection.execute(
         update(txns)
-        .where(txns.c.id == txn_id, txns.c.state == TxnState.OPEN.value, txns.c.snapshot.is_(None))
+        .where(
+            txns.c.id == txn_id,
+            txns.c.state == TxnState.OPEN.value,
+            or_(txns.c.snapshot.is_(None), txns.c.snapshot == _NOT_TAKEN),
+        )
         .values(snapshot=str(taken))
     )
     shared = stored_snapshot(connection, txn_id)

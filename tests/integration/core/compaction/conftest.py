@@ -11,6 +11,7 @@ from sqlalchemy import Connection, insert, update
 from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.catalog.partitions import insert_partitions, partition_ids
 from airflow_hivex.core.catalog.tables import select_table
+from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.compaction.compactor import Compactor
 from airflow_hivex.core.model.directories import base_name, delete_delta_name, delta_name, parse_directory
 from airflow_hivex.core.model.objects import (
@@ -152,9 +153,9 @@ MakeCompactor = Callable[..., Compactor]
 
 
 @pytest.fixture
-def make_compactor(store: Store, clock: Clock) -> MakeCompactor:
+def make_compactor(store: Store, clock: Clock, clusters: Clusters) -> MakeCompactor:
     """Makes a compactor with other settings."""
-    return lambda **settings: Compactor(store, Settings(settings.get("settings", {})), clock)
+    return lambda **settings: Compactor(store, Settings(settings.get("settings", {})), clock, clusters)
 
 
 @pytest.fixture

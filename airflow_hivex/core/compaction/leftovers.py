@@ -1,0 +1,50 @@
+"""What aborted transactions may have left: their components by table and partition."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+
+from sqlalchemy import Connection, and_, select
+
+from airflow_hivex.core.compaction.candidates import Resource
+from airflow_hivex.core.model.cleaning import Aborted
+from airflow_hivex.core.model.transactions import Operation, TxnState
+from airflow_hivex.core.store.schema import txn_components, txn_to_write_id, txns
+
+
+def read_aborted(connection: Connection) -> Mapping[Resource, Aborted]:
+    """What aborted transactions have written to, or may have, those first that have done so first. One statement.
+
+    A partition of None is the table, or, where it has partitions, any of them.
+    """
+    components, mapping = txn_components.c, txn_to_write_id.c
+    query = (
+        select(
+            components.txn_id,
+            components.table_id,
+            components.partition,
+            components.operation,
+            components.write_id,
+            mapping.write_id.label("mapped"),
+        )
+        .join(txns, txns.c.id == components.txn_id)
+        .outerjoin(txn_to_write_id, and_(mapping.table_id == components.table_id, mapping.txn_id == components.txn_id))
+        .where(txns.c.state == TxnState.ABORTED.value)
+        .order_by(components.id)
+    )
+    txn_ids: defaultdict[Resource, set[int]] = defaultdict(set)
+    write_ids: defaultdict[Resource, set[int]] = defaultdict(set)
+    compactions: defaultdict[Resource, set[int]] = defaultdict(set)
+    for row in connection.execute(query):
+        resource = (row.table_id, row.partition)
+        txn_ids[resource].add(row.txn_id)
+        if row.operation == Operation.COMPACT.value:
+            # Its write id is the highest that it covers, which is another's.
+            compactions[resource].add(row.txn_id)
+        else:
+            write_ids[resource].update(each for each in (row.write_id, row.mapped) if each is not None)
+    return {
+        resource: Aborted(frozenset(ids), frozenset(write_ids[resource]), frozenset(compactions[resource]))
+        for resource, ids in txn_ids.items()
+    }

@@ -1,0 +1,143 @@
+"""Who may still read what of a table: the open transactions, as the cleaner must see them.
+
+A transaction reads the tables that it has locked, and those only: a statement asks for all its locks at once, before
+its snapshot. So one long reader holds up the cleaning of its own tables alone (Hive's MIN_HISTORY_WRITE_ID).
+A transaction of several statements may go on to any table with its snapshot; it reads the result of a later
+compaction there as long as that covers only what its snapshot sees as settled (:mod:`catalog.binding`).
+
+Source: hive-semantics 2.6 and 5.6.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sqlalchemy import Connection, and_, select
+
+from airflow_hivex.core.clock import to_datetime
+from airflow_hivex.core.model.cleaning import Blocker, View, capped, settled_below
+from airflow_hivex.core.model.locks import DataOperation
+from airflow_hivex.core.model.transactions import TxnState
+from airflow_hivex.core.model.write_ids import ValidTxnList, ValidWriteIdList
+from airflow_hivex.core.store.schema import databases, locks, tables, txn_components, txns
+from airflow_hivex.core.transactions.snapshots import read_valid_txns, read_valid_write_ids
+
+
+@dataclass(slots=True)
+class _Open:
+    """An open transaction: what it has locked or written, and what it may go on to."""
+
+    blocker: Blocker
+    min_open_id: int
+    snapshot: ValidTxnList | None
+    goes_on: bool
+    tables: set[int] = field(default_factory=set)
+    is_reading: bool = False
+    makes_table: bool = False
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether it has not asked for the locks of its statement yet."""
+        return not self.goes_on and (not self.tables or (self.makes_table and not self.is_reading))
+
+    @property
+    def settled_txn(self) -> int:
+        """The highest transaction up to which whatever snapshot it has sees all as settled."""
+        if self.snapshot is None:
+            return self.min_open_id - 1
+        lowest = self.snapshot.min_open
+        return min(self.blocker.txn_id if lowest is None else lowest, self.snapshot.high_watermark + 1) - 1
+
+
+class Readers:
+    """The open transactions of one moment, and what each of them may see of some tables (id to full name).
+
+    The snapshot comes first, then the locks, then the transactions: who is not among them has begun after the
+    snapshot and sees all that it sees, and who had no locks yet counts as a reader of everything.
+    ``without_locks`` says that readers take no locks here, so that any transaction may read any table.
+    """
+
+    def __init__(self, connection: Connection, names: Mapping[int, str], *, without_locks: bool) -> None:
+        self._connection = connection
+        self._names = names
+        self._without_locks = without_locks
+        self._write_ids: dict[ValidTxnList, Mapping[int, ValidWriteIdList]] = {}
+        self.valid_txns = read_valid_txns(connection)
+        self._open = _read_open(connection)
+
+    def now(self, table_id: int, highest: int | None) -> View:
+        """What a reader that begins now sees of a table, up to a write id."""
+        write_ids = self.write_ids(table_id)
+        return View(self.valid_txns, write_ids, write_ids.high_watermark if highest is None else highest)
+
+    def write_ids(self, table_id: int, valid_txns: ValidTxnList | None = None) -> ValidWriteIdList:
+        """The write ids of a table in a snapshot, by default that of now. One statement for all tables."""
+        seen = self.valid_txns if valid_txns is None else valid_txns
+        if seen not in self._write_ids:
+            self._write_ids[seen] = read_valid_write_ids(self._connection, self._names, seen)
+        return self._write_ids[seen][table_id]
+
+    def of_table(self, table_id: int, highest: int | None) -> list[tuple[Blocker, View]]:
+        """Those that may read a table, each with the least that it sees of it; the oldest first."""
+        now = self.now(table_id, highest)
+        found = []
+        for each in self._open:
+            if self._without_locks or each.is_undecided or table_id in each.tables:
+                # Its files may be read right now.
+                seen = capped(self.valid_txns, each.settled_txn)
+                found.append((each.blocker, View(seen, self.write_ids(table_id, seen), now.highest)))
+            elif each.goes_on:
+                snapshot = each.snapshot or capped(self.valid_txns, each.settled_txn)
+                settled = settled_below(self.write_ids(table_id, snapshot))
+                found.append((each.blocker, View(now.valid_txns, now.write_ids, min(now.highest, settled))))
+        return found
+
+
+def _read_open(connection: Connection) -> list[_Open]:
+    t, held = txns.c, locks.c
+    locked = connection.execute(
+        select(held.txn_id, held.operation, tables.c.id)
+        .select_from(
+            locks.outerjoin(databases, databases.c.name == held.database).outerjoin(
+                tables, and_(tables.c.database_id == databases.c.id, tables.c.name == held.table, ~tables.c.dropped)
+            )
+        )
+        .where(held.txn_id > 0, held.table != "")
+        .distinct()
+    ).all()
+    written = connection.execute(
+        select(txn_components.c.txn_id, txn_components.c.table_id)
+        .join(txns, t.id == txn_components.c.txn_id)
+        .where(t.state == TxnState.OPEN.value)
+        .distinct()
+    ).all()
+    rows = connection.execute(
+        select(t.id, t.min_open_id, t.snapshot, t.user, t.host, t.agent_info, t.started_ms)
+        .where(t.state == TxnState.OPEN.value)
+        .order_by(t.id)
+    ).all()
+    found = {
+        row.id: _Open(
+            Blocker(row.id, row.user, row.host, row.agent_info, to_datetime(row.started_ms)),
+            row.id if row.min_open_id is None else row.min_open_id,
+            ValidTxnList.parse(row.snapshot) if row.snapshot else None,
+            row.snapshot is not None,
+        )
+        for row in rows
+    }
+    of_txn: defaultdict[int, list[int]] = defaultdict(list)
+    for txn_id, table_id in written:
+        of_txn[txn_id].append(table_id)
+    for txn_id, each in found.items():
+        each.tables.update(of_txn.get(txn_id, ()))
+    for txn_id, operation, table_id in locked:
+        if txn_id not in found:
+            continue
+        if table_id is None:
+            found[txn_id].makes_table = True
+        else:
+            found[txn_id].tables.add(table_id)
+            found[txn_id].is_reading |= operation == DataOperation.SELECT.value
+    return list(found.values())

@@ -1,0 +1,158 @@
+"""What a cleaner may delete, and what it tells of it.
+
+Source: hive-semantics 4.5, 5.6 and 2.6 (Hive Cleaner, CompactionCleaner, AbortedTxnCleaner).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from airflow_hivex.core.errors import NotEnoughHistoryError
+from airflow_hivex.core.model.directories import AcidDirectory, DirectoryKind, directory_state, parse_directory
+from airflow_hivex.core.model.write_ids import ValidCleanerWriteIdList, ValidTxnList, ValidWriteIdList
+
+NO_CLEANUP = "no_cleanup"
+
+
+class CleaningOutcome(enum.Enum):
+    """What became, or would become, of one entry or of the aborted data of one table or partition."""
+
+    CLEANED = "cleaned"
+    WAITING = "waiting"
+    PAUSED = "paused"
+    REFUSED = "refused"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """A directory or file that goes: on which cluster, its URI there, and whether it is ``obsolete`` or ``aborted``."""
+
+    cluster: str
+    uri: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Blocker:
+    """An open transaction that may still read what is obsolete; ``agent_info`` names its DAG run and task."""
+
+    txn_id: int
+    user: str
+    host: str
+    agent_info: str | None
+    started_at: datetime
+
+    def __str__(self) -> str:
+        of = f" ({self.agent_info})" if self.agent_info else ""
+        return f"transaction {self.txn_id} of {self.user or 'nobody'} on {self.host}{of}, open since {self.started_at}"
+
+
+@dataclass(frozen=True, slots=True)
+class CleaningTask:
+    """One entry that is ready for cleaning, or (without ``compaction_id``) what aborted transactions have left.
+
+    ``deleted`` is what goes, ``waiting`` the names of the obsolete directories that stay for ``blockers``.
+    ``message`` tells why it is paused, refused or failed, or what else there is to say.
+    """
+
+    compaction_id: int | None
+    database: str
+    table: str
+    partition: str | None
+    outcome: CleaningOutcome
+    deleted: tuple[Deletion, ...] = ()
+    waiting: tuple[str, ...] = ()
+    blockers: tuple[Blocker, ...] = ()
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The transactions and write ids that somebody may look at a table by, none of them above ``highest``."""
+
+    valid_txns: ValidTxnList
+    write_ids: ValidWriteIdList
+    highest: int
+
+
+def obsolete(names: Iterable[str], view: View) -> frozenset[str]:
+    """Those of a table's or partition's directories that nobody with this view, or a later one, reads.
+
+    Where what replaces them is above ``highest``, or not seen, they stay.
+    """
+    seen = [name for name in names if not _is_base_above(name, view.highest)]
+    write_ids = ValidCleanerWriteIdList.from_snapshot(view.write_ids, view.highest)
+    try:
+        return frozenset(directory_state(seen, write_ids, view.valid_txns).obsolete)
+    except NotEnoughHistoryError:
+        return frozenset()
+
+
+def _is_base_above(name: str, highest: int) -> bool:
+    found = parse_directory(name)
+    return found is not None and found.kind is DirectoryKind.BASE and found.max_write_id > highest
+
+
+def capped(valid_txns: ValidTxnList, highest: int) -> ValidTxnList:
+    """The list without the transactions above an id."""
+    if highest >= valid_txns.high_watermark:
+        return valid_txns
+    return ValidTxnList.of(
+        highest,
+        [txn_id for txn_id in valid_txns.open_ids if txn_id <= highest],
+        [txn_id for txn_id in valid_txns.aborted_ids if txn_id <= highest],
+    )
+
+
+def settled_below(write_ids: ValidWriteIdList) -> int:
+    """The highest write id up to which a snapshot sees all as committed or aborted, with none open."""
+    return (
+        write_ids.high_watermark
+        if write_ids.min_open is None
+        else min(write_ids.high_watermark, write_ids.min_open - 1)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Aborted:
+    """What aborted transactions may have written to one place: their write ids, and those that compacted it."""
+
+    txn_ids: frozenset[int]
+    write_ids: frozenset[int]
+    compactions: frozenset[int]
+
+    def leftover(self, name: str) -> AcidDirectory | None:
+        """The directory of that name, if an aborted transaction has made it, or has written to it."""
+        found = parse_directory(name)
+        if found is None:
+            return None
+        if found.visibility_txn_id:
+            return found if found.visibility_txn_id in self.compactions else None
+        if found.kind is DirectoryKind.BASE:
+            return found if found.max_write_id in self.write_ids else None
+        return found if self.of_batch(found) else None
+
+    def of_batch(self, directory: AcidDirectory) -> list[int]:
+        """Its write ids that are aborted; several transactions of a streaming batch share a delta."""
+        return sorted(each for each in self.write_ids if directory.min_write_id <= each <= directory.max_write_id)
+
+    def is_staging(self, name: str) -> bool:
+        """Whether it is the hidden directory where a statement of one of them has begun to write."""
+        words = name.split("_")
+        is_one = name.startswith("_staging_") and len(words) == 4
+        return is_one and words[2].isdecimal() and int(words[2]) in self.write_ids
+
+
+def is_settled(directory: AcidDirectory, write_ids: ValidWriteIdList) -> bool:
+    """Whether no transaction can write to a directory any more."""
+    lo, hi = directory.min_write_id, directory.max_write_id
+    return hi <= write_ids.high_watermark and not any(lo <= each <= hi for each in write_ids.open_ids)
+
+
+def forbids_cleanup(*properties: Collection[tuple[str, str]]) -> bool:
+    """Whether the properties of a table or partition say that its directories are kept."""
+    return any(name.lower() == NO_CLEANUP and value.lower() == "true" for each in properties for name, value in each)
