@@ -353,6 +353,22 @@ def test_cleaner_killed_at_any_step_leaves_what_the_next_one_finishes(
         assert count(warehouse, txn_components) == 0
 
 
+def test_retry_of_aborted_data_ends_with_its_table(
+    metastore: Metastore, warehouse: CompactedWarehouse, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warehouse.write("t", ends="abort")
+    with monkeypatch.context() as broken:
+
+        def refuse(self: LocalFileSystem, path: str, **kwargs: object) -> None:
+            raise OSError("not reachable")
+
+        broken.setattr(LocalFileSystem, "ls", refuse)
+        assert metastore.compactor.clean()[0].outcome is O.FAILED
+    session.sql("DROP TABLE t")
+    assert metastore.compactor.clean() == []
+    assert {entry.state for entry in metastore.compactor.show()} == {CompactionState.SUCCEEDED}
+
+
 # -- what is left alone ------------------------------------------------------------------
 
 

@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from sqlalchemy import Connection, and_, delete, or_, select
 
@@ -47,6 +48,8 @@ log = logging.getLogger(__name__)
 
 _CLEANS_ABORTS = "metastore.compactor.clean.aborts.using.cleaner"
 _DELETED_AT_ONCE = 16
+# SQLite takes no deeper conditions than 1,000.
+_TABLES_A_BATCH = 200
 _SUFFIXED = "bucket_"
 OBSOLETE, ABORTED = "obsolete", "aborted"
 
@@ -158,8 +161,23 @@ class Cleaner:
 
     def run(self) -> list[CleaningTask]:
         """One cycle; safe to run at any time, from several places, and again after it was killed."""
+        self._end_needless()
         files = _Files(self._clusters)
         return [task for work in self._works(None) if (task := self._clean(work, files)) is not None]
+
+    def _end_needless(self) -> None:
+        """End the entries of aborted data that is gone: with its table, or with a compaction's cleaning."""
+        entries = self._cleaning.abort_cleanups()
+        if not entries:
+            return
+        with self._store.read() as connection:
+            aborted = read_aborted(connection)
+        for entry in entries:
+            if (entry.table_id, entry.partition) not in aborted:
+                self._store.write(partial(self._forget_aborted, entry), name="cleaned")
+
+    def _forget_aborted(self, entry: Compaction, connection: Connection) -> None:
+        self._cleaning.forget_aborted(entry.table_id, entry.partition, (), connection=connection)
 
     # -- what is to be done ---------------------------------------------------------
 
@@ -514,19 +532,15 @@ def _folders(table: Table, work: _Work, secondaries: Sequence[tuple[str, str]]) 
 
 
 def _places(connection: Connection, works: Sequence[_Work]) -> dict[tuple[int, str], _Partition]:
-    """The partitions that exist, by table and name. One statement for each 10,000."""
+    """The partitions that exist, by table and name. One statement for each 200 tables."""
     p = partitions.c
     by_table: defaultdict[int, list[str]] = defaultdict(list)
     for work in works:
         if work.partition is not None:
             by_table[work.table_id].append(work.partition)
     found: dict[tuple[int, str], _Partition] = {}
-    wanted = [(table_id, name) for table_id, names in by_table.items() for name in names]
-    for batch in batches(wanted):
-        of_batch: defaultdict[int, list[str]] = defaultdict(list)
-        for table_id, name in batch:
-            of_batch[table_id].append(name)
-        conditions = [and_(p.table_id == table_id, p.name.in_(names)) for table_id, names in of_batch.items()]
+    for batch in batches(list(by_table.items()), _TABLES_A_BATCH):
+        conditions = [and_(p.table_id == table_id, p.name.in_(names)) for table_id, names in batch]
         query = select(p.table_id, p.name, p.id, p.location, p.parameters).where(~p.dropped, or_(*conditions))
         for row in connection.execute(query):
             found[row.table_id, row.name] = _Partition(row.id, row.location, row.parameters)
