@@ -229,6 +229,24 @@ def test_aborted_write_to_unknown_partitions_is_looked_for_in_the_table(
     assert warehouse.now("p") == rows
 
 
+def test_file_of_an_aborted_transaction_in_a_batchs_delta_goes(
+    metastore: Metastore, warehouse: CompactedWarehouse, session: Session
+) -> None:
+    with session.transaction_batch("t", 3) as batch:
+        batch.write([[1]])
+        (folder,) = warehouse.folder("t").iterdir()
+        first = {each.name for each in folder.iterdir()}
+        # The second one is killed after it has written its file.
+        second = min(each.id for each in metastore.transactions.show())
+        metastore.transactions.allocate_write_ids([second], "default", "t", operation=Operation.INSERT)
+        (folder / "bucket_00000_1").write_text("left")
+        metastore.transactions.abort(second)
+        (task,) = clean(metastore)
+        assert [Path(each.uri).name for each in task.deleted] == ["bucket_00000_1"]
+        assert {each.name for each in folder.iterdir()} == first
+    assert count(warehouse, txn_components) == 0
+
+
 def test_aborted_data_is_the_compactions_where_so_set(
     metastore_url: str, clusters: dict[str, dict[str, str]], tmp_path: Path
 ) -> None:

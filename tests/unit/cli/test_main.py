@@ -178,7 +178,11 @@ def test_compactions_on_the_command_line(hivex: Hivex) -> None:
     assert code == 0
     assert "filter: NO_AUTO_COMPACTION" in out
     assert out.splitlines()[-1].startswith("answer,nothing: 0 delta directories are not more than 10")
+    assert hivex("compaction", "clean", "--format", "csv")[:2] == (0, "compaction,table,partition,what,detail\n")
+    assert hivex("compaction", "plan-clean", "t", "--format", "csv")[0] == 0
     for arguments, reason in (
+        (("plan-clean", "nothing"), "does not exist"),
+        (("plan-clean", "t", "ds=1"), "no partition keys"),
         (("request", "v"), "it is a view"),
         (("request", "nothing"), "does not exist"),
         (("request", "t", "ds=1"), "no partition keys"),
