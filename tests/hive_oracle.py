@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +38,7 @@ class HiveState:
 
 @dataclass(frozen=True, slots=True)
 class HiveRow:
-    """A row that Hive sees; the values are as in Hive's JSON, or its text where that is no JSON."""
+    """A row that Hive sees; the values are as in Hive's JSON (fractions as Decimal), or its text if that is none."""
 
     write_id: int
     bucket: int
@@ -97,7 +98,7 @@ def rows(spark: SparkSession, directory: Path, transactions: str, columns: Seque
 
 def _values(text: str) -> Mapping[str, Any] | str:
     try:
-        values: Mapping[str, Any] = json.loads(text, strict=False)
+        values: Mapping[str, Any] = json.loads(text, strict=False, parse_float=Decimal)
     except ValueError:  # Hive writes binary values without quotes
         return text
     return values

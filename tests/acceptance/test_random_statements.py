@@ -1,5 +1,8 @@
 """Random sequences of all statements that write, in three sessions at once, each compared with a plain model.
 
+In every second sequence all files are of row layout ``hive``, in the others those of some tables; after each step
+Hive's own classes read them, too.
+
 ``HIVEX_RANDOM_STATEMENTS=2000`` runs as many statements instead of the few of the gate, and ``HIVEX_RANDOM_SEED``
 begins with another seed. A failure tells the seed and the statements.
 """
@@ -12,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
@@ -26,11 +30,14 @@ from airflow_hivex.core.errors import (
     LockTimeoutError,
     MergeCardinalityError,
     NoSuchPartitionError,
+    TransactionAbortedError,
     WriteConflictError,
 )
 from tests.acceptance import warehouse_model
+from tests.acceptance.hive_reading import HiveReader
 from tests.acceptance.warehouse_model import (
     KEY_VALUES,
+    NESTED,
     VALUES,
     WIDER,
     Column,
@@ -45,6 +52,9 @@ from tests.acceptance.warehouse_model import (
     retyped,
     row_of,
 )
+
+if TYPE_CHECKING:
+    from tests.conftest import Counts
 
 pytestmark = [pytest.mark.spark, pytest.mark.parametrize("metastore_url", ["sqlite"], indirect=True)]
 
@@ -71,17 +81,32 @@ _ARROW = {
     "smallint": pa.int16(),
     "string": pa.string(),
     "double": pa.float64(),
+    "struct<a:int,b:array<int>>": pa.struct([("a", pa.int32()), ("b", pa.list_(pa.int32()))]),
+    "array<string>": pa.list_(pa.string()),
+    "map<string,int>": pa.map_(pa.string(), pa.int32()),
 }
+_LAYOUTS = ("flat", "hive")
 
 
 class Play:
     """Tables, the sessions that work with them, and what the model knows of them."""
 
-    def __init__(self, metastore: Metastore, seed: int, locks: str, folder: Path, stack: ExitStack) -> None:
+    def __init__(
+        self,
+        metastore: Metastore,
+        seed: int,
+        locks: str,
+        folder: Path,
+        stack: ExitStack,
+        layouts: Sequence[str] = _LAYOUTS,
+    ) -> None:
         self.chance = random.Random(seed)
         self.metastore = metastore
         self.locks = locks
         self.folder = folder
+        self.stack = stack
+        self.layouts = layouts
+        self.hive = HiveReader(metastore, folder / "shown to hive")
         self.sessions = {name: stack.enter_context(metastore.session(user=name)) for name in SESSIONS}
         self.model = Model()
         self.log: list[str] = []
@@ -131,10 +156,17 @@ class Play:
     def compare(self, table: Table) -> None:
         # All that are in no transaction see the same.
         alone = [name for name in SESSIONS if name not in self.model.open]
+        committed_was_read = False
         for name in (*self.model.open, *self.chance.sample(alone, min(1, len(alone)))):
             found = self.read(name, f"SELECT * FROM {table.name}")
             if found is not None:
                 self.same(f"{name} reads {table.name}", found, table.shown(self.model.rows(name, table)))
+                if table.for_hive:
+                    planned = self.sessions[name].snapshot_files(table.name)
+                    self.hive.compare(table, self.model.rows(name, table), planned)
+                committed_was_read = committed_was_read or name in alone
+        if table.for_hive and not committed_was_read:
+            self.hive.compare(table, self.model.committed.get(table.key, Counter()))
 
     def read(self, session: str, sql: str) -> Counter[tuple[Value, ...]] | None:
         try:
@@ -475,18 +507,37 @@ class Play:
             if self.run(name, "COMMIT"):
                 lost = self.model.commit(name)
                 assert lost is None, lost
-        else:
+        elif self.chance.random() < 0.5:
             self.run(name, "ROLLBACK")
             self.model.roll_back(name)
+        else:
+            self.lose(name)
         self.compare(self.model.tables[0])
         return self.model.tables[1]
+
+    def lose(self, name: str) -> None:
+        """End a transaction from outside: by a statement, or as if its process were dead; its files stay then."""
+        session = self.sessions[name]
+        assert session.txn_id is not None
+        other = self.outside(name)
+        if other is not None and self.chance.random() < 0.5:
+            assert self.run(other, f"ABORT TRANSACTIONS {session.txn_id}")
+            error = self.attempt(name, f"SELECT * FROM {self.model.tables[0].name}")
+            assert isinstance(error, TransactionAbortedError), error
+            self.run(name, "ROLLBACK")
+        else:
+            self.log.append(f"{name} is lost")
+            self.metastore.transactions.abort(session.txn_id, "it was lost")
+            self.sessions[name] = self.stack.enter_context(self.metastore.session(user=name))
+        self.model.roll_back(name)
 
     # -- definitions -------------------------------------------------------------------
 
     def create_table(self, session: str) -> Table:
         kinds = [([], 0), (["string"], 0), (["string", "int"], 0), (["date", "string"], 0), ([], 3), (["string"], 2)]
         key_types, buckets = self.chance.choice(kinds)
-        types = self.chance.sample(list(VALUES), self.chance.randint(1, 4))
+        types = self.chance.sample(list(VALUES), self.chance.randint(0, 3))
+        types.insert(self.chance.randint(0, len(types)), self.chance.choice(NESTED))
         columns = [new_column(f"c{number}", each) for number, each in enumerate(types)]
         columns.insert(self.chance.randint(0, len(columns)), new_column("id", "int"))
         keys = [new_column(f"k{number}", each) for number, each in enumerate(key_types)]
@@ -494,7 +545,8 @@ class Play:
         sql = f"CREATE TABLE {table.name} ({columns_sql(columns)})"
         sql += f" PARTITIONED BY ({columns_sql(keys)})" if keys else ""
         sql += f" CLUSTERED BY (id) SORTED BY (id) INTO {buckets} BUCKETS" if buckets else ""
-        sql += self.chance.choice(("", " TBLPROPERTIES ('hivex.row.layout' = 'hive')"))
+        table.for_hive = self.chance.choice(self.layouts) == "hive"
+        sql += " TBLPROPERTIES ('hivex.row.layout' = 'hive')" if table.for_hive else ""
         self.run(session, sql)
         self.model.tables.append(table)
         return table
@@ -571,8 +623,9 @@ class Play:
 
     def change_layout(self, session: str) -> Table:
         table = self.table()
-        layout = self.chance.choice(("flat", "hive"))
-        self.alter(session, table, f"SET TBLPROPERTIES ('hivex.row.layout' = '{layout}')")
+        layout = self.chance.choice(self.layouts)
+        if self.alter(session, table, f"SET TBLPROPERTIES ('hivex.row.layout' = '{layout}')"):
+            table.for_hive = table.for_hive and layout == "hive"
         return table
 
     def rename_table(self, session: str) -> Table:
@@ -693,7 +746,7 @@ def told(sequence: Play, seed: int) -> Iterator[None]:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_every_statement_does_what_the_model_does(
-    metastore_url: str, clusters: dict[str, dict[str, object]], tmp_path: Path, seed: int
+    metastore_url: str, clusters: dict[str, dict[str, object]], tmp_path: Path, seed: int, counts: Counts
 ) -> None:
     locks = list(LOCKS)[seed // 3 % len(LOCKS)]
     settings = {**LOCKS[locks], "hive.lock.numretries": 0}
@@ -703,7 +756,7 @@ def test_every_statement_does_what_the_model_does(
         Metastore.open(metastore_url, clusters=clusters, default_cluster="c1", settings=settings) as metastore,
         ExitStack() as stack,
     ):
-        sequence = Play(metastore, seed, locks, tmp_path, stack)
+        sequence = Play(metastore, seed, locks, tmp_path, stack, _LAYOUTS if seed % 2 else ("hive",))
         with told(sequence, seed):
             for _ in range(STATEMENTS):
                 sequence.step()
@@ -712,6 +765,10 @@ def test_every_statement_does_what_the_model_does(
                 sequence.model.roll_back(name)
             for table in sequence.model.tables:
                 sequence.compare(table)
+            metastore.housekeeper.run()
+            for table in sequence.model.tables:
+                sequence.compare(table)
+            counts[f"Hive in random sequence {seed}"] = sequence.hive.told()
             assert metastore.locks.show() == []
             assert metastore.transactions.valid_txns().open_ids == ()
             assert not list(tmp_path.rglob("_staging*"))

@@ -59,8 +59,35 @@ VALUES: dict[str, tuple[tuple[str, Value], ...]] = {
     ),
     "array<string>": (("array('x', NULL)", ("x", None)), ("CAST(array() AS ARRAY<STRING>)", ())),
     "map<string,int>": (("map('k', 1, 'l', NULL)", (("k", 1), ("l", None))), ("map('', 5)", (("", 5),))),
+    "array<struct<d:date,n:decimal(20,2)>>": (
+        (
+            "array(named_struct('d', DATE'2013-01-31', 'n', CAST(9.90 AS DECIMAL(20,2))), NULL)",
+            ((("d", dt.date(2013, 1, 31)), ("n", Decimal("9.90"))), None),
+        ),
+        (
+            "array(named_struct('d', CAST(NULL AS DATE), 'n', CAST(123456789012345678.25 AS DECIMAL(20,2))))",
+            ((("d", None), ("n", Decimal("123456789012345678.25"))),),
+        ),
+    ),
+    "struct<s:struct<t:timestamp,b:boolean>,m:map<string,array<double>>>": (
+        (
+            "named_struct('s', named_struct('t', TIMESTAMP'2013-01-31 12:30:00.123456', 'b', CAST(NULL AS BOOLEAN)), "
+            "'m', map('k \"', array(0.5D, NULL), 'l', CAST(NULL AS ARRAY<DOUBLE>)))",
+            (
+                ("s", (("t", dt.datetime.fromisoformat("2013-01-31 12:30:00.123456")), ("b", None))),
+                ("m", (('k "', (0.5, None)), ("l", None))),
+            ),
+        ),
+        (
+            "named_struct('s', CAST(NULL AS STRUCT<t:TIMESTAMP,b:BOOLEAN>), "
+            "'m', CAST(map() AS MAP<STRING,ARRAY<DOUBLE>>))",
+            (("s", None), ("m", ())),
+        ),
+    ),
 }
 """Some constants of each type: as SQL, and as rows have them."""
+
+NESTED = tuple(each for each in VALUES if each.startswith(("struct", "array", "map")))
 
 KEY_VALUES: dict[str, tuple[tuple[str, Value], ...]] = {
     "string": tuple(("'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'", text) for text in _ODD_TEXTS),
@@ -74,6 +101,8 @@ WIDER = {
     "float": ("double",),
     "decimal(6,2)": ("decimal(20,2)",),
 }
+_PARTS = {"struct<a:int,b:array<int>>": (".a = 1", "a", 1), "map<string,int>": ("['k'] = 1", "k", 1)}
+"""Conditions on parts of values: as SQL, the part's name and the value that it should have."""
 _SAME_VALUES = {"varchar(20)": "varchar(10)"}
 
 
@@ -97,6 +126,13 @@ def new_column(name: str, type: str) -> Column:
     return Column(next(_KEYS), name, type)
 
 
+def typed(key: Column, text: str | None) -> Value:
+    """The value of a partition key that a partition's name has as text."""
+    if text is None or key.type == "string":
+        return text
+    return int(text) if key.type == "int" else dt.date.fromisoformat(text)
+
+
 @dataclass
 class Table:
     """What the catalog says of a table: no transaction has a say in it."""
@@ -106,6 +142,8 @@ class Table:
     keys: list[Column] = field(default_factory=list)
     buckets: int = 0
     key: int = field(default_factory=lambda: next(_KEYS))
+    for_hive: bool = False
+    """Whether all its files are of row layout ``hive``."""
 
     @property
     def all_columns(self) -> list[Column]:
@@ -184,9 +222,14 @@ def condition(table: Table, chance: random.Random, depth: int = 1) -> Condition:
             f"{{}}`{column.name}` IN ({', '.join(texts)})",
             lambda row: None if dict(row).get(column.key) is None else dict(row)[column.key] in values,
         )
-    simple = is_key or not column.type.startswith(("map", "struct", "array"))
     sql, value = column.constant(chance, is_key=is_key, nulls=False)
-    if not simple:
+    if column.type in _PARTS and which < 0.7:
+        part, name, wanted = _PARTS[column.type]
+        return Condition(
+            f"{{}}`{column.name}`{part}", lambda row: _same(dict(dict(row).get(column.key) or ()).get(name), wanted)
+        )
+    if "map" in column.type:
+        # Maps cannot be compared.
         return Condition(f"{{}}`{column.name}` IS NOT NULL", lambda row: dict(row).get(column.key) is not None)
     if which < 0.8:
         return Condition(f"{{}}`{column.name}` = {sql}", lambda row: _same(dict(row).get(column.key), value))

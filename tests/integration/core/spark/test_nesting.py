@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,8 +40,8 @@ VALUES: list[tuple[str, str, str, Any]] = [
     ("small", "smallint", "32767", 32767),
     ("single", "float", "1.5", 1.5),
     ("double", "double", "-2.25", -2.25),
-    ("money", "decimal(10,2)", "12345678.91", 12345678.91),
-    ("wide", "decimal(30,5)", "-1234567890123.12345", -1234567890123.12345),
+    ("money", "decimal(10,2)", "12345678.91", Decimal("12345678.91")),
+    ("wide", "decimal(30,5)", "-1234567890123.12345", Decimal("-1234567890123.12345")),
     ("day", "date", "date'1969-12-31'", "1969-12-31"),
     ("moment", "timestamp", "timestamp'2024-02-29 12:34:56.789012'", "2024-02-29 12:34:56.789012"),
     ("clock", "timestamp_ntz", "timestamp_ntz'1960-01-01 00:00:00.5'", -315_619_199_500_000),
