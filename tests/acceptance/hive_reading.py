@@ -111,10 +111,6 @@ class HiveReader:
         names = sorted(path.name for path in folder.iterdir() if not path.name.startswith(("_", ".")))
         transactions = hive_oracle.transactions(write_ids)
         told = f"{folder} with {names} for {write_ids}"
-        by_hives_rule = _state(names, write_ids, compacted_bases=names)
-        assert _state_of_hive(folder, transactions) == by_hives_rule, told
-        if by_hives_rule == NOT_ENOUGH_HISTORY:
-            self.read["refused, as a base may hold what is open"] += 1
         ours = directory_state(names, write_ids, _EVERYTHING)
         taken = {name for name in (ours.base, *ours.deltas) if name is not None}
         if chosen is not None:
@@ -122,7 +118,14 @@ class HiveReader:
             assert chosen == {name for name in taken if any((folder / name).glob("bucket_*"))}, told
         # Nobody changes a directory, so what was found in these once is found again.
         visibilities = [_visibility(name, write_ids) for name in names]
-        seen = folder, tuple(zip(names, visibilities, strict=True)), tuple(columns), frozenset(expected.items())
+        listed = folder, *zip(names, visibilities, map(write_ids.is_base_valid, map(_write_id, names)), strict=True)
+        if listed not in self._seen:
+            by_hives_rule = _state(names, write_ids, compacted_bases=names)
+            assert _state_of_hive(folder, transactions) == by_hives_rule, told
+            if by_hives_rule == NOT_ENOUGH_HISTORY:
+                self.read["refused, as a base may hold what is open"] += 1
+            self._seen.add(listed)
+        seen = listed, tuple(columns), frozenset(expected.items())
         if seen in self._seen:
             return
         # Without open ids, Hive has no base that might hold what is open.
@@ -190,11 +193,16 @@ def _state(
 
 def _visibility(name: str, write_ids: ValidWriteIdList) -> Visibility:
     """What a snapshot knows of the one writer of a directory."""
+    write_id = _write_id(name)
+    if write_ids.is_valid(write_id):
+        return Visibility.COMMITTED
+    return Visibility.ABORTED if write_ids.is_aborted(write_id) else Visibility.OPEN
+
+
+def _write_id(name: str) -> int:
     found = parse_directory(name)
     assert found is not None, name
-    if write_ids.is_valid(found.max_write_id):
-        return Visibility.COMMITTED
-    return Visibility.ABORTED if write_ids.is_aborted(found.max_write_id) else Visibility.OPEN
+    return found.max_write_id
 
 
 def _values(table: Table, texts: Sequence[str | None]) -> tuple[Value, ...]:
