@@ -39,6 +39,11 @@ def add_actions(parser: argparse.ArgumentParser, open_metastore: OpenMetastore) 
     initiate = actions.add_parser("initiate", help="put into the queue what is worth compacting")
     _run_by(initiate, open_metastore, _initiate)
 
+    work = actions.add_parser("work", help="do the oldest compaction that waits, and print what has become of it")
+    work.add_argument("--pool", metavar="NAME", help="whose compactions (default: those without a pool)")
+    work.add_argument("--all", action="store_true", help="go on until none waits")
+    _run_by(work, open_metastore, _work)
+
     show = actions.add_parser("show", help="list the queue and the history")
     show.add_argument("--database", metavar="NAME", help="only of this database")
     show.add_argument("--table", metavar="TABLE", help="only of this table: table or database.table")
@@ -118,6 +123,23 @@ def _initiate(metastore: Metastore, options: argparse.Namespace) -> int:  # noqa
     ):
         sys.stdout.write(f"{name}: {value}\n")
     return 0
+
+
+def _work(metastore: Metastore, options: argparse.Namespace) -> int:
+    from airflow_hivex.core.model.compaction import CompactionState
+
+    failed = done = 0
+    while (entry := metastore.compactor.work(pool=options.pool)) is not None:
+        because = f": {entry.error_message}" if entry.error_message else ""
+        what = f"{entry.type.name.lower()} of {entry.name}"
+        sys.stdout.write(f"Compaction {entry.id}, {what}, is {entry.state.shown}{because}\n")
+        done += 1
+        failed += entry.state is CompactionState.FAILED
+        if not options.all:
+            break
+    if not done:
+        sys.stdout.write("no compaction waits\n")
+    return 1 if failed else 0
 
 
 def _show(metastore: Metastore, options: argparse.Namespace) -> int:

@@ -147,6 +147,42 @@ def register(
     _insert(connection, rows, cluster, now_ms)
 
 
+def register_compacted(
+    connection: Connection,
+    table: Table,
+    partition_id: int | None,
+    written: Sequence[WrittenDirectory],
+    *,
+    txn_id: int,
+    cluster: str,
+    now_ms: int,
+) -> None:
+    """Write the rows of directories that a compaction has made of a table or partition. Two statements."""
+    rows = []
+    for directory in written:
+        named = parse_directory(directory.name)
+        if named is None or named.visibility_txn_id != txn_id:
+            raise AssertionError(f"{directory.name} is not named as one of the compaction in transaction {txn_id}")
+        rows.append(
+            {
+                "table_id": table.id,
+                "partition_id": partition_id,
+                "name": directory.name,
+                "kind": named.kind.value,
+                "min_write_id": named.min_write_id,
+                "max_write_id": named.max_write_id,
+                "statement_id": None,
+                "visibility_txn_id": txn_id,
+                "row_layout": directory.row_layout or table.row_layout,
+                "files": directory.files,
+                "rows": directory.rows,
+                "size_bytes": directory.size_bytes,
+                "txn_id": txn_id,
+            }
+        )
+    _insert(connection, rows, cluster, now_ms)
+
+
 def _insert(connection: Connection, rows: Sequence[Mapping[str, object]], cluster: str, now_ms: int) -> None:
     for batch in batches(rows, 1000):
         ids = connection.execute(insert(directories).returning(directories.c.id), batch).scalars().all()
@@ -232,8 +268,12 @@ def directories_of(
 
 
 def writers_of(connection: Connection, table: Table, names: Collection[str | None]) -> frozenset[int]:
-    """The transactions that have made the directories of these partitions (None: of a table without partitions)."""
-    query = select(directories.c.txn_id).where(directories.c.table_id == table.id).distinct()
+    """The transactions that have written to these partitions (None: to a table without partitions).
+
+    Compactions are none of them: what they have put together was there before.
+    """
+    query = select(directories.c.txn_id).where(directories.c.table_id == table.id, directories.c.visibility_txn_id == 0)
+    query = query.distinct()
     if not table.is_partitioned:
         return frozenset(connection.execute(query).scalars())
     of_partitions = query.join(partitions, partitions.c.id == directories.c.partition_id)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -19,6 +22,7 @@ from airflow_hivex.core.compaction.explaining import Explainer, Explanation
 from airflow_hivex.core.compaction.history import CompactionFilter, CompactionHistory
 from airflow_hivex.core.compaction.initiator import Initiator, InitiatorResult
 from airflow_hivex.core.compaction.queue import CompactionQueue
+from airflow_hivex.core.compaction.worker import CompactionWorker
 from airflow_hivex.core.errors import InvalidObjectError, InvalidOperationError, NoSuchColumnError
 from airflow_hivex.core.model.cleaning import CleaningTask
 from airflow_hivex.core.model.compaction import (
@@ -70,6 +74,7 @@ class Compactor:
         self._initiator = Initiator(store, settings, clock, self.queue)
         self._explainer = Explainer(store, settings, clock)
         self._cleaner = Cleaner(store, settings, clusters, self.cleaning)
+        self._worker = CompactionWorker(store, settings, clock, clusters, self.queue, self.history)
 
     def request(
         self,
@@ -158,6 +163,22 @@ class Compactor:
     def initiate(self) -> InitiatorResult:
         """One round of the initiator: what is worth compacting goes into the queue; safe to run at any time."""
         return self._initiator.run()
+
+    def work(self, worker_id: str | None = None, pool: str | None = None) -> Compaction | None:
+        """Do the oldest compaction that waits in a pool; what has become of it, or None when none waits.
+
+        Runs until it is done. Readers and writers go on meanwhile; one that fails changes nothing.
+
+        Args:
+            worker_id: who works, ``host-thread``; by default this thread of this process.
+            pool: whose compactions; by default those without a pool, and any that waits for longer than
+                ``metastore.compactor.worker.pool.timeout``.
+
+        Raises:
+            CompactionLostError: it took too long and was given back to the queue; nothing of it counts.
+        """
+        own = f"{socket.gethostname()}-{os.getpid()}.{threading.get_ident()}"
+        return self._worker.work(worker_id or own, pool)
 
     def show(self, wanted: CompactionFilter | None = None) -> list[Compaction]:
         """The compactions of the queue and of the history, the newest first, or as the filter says.

@@ -94,6 +94,7 @@ class Write:
     ``format`` and ``options`` are those of the files, which is ``orc`` in all layouts but ``plain``.
     ``columns`` of the table that an INSERT with a column list left out are in ``missing`` and get NULL.
     ``batch`` is the lowest and the highest write id of a streaming batch, whose transactions share a delta.
+    ``compacted`` is of a compaction: the lowest and the highest write id that it covers, and its transaction.
     """
 
     path: str
@@ -113,6 +114,7 @@ class Write:
     sort_columns: tuple[str, ...] = ()
     num_buckets: int = -1
     batch: tuple[int, int] | None = None
+    compacted: tuple[int, int, int] | None = None
 
     @property
     def batch_suffix(self) -> str:
@@ -175,13 +177,30 @@ class PlannedInsert:
 
 
 @dataclass(frozen=True, slots=True)
+class Compaction:
+    """What becomes of the one scan of a plan: its rows, as they are, in one directory of the table or partition.
+
+    The plan's ``write`` says which: with ``overwrite`` a base, without what the scan's delete deltas take away; else
+    a delta, and a delete delta with the events of ``deletes``.
+    With ``whole_files`` the job puts files behind each other instead of writing their rows anew where it can: nothing
+    is to be left out or sorted in. ``rows`` and ``size_bytes`` are what is registered of the scan's directories.
+    """
+
+    deletes: tuple[ScanPart, ...] = ()
+    whole_files: bool = False
+    rows: int = 0
+    size_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """One job: scans, the Spark SQL over their views, and what becomes of its rows.
 
     ``tag`` names the job for cancelling; ``name`` is what people see in Spark's UI. Without ``write``
     at most ``max_rows`` rows come back (None: all). ``parameters`` bind the ``:name`` markers.
     With ``changes`` there is no ``sql``, and ``write`` says where the changes go. With ``inserts`` there is
-    neither ``sql`` nor ``write``; they may read ``sources``.
+    neither ``sql`` nor ``write``; they may read ``sources``. A ``compaction`` has no ``sql`` either.
+    ``scheduler_pool`` is the pool of Spark's fair scheduler that the job belongs to.
     """
 
     tag: str
@@ -194,6 +213,8 @@ class Plan:
     changes: Changes | None = None
     sources: tuple[Source, ...] = ()
     inserts: tuple[PlannedInsert, ...] = ()
+    compaction: Compaction | None = None
+    scheduler_pool: str = ""
     spark_conf: Mapping[str, str] = field(default_factory=dict)
 
     @property

@@ -61,7 +61,7 @@ class DeletedRows:
         self._scan = scan
         self._bitmaps: Bitmaps | None = None
         self._view = f"{scan.view}_deleted"
-        files = _files(scan)
+        files = event_files(scan)
         events = _events(files, scan.filter) if _event_count(files) <= MOST_EVENTS else None
         self.files = files
         self.events = events
@@ -87,19 +87,25 @@ class DeletedRows:
 
     def all_events(self) -> DataFrame:
         """All delete events that the snapshot sees, as Spark reads them."""
-        events = reduce(DataFrame.union, map(self._part, self._scan.deletes))
-        if self._scan.filter is not None:
-            events = events.where(F.col(WRITE_ID) <= F.lit(self._scan.filter.high_watermark))
-            if self._scan.filter.exceptions:
-                events = events.where(~F.col(WRITE_ID).isin(list(self._scan.filter.exceptions)))
-        return events
+        return delete_events(self._spark, self._scan)
 
-    def _part(self, part: ScanPart) -> DataFrame:
-        if part.layout == HIVE:
-            rows = nested_rows.load(self._spark, part.paths, self._scan.columns)
-            return rows.select(*(column.name for column in METADATA_COLUMNS))
-        schema = StructType([field(column) for column in METADATA_COLUMNS])
-        return self._spark.read.schema(schema).option("__globPaths__", "false").orc(list(part.paths))
+
+def delete_events(spark: SparkSession, scan: Scan) -> DataFrame:
+    """The metadata columns of all events in the delete deltas of a scan that its snapshot sees."""
+    events = reduce(DataFrame.union, (_events_of(spark, scan, part) for part in scan.deletes))
+    if scan.filter is not None:
+        events = events.where(F.col(WRITE_ID) <= F.lit(scan.filter.high_watermark))
+        if scan.filter.exceptions:
+            events = events.where(~F.col(WRITE_ID).isin(list(scan.filter.exceptions)))
+    return events
+
+
+def _events_of(spark: SparkSession, scan: Scan, part: ScanPart) -> DataFrame:
+    if part.layout == HIVE:
+        rows = nested_rows.load(spark, part.paths, scan.columns)
+        return rows.select(*(column.name for column in METADATA_COLUMNS))
+    schema = StructType([field(column) for column in METADATA_COLUMNS])
+    return spark.read.schema(schema).option("__globPaths__", "false").orc(list(part.paths))
 
 
 def runs(*columns: Any) -> Iterator[tuple[int, int]]:
@@ -232,7 +238,7 @@ def bitmaps(events: pa.Table) -> Bitmaps | None:
     return found if not offsets or found.is_usable else None
 
 
-def _files(scan: Scan) -> list[Place]:
+def event_files(scan: Scan) -> list[Place]:
     """The files with delete events.
 
     Raises:

@@ -34,6 +34,7 @@ from airflow_hivex.core.model.plans import (
     ChangePart,
     ChangeRule,
     Changes,
+    Compaction,
     JobResult,
     OriginalFiles,
     Plan,
@@ -88,6 +89,7 @@ def plan_from_json(text: str) -> Plan:
     document["changes"] = _changes(document["changes"]) if document["changes"] else None
     document["sources"] = tuple(Source(**source) for source in document["sources"])
     document["inserts"] = tuple(PlannedInsert(insert["sql"], _write(insert["write"])) for insert in document["inserts"])
+    document["compaction"] = _compaction(document["compaction"]) if document["compaction"] else None
     return Plan(**document)
 
 
@@ -195,9 +197,13 @@ def _write(document: dict[str, Any]) -> Write:
             "columns": tuple(map(_column, document["columns"])),
             "partition_columns": tuple(map(_column, document["partition_columns"])),
             **{name: tuple(document[name]) for name in ("input_columns", "bucket_columns", "sort_columns")},
-            "batch": tuple(document["batch"]) if document["batch"] else None,
+            **{name: tuple(document[name]) if document[name] else None for name in ("batch", "compacted")},
         }
     )
+
+
+def _compaction(document: dict[str, Any]) -> Compaction:
+    return Compaction(**{**document, "deletes": tuple(map(_scan_part, document["deletes"]))})
 
 
 def _changes(document: dict[str, Any]) -> Changes:

@@ -20,7 +20,16 @@ from pyspark.sql import DataFrame, SparkSession
 
 from airflow_hivex.core.errors import HivexError, JobError
 from airflow_hivex.core.model.plans import JobResult, Plan
-from airflow_hivex.core.spark import documents, multi_inserts, originals, row_changes, scans, selects, writes
+from airflow_hivex.core.spark import (
+    compactions,
+    documents,
+    multi_inserts,
+    originals,
+    row_changes,
+    scans,
+    selects,
+    writes,
+)
 from airflow_hivex.core.spark.failures import as_error
 
 log = logging.getLogger(__name__)
@@ -42,6 +51,7 @@ _EXCLUDED_RULES = "spark.sql.optimizer.excludedRules"
 # the file of another bucket than the one in their ids, where Hive does not find what deletes them.
 _EXCLUDED_RULE = "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation"
 _DESCRIPTION = "spark.job.description"
+_POOL = "spark.scheduler.pool"
 _TIME_ZONE_ZERO = ("UTC", "Etc/UTC", "GMT", "Etc/GMT", "Z", "Zulu")
 
 
@@ -114,6 +124,8 @@ def _execute(spark: SparkSession, plan: Plan) -> tuple[JobResult, pa.Table | Non
 def _run(spark: SparkSession, plan: Plan) -> tuple[JobResult, pa.Table | None]:
     registered: list[str] = []
     try:
+        if plan.compaction is not None:
+            return JobResult(directories=compactions.compact(spark, plan, registered)), None
         for scan in plan.scans:
             registered += scans.register(spark, scan)
         arguments = _arguments(spark, plan.parameters)
@@ -197,10 +209,14 @@ def _tagged(spark: SparkSession, plan: Plan) -> Iterator[None]:
     description = context.getLocalProperty(_DESCRIPTION)
     context.addJobTag(plan.tag)
     context.setLocalProperty(_DESCRIPTION, plan.name)
+    pool = context.getLocalProperty(_POOL)
+    if plan.scheduler_pool:
+        context.setLocalProperty(_POOL, plan.scheduler_pool)
     try:
         yield
     finally:
         context.removeJobTag(plan.tag)
+        context.setLocalProperty(_POOL, pool)  # type: ignore[arg-type]
         context.setLocalProperty(_DESCRIPTION, description)  # type: ignore[arg-type]
 
 

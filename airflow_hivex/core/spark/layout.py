@@ -59,6 +59,9 @@ MOST_WRITERS = MAX_WRITER_ID + 1
 
 def directory_name(write: Write) -> str:
     """The base or delta directory that every partition of the write gets."""
+    if write.compacted is not None:
+        first, last, txn_id = write.compacted
+        return base_name(last, txn_id) if write.overwrite else delta_name(first, last, visibility_txn_id=txn_id)
     if write.overwrite:
         return base_name(write.write_id)
     if write.batch is not None:
@@ -68,12 +71,22 @@ def directory_name(write: Write) -> str:
 
 def delete_directory_name(write: Write) -> str:
     """The delete delta directory that every partition of the write gets in which rows are deleted."""
+    if write.compacted is not None:
+        first, last, txn_id = write.compacted
+        return delete_delta_name(first, last, visibility_txn_id=txn_id)
     return delete_delta_name(write.write_id, write.write_id, write.statement_id)
 
 
 def staging_name(write: Write) -> str:
     """The hidden directory below the table's, where Spark writes first."""
+    if write.compacted is not None:
+        return compaction_staging_name(write.compacted[2])
     return f"_staging_{write.write_id}_{write.statement_id}"
+
+
+def compaction_staging_name(txn_id: int) -> str:
+    """The hidden directory below the table's or partition's, where a compaction writes first."""
+    return f"_staging_v{txn_id}"
 
 
 def bucket_file_name(bucket: int) -> str:

@@ -39,13 +39,13 @@ def write_rows(rows: DataFrame, write: Write) -> tuple[WrittenDirectory, ...]:
     keys = [column.name for column in layout.dynamic_columns(write)]
     made = NewDirectories(write)
     try:
-        staging.write(_numbered(_arranged(complete, write), write), keys)
+        staging.write(_numbered(arranged(complete, write), write), keys)
         if staging.last_task() >= layout.MOST_WRITERS:
             # More tasks than bucket ids, which is known only now, and rare. To ask for fewer each time
             # would cost every write: Spark generates no code across a coalesce.
             staging.discard()
             few = complete.coalesce(layout.MOST_WRITERS)
-            staging.write(_numbered(_arranged(few, write), write), keys)
+            staging.write(_numbered(arranged(few, write), write), keys)
         _publish(staging, write, made)
     except BaseException:
         made.discard()
@@ -78,7 +78,7 @@ def partition_text(name: str) -> Expression:
     return F.expr(text).alias(name)
 
 
-def _arranged(rows: DataFrame, write: Write) -> DataFrame:
+def arranged(rows: DataFrame, write: Write) -> DataFrame:
     """The rows in the tasks and in the order in which they are written."""
     order = [column.name for column in layout.dynamic_columns(write)]
     if write.num_buckets > 0:

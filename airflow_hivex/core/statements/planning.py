@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from airflow_hivex.core.catalog.binding import BoundPartition, BoundTable
+from airflow_hivex.core.catalog.directories import RegisteredDirectory
 from airflow_hivex.core.clusters.properties import Cluster
 from airflow_hivex.core.model.directories import parse_directory
 from airflow_hivex.core.model.objects import ORIGINAL_LAYOUT, PLAIN_LAYOUT, Table
@@ -26,7 +27,7 @@ def scan(bound: BoundTable, cluster: Cluster, view: str, *, row_ids: bool = Fals
         location = partition.location if on_primary else locations[partition.name]
         is_elsewhere = table.is_partitioned and location != f"{root}/{partition.name}"
         base, values = (location, nullable_values(partition.name)) if is_elsewhere else (root, None)
-        has_ids = row_ids or row_id is not None or any(directory.is_delete_delta for directory in partition.directories)
+        has_ids = row_ids or row_id is not None or any(map(_deletes, partition.directories))
         place = cluster.uri(location)
         originals = _originals(partition, place) if has_ids else []
         if originals:
@@ -40,7 +41,7 @@ def scan(bound: BoundTable, cluster: Cluster, view: str, *, row_ids: bool = Fals
                 part = parts[key] = _Part(cluster.uri(base), layout, values)
             part.add(f"{place}/{folder}" if folder else place, files, growing=growing)
         for directory in partition.directories:
-            if directory.is_delete_delta:
+            if _deletes(directory):
                 part = deletes.setdefault(directory.row_layout, _Part(cluster.uri(root), directory.row_layout))
                 part.add(f"{place}/{directory.name}", directory.files)
     return Scan(
@@ -123,6 +124,11 @@ class _Part:
             self.growing,
             tuple(self.originals),
         )
+
+
+def _deletes(directory: RegisteredDirectory) -> bool:
+    """Whether it takes rows away; a minor compaction also makes delete deltas without a file."""
+    return directory.is_delete_delta and directory.files > 0
 
 
 def _folders(

@@ -173,6 +173,7 @@ def test_compactions_on_the_command_line(hivex: Hivex) -> None:
     _, out, _ = hivex("compaction", "show", "--table", "t", "--status", "initiated", "--format", "json")
     document = json.loads(out)
     assert dict(zip(document["columns"], document["rows"][0], strict=True))["poolname"] == "etl"
+    assert hivex("compaction", "work")[:2] == (0, "no compaction waits\n")
     assert hivex("compaction", "abort", "1", "2")[:2] == (1, "1: aborted\n2: there is no such compaction\n")
     code, out, _ = hivex("compaction", "explain", "default.t", "--format", "csv")
     assert code == 0
@@ -180,6 +181,12 @@ def test_compactions_on_the_command_line(hivex: Hivex) -> None:
     assert out.splitlines()[-1].startswith("answer,nothing: 0 delta directories are not more than 10")
     assert hivex("compaction", "clean", "--format", "csv")[:2] == (0, "compaction,table,partition,what,detail\n")
     assert hivex("compaction", "plan-clean", "t", "--format", "csv")[0] == 0
+    assert hivex("compaction", "request", "t")[0] == 0
+    code, out, _ = hivex("compaction", "work", "--all")
+    assert (code, out) == (
+        0,
+        "Compaction 2, major of default.t, is refused: there is nothing to merge: it has no base and 0 deltas\n",
+    )
     for arguments, reason in (
         (("plan-clean", "nothing"), "does not exist"),
         (("plan-clean", "t", "ds=1"), "no partition keys"),

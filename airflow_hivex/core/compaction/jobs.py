@@ -1,0 +1,207 @@
+"""From the directories that a compaction merges to the plans of its jobs. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from airflow_hivex.core.catalog.directories import RegisteredDirectory
+from airflow_hivex.core.clusters.properties import Cluster
+from airflow_hivex.core.model.directories import AcidDirectory, parse_directory
+from airflow_hivex.core.model.objects import ORIGINAL_LAYOUT, PLAIN_LAYOUT, Table
+from airflow_hivex.core.model.plans import (
+    Compaction,
+    OriginalFiles,
+    Plan,
+    Scan,
+    ScanPart,
+    Write,
+    WriteIdFilter,
+    WrittenDirectory,
+)
+from airflow_hivex.core.model.write_ids import ValidCompactorWriteIdList
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionTarget:
+    """The table or partition that is compacted: its names, ids and its place on the primary cluster."""
+
+    table: Table
+    partition: str | None
+    partition_id: int | None
+    location: str
+    cluster: Cluster
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionJob:
+    """What one job of a compaction makes: of ``inputs`` in reading order, a base (``is_major``) or deltas.
+
+    ``txn_id`` is the compaction's transaction, ``write_ids`` what it may touch.
+    """
+
+    target: CompactionTarget
+    inputs: tuple[RegisteredDirectory, ...]
+    is_major: bool
+    txn_id: int
+    write_ids: ValidCompactorWriteIdList
+
+    def plan(self, tag: str, name: str, scheduler_pool: str, spark_conf: dict[str, str]) -> Plan:
+        """The job's plan."""
+        rows = [each for each in self.inputs if not each.is_delete_delta and each.files]
+        deletes = self._deletes()
+        valid = self._filter()
+        return Plan(
+            tag=tag,
+            name=name,
+            sql="",
+            scans=(self._scan(tag, rows, deletes if self.is_major else (), valid),),
+            write=self._write(),
+            compaction=Compaction(
+                deletes=() if self.is_major else deletes,
+                whole_files=valid is None and not (self.is_major and deletes) and self._is_of_one_layout(rows),
+                rows=sum(each.rows for each in rows),
+                size_bytes=sum(each.size_bytes for each in rows),
+            ),
+            scheduler_pool=scheduler_pool,
+            spark_conf=spark_conf,
+        )
+
+    def _is_of_one_layout(self, rows: Sequence[RegisteredDirectory]) -> bool:
+        return {each.row_layout for each in rows} == {self.target.table.row_layout} != {PLAIN_LAYOUT}
+
+    def _scan(
+        self,
+        view: str,
+        rows: Sequence[RegisteredDirectory],
+        deletes: tuple[ScanPart, ...],
+        valid: WriteIdFilter | None,
+    ) -> Scan:
+        table = self.target.table
+        return Scan(
+            view=view,
+            table=table.full_name,
+            columns=table.columns,
+            partition_columns=(),
+            format=table.storage.format,
+            base_path=self._uri,
+            parts=tuple(self._parts(rows)),
+            options=table.storage.serde_parameters,
+            is_transactional=True,
+            filter=valid,
+            deletes=deletes,
+            row_ids=not table.is_insert_only,
+        )
+
+    @property
+    def _uri(self) -> str:
+        return self.target.cluster.uri(self.target.location)
+
+    def _parts(self, rows: Sequence[RegisteredDirectory]) -> Iterator[ScanPart]:
+        """The directories of each row layout."""
+        originals = [each for each in rows if each.row_layout == ORIGINAL_LAYOUT]
+        if originals:
+            loose = tuple((each.name, each.rows) for each in originals if each.is_original)
+            groups = [OriginalFiles(self._uri, files=loose)] if loose else []
+            for each in originals:
+                named = parse_directory(each.name)
+                if named is not None:
+                    groups.append(
+                        OriginalFiles(self._uri, named.max_write_id, named.statement_id or 0, folder=each.name)
+                    )
+            yield ScanPart((), self._uri, ORIGINAL_LAYOUT, originals=tuple(groups))
+        for layout in dict.fromkeys(each.row_layout for each in rows if each.row_layout != ORIGINAL_LAYOUT):
+            yield self._part([each for each in rows if each.row_layout == layout])
+
+    def _part(self, directories: Sequence[RegisteredDirectory]) -> ScanPart:
+        return ScanPart(
+            paths=tuple(f"{self._uri}/{each.name}" for each in directories),
+            base_path=self._uri,
+            layout=directories[0].row_layout,
+            files=sum(each.files for each in directories),
+            growing=any(each.is_growing for each in directories),
+        )
+
+    def _deletes(self) -> tuple[ScanPart, ...]:
+        found = [each for each in self.inputs if each.is_delete_delta and each.files]
+        layouts = dict.fromkeys(each.row_layout for each in found)
+        return tuple(self._part([each for each in found if each.row_layout == layout]) for layout in layouts)
+
+    def _filter(self) -> WriteIdFilter | None:
+        """The aborted write ids among the rows: those of streaming batches; other directories have no such rows."""
+        batches = [named for named in self._named if named.is_batch]
+        aborted = tuple(
+            write_id
+            for write_id in self.write_ids.aborted_ids
+            if any(each.min_write_id <= write_id <= each.max_write_id for each in batches)
+        )
+        return WriteIdFilter(self.write_ids.high_watermark, aborted) if aborted else None
+
+    @property
+    def _named(self) -> list[AcidDirectory]:
+        return [named for named in (parse_directory(each.name) for each in self.inputs) if named is not None]
+
+    def _write(self) -> Write:
+        table = self.target.table
+        named = self._named
+        # Original files alone are of write id 0.
+        highest = max((each.max_write_id for each in named), default=0)
+        lowest = 0 if self.is_major else min(each.min_write_id for each in named)
+        return Write(
+            path=self._uri,
+            table=table.full_name,
+            columns=table.columns,
+            partition_columns=(),
+            write_id=highest,
+            overwrite=self.is_major,
+            layout=table.row_layout,
+            format=table.storage.format,
+            options=table.storage.serde_parameters,
+            bucket_columns=table.storage.bucket_columns,
+            num_buckets=table.storage.num_buckets,
+            compacted=(lowest, highest, self.txn_id),
+        )
+
+    def followed_by(self, written: Sequence[WrittenDirectory]) -> tuple[RegisteredDirectory, ...]:
+        """What the job has written, as inputs of a later one."""
+        return tuple(
+            RegisteredDirectory(
+                -1,
+                self.target.partition_id,
+                each.name,
+                each.row_layout or self.target.table.row_layout,
+                each.files,
+                each.rows,
+                each.size_bytes,
+            )
+            for each in written
+        )
+
+
+def first_jobs(job: CompactionJob, most_deltas: int) -> list[CompactionJob]:
+    """The minor compactions that come before a job with more than so many deltas, each of so many of them.
+
+    What has inserted and deleted under the same write ids stays together.
+    Source: hive-semantics 5.5, step 9 (Hive MRCompactor).
+    """
+    deltas = [each for each in job.inputs if _range(each) is not None]
+    if len(deltas) <= most_deltas:
+        return []
+    jobs = []
+    start = 0
+    for _ in range(len(deltas) // most_deltas):
+        end = min(start + most_deltas, len(deltas))
+        while end < len(deltas) and _range(deltas[end]) == _range(deltas[end - 1]):
+            end += 1
+        if end - start > 1 and end - start < len(deltas):
+            jobs.append(replace(job, inputs=tuple(deltas[start:end]), is_major=False))
+        start = end
+    return jobs
+
+
+def _range(directory: RegisteredDirectory) -> tuple[int, int, int | None] | None:
+    """The write ids of a delta or delete delta; None of what is none."""
+    named = parse_directory(directory.name)
+    if named is None or directory.name.startswith("base_"):
+        return None
+    return named.min_write_id, named.max_write_id, named.statement_id

@@ -1,0 +1,368 @@
+"""The worker: takes one compaction from the queue and does it, without being in anybody's way.
+
+Source: hive-semantics 5.5 (Hive Worker, CompactorUtil).
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from sqlalchemy import Connection
+
+from airflow_hivex.core.catalog.directories import RegisteredDirectory, directories_of, register_compacted
+from airflow_hivex.core.catalog.partitions import select_partition
+from airflow_hivex.core.catalog.tables import select_tables_by_id
+from airflow_hivex.core.clock import Clock
+from airflow_hivex.core.clusters.properties import Clusters
+from airflow_hivex.core.compaction.history import CompactionHistory
+from airflow_hivex.core.compaction.jobs import CompactionJob, CompactionTarget, first_jobs
+from airflow_hivex.core.compaction.queue import CompactionQueue
+from airflow_hivex.core.errors import (
+    CommitOutcomeUnknownError,
+    CompactionLostError,
+    HivexError,
+    InvalidOperationError,
+    NoSuchPartitionError,
+    TransactionCommittedError,
+    TransactionNotOpenError,
+)
+from airflow_hivex.core.files.filesystem import ClusterFiles
+from airflow_hivex.core.model.compaction import (
+    JOB_QUEUE,
+    Compaction,
+    CompactionState,
+    CompactionType,
+    job_properties,
+    job_queue,
+    table_properties,
+)
+from airflow_hivex.core.model.compaction_thresholds import INSERT_ONLY, next_state
+from airflow_hivex.core.model.directories import DirectoryState, directory_state
+from airflow_hivex.core.model.locks import DataOperation, LockComponent, LockType
+from airflow_hivex.core.model.objects import FLAT_LAYOUT, HIVE_LAYOUT, ROW_LAYOUT, Table
+from airflow_hivex.core.model.plans import Plan, WrittenDirectory
+from airflow_hivex.core.model.transactions import AbortReason, TxnType
+from airflow_hivex.core.model.write_ids import ValidCompactorWriteIdList
+from airflow_hivex.core.settings import Settings
+from airflow_hivex.core.spark.runners import runner_for
+from airflow_hivex.core.store.engine import Store
+from airflow_hivex.core.transactions.heartbeats import heartbeats
+from airflow_hivex.core.transactions.locks import LockManager
+from airflow_hivex.core.transactions.manager import TransactionManager
+from airflow_hivex.core.transactions.snapshots import read_valid_txns, read_valid_write_ids
+
+log = logging.getLogger(__name__)
+
+_SPARK_PROPERTY = "spark."
+
+
+class _RefusedError(Exception):
+    """There is nothing to compact, or it must not be."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What a worker finds: its entry and the directories, in its transaction's snapshot."""
+
+    entry: Compaction
+    write_ids: ValidCompactorWriteIdList
+    state: DirectoryState
+    directories: dict[str, RegisteredDirectory]
+
+    def inputs(self, *, is_major: bool) -> tuple[RegisteredDirectory, ...]:
+        """What is merged, in reading order."""
+        first = (*((self.state.base,) if self.state.base else ()), *self.state.originals) if is_major else ()
+        return tuple(self.directories[name] for name in (*first, *self.state.deltas))
+
+
+class CompactionWorker:
+    """Does what is in the queue, one entry at a time; many workers may do so in many processes."""
+
+    def __init__(
+        self,
+        store: Store,
+        settings: Settings,
+        clock: Clock,
+        clusters: Clusters,
+        queue: CompactionQueue,
+        history: CompactionHistory,
+    ) -> None:
+        self._store = store
+        self._settings = settings
+        self._clock = clock
+        self._clusters = clusters
+        self._transactions = TransactionManager(store, settings, clock)
+        self._locks = LockManager(store, settings, clock, self._transactions)
+        self._queue = queue
+        self._history = history
+        self._worker_timeout_s = int(settings["hive.compactor.worker.timeout"])
+
+    def work(self, worker_id: str, pool: str | None = None) -> Compaction | None:
+        """Do the oldest compaction that waits; what has become of it, or None when none waits.
+
+        One that fails is told of by its state and message. What it has written is gone then, and every reader sees
+        what it saw before.
+
+        Raises:
+            CompactionLostError: it took longer than ``hive.compactor.worker.timeout``, or its transaction was aborted,
+                and the compaction was given back to the queue; nothing of it counts.
+            StoreError: the metastore's database cannot be reached.
+        """
+        entry = self._queue.next_entry(worker_id, pool)
+        if entry is None:
+            return None
+        log.info("Compaction %s, %s of %s, is with %s", entry.id, entry.type.shown, entry.name, worker_id)
+        try:
+            self._work(entry)
+        except CompactionLostError:
+            raise
+        except _RefusedError as refused:
+            self._queue.mark_refused(entry, str(refused))
+        except CommitOutcomeUnknownError:
+            # The housekeeping finds out by the transaction.
+            raise
+        except HivexError as error:
+            log.warning("Compaction %s of %s has failed: %s", entry.id, entry.name, error)
+            self._queue.mark_failed(entry, str(error))
+        except BaseException as error:
+            self._mark_interrupted(entry, error)
+            raise
+        return self._history.get(entry.id)
+
+    def _mark_interrupted(self, entry: Compaction, error: BaseException) -> None:
+        try:
+            self._queue.mark_failed(entry, f"{type(error).__name__}: {error}".removesuffix(": "))
+        except HivexError as failure:
+            # The first error is the one to tell; the housekeeping gives the entry back.
+            log.warning("Compaction %s of %s could not be marked as failed: %s", entry.id, entry.name, failure)
+
+    def _work(self, entry: Compaction) -> None:
+        target = self._target(entry)
+        (txn_id,) = self._transactions.open(
+            user=entry.run_as or "",
+            agent_info=f"compaction {entry.id} of {entry.name} by {entry.worker_id}",
+            type=TxnType.COMPACTION,
+        )
+        made: list[str] = []
+        try:
+            with heartbeats(self._transactions, txn_id, int(self._settings["hive.txn.timeout"])):
+                self._compact(entry, target, txn_id, made)
+        except BaseException as error:
+            if not isinstance(error, CommitOutcomeUnknownError) and self._abort(txn_id, error):
+                self._delete(target, made)
+            if isinstance(error, TransactionNotOpenError):
+                raise CompactionLostError(entry.id, entry.name, f"worker {entry.worker_id}") from error
+            raise
+
+    # -- what is there ------------------------------------------------------------------
+
+    def _target(self, entry: Compaction) -> CompactionTarget:
+        """The table or partition of an entry.
+
+        Raises:
+            _RefusedError: it is gone, or of a kind that is not compacted.
+        """
+        with self._store.read() as connection:
+            found = self._stored(connection, entry)
+        if found is None:
+            raise _RefusedError("the table or partition was dropped")
+        table, partition_id, location = found
+        if not table.is_transactional:
+            raise _RefusedError("it is not a transactional table any more")
+        if table.is_partitioned and partition_id is None:
+            raise _RefusedError("it has partitions, which are compacted one by one")
+        if table.storage.sort_columns:
+            raise _RefusedError("its files are sorted (SORTED BY), and no compaction keeps that order")
+        if entry.type is CompactionType.REBALANCE:
+            raise _RefusedError(
+                "rebalancing is not there yet; a major compaction puts the rows of each writer into one file"
+            )
+        if table.is_insert_only and not self._settings[INSERT_ONLY]:
+            raise _RefusedError(f"it is insert-only, and {INSERT_ONLY} is off")
+        cluster = self._clusters.get(table.storage.primary.cluster)
+        return CompactionTarget(self._with_layout(table, entry), entry.partition, partition_id, location, cluster)
+
+    def _stored(self, connection: Connection, entry: Compaction) -> tuple[Table, int | None, str] | None:
+        """The table as it is now, the id of the partition, and the location of what is compacted."""
+        found = select_tables_by_id(connection, [entry.table_id])
+        if not found:
+            return None
+        (table,) = found
+        if entry.partition is None:
+            return table, None, table.storage.primary.location
+        try:
+            row = select_partition(connection, table, entry.partition)
+        except NoSuchPartitionError:
+            return None
+        return table, int(row.id), str(row.location)
+
+    def _with_layout(self, table: Table, entry: Compaction) -> Table:
+        """The table with the row layout that its files get, which the request may say."""
+        if table.is_insert_only:
+            return table
+        given = table_properties(table.parameters, entry.properties).get(ROW_LAYOUT, table.row_layout).lower()
+        if given not in (FLAT_LAYOUT, HIVE_LAYOUT):
+            known = f"{FLAT_LAYOUT} and {HIVE_LAYOUT}"
+            raise InvalidOperationError("Compaction", entry.name, f"there is no row layout {given!r}; have {known}")
+        return replace(table, parameters={**table.parameters, ROW_LAYOUT: given})
+
+    def _find(self, connection: Connection, entry: Compaction, target: CompactionTarget, txn_id: int) -> _Found:
+        table_id = int(target.table.id or 0)
+        valid_txns = read_valid_txns(connection, txn_id)
+        seen = read_valid_write_ids(connection, {table_id: target.table.full_name}, valid_txns)[table_id]
+        write_ids = ValidCompactorWriteIdList.from_snapshot(seen)
+        started = self._queue.mark_started(entry, txn_id, write_ids.high_watermark, connection=connection)
+        partition_ids = None if target.partition_id is None else [target.partition_id]
+        found = directories_of(connection, target.table, partition_ids).get(target.partition_id, [])
+        by_name = {each.name: each for each in found}
+        return _Found(started, write_ids, directory_state(by_name, write_ids, valid_txns), by_name)
+
+    # -- work ---------------------------------------------------------------------------
+
+    def _compact(self, entry: Compaction, target: CompactionTarget, txn_id: int, made: list[str]) -> None:
+        """Do it; the names of directories that were made join ``made``."""
+        found = self._store.write(lambda joined: self._find(joined, entry, target, txn_id), name="start compaction")
+        self._store.reach("compaction started")
+        todo = next_state(entry.type, found.state)
+        if todo is CompactionState.REFUSED:
+            message = _nothing_to_do(entry.type, found.state)
+            self._transactions.commit(
+                txn_id, lambda joined: self._queue.mark_refused(found.entry, message, connection=joined)
+            )
+            log.info("Compaction %s of %s is refused: %s", entry.id, entry.name, message)
+            return
+        written: Sequence[WrittenDirectory] = ()
+        if todo is CompactionState.WORKING:
+            written = self._run(found, target, txn_id, made)
+            self._store.reach("compaction written")
+            # Who moves or removes directories holds an exclusive lock. Nobody waits for this one but for the moment of
+            # the commit.
+            place = LockComponent(
+                entry.database,
+                entry.table,
+                entry.partition,
+                type=LockType.SHARED_READ,
+                operation=DataOperation.NO_TXN,
+            )
+            self._locks.acquire([place], txn_id, user=entry.run_as or "")
+
+        def commit(connection: Connection) -> None:
+            self._check_unchanged(connection, entry, target)
+            register_compacted(
+                connection,
+                target.table,
+                target.partition_id,
+                written,
+                txn_id=txn_id,
+                cluster=target.cluster.name,
+                now_ms=self._clock(),
+            )
+            self._queue.mark_ready_for_cleaning(found.entry, connection=connection)
+
+        self._transactions.commit(txn_id, commit)
+        log.info("Compaction %s of %s has made %s", entry.id, entry.name, ", ".join(each.name for each in written))
+
+    def _check_unchanged(self, connection: Connection, entry: Compaction, target: CompactionTarget) -> None:
+        """Refuse to register directories of what is not there any more, or lies elsewhere.
+
+        Raises:
+            InvalidOperationError: that is so.
+        """
+        stored = self._stored(connection, entry)
+        there = stored is not None and stored[1:] == (target.partition_id, target.location)
+        if stored is None or not there or stored[0].storage.primary.cluster != target.cluster.name:
+            raise InvalidOperationError(
+                "Compaction", entry.name, "it was dropped, renamed or moved meanwhile; ask again for it"
+            )
+
+    def _run(
+        self, found: _Found, target: CompactionTarget, txn_id: int, made: list[str]
+    ) -> tuple[WrittenDirectory, ...]:
+        is_major = found.entry.type is CompactionType.MAJOR
+        job = CompactionJob(target, found.inputs(is_major=is_major), is_major, txn_id, found.write_ids)
+        before = first_jobs(job, int(self._settings["hive.compactor.max.num.delta"]))
+        inputs = list(job.inputs)
+        for number, each in enumerate(before, 1):
+            log.info("Compaction %s begins with deltas, part %s of %s", found.entry.id, number, len(before))
+            merged = each.followed_by(self._run_job(found.entry, each, made))
+            at = inputs.index(each.inputs[0])
+            inputs[at : at + len(each.inputs)] = merged
+        written = self._run_job(found.entry, replace(job, inputs=tuple(inputs)), made)
+        names = {each.name for each in written}
+        self._delete(target, [name for name in made if name not in names])
+        made[:] = sorted(names)
+        return written
+
+    def _run_job(self, entry: Compaction, job: CompactionJob, made: list[str]) -> tuple[WrittenDirectory, ...]:
+        cluster = job.target.cluster
+        runner = runner_for(cluster.name, cluster.jobtracker)
+        properties = job_properties(job.target.table.parameters, entry.properties)
+        own = {name: value for name, value in properties.items() if name.startswith(_SPARK_PROPERTY)}
+        plan = job.plan(
+            tag=f"hivex_compaction_{job.txn_id}_{uuid.uuid4().hex[:8]}",
+            name=job_name(entry),
+            scheduler_pool=job_queue(job.target.table.parameters, entry.properties, str(self._settings[JOB_QUEUE])),
+            spark_conf={**cluster.spark_conf, **own},
+        )
+        self._queue.note_job(entry, plan.tag)
+        with self._cancelled_at_time_out(plan, job):
+            written = runner.run(plan, cluster.name).directories
+        made += [each.name for each in written]
+        return written
+
+    @contextmanager
+    def _cancelled_at_time_out(self, plan: Plan, job: CompactionJob) -> Iterator[None]:
+        """Stop the job when another worker may have the entry."""
+        runner = runner_for(job.target.cluster.name, job.target.cluster.jobtracker)
+        timer = threading.Timer(self._worker_timeout_s, runner.cancel, [plan.tag])
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    # -- failures -----------------------------------------------------------------------
+
+    def _abort(self, txn_id: int, error: BaseException) -> bool:
+        """Abort the transaction, and tell whether it is certain that nothing of it counts."""
+        reason = (str(error) or type(error).__name__).partition("\n")[0]
+        try:
+            self._transactions.abort(txn_id, reason[:1000], AbortReason.COMPACTION)
+        except TransactionCommittedError:
+            log.warning("Transaction %s had committed before its compaction was interrupted", txn_id)
+            return False
+        except HivexError as failure:
+            # The first error is the one to tell; the housekeeper aborts the transaction after its time-out.
+            log.warning("Transaction %s could not be aborted and will time out: %s", txn_id, failure)
+            return False
+        return True
+
+    def _delete(self, target: CompactionTarget, names: Sequence[str]) -> None:
+        """Delete directories that do not count, which nobody has looked at."""
+        files = ClusterFiles(target.cluster.filesystem, target.cluster.storage_options)
+        for name in names:
+            try:
+                files.delete_directory(f"{target.location}/{name}")
+            except HivexError as error:
+                log.warning("Directory %s of a compaction could not be deleted: %s", name, error)
+
+
+def job_name(entry: Compaction) -> str:
+    """What people see in Spark's UI: ``host-compactor-db.table.partition``."""
+    parts = [entry.database, entry.table, *([entry.partition] if entry.partition else [])]
+    return f"{socket.gethostname()}-compactor-{'.'.join(parts)}"
+
+
+def _nothing_to_do(type: CompactionType, state: DirectoryState) -> str:
+    deltas = f"{len(state.deltas)} deltas" if len(state.deltas) != 1 else "1 delta"
+    if type is CompactionType.MINOR:
+        return f"there is nothing to merge: it has {deltas}, and a minor compaction takes two of a kind"
+    base = "a base" if state.base else "no base"
+    return f"there is nothing to merge: it has {base} and {deltas}"

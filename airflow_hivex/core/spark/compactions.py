@@ -1,0 +1,268 @@
+"""Compaction: the rows of several directories in one, each with the ids and write ids that it has.
+
+Where nothing is to be left out, whole files are put behind each other without decoding them; else one pass reads,
+sorts and writes the rows, a file for each writer that has numbered them.
+Source: spark-notes, section 4; hive-semantics, sections 4.2 to 4.4 and 5.5.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import reduce
+
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
+
+from airflow_hivex.core.errors import JobError
+from airflow_hivex.core.model.buckets import VERSION_SHIFT, WRITER_SHIFT
+from airflow_hivex.core.model.directories import NO_BUCKET, bucket_number
+from airflow_hivex.core.model.originals import hive_bucket
+from airflow_hivex.core.model.plans import Compaction, Plan, Scan, Write, WrittenDirectory
+from airflow_hivex.core.spark import layout, scans
+from airflow_hivex.core.spark.assignment import field, quoted
+from airflow_hivex.core.spark.deletes import delete_events, event_files
+from airflow_hivex.core.spark.layout import BUCKET, METADATA_COLUMNS, ORIGINAL_WRITE_ID, ROW_ID, WRITE_ID
+from airflow_hivex.core.spark.new_directories import NewDirectories
+from airflow_hivex.core.spark.orc_tail import Concatenated, concatenate, stripes
+from airflow_hivex.core.spark.staging import Staging
+from airflow_hivex.core.spark.storage import Place, place
+from airflow_hivex.core.spark.writes import arranged
+
+log = logging.getLogger(__name__)
+
+SMALLEST_STRIPE = 20_000
+"""Rows that stripes have on average where they are copied; smaller ones slow readers down, and are written anew."""
+LARGEST_FILE = 128 << 20
+"""Bytes of the data that go into one new file of an insert-only table."""
+
+_KIND = "__kind"
+_WRITER = "__writer"
+_EVENT, _ROW = 0, 1
+_READERS = 16
+_WRITERS = 4
+_WRITTEN_EXACTLY = ("orc", "parquet", "avro")
+"""Formats whose values are the same after they were read and written again; files of others are copied."""
+_SUFFIX = re.compile(r"bucket_[0-9]+_([0-9]+)")
+
+
+def compact(spark: SparkSession, plan: Plan, views: list[str]) -> tuple[WrittenDirectory, ...]:
+    """The base, or the delta and delete delta, that now hold what the plan's scan and deletes hold; also without rows.
+
+    Temporary views that are made join ``views``, for the caller to drop.
+
+    Raises:
+        JobError: a file is missing or cannot be read; nothing is left then.
+    """
+    assert plan.compaction is not None
+    assert plan.write is not None
+    (scan,) = plan.scans
+    staging, made = Staging(plan.write), NewDirectories(plan.write)
+    try:
+        made.directory(None, ())
+        if plan.write.layout == layout.PLAIN:
+            _compact_plain(spark, scan, plan.write, plan.compaction, staging, made, views)
+        else:
+            if not plan.write.overwrite:
+                made.directory(None, (), deletes=True)
+            _compact_full_acid(spark, scan, plan.write, plan.compaction, staging, made, views)
+    except BaseException:
+        made.discard()
+        raise
+    finally:
+        staging.remove()
+    return made.written
+
+
+# -- full ACID -----------------------------------------------------------------------
+
+
+def _compact_full_acid(
+    spark: SparkSession,
+    scan: Scan,
+    write: Write,
+    compaction: Compaction,
+    staging: Staging,
+    made: NewDirectories,
+    views: list[str],
+) -> None:
+    events: list[DataFrame] = []
+    if scan.parts and not (compaction.whole_files and _put_together(scan, made)):
+        views += scans.register(spark, scan)
+        events.append(_events(spark.table(scan.view), _ROW, write))
+    if compaction.deletes:
+        deletes = replace(scan, deletes=compaction.deletes)
+        # That none is missing.
+        event_files(deletes)
+        nothing = [F.lit(None).cast(field(column).dataType).alias(column.name) for column in write.columns]
+        metadata = [F.col(column.name) for column in METADATA_COLUMNS]
+        events.append(_events(delete_events(spark, deletes).select(*metadata, *nothing), _EVENT, write))
+    if not events:
+        return
+    parted_by = [_KIND, _WRITER]
+    order = [F.col(name) for name in (*parted_by, ORIGINAL_WRITE_ID, BUCKET, ROW_ID)] + [F.col(WRITE_ID).desc()]
+    # Nothing is computed behind the sort, so that Spark has no reason to sort again by less.
+    rows = reduce(DataFrame.union, events).repartition(F.col(_WRITER)).sortWithinPartitions(*order)
+    staging.write(rows, parted_by)
+    for file in staging.files(parted_by):
+        kind, writer = map(int, file.values)
+        target = made.directory(None, (), deletes=kind == _EVENT) / layout.bucket_file_name(writer)
+        made.count(None, file.rows, staging.publish(file, target), deletes=kind == _EVENT)
+
+
+def _events(rows: DataFrame, kind: int, write: Write) -> DataFrame:
+    """Rows or delete events as they are in files, and where they go."""
+    is_row = kind == _ROW
+    row_place = [F.lit(True if is_row else None).cast("boolean").alias(layout.ROW_PLACE)]
+    # In a form that Spark does not see through: of constants it would conclude that it need not sort by more.
+    number = F.expr(f"{kind} + CAST({ROW_ID} < 0 AS INT)").alias(_KIND)
+    return rows.select(
+        *(F.col(column.name) for column in METADATA_COLUMNS),
+        *(row_place if write.layout == layout.HIVE else ()),
+        *(F.col(quoted(column.name)) for column in write.columns),
+        number,
+        _writer().alias(_WRITER),
+    )
+
+
+def _writer() -> Expression:
+    """Whose file a row belongs to, by its bucket property."""
+    return F.expr(
+        f"IF(shiftright({BUCKET}, {VERSION_SHIFT}) = 0, {BUCKET}, "
+        f"shiftright({BUCKET}, {WRITER_SHIFT}) & {layout.MOST_WRITERS - 1})"
+    )
+
+
+# -- whole files ---------------------------------------------------------------------
+
+
+def _put_together(scan: Scan, made: NewDirectories) -> bool:
+    """Concatenate the files of each bucket, whose directories are in the order of their write ids.
+
+    Returns whether that could be done: not where files are missing or differ, or their stripes are small.
+    """
+    found = _bucket_files(scan)
+    if found is None:
+        return False
+    sources = [file for files in found.values() for file in files]
+    try:
+        with ThreadPoolExecutor(_READERS) as pool:
+            lengths = [stripe.rows for each in pool.map(stripes, sources) for stripe in each]
+    except JobError as error:
+        log.info("Files of %s are not put together: %s", scan.table, error)
+        return False
+    if sum(lengths) < SMALLEST_STRIPE * len(lengths):
+        log.info("%s stripes of %s have %s rows; they are written anew", len(lengths), scan.table, sum(lengths))
+        return False
+    return _concatenate(scan, found, made)
+
+
+def _concatenate(scan: Scan, found: Mapping[int, Sequence[Place]], made: NewDirectories) -> bool:
+    directory = made.directory(None, ())
+    targets = {bucket: directory / layout.bucket_file_name(bucket) for bucket in found}
+
+    def run(bucket: int) -> Concatenated:
+        return concatenate(targets[bucket], found[bucket])
+
+    try:
+        with ThreadPoolExecutor(_WRITERS) as pool:
+            done = list(pool.map(run, found))
+    except JobError as error:
+        log.info("Files of %s cannot be put behind each other: %s", scan.table, error)
+        for target in targets.values():
+            if target.exists():
+                target.delete_file()
+        return False
+    for each in done:
+        made.count(None, each.rows, each.size_bytes)
+    return True
+
+
+def _bucket_files(scan: Scan) -> dict[int, list[Place]] | None:
+    """The files of each bucket in the order of their rows' ids; None if they are not those that were written."""
+    (part,) = scan.parts if len(scan.parts) == 1 else (None,)
+    if part is None or part.originals:
+        return None
+    found: dict[int, list[Place]] = defaultdict(list)
+    count = 0
+    for path in part.paths:
+        names = [name for name, _ in place(path).files() if not name.startswith(("_", "."))]
+        count += len(names)
+        # Those of a streaming batch's delta are numbered in the order of its transactions.
+        for name in sorted(names, key=lambda name: (int(m[1]) if (m := _SUFFIX.fullmatch(name)) else -1, name)):
+            bucket = bucket_number(name)
+            if bucket == NO_BUCKET:
+                return None
+            found[bucket].append(place(path) / name)
+    return None if part.files is not None and count != part.files else found
+
+
+# -- insert-only ---------------------------------------------------------------------
+
+
+def _compact_plain(
+    spark: SparkSession,
+    scan: Scan,
+    write: Write,
+    compaction: Compaction,
+    staging: Staging,
+    made: NewDirectories,
+    views: list[str],
+) -> None:
+    if not scan.parts:
+        return
+    if write.format not in _WRITTEN_EXACTLY:
+        _copy_files(scan, compaction, made)
+        return
+    views += scans.register(spark, scan)
+    rows = spark.table(scan.view)
+    if write.num_buckets > 0:
+        rows = arranged(rows, write)
+    else:
+        rows = rows.coalesce(min(layout.MOST_WRITERS, max(1, math.ceil(compaction.size_bytes / LARGEST_FILE))))
+    staging.write(rows, ())
+    directory = made.directory(None, ())
+    for file in staging.files(()):
+        target = directory / layout.file_name(write, file.task)
+        made.count(None, file.rows, staging.publish(file, target))
+
+
+def _copy_files(scan: Scan, compaction: Compaction, made: NewDirectories) -> None:
+    """Copy all files under new names; what follows the first dot in a name tells readers how it is compressed.
+
+    Raises:
+        JobError: files are missing, or there are others.
+    """
+    directory = made.directory(None, ())
+    rows = compaction.rows
+    for part in scan.parts:
+        files = [file for path in part.paths for file in _files_at(path)]
+        if part.files is not None and len(files) != part.files:
+            raise JobError(
+                "",
+                f"{scan.table} has {len(files)} data files below {part.base_path} where {part.files} were written: "
+                "some were deleted or added by other means; restore them, or drop the table or partition.",
+            )
+        for number, (file, size_bytes) in enumerate(files):
+            name = file.path.rpartition("/")[2]
+            _, dot, ending = name.partition(".")
+            bucket = hive_bucket(name.partition(".")[0]) or 0
+            target = directory / f"{bucket:06d}_0_copy_{number + 1}{dot}{ending}"
+            file.filesystem.copy_file(file.path, target.path)
+            made.count(None, rows, size_bytes)
+            rows = 0
+
+
+def _files_at(path: str) -> list[tuple[Place, int]]:
+    """The file of that path, or the data files below it, with their sizes."""
+    there = place(path)
+    size = there.filesystem.get_file_info(there.path).size
+    if size is not None:
+        return [(there, int(size))]
+    return [(there / name, size) for name, size in there.files() if not name.startswith(("_", "."))]

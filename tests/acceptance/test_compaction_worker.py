@@ -1,0 +1,282 @@
+"""Compactions as a worker does them: what readers see stays the same, whatever was written and whoever reads."""
+
+from __future__ import annotations
+
+import random
+import re
+import shutil
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyarrow import orc
+
+from airflow_hivex.core import Metastore, Session
+from airflow_hivex.core.model.compaction import Compaction, CompactionState
+from tests.acceptance.test_conversion import write
+from tests.acceptance.test_hive_layout import read_by_hive
+
+pytestmark = [pytest.mark.spark, pytest.mark.parametrize("metastore_url", ["sqlite"], indirect=True)]
+
+TABLES = {
+    "plain": "",
+    "partitioned": "PARTITIONED BY (p string)",
+    "bucketed": "CLUSTERED BY (id) INTO 3 BUCKETS",
+}
+COLUMNS = {"id": "int", "v": "string", "n": "struct<a:int,b:array<int>>"}
+
+
+def compact(metastore: Metastore, type: str, partition: str | None = None, table: str = "t") -> Compaction:
+    """What has become of a compaction that is asked for and done."""
+    response = metastore.compactor.request("default", table, partition, type)
+    assert response.is_accepted, response
+    done = metastore.compactor.work("host-1")
+    assert done is not None
+    assert done.id == response.id
+    return done
+
+
+def rows(session: Session, table: str = "t") -> list[tuple[Any, ...]]:
+    return session.sql(f"SELECT id, v, n.a, p FROM {table} ORDER BY ALL").rows
+
+
+def names(root: Path, partition: str | None = None, table: str = "t") -> list[str]:
+    folder = root / "c1" / "default.db" / table / (partition or "")
+    return sorted(path.name for path in folder.iterdir() if path.is_dir() and "=" not in path.name)
+
+
+def seen_by_hive(root: Path, scratch: Path) -> Counter[tuple[int, str | None]]:
+    """What Hive 2.3 reads, which knows no visibility suffixes: of a copy without them."""
+    shutil.rmtree(scratch, ignore_errors=True)
+    shutil.copytree(root / "c1" / "default.db" / "t", scratch)
+    for path in list(scratch.glob("**/*_v[0-9]*")):
+        path.rename(path.with_name(re.sub(r"_v\d+$", "", path.name)))
+    found: Counter[tuple[int, str | None]] = Counter()
+    for folder in sorted({path.parent.parent for path in scratch.glob("**/_orc_acid_version")}):
+        found.update((row["id"], row["v"]) for row in read_by_hive(folder, COLUMNS))
+    return found
+
+
+class History:
+    """Random statements on a table, and what its rows are after each."""
+
+    def __init__(self, session: Session, seed: int) -> None:
+        self.session = session
+        self.random = random.Random(seed)
+        self.rows: dict[int, tuple[str | None, str]] = {}
+        self.next_id = 0
+
+    def step(self) -> None:
+        self.random.choice([self.insert, self.insert, self.update, self.delete, self.roll_back, self.merge])()
+
+    def insert(self) -> None:
+        new = range(self.next_id, self.next_id + self.random.randint(1, 40))
+        self.next_id = new.stop
+        self.session.sql(
+            "INSERT INTO t (id, v, n, p) SELECT CAST(id AS INT), IF(id % 5 = 0, NULL, concat('v', id)), "
+            f"named_struct('a', CAST(id AS INT), 'b', array(1, NULL)), concat('p', id % 2) "
+            f"FROM range({new.start}, {new.stop})"
+        )
+        self.rows |= {each: (None if each % 5 == 0 else f"v{each}", f"p{each % 2}") for each in new}
+
+    def update(self) -> None:
+        modulus = self.random.randint(2, 9)
+        self.session.sql(f"UPDATE t SET v = 'u{modulus}' WHERE id % {modulus} = 1")
+        self.rows |= {each: (f"u{modulus}", self.rows[each][1]) for each in self.rows if each % modulus == 1}
+
+    def delete(self) -> None:
+        modulus = self.random.randint(3, 9)
+        self.session.sql(f"DELETE FROM t WHERE id % {modulus} = 0")
+        self.rows = {each: row for each, row in self.rows.items() if each % modulus}
+
+    def merge(self) -> None:
+        new, self.next_id = self.next_id, self.next_id + 1
+        old = self.random.choice(sorted(self.rows) or [new])
+        self.session.sql(
+            f"MERGE INTO t USING (SELECT explode(array({old}, {new})) AS k) s ON t.id = s.k "
+            "WHEN MATCHED THEN UPDATE SET v = 'm' WHEN NOT MATCHED THEN INSERT (id, v, p) VALUES (k, 'n', 'p0')"
+        )
+        if old in self.rows:
+            self.rows[old] = ("m", self.rows[old][1])
+        self.rows.setdefault(new, ("n", "p0"))
+
+    def roll_back(self) -> None:
+        self.session.sql("START TRANSACTION")
+        self.session.sql("INSERT INTO t (id, v, p) VALUES (-1, 'never', 'p0')")
+        self.session.sql("DELETE FROM t WHERE id % 2 = 0")
+        self.session.sql("ROLLBACK")
+
+    def check(self, session: Session | None = None) -> None:
+        found = {(row[0], row[1], row[3]) for row in rows(session or self.session)}
+        expected = {(each, v, p) for each, (v, p) in self.rows.items()}
+        assert found == expected, (sorted(found - expected), sorted(expected - found))
+
+
+@pytest.mark.parametrize(
+    ("kind", "layout"), [("plain", "hive"), ("partitioned", "flat"), ("bucketed", "flat"), ("partitioned", "hive")]
+)
+def test_nobody_sees_a_compaction(metastore: Metastore, tmp_path: Path, kind: str, layout: str) -> None:
+    with metastore.session() as session, metastore.session() as old:
+        keys = ", p string" if kind != "partitioned" else ""
+        declared = ", ".join(f"{name} {of}" for name, of in COLUMNS.items())
+        session.sql(f"CREATE TABLE t ({declared}{keys}) {TABLES[kind]} TBLPROPERTIES ('hivex.row.layout' = '{layout}')")
+        history = History(session, seed=sum(map(ord, kind + layout)))
+        partitions = ["p=p0", "p=p1"] if kind == "partitioned" else [None]
+        history.insert()
+        for types in (["minor", "major"], ["major"]):
+            for _ in range(2):
+                history.step()
+            history.insert()
+            history.delete()
+            old.sql("START TRANSACTION")
+            before = rows(old)
+            for each in types:
+                for partition in partitions:
+                    done = compact(metastore, each, partition)
+                    assert done.state in (CompactionState.READY_FOR_CLEANING, CompactionState.REFUSED), done
+                history.check()
+                history.insert()
+                assert rows(old) == before
+            for partition in partitions:
+                assert any(re.search(r"_v\d+$", name) for name in names(tmp_path, partition))
+            # What is written from here on names rows by the ids that they had before.
+            history.update()
+            assert rows(old) == before
+            old.sql("ROLLBACK")
+        history.check()
+        if layout == "hive":
+            ours = Counter((row[0], row[1]) for row in rows(session))
+            assert seen_by_hive(tmp_path, tmp_path / "copy") == ours
+
+
+def test_a_failing_job_leaves_all_as_it_was(metastore: Metastore, session: Session, tmp_path: Path) -> None:
+    session.sql("CREATE TABLE t (id int, v string, n struct<a:int>, p string)")
+    for at in range(3):
+        session.sql(f"INSERT INTO t (id, v) VALUES ({at}, 'x')")
+    session.sql("DELETE FROM t WHERE id = 1")
+    before, directories = rows(session), names(tmp_path)
+    damaged = next((tmp_path / "c1" / "default.db" / "t").glob("delete_delta_*/bucket_*"))
+    content = damaged.read_bytes()
+    damaged.unlink()
+    for each in ("major", "minor"):
+        failed = compact(metastore, each)
+        assert failed.state is CompactionState.FAILED
+        assert "t has 0 files of delete deltas" in str(failed.error_message)
+        assert names(tmp_path) == directories
+    damaged.write_bytes(content)
+    assert rows(session) == before
+    assert compact(metastore, "major").state is CompactionState.READY_FOR_CLEANING
+    assert rows(session) == before
+
+
+def test_nothing_to_gain_and_what_is_gone_are_refused(metastore: Metastore, session: Session) -> None:
+    session.sql("CREATE TABLE t (id int, v string, n struct<a:int>, p string)")
+    session.sql("INSERT INTO t (id) VALUES (1)")
+    refused = compact(metastore, "minor")
+    assert (refused.state, refused.error_message) == (
+        CompactionState.REFUSED,
+        "there is nothing to merge: it has 1 delta, and a minor compaction takes two of a kind",
+    )
+    assert compact(metastore, "major").state is CompactionState.REFUSED
+    session.sql("CREATE TABLE s (id int) CLUSTERED BY (id) SORTED BY (id) INTO 2 BUCKETS")
+    assert "SORTED BY" in str(compact(metastore, "major", table="s").error_message)
+    metastore.compactor.request("default", "s", type="major")
+    session.sql("DROP TABLE s")
+    gone = metastore.compactor.work("host-1")
+    assert gone is not None
+    assert (gone.state, gone.error_message) == (CompactionState.REFUSED, "the table or partition was dropped")
+    assert metastore.compactor.work("host-1") is None
+
+
+def test_more_deltas_than_at_once_are_merged_in_steps(
+    metastore_url: str, clusters: dict[str, dict[str, str]], tmp_path: Path
+) -> None:
+    settings = {"hive.compactor.max.num.delta": 2}
+    with (
+        Metastore.open(metastore_url, clusters=clusters, default_cluster="c1", settings=settings) as metastore,
+        metastore.session() as session,
+    ):
+        session.sql("CREATE TABLE t (id int, v string, n struct<a:int>, p string)")
+        for at in range(3):
+            session.sql(f"INSERT INTO t (id, v) VALUES ({at}, 'x'), ({at + 10}, 'y')")
+        session.sql("UPDATE t SET v = 'z' WHERE id IN (1, 12)")
+        before = rows(session)
+        assert compact(metastore, "minor").state is CompactionState.READY_FOR_CLEANING
+        made = [name for name in names(tmp_path) if "_v" in name]
+        assert [re.sub(r"_v\d+$", "", name) for name in made] == [
+            "delete_delta_0000001_0000004",
+            "delta_0000001_0000004",
+        ]
+        assert rows(session) == before
+
+
+def test_a_batch_with_aborted_transactions_keeps_what_committed(metastore: Metastore, session: Session) -> None:
+    session.sql("CREATE TABLE t (id int, v string, n struct<a:int>, p string)")
+    with session.transaction_batch("t", 4) as batch:
+        batch.write([{"id": 1, "v": "x"}])
+        batch.write([{"id": 2, "v": "y"}])
+    session.sql("INSERT INTO t (id) VALUES (7)")
+    before = rows(session)
+    assert compact(metastore, "minor").state is CompactionState.READY_FOR_CLEANING
+    assert rows(session) == before
+    assert compact(metastore, "major").state is CompactionState.READY_FOR_CLEANING
+    assert rows(session) == before
+
+
+@pytest.mark.parametrize("format", ["orc", "parquet", "json", "csv"])
+def test_insert_only_tables_are_compacted(metastore: Metastore, session: Session, tmp_path: Path, format: str) -> None:
+    session.sql(
+        f"CREATE TABLE t (id int, v string) STORED AS {format} "
+        "TBLPROPERTIES ('transactional_properties' = 'insert_only')"
+    )
+    for at in range(3):
+        session.sql(f"INSERT INTO t SELECT CAST(id AS INT), concat('v', id) FROM range({at * 10}, {at * 10 + 10})")
+    session.sql("START TRANSACTION")
+    session.sql("INSERT INTO t VALUES (-1, 'never')")
+    session.sql("ROLLBACK")
+    query = "SELECT * FROM t ORDER BY ALL"
+    before = session.sql(query).rows
+    assert compact(metastore, "minor").state is CompactionState.READY_FOR_CLEANING
+    assert session.sql(query).rows == before
+    session.sql("INSERT INTO t VALUES (99, NULL)")
+    after = session.sql(query).rows
+    assert compact(metastore, "major").state is CompactionState.READY_FOR_CLEANING
+    assert session.sql(query).rows == after == [*before, (99, None)]
+    assert any(name.startswith("base_") for name in names(tmp_path))
+
+
+def test_converted_files_become_a_base_and_keep_their_ids(
+    metastore: Metastore, session: Session, tmp_path: Path
+) -> None:
+    session.sql("CREATE EXTERNAL TABLE t (id int, v string) STORED AS orc LOCATION 't'")
+    for name, first in (("000000_0", 0), ("000000_0_copy_1", 40), ("part-00000-1b-c000.snappy.orc", 70)):
+        write(tmp_path / "c1" / "t" / name, range(first, {0: 40, 40: 70, 70: 100}[first]))
+    session.sql("ALTER TABLE t SET TBLPROPERTIES ('transactional' = 'true', 'EXTERNAL' = 'FALSE')")
+    session.sql("DELETE FROM t WHERE id % 10 = 3")
+    before = session.sql("SELECT ROW__ID, id, v FROM t ORDER BY id").rows
+    assert len(before) == 90
+    assert compact(metastore, "major").state is CompactionState.READY_FOR_CLEANING
+    assert session.sql("SELECT ROW__ID, id, v FROM t ORDER BY id").rows == before
+    session.sql("DELETE FROM t WHERE id % 10 = 4")
+    assert len(session.sql("SELECT id FROM t").rows) == 80
+    assert compact(metastore, "major").state is CompactionState.READY_FOR_CLEANING
+    assert len(session.sql("SELECT id FROM t").rows) == 80
+
+
+@pytest.mark.parametrize("layout", ["flat", "hive"])
+def test_large_stripes_are_copied_as_they_are(
+    metastore: Metastore, session: Session, tmp_path: Path, layout: str
+) -> None:
+    session.sql(f"CREATE TABLE t (id int, v string) TBLPROPERTIES ('hivex.row.layout' = '{layout}')")
+    for start in (0, 100_000, 200_000):
+        session.sql(f"INSERT INTO t SELECT CAST(id AS INT), concat('v', id) FROM range({start}, {start + 90_000})")
+    session.sql("DELETE FROM t WHERE id = 100001")
+    query = "SELECT count(*), sum(id), sum(hash(ROW__ID, v)) FROM t"
+    before = session.sql(query).rows
+    folder = tmp_path / "c1" / "default.db" / "t"
+    lengths = Counter(orc.ORCFile(path).nrows for path in folder.glob("delta_*/bucket_*"))
+    assert compact(metastore, "minor").state is CompactionState.READY_FOR_CLEANING
+    merged = [orc.ORCFile(path) for path in folder.glob("delta_*_v*/bucket_*")]
+    assert sum(file.nstripes for file in merged) == sum(lengths.values())
+    assert session.sql(query).rows == before
