@@ -13,6 +13,7 @@ import pytest
 from pyarrow import orc
 
 from airflow_hivex.core import Metastore, Session
+from airflow_hivex.core.errors import CompactionLostError
 from airflow_hivex.core.model.compaction import Compaction, CompactionState
 from tests.acceptance.test_conversion import write
 from tests.acceptance.test_hive_layout import read_by_hive
@@ -170,6 +171,37 @@ def test_a_failing_job_leaves_all_as_it_was(metastore: Metastore, session: Sessi
     assert rows(session) == before
 
 
+def test_a_worker_that_wakes_up_too_late_changes_nothing(
+    metastore_url: str, clusters: dict[str, dict[str, str]], tmp_path: Path
+) -> None:
+    late = []
+
+    def fault(point: str) -> None:
+        if point == "compaction written" and not late:
+            (working,) = metastore.compactor.show()
+            late.append(working)
+            metastore.transactions.abort(int(working.txn_id or 0), "its heartbeat timed out")
+            assert metastore.compactor.housekeep()[0] == 1
+
+    with (
+        Metastore.open(metastore_url, clusters=clusters, default_cluster="c1", fault=fault) as metastore,
+        metastore.session() as session,
+    ):
+        session.sql("CREATE TABLE t (id int, v string, n struct<a:int>, p string)")
+        for at in range(3):
+            session.sql(f"INSERT INTO t (id, v) VALUES ({at}, 'x')")
+        before, directories = rows(session), names(tmp_path)
+        metastore.compactor.request("default", "t")
+        with pytest.raises(CompactionLostError):
+            metastore.compactor.work("host-1")
+        assert (rows(session), names(tmp_path)) == (before, directories)
+        done = metastore.compactor.work("host-2")
+        assert done is not None
+        assert (done.id, done.state) == (late[0].id, CompactionState.READY_FOR_CLEANING)
+        assert rows(session) == before
+        assert len(names(tmp_path)) == len(directories) + 1
+
+
 def test_nothing_to_gain_and_what_is_gone_are_refused(metastore: Metastore, session: Session) -> None:
     session.sql("CREATE TABLE t (id int, v string, n struct<a:int>, p string)")
     session.sql("INSERT INTO t (id) VALUES (1)")
@@ -205,8 +237,8 @@ def test_more_deltas_than_at_once_are_merged_in_steps(
         assert compact(metastore, "minor").state is CompactionState.READY_FOR_CLEANING
         made = [name for name in names(tmp_path) if "_v" in name]
         assert [re.sub(r"_v\d+$", "", name) for name in made] == [
-            "delete_delta_0000001_0000004",
-            "delta_0000001_0000004",
+            "delete_delta_0000002_0000005",
+            "delta_0000002_0000005",
         ]
         assert rows(session) == before
 
@@ -220,8 +252,9 @@ def test_a_batch_with_aborted_transactions_keeps_what_committed(metastore: Metas
     before = rows(session)
     assert compact(metastore, "minor").state is CompactionState.READY_FOR_CLEANING
     assert rows(session) == before
+    session.sql("DELETE FROM t WHERE id = 2")
     assert compact(metastore, "major").state is CompactionState.READY_FOR_CLEANING
-    assert rows(session) == before
+    assert rows(session) == [row for row in before if row[0] != 2]
 
 
 @pytest.mark.parametrize("format", ["orc", "parquet", "json", "csv"])

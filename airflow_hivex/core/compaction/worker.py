@@ -30,7 +30,6 @@ from airflow_hivex.core.errors import (
     InvalidOperationError,
     NoSuchPartitionError,
     TransactionCommittedError,
-    TransactionNotOpenError,
 )
 from airflow_hivex.core.files.filesystem import ClusterFiles
 from airflow_hivex.core.model.compaction import (
@@ -156,8 +155,6 @@ class CompactionWorker:
         except BaseException as error:
             if not isinstance(error, CommitOutcomeUnknownError) and self._abort(txn_id, error):
                 self._delete(target, made)
-            if isinstance(error, TransactionNotOpenError):
-                raise CompactionLostError(entry.id, entry.name, f"worker {entry.worker_id}") from error
             raise
 
     # -- what is there ------------------------------------------------------------------

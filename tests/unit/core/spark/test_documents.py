@@ -20,6 +20,7 @@ from airflow_hivex.core.errors import (
 )
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.plans import (
+    Compaction,
     JobResult,
     Plan,
     Scan,
@@ -91,7 +92,10 @@ def test_plan_survives_its_document() -> None:
             bucket_columns=("a",),
             sort_columns=("b",),
             num_buckets=4,
+            compacted=(1, 3, 9),
         ),
+        compaction=Compaction((ScanPart(("file:///t/delete_delta_1_1",), "file:///t", "flat", files=1),), True, 5, 70),
+        scheduler_pool="night",
         spark_conf={"spark.sql.shuffle.partitions": "3"},
     )
     assert plan_from_json(plan_to_json(plan)) == plan
