@@ -114,9 +114,7 @@ class History:
         assert found == expected, (sorted(found - expected), sorted(expected - found))
 
 
-@pytest.mark.parametrize(
-    ("kind", "layout"), [("plain", "hive"), ("partitioned", "flat"), ("bucketed", "flat"), ("partitioned", "hive")]
-)
+@pytest.mark.parametrize(("kind", "layout"), [("plain", "hive"), ("partitioned", "hive"), ("bucketed", "flat")])
 def test_nobody_sees_a_compaction(metastore: Metastore, tmp_path: Path, kind: str, layout: str) -> None:
     with metastore.session() as session, metastore.session() as old:
         keys = ", p string" if kind != "partitioned" else ""
