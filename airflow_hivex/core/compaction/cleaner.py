@@ -406,6 +406,8 @@ class _Files:
             if work.aborted is not None:
                 for path in there:
                     found.update(dict.fromkeys(self._aborted(work, folder, path)))
+                    if work.aborted.is_staging(path.rpartition("/")[2]):
+                        found[_Doomed(folder.cluster, f"{folder.location}/{path}", ABORTED)] = None
         if work.aborted is not None and work.table is not None:
             primary = work.table.storage.primary
             for name in self.of(primary.cluster).list_entries(primary.location):

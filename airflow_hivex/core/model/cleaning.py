@@ -6,6 +6,7 @@ Source: hive-semantics 4.5, 5.6 and 2.6 (Hive Cleaner, CompactionCleaner, Aborte
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,6 +16,7 @@ from airflow_hivex.core.model.directories import AcidDirectory, DirectoryKind, d
 from airflow_hivex.core.model.write_ids import ValidCleanerWriteIdList, ValidTxnList, ValidWriteIdList
 
 NO_CLEANUP = "no_cleanup"
+_STAGING = re.compile(r"_staging_(?:v([0-9]+)|([0-9]+)_[0-9]+)")
 
 
 class CleaningOutcome(enum.Enum):
@@ -141,10 +143,12 @@ class Aborted:
         return sorted(each for each in self.write_ids if directory.min_write_id <= each <= directory.max_write_id)
 
     def is_staging(self, name: str) -> bool:
-        """Whether it is the hidden directory where a statement of one of them has begun to write."""
-        words = name.split("_")
-        is_one = name.startswith("_staging_") and len(words) == 4
-        return is_one and words[2].isdecimal() and int(words[2]) in self.write_ids
+        """Whether it is the hidden directory where a statement, or a compaction, of one of them has begun to write."""
+        found = _STAGING.fullmatch(name)
+        if found is None:
+            return False
+        txn_id, write_id = found.groups()
+        return int(write_id) in self.write_ids if txn_id is None else int(txn_id) in self.compactions
 
 
 def is_settled(directory: AcidDirectory, write_ids: ValidWriteIdList) -> bool:

@@ -72,11 +72,10 @@ def test_leftovers_are_those_of_aborted_transactions(name: str, is_left: bool) -
     assert (aborted.leftover(name) is not None) is is_left
 
 
-def test_staging_directories_are_known_by_their_write_id() -> None:
-    aborted = Aborted(frozenset({11}), frozenset({5}), frozenset())
-    assert [
-        name for name in ("_staging_5_0", "_staging_55_0", "_staging_5", "_staging_x_0") if aborted.is_staging(name)
-    ] == ["_staging_5_0"]
+def test_staging_directories_are_known_by_their_write_id_or_compaction() -> None:
+    aborted = Aborted(frozenset({11, 12}), frozenset({5}), frozenset({12}))
+    names = ("_staging_5_0", "_staging_55_0", "_staging_5", "_staging_x_0", "_staging_v12", "_staging_v11")
+    assert [name for name in names if aborted.is_staging(name)] == ["_staging_5_0", "_staging_v12"]
 
 
 def test_batch_is_settled_when_none_of_its_transactions_is_open() -> None:
