@@ -8,6 +8,8 @@ MAKEFLAGS += --no-builtin-rules
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+# The classes that Spark loads, for the JVMs of the tests
+CLASSES := $(VENV)/spark-classes.jsa
 # Options for pytest, such as: make test-unit PYTEST="-k router -x"
 PYTEST ?=
 # Benchmarks to run, by default all, and their options, such as: make bench BENCH="scans --scale 0.1"
@@ -29,6 +31,10 @@ $(INSTALLED): pyproject.toml requirements/constraints.txt scripts/install-python
 .PHONY: setup
 setup: $(INSTALLED) java ## Build .venv and make sure of Java 17
 
+$(CLASSES): $(INSTALLED) tests/spark_options.py | java
+	@echo "Keeping the classes of Spark for faster starts ..."
+	@$(BIN)/python -m tests.spark_options
+
 .PHONY: java postgresql jdbc
 java:
 	@scripts/install-system-packages.sh java
@@ -42,7 +48,7 @@ demo: setup ## Run the quickstart DAG on real data, in ./.demo
 	@$(BIN)/hivex demo
 
 .PHONY: test
-test: setup postgresql ## Run all tests
+test: setup postgresql $(CLASSES) ## Run all tests
 	$(BIN)/pytest --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder $(PYTEST)
 
 .PHONY: test-unit

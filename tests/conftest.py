@@ -11,6 +11,7 @@ import pytest
 
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.migrating import prepare
+from tests import spark_options
 from tests.postgresql import start_postgresql
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from tests.postgresql import PostgresqlServer
 
 # Read by every Spark that tests and their processes start.
-os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).with_name("spark_conf")))
+os.environ.setdefault(spark_options.VARIABLE, spark_options.java_options())
 
 _COUNT = "count: "
 
