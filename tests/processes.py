@@ -16,7 +16,10 @@ from pathlib import Path
 from typing import Any
 
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["__main__", "tests.histories.client", "tests.crashes.client"])
+# pyarrow loads pandas, if it is there, for the first array.
+_CONTEXT.set_forkserver_preload(
+    ["__main__", "tests.histories.client", "tests.crashes.client", "tests.acceptance.joining_process", "pandas"]
+)
 _PATIENCE_S = 30
 
 

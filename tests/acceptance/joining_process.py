@@ -4,27 +4,21 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from pathlib import Path
 
 from airflow_hivex.core import Metastore
 
 
-def main(url: str, root: str, txn_id: str, statement: str) -> None:
-    clusters = {
-        name: {"filesystem": (Path(root) / name).as_uri(), "jobtracker": "local[2]"} for name in ("c1", "c2", "c3")
-    }
+def join_and_die(url: str, root: Path, txn_id: int, statement: str) -> None:
+    """Run a statement of the transaction, up to that point."""
+    clusters = {name: {"filesystem": (root / name).as_uri(), "jobtracker": "local[2]"} for name in ("c1", "c2", "c3")}
 
     def die(point: str) -> None:
-        if point == "before write" and any(Path(root).glob("c?/default.db/*/**/*_0000003_0000003_*/bucket_*")):
+        if point == "before write" and any(root.glob("c?/default.db/*/**/*_0000003_0000003_*/bucket_*")):
             os.kill(os.getpid(), signal.SIGKILL)
 
     with (
         Metastore.open(url, clusters=clusters, default_cluster="c1", fault=die) as metastore,
-        metastore.session(txn_id=int(txn_id), writer="load") as session,
+        metastore.session(txn_id=txn_id, writer="load") as session,
     ):
         session.sql(statement)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

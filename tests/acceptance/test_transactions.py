@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -31,6 +30,8 @@ from airflow_hivex.core.errors import (
 )
 from airflow_hivex.core.model.locks import LockState
 from airflow_hivex.core.model.transactions import TxnState
+from tests.acceptance.joining_process import join_and_die
+from tests.processes import ClientProcess
 
 on_sqlite = pytest.mark.parametrize("metastore_url", ["sqlite"], indirect=True)
 
@@ -389,15 +390,20 @@ def test_writer_that_was_replaced_and_goes_on_is_left_out(
     assert len(directories(tmp_path, "t")) == 3
 
 
+def run_and_die(url: str, root: Path, txn_id: int, statement: str) -> None:
+    """Run a statement of the transaction in a process that is killed when the files are written."""
+    with ClientProcess(join_and_die, url, root, txn_id, statement, log=root / "joining.log") as process:
+        code = process.wait(timeout_s=120)
+        assert code == -signal.SIGKILL, process.error()
+
+
 @pytest.mark.parametrize("statement", ["INSERT INTO p VALUES (5, 'x'), (6, 'new')", "INSERT INTO t VALUES (5)"])
 def test_killed_writer_of_a_transaction_begins_again(
     metastore: Metastore, metastore_url: str, tables: Session, tmp_path: Path, statement: str
 ) -> None:
     (txn_id,) = metastore.transactions.open(timeout=3600)
     before = directories(tmp_path, "t"), directories(tmp_path, "p")
-    arguments = [metastore_url, str(tmp_path), str(txn_id), statement]
-    killed = subprocess.run([sys.executable, "-m", "tests.acceptance.joining_process", *arguments], timeout=120)
-    assert killed.returncode == -9
+    run_and_die(metastore_url, tmp_path, txn_id, statement)
     assert (directories(tmp_path, "t"), directories(tmp_path, "p")) != before
     with metastore.session(txn_id=txn_id, writer="load") as session:
         assert (directories(tmp_path, "t"), directories(tmp_path, "p")) == before
@@ -411,8 +417,7 @@ def test_files_of_a_killed_statement_do_not_survive_the_commit(
 ) -> None:
     (txn_id,) = metastore.transactions.open(timeout=3600)
     before = directories(tmp_path, "t")
-    arguments = [metastore_url, str(tmp_path), str(txn_id), "INSERT INTO t VALUES (5)"]
-    subprocess.run([sys.executable, "-m", "tests.acceptance.joining_process", *arguments], timeout=120)
+    run_and_die(metastore_url, tmp_path, txn_id, "INSERT INTO t VALUES (5)")
     metastore.commit(txn_id)
     assert directories(tmp_path, "t") == before
 
@@ -476,8 +481,7 @@ def test_commit_that_cannot_tidy_up_is_a_commit(
     metastore: Metastore, metastore_url: str, tables: Session, tmp_path: Path
 ) -> None:
     (txn_id,) = metastore.transactions.open(timeout=3600)
-    arguments = [metastore_url, str(tmp_path), str(txn_id), "INSERT INTO t VALUES (5)"]
-    subprocess.run([sys.executable, "-m", "tests.acceptance.joining_process", *arguments], timeout=120)
+    run_and_die(metastore_url, tmp_path, txn_id, "INSERT INTO t VALUES (5)")
     losing = Losing("after commit", "before write")
     with open_losing(metastore_url, tmp_path, losing) as other:
         losing.is_armed = True
