@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
@@ -114,16 +115,22 @@ class Warehouse:
 
     def register(self, table: str, partition: str | None, sizes: Mapping[str, int], *, txn_id: int = 1) -> None:
         """The rows of directories by name."""
+        self.register_each(table, [partition], sizes, txn_id=txn_id)
+
+    def register_each(
+        self, table: str, partitions: Sequence[str | None], sizes: Mapping[str, int], *, txn_id: int = 1
+    ) -> None:
+        """The same for each of some partitions, all at once."""
 
         def work(connection: Connection) -> None:
             found = select_table(connection, "default", table)
-            place = None if partition is None else partition_ids(connection, found, [partition])[partition]
-            for name, size in sizes.items():
+            places = partition_ids(connection, found, [name for name in partitions if name is not None])
+            for partition, (name, size) in itertools.product(partitions, sizes.items()):
                 parsed = parse_directory(name)
                 assert parsed is not None
                 row = {
                     "table_id": found.id,
-                    "partition_id": place,
+                    "partition_id": None if partition is None else places[partition],
                     "name": name,
                     "kind": parsed.kind.value,
                     "min_write_id": parsed.min_write_id,

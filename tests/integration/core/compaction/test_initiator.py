@@ -151,7 +151,7 @@ def test_renamed_partition_is_still_a_candidate(compactor: Compactor, warehouse:
 )
 @pytest.mark.parametrize("name", ["no_auto_compaction", "NO_AUTO_COMPACTION"])
 def test_database_decides_on_no_auto_compaction_before_the_table(
-    compactor: Compactor,
+    make_compactor: MakeCompactor,
     warehouse: Warehouse,
     name: str,
     of_database: str | None,
@@ -160,8 +160,8 @@ def test_database_decides_on_no_auto_compaction_before_the_table(
 ) -> None:
     warehouse.table("t", {} if of_table is None else {name: of_table})
     warehouse.set_database("default", {} if of_database is None else {name: of_database})
-    for _ in range(11):
-        warehouse.write("t")
+    warehouse.write("t")
+    compactor = make_compactor(settings={"hive.compactor.delta.num.threshold": 0})
     assert bool(compactor.initiate().initiated) is compacts
     assert compactor.request("default", "t").is_accepted is not compacts
 
@@ -295,8 +295,7 @@ def test_round_stops_at_its_size_and_the_next_goes_on(make_compactor: MakeCompac
     warehouse.partitions("p", *names)
     txn_id = warehouse.begin("p")
     warehouse.transactions.add_dynamic_partitions(txn_id, "default", "p", names, Operation.INSERT)
-    for name in names:
-        warehouse.register("p", name, {"delta_0000001_0000001_0000": 10}, txn_id=txn_id)
+    warehouse.register_each("p", names, {"delta_0000001_0000001_0000": 10}, txn_id=txn_id)
     warehouse.transactions.commit(txn_id)
     first = compactor.initiate()
     assert (len(first.initiated), first.is_complete) == (100, False)
