@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 BUCKET = encode_bucket(0, 0)
-ROWS = 6_000
+ROWS = 2_500
+MANY_ROWS = 6_000
 EVERYTHING = transactions(ValidWriteIdList.of("db.t", 10))
 METADATA = ["operation", "originalTransaction", "bucket", "rowId", "currentTransaction"]
 ROW = "__hivex_row"
@@ -67,9 +68,11 @@ def write_flat(rows: DataFrame, directory: Path, codec: str) -> Path:
     return file
 
 
-def flat_rows(spark: SparkSession, operation: int, placeholder: str, values: Sequence[str]) -> DataFrame:
+def flat_rows(
+    spark: SparkSession, operation: int, placeholder: str, values: Sequence[str], count: int = ROWS
+) -> DataFrame:
     key = [f"{operation} AS operation", "1L AS original", f"{BUCKET} AS b", "id AS row_id", "1L AS current"]
-    return spark.range(0, ROWS, 1, 1).selectExpr(*key, f"{placeholder} AS {ROW}", *values)
+    return spark.range(0, count, 1, 1).selectExpr(*key, f"{placeholder} AS {ROW}", *values)
 
 
 def with_nulls() -> list[str]:
@@ -156,12 +159,13 @@ def test_hive_and_spark_read_concatenated_files(spark: SparkSession, tmp_path: P
     delta.mkdir(parents=True)
     sources = []
     for name, half in (("low", "row_id < 2500"), ("none", "row_id < 0"), ("high", "row_id >= 2500")):
-        rows = flat_rows(spark, 0, "true", ["id", "repeat(sha2(cast(id as string), 512), 3) AS noise"]).where(half)
+        values = ["id", "repeat(sha2(cast(id as string), 512), 3) AS noise"]
+        rows = flat_rows(spark, 0, "true", values, MANY_ROWS).where(half)
         source = place(str(write_flat(rows, tmp_path / name, "zstd")))
         nest(source, source)
         sources.append(source)
     made = concatenate(place(str(delta / "bucket_00000")), sources)
-    assert made.rows == ROWS
+    assert made.rows == MANY_ROWS
     assert made.stripes == sum(len(stripes(source)) for source in sources) > 4
 
     columns = [Column("id", "bigint"), Column("noise", "string")]
@@ -170,4 +174,4 @@ def test_hive_and_spark_read_concatenated_files(spark: SparkSession, tmp_path: P
     assert [(row.row_id, row.values) for row in by_hive] == [
         (row["rowId"], {"id": row["id"], "noise": row["noise"]}) for row in by_spark
     ]
-    assert [row["id"] for row in by_spark] == list(range(ROWS))
+    assert [row["id"] for row in by_spark] == list(range(MANY_ROWS))
