@@ -731,6 +731,13 @@ class JobCancelledError(JobError):
         super().__init__(cluster, message)
 
 
+class ExecutorsLostError(JobError):
+    """A job failed because processes of its cluster went away, as often as Spark tries its tasks."""
+
+    code = "EXECUTORS_LOST"
+    retryable = True
+
+
 class StorageError(HivexError):
     """Files of a cluster could not be listed, written or deleted."""
 

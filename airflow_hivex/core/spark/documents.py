@@ -19,6 +19,7 @@ import pyarrow as pa
 from airflow_hivex.core.errors import (
     AnalysisError,
     ColumnCountMismatchError,
+    ExecutorsLostError,
     HivexError,
     InvalidOperationError,
     InvalidParametersError,
@@ -26,6 +27,7 @@ from airflow_hivex.core.errors import (
     JobError,
     MergeCardinalityError,
     NoSuchColumnError,
+    StorageError,
     TypeMismatchError,
 )
 from airflow_hivex.core.model.objects import Column
@@ -56,9 +58,12 @@ _ERRORS: dict[str, type[HivexError]] = {
         InvalidParametersError,
         MergeCardinalityError,
         NoSuchColumnError,
+        StorageError,
         TypeMismatchError,
     )
 }
+
+_JOB_ERRORS: dict[str, type[JobError]] = {"cancelled": JobCancelledError, "lost": ExecutorsLostError}
 
 
 def plan_to_json(plan: Plan) -> str:
@@ -103,7 +108,7 @@ def result_to_json(result: JobResult, rows: pa.Table | None = None) -> str:
 def error_to_json(error: HivexError) -> str:
     """The document of a job that failed."""
     if isinstance(error, JobError):
-        kind = "cancelled" if isinstance(error, JobCancelledError) else "job"
+        kind = next((kind for kind, of_kind in _JOB_ERRORS.items() if type(error) is of_kind), "job")
         return json.dumps({"version": VERSION, "error": {"kind": kind, "facts": list(error.facts[1:])}})
     return json.dumps({"version": VERSION, "error": {"kind": error.code, "facts": _plain(error.facts)}})
 
@@ -136,11 +141,9 @@ def _directories(documents: Sequence[Mapping[str, Any]]) -> tuple[WrittenDirecto
 
 def _error(document: Mapping[str, Any], cluster: str) -> HivexError:
     facts: list[Any] = [tuple(fact) if isinstance(fact, list) else fact for fact in document["facts"]]
-    if document["kind"] == "cancelled":
-        return JobCancelledError(cluster, *facts)
     if document["kind"] in _ERRORS:
         return _ERRORS[document["kind"]](*facts)
-    return JobError(cluster, *facts)
+    return _JOB_ERRORS.get(document["kind"], JobError)(cluster, *facts)
 
 
 def _plain(value: Any) -> Any:

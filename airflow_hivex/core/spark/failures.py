@@ -7,7 +7,14 @@ import re
 import pyspark
 from pyspark.errors import AnalysisException
 
-from airflow_hivex.core.errors import AnalysisError, HivexError, JobCancelledError, JobError
+from airflow_hivex.core.errors import (
+    AnalysisError,
+    ExecutorsLostError,
+    HivexError,
+    JobCancelledError,
+    JobError,
+    StorageError,
+)
 from airflow_hivex.core.model.plans import Plan
 
 _CANCELLED = re.compile(r"SPARK_JOB_CANCELLED|OPERATION_CANCELED|cancelled part of cancelled job tags")
@@ -17,6 +24,8 @@ _CALL = re.compile(r"\AAn error occurred while calling \S+\s*:?\s*")
 _CLASS = re.compile(r"\A(?:[a-z]\w*\.)+[\w$]+: ")
 _STATE = re.compile(r"\s*SQLSTATE: \w{5}.*", re.DOTALL)
 _CONTEXT = re.compile(r"\s*^== .*? ==$.*", re.MULTILINE | re.DOTALL)
+_NO_ROOM = re.compile(r"No space left on device|File too large|Disk quota exceeded")
+_LOST = re.compile(r"\bExecutorLostFailure\b")
 _NO_AVRO = re.compile(r"(?i)find (the )?data source: `?avro|avro is built-in but external")
 _AVRO_PACKAGE = (
     f"its Spark lacks the package org.apache.spark:spark-avro_2.13:{pyspark.__version__}, which reads and writes Avro; "
@@ -25,10 +34,22 @@ _AVRO_PACKAGE = (
 
 
 def as_error(error: Exception, plan: Plan) -> HivexError:
-    """``error`` as one of our tree: of the statement where Spark refused it, else of the job.
+    """``error`` as one of our tree: of the statement where Spark refused it, of storage without room, else of the job.
 
-    The cluster's name is left empty in a JobError; whoever started the job knows it.
+    One of a job that writes names the tables. The cluster's name is left empty in a JobError; whoever started the
+    job knows it.
     """
+    found = _as_error(error, plan)
+    if not isinstance(found, JobError) or isinstance(found, JobCancelledError) or not plan.writes:
+        return found
+    tables = ", ".join(dict.fromkeys(write.table for write in plan.writes))
+    message = f"{found.facts[1].rstrip('.')}. Nothing was written to {tables}"
+    if _NO_ROOM.search(message):
+        return StorageError(", ".join(dict.fromkeys(write.path for write in plan.writes)), message)
+    return type(found)("", f"{message}.")
+
+
+def _as_error(error: Exception, plan: Plan) -> HivexError:
     if isinstance(error, HivexError):
         return error
     text = str(error)
@@ -44,7 +65,7 @@ def as_error(error: Exception, plan: Plan) -> HivexError:
         message += _whose_directory(message, plan)
     if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j"):
         message = f"{type(error).__name__}: {message}"
-    return JobError("", message)
+    return ExecutorsLostError("", message) if _LOST.search(text) else JobError("", message)
 
 
 def _whose_directory(message: str, plan: Plan) -> str:

@@ -100,7 +100,8 @@ def write_rows(write: Write, rows: Sequence[Sequence[Literal]]) -> JobResult | N
     except BaseException as error:
         made.discard()
         if isinstance(error, (OSError, pa.ArrowException, JobError)):
-            raise StorageError(write.path, str(error)) from error
+            reason = error.facts[1] if isinstance(error, JobError) else error
+            raise StorageError(write.path, f"{reason}. Nothing was written to {write.table}") from error
         raise
     return JobResult(directories=made.written)
 

@@ -69,6 +69,7 @@ EXAMPLES: dict[str, tuple[object, ...]] = {
     "NotAMetastoreError": ("sqlite:///x",),
     "JobError": ("c1", "out of memory"),
     "JobCancelledError": ("c1",),
+    "ExecutorsLostError": ("c1", "an executor was killed"),
     "InvalidConnectionError": ("hivex_default", "its host is missing"),
     "StorageError": ("c1/warehouse/t", "it is not a directory"),
     "UnsupportedJobTrackerError": ("c1", "yarn"),

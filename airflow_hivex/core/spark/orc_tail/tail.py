@@ -243,11 +243,11 @@ def _end(data: Any, size: int, length: int) -> bytes:
 
 
 @contextmanager
-def as_job_error(file: Place) -> Iterator[None]:
-    """Turn what goes wrong with a file's bytes into a JobError that names the file."""
+def as_job_error(file: Place, doing: str = "read") -> Iterator[None]:
+    """Turn what goes wrong with a file's bytes into a JobError that names the file, and what it cannot be."""
     try:
         yield
     except (OSError, pa.ArrowException) as error:
-        raise JobError("", f"{file.path} cannot be read: {error}") from error
+        raise JobError("", f"{file.path} cannot be {doing}: {error}") from error
     except (ValueError, zlib.error) as error:
-        raise JobError("", f"{file.path} cannot be read as an ORC file: {error}") from error
+        raise JobError("", f"{file.path} cannot be {doing} as an ORC file: {error}") from error

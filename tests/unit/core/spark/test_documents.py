@@ -10,12 +10,14 @@ import pytest
 from airflow_hivex.core.errors import (
     AnalysisError,
     ColumnCountMismatchError,
+    ExecutorsLostError,
     HivexError,
     InvalidOperationError,
     InvalidParametersError,
     JobCancelledError,
     JobError,
     NoSuchColumnError,
+    StorageError,
     TypeMismatchError,
 )
 from airflow_hivex.core.model.objects import Column
@@ -153,6 +155,8 @@ def test_a_value_that_python_cannot_hold_is_a_clear_error() -> None:
         InvalidOperationError("INSERT", "d.t", "why not"),
         JobError("c1", "overflow"),
         JobCancelledError("c1"),
+        ExecutorsLostError("c1", "an executor was killed"),
+        StorageError("file:///c1/t", "it is full"),
     ],
 )
 def test_errors_survive_their_document(error: HivexError) -> None:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from airflow_hivex.core.errors import JobCancelledError, JobError
-from airflow_hivex.core.model.plans import Plan, Scan
+from airflow_hivex.core.errors import ExecutorsLostError, JobCancelledError, JobError, StorageError
+from airflow_hivex.core.model.plans import Plan, PlannedInsert, Scan, Write
 from airflow_hivex.core.spark.failures import as_error
 
 PLAN = Plan("t", "n", "SELECT 1", (Scan("hivex_7_ab_0", "d.orders", (), (), "orc", ""),))
@@ -28,3 +28,36 @@ def test_views_are_called_by_their_tables() -> None:
 def test_a_stopped_job_is_cancelled_not_failed() -> None:
     text = "[SPARK_JOB_CANCELLED] Job 9 cancelled part of cancelled job tags t SQLSTATE: XXKDA"
     assert isinstance(as_error(RuntimeError(text), PLAN), JobCancelledError)
+
+
+WRITES = tuple(Write(f"file:///c1/{name}", f"d.{name}", (), (), 1) for name in ("a", "b"))
+
+
+def test_a_job_that_writes_names_its_tables() -> None:
+    plan = Plan("t", "n", "", inserts=tuple(PlannedInsert("SELECT 1", write) for write in WRITES))
+    for given in (RuntimeError("it broke."), JobError("", "RuntimeError: it broke")):
+        error = as_error(given, plan)
+        assert isinstance(error, JobError)
+        assert error.facts[1] == "RuntimeError: it broke. Nothing was written to d.a, d.b."
+
+
+def test_no_room_is_told_of_the_storage_and_may_pass() -> None:
+    plan = Plan("t", "n", "SELECT 1", write=WRITES[0])
+    for reason in ("No space left on device", "Disk quota exceeded", "[Errno 27] File too large"):
+        text = f"Job aborted\n\tat o.Some.x(S.scala:1)\nCaused by: java.io.IOException: {reason}\n\tat o.Y.y(Y.scala:2)"
+        error = as_error(RuntimeError(text), plan)
+        assert isinstance(error, StorageError)
+        assert error.retryable
+        assert error.facts == ("file:///c1/a", f"RuntimeError: {reason}. Nothing was written to d.a")
+
+
+def test_lost_executors_are_told_apart_and_may_come_back() -> None:
+    text = (
+        "An error occurred while calling o1.save.\n: org.apache.spark.SparkException: Job aborted due to stage "
+        "failure: Task 0 in stage 2.0 failed 4 times, most recent failure: Lost task 0.3 in stage 2.0 (TID 9): "
+        "ExecutorLostFailure (executor 3 exited caused by one of the running tasks) Reason: gone\nDriver stacktrace:"
+    )
+    error = as_error(RuntimeError(text), Plan("t", "n", "SELECT 1", write=WRITES[0]))
+    assert isinstance(error, ExecutorsLostError)
+    assert error.retryable
+    assert "d.a" in str(error)

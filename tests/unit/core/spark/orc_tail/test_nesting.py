@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import resource
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -21,6 +22,7 @@ from airflow_hivex.core.spark.storage import Place, place
 from tests.unit.core.spark.orc_tail.flat_files import NAMES, Key, deletes, inserts, note, write
 
 BUCKET = 536870912
+LOCAL = pafs.LocalFileSystem()
 CODECS = ["uncompressed", "zlib", "zstd", "snappy", "lz4"]
 ACID = ["operation", "originalTransaction", "bucket", "rowId", "currentTransaction", "row"]
 
@@ -204,3 +206,16 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
         with pytest.raises(JobError, match=f"{path.name} .*{reason}"):
             nest(place(str(path)), place(str(tmp_path / "bucket_00000")))
     assert not (tmp_path / "bucket_00000").exists()
+
+
+def test_a_file_without_room_for_its_tail_is_a_clear_error(tmp_path: Path) -> None:
+    source = write(tmp_path / "part", inserts([(1, BUCKET, at) for at in range(2000)], user_columns(2000)))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        for target in (place(str(tmp_path / "bucket")), Place(pafs.SubTreeFileSystem(str(tmp_path), LOCAL), "bucket")):
+            with pytest.raises(JobError, match=r"part cannot be written anew: .*File too large"):
+                nest(place(str(source)), target)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert [path.name for path in tmp_path.iterdir()] == ["part"]
