@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Self
+import logging
+from collections.abc import Callable
+from typing import Any, Self, TypeVar
 
+from py4j.protocol import Py4JError
 from pyspark import StorageLevel
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
+
+from airflow_hivex.core.errors import JobError
+
+log = logging.getLogger(__name__)
 
 _LEVEL = StorageLevel(useDisk=True, useMemory=True, useOffHeap=False, deserialized=True)
+_ATTEMPTS = 3
+_DRIVER = "driver"
+
+Done = TypeVar("Done")
+
+
+class KeptRowsLostError(Exception):
+    """An executor is gone, and with it rows that Spark then computes again, perhaps others or in another order."""
 
 
 class Kept:
     """What a job keeps in Spark until it ends."""
 
-    def __init__(self) -> None:
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
         self._frames: list[DataFrame] = []
+        self._holders: set[str] = set()
 
     def __enter__(self) -> Self:
         return self
@@ -27,3 +44,45 @@ class Kept:
         """The same rows, computed when they are first read and not again."""
         self._frames.append(rows.persist(_LEVEL))
         return self._frames[-1]
+
+    def check(self) -> None:
+        """Make sure that no executor is gone which has kept rows at one of the calls before.
+
+        Raises:
+            KeptRowsLostError: what was read since may not belong together.
+        """
+        holders = _executors_with_rows(self._spark) if self._frames else set()
+        if self._holders - holders:
+            raise KeptRowsLostError
+        self._holders |= holders
+
+
+def with_kept(spark: SparkSession, work: Callable[[Kept], Done]) -> Done:
+    """What ``work`` brings, which is called again when it ends with ``KeptRowsLostError``.
+
+    Raises:
+        JobError: it did so each time.
+    """
+    for _ in range(_ATTEMPTS):
+        with Kept(spark) as kept:
+            try:
+                return work(kept)
+            except KeptRowsLostError:
+                log.warning("Executors were lost that held rows of the statement; it begins again")
+    raise JobError("", f"executors that held rows of the statement were lost {_ATTEMPTS} times; run it again")
+
+
+def _executors_with_rows(spark: SparkSession) -> set[str]:
+    """The executors that have kept any rows; none where the driver does their work, or cannot be asked."""
+    if type(spark).__module__.startswith("pyspark.sql.connect"):
+        return set()
+    context: Any = spark.sparkContext
+    try:
+        if context._jsc.sc().isLocal():
+            return set()
+        found = context._jvm.org.apache.spark.SparkEnv.get().blockManager().master().getStorageStatus()
+        return {str(each.blockManagerId().executorId()) for each in found if each.rddBlocks().nonEmpty()} - {_DRIVER}
+    except Py4JError:
+        # No promise of Spark's says that it can be asked for this.
+        log.debug("Spark does not tell which executors have kept rows", exc_info=True)
+        return set()

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from airflow_hivex.core.model.plans import PlannedInsert, Source, WrittenDirectory
 from airflow_hivex.core.spark import writes
-from airflow_hivex.core.spark.kept import Kept
+from airflow_hivex.core.spark.kept import Kept, with_kept
 from airflow_hivex.core.spark.new_directories import discard
 
 log = logging.getLogger(__name__)
@@ -32,17 +32,22 @@ def write_inserts(
         TypeMismatchError: a column needs an explicit CAST.
     """
     values = dict(arguments) or None
-    written: list[tuple[WrittenDirectory, ...]] = []
-    with Kept() as kept:
+
+    def work(kept: Kept) -> tuple[tuple[WrittenDirectory, ...], ...]:
         for source in sources:
             kept.keep(spark.sql(source.sql, args=values)).createOrReplaceTempView(source.view)
             views.append(source.view)
+        written: list[tuple[WrittenDirectory, ...]] = []
         try:
             for number, insert in enumerate(inserts, start=1):
                 log.info("INSERT %d of %d, into %s", number, len(inserts), insert.write.table)
                 written.append(writes.write_rows(spark.sql(insert.sql, args=values), insert.write))
+                # The first one has computed what all read.
+                kept.check()
         except BaseException:
             for insert, directories in zip(inserts, written, strict=False):
                 discard(insert.write, directories)
             raise
-    return tuple(written)
+        return tuple(written)
+
+    return with_kept(spark, work)

@@ -20,7 +20,7 @@ from airflow_hivex.core.model.plans import ChangePart, ChangeRule, Changes, Writ
 from airflow_hivex.core.model.statements import CLAUSE, SOURCE_ROW, SOURCE_STRUCT, assigned_name
 from airflow_hivex.core.spark import layout
 from airflow_hivex.core.spark.assignment import assign, field, quoted, text_literal
-from airflow_hivex.core.spark.kept import Kept
+from airflow_hivex.core.spark.kept import Kept, with_kept
 from airflow_hivex.core.spark.layout import BUCKET, METADATA_COLUMNS, OPERATION, ORIGINAL_WRITE_ID, ROW_ID, WRITE_ID
 from airflow_hivex.core.spark.new_directories import NewDirectories
 from airflow_hivex.core.spark.staging import Staging
@@ -49,8 +49,11 @@ def change_rows(
     """
     if write.layout not in layout.FULL_ACID:
         raise InvalidOperationError(changes.operation, write.table, f"rows of layout {write.layout!r} are not written")
-    with Kept() as kept:
-        return _written(_Changing(spark, changes, write, arguments, views, kept).events(), write)
+
+    def work(kept: Kept) -> tuple[WrittenDirectory, ...]:
+        return _written(_Changing(spark, changes, write, arguments, views, kept).events(), write, kept)
+
+    return with_kept(spark, work)
 
 
 class _Changing:
@@ -78,9 +81,12 @@ class _Changing:
             return self._part(self._rows(changes.matched.sql), changes.matched, alone=True)
         source = self._kept.keep(self._rows(changes.source))
         self._view(_broadcast(source), changes.source_view)
+        self._kept.check()
         matched = self._kept.keep(_needed(self._rows(changes.matched.sql), changes.matched, self._write))
         if changes.matched.rules:
             self._check_cardinality(matched)
+        # What did not match is the source without what did: both have to be of one and the same source.
+        self._kept.check()
         parts = [self._part(matched, changes.matched)] if changes.matched.rules else []
         if changes.unmatched is not None:
             rest = source.join(matched.select(SOURCE_ROW), SOURCE_ROW, "left_anti").select(*map(quoted, source.columns))
@@ -223,7 +229,7 @@ def _source_fields(rows: DataFrame, write: Write) -> dict[str, str]:
     return {key: f"{quoted(SOURCE_STRUCT)}.{quoted(name)}" for key, name in given.items()}
 
 
-def _written(events: DataFrame, write: Write) -> tuple[WrittenDirectory, ...]:
+def _written(events: DataFrame, write: Write, kept: Kept) -> tuple[WrittenDirectory, ...]:
     keys = [column.name for column in write.partition_columns]
     parted_by = [_KIND, _WRITER, *keys]
     order = [*parted_by, *(write.sort_columns if write.num_buckets > 0 else ()), *_KEYS]
@@ -232,6 +238,7 @@ def _written(events: DataFrame, write: Write) -> tuple[WrittenDirectory, ...]:
     made = NewDirectories(write)
     try:
         staging.write(_numbered(arranged, write), parted_by)
+        kept.check()
         for file in staging.files(parted_by):
             kind, writer, *texts = file.values
             deletes = int(kind) == _DELETED
