@@ -1,0 +1,126 @@
+"""No room for the files of a statement that writes: in the middle of Spark's tasks, and in this process.
+
+A limit on the length of files stands for the full disk: to whoever writes it is as real an error, and setting it
+asks for no rights.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_hivex.core import Metastore, Session
+from airflow_hivex.core.errors import StorageError
+from tests.acceptance.middle_of_writes import (
+    STATEMENTS,
+    Rows,
+    create,
+    held,
+    limit_files,
+    stopped_while_writing,
+)
+
+pytestmark = pytest.mark.spark
+
+_TEXT = "".join(f"{number * 2654435761 % 2**32:08x}" for number in range(3000))
+VALUES = f"INSERT INTO {{t}} VALUES (1, 'small', 'first'), (2, '{_TEXT}', 'second')"
+
+
+@dataclass
+class Opened:
+    """A warehouse whose metastore is another process's, so that this one's limits are not for it."""
+
+    metastore: Metastore
+    session: Session
+    root: Path
+
+    def held(self) -> list[Any]:
+        return held(self.metastore, self.session, self.root)
+
+    def rows(self, table: str) -> Rows:
+        return sorted(self.session.sql(f"SELECT id, v, k FROM {table}").rows)  # type: ignore[arg-type]
+
+    def fails(self, statement: str, table: str) -> None:
+        """The statement ends with one error that names its table and the reason, and leaves all as it was."""
+        before = self.held()
+        with pytest.raises(StorageError, match=rf"File too large.*Nothing was written to .*default\.{table}") as caught:
+            self.session.sql(statement)
+        assert str(self.root) in str(caught.value)
+        assert self.held() == before
+
+
+@pytest.fixture
+def warehouse(postgresql_url: str, tmp_path: Path) -> Iterator[Opened]:
+    clusters = {"c1": {"filesystem": (tmp_path / "c1").as_uri(), "jobtracker": "local[2]"}}
+    with Metastore.open(postgresql_url, clusters=clusters) as metastore, metastore.session() as session:
+        # Spark is there then.
+        session.sql("SELECT 1")
+        yield Opened(metastore, session, tmp_path / "c1")
+
+
+@contextmanager
+def most_bytes(process: int, size_bytes: int) -> Iterator[None]:
+    """While a process can write no longer files."""
+    limit_files(process, size_bytes)
+    try:
+        yield
+    finally:
+        limit_files(process, -1)
+
+
+@contextmanager
+def no_room_for_tasks(table: str) -> Iterator[None]:
+    """While Spark's JVM can write nothing more, from the moment on when a task has a file for the table open."""
+    from pyspark import SparkContext
+
+    context = SparkContext._active_spark_context
+    assert context is not None
+    process: int = context._gateway.proc.pid
+    ended, filled = threading.Event(), threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(0.001) and not filled.is_set():
+            with stopped_while_writing(process, table) as is_writing:
+                if is_writing:
+                    limit_files(process, 0)
+                    filled.set()
+
+    watching = threading.Thread(target=watch)
+    watching.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        watching.join()
+        limit_files(process, -1)
+    assert filled.is_set()
+
+
+@pytest.mark.timeout(600)
+def test_a_full_disk_changes_nothing_and_the_statement_works_once_there_is_room(warehouse: Opened) -> None:
+    rows: Rows = []
+    for table in ("t", "other"):
+        warehouse.session.sql(create(table, "flat"))
+    for name, (text, change) in STATEMENTS.items():
+        statement = text.format(t="t", other="other")
+        with no_room_for_tasks("t"):
+            warehouse.fails(statement, "t")
+        # Here the driver writes no file itself but the one that tells the layout's version.
+        with most_bytes(os.getpid(), 0):
+            warehouse.fails(statement, "t")
+        warehouse.session.sql(statement)
+        rows = sorted(change(rows))
+        assert warehouse.rows("t") == rows, name
+    before = [row for row in rows if row[2] == "0"]
+    assert warehouse.rows("other") == before
+    with most_bytes(os.getpid(), 4000):
+        warehouse.fails(VALUES.format(t="other"), "other")
+    warehouse.session.sql(VALUES.format(t="other"))
+    assert warehouse.rows("other") == sorted([*before, (1, "small", "first"), (2, _TEXT, "second")])
