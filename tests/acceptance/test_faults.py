@@ -1,6 +1,6 @@
 """A fault at each step of each statement that writes: all is as it was before, and the next statement works.
 
-``HIVEX_EVERY_FAULT=1`` tries each step of each statement; without, it is every fourth one.
+``HIVEX_EVERY_FAULT=1`` tries each step of each statement; without, it is every eighth one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from airflow_hivex.core.store.engine import OutcomeUnknownError
 pytestmark = pytest.mark.spark
 
 HOURS_MS = 3_600_000
-_STRIDE = 1 if os.environ.get("HIVEX_EVERY_FAULT") else 4
+_STRIDE = 1 if os.environ.get("HIVEX_EVERY_FAULT") else 8
 _OF_FILES: tuple[tuple[type[Any], tuple[str, ...]], ...] = (
     (Place, ("create_directory", "write", "move", "files", "open")),
     (Staging, ("write", "files")),
