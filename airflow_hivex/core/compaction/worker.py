@@ -45,11 +45,11 @@ from airflow_hivex.core.model.compaction_thresholds import INSERT_ONLY, next_sta
 from airflow_hivex.core.model.directories import DirectoryState, directory_state
 from airflow_hivex.core.model.locks import DataOperation, LockComponent, LockType
 from airflow_hivex.core.model.objects import FLAT_LAYOUT, HIVE_LAYOUT, ROW_LAYOUT, Table
-from airflow_hivex.core.model.plans import Plan, WrittenDirectory
+from airflow_hivex.core.model.plans import WrittenDirectory
 from airflow_hivex.core.model.transactions import AbortReason, TxnType
 from airflow_hivex.core.model.write_ids import ValidCompactorWriteIdList
 from airflow_hivex.core.settings import Settings
-from airflow_hivex.core.spark.runners import runner_for
+from airflow_hivex.core.spark.runners import Runner, runner_for
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.transactions.heartbeats import heartbeats
 from airflow_hivex.core.transactions.locks import LockManager
@@ -308,16 +308,15 @@ class CompactionWorker:
             spark_conf={**cluster.spark_conf, **own},
         )
         self._queue.note_job(entry, plan.tag)
-        with self._cancelled_at_time_out(plan, job):
+        with self._cancelled_at_time_out(runner, plan.tag):
             written = runner.run(plan, cluster.name).directories
         made += [each.name for each in written]
         return written
 
     @contextmanager
-    def _cancelled_at_time_out(self, plan: Plan, job: CompactionJob) -> Iterator[None]:
+    def _cancelled_at_time_out(self, runner: Runner, tag: str) -> Iterator[None]:
         """Stop the job when another worker may have the entry."""
-        runner = runner_for(job.target.cluster.name, job.target.cluster.jobtracker)
-        timer = threading.Timer(self._worker_timeout_s, runner.cancel, [plan.tag])
+        timer = threading.Timer(self._worker_timeout_s, runner.cancel, [tag])
         timer.daemon = True
         timer.start()
         try:
