@@ -24,7 +24,7 @@ from pyspark.sql.types import StructType
 from airflow_hivex.core.errors import JobError
 from airflow_hivex.core.model.originals import ORIGINAL_WRITE_ID as FIRST_WRITE_ID
 from airflow_hivex.core.model.plans import Scan, ScanPart, WriteIdFilter
-from airflow_hivex.core.spark import nested_rows
+from airflow_hivex.core.spark import loading, nested_rows
 from airflow_hivex.core.spark.assignment import field
 from airflow_hivex.core.spark.layout import BUCKET, HIVE, METADATA_COLUMNS, ORIGINAL_WRITE_ID, ROW_ID, WRITE_ID
 from airflow_hivex.core.spark.nested_rows import HIVE_NAMES
@@ -105,7 +105,7 @@ def _events_of(spark: SparkSession, scan: Scan, part: ScanPart) -> DataFrame:
         rows = nested_rows.load(spark, part.paths, scan.columns)
         return rows.select(*(column.name for column in METADATA_COLUMNS))
     schema = StructType([field(column) for column in METADATA_COLUMNS])
-    return spark.read.schema(schema).option("__globPaths__", "false").orc(list(part.paths))
+    return loading.load(spark.read.format("orc").schema(schema).option("__globPaths__", "false"), part.paths)
 
 
 def runs(*columns: Any) -> Iterator[tuple[int, int]]:
