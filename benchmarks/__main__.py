@@ -18,9 +18,10 @@ BENCHMARKS = {
     "deltas": "Scans of deltas",
     "row_changes": "Row changes",
     "transactions": "Transactions",
+    "initiator": "Initiator",
     "compaction": "Compaction",
 }
-OF_LINEITEM = ("inserts", "scans", "deltas", "row_changes")
+OF_LINEITEM = ("inserts", "scans", "deltas", "row_changes", "compaction")
 
 
 def main() -> None:

@@ -1,130 +1,156 @@
-"""How long a round of the initiator takes, by the number of partitions, on SQLite and on PostgreSQL.
+"""Compactions of TPC-H's lineitem beside Spark, ``cat`` and deltalake, and what they do for readers.
 
-A warehouse has one table. Every partition has an overwritten base, the base in its place, and three small
-deltas. In the first kind of round nothing is left but the sums of directories: every partition was compacted
-already, so that one base is there. In the second one, each partition's directories are looked at one by one. In
-the third one, a tenth of them is compacted: the round puts into the queue as many as it may.
+A minor compaction merges 50 deltas that only INSERTs have made; its fixed cost is that of 50 deltas with hardly any
+data. A major one merges a table of which no, 1% or 10% of the rows are deleted.
 """
 
 from __future__ import annotations
 
+import os
+import statistics
+import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from itertools import pairwise
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-from sqlalchemy import Connection, Table, insert, text
-
-from airflow_hivex.core import Metastore
-from airflow_hivex.core.model.directories import base_name, delta_name
-from airflow_hivex.core.store.batches import batches
-from airflow_hivex.core.store.schema import completed_txn_components, directories, partitions
+from airflow_hivex.core.model.compaction import CompactionState, CompactionType
 from benchmarks.harness import Figure, compare, interleave
-from tests.postgresql import start_postgresql
+from benchmarks.lineitem import AGGREGATE, DELTA, PLAIN, Lineitem, lineitem, spark
 
-SIZES = (1_000, 10_000, 100_000)
-ROUNDS = 5
-KINDS = {"nothing to do": 0, "all directories looked at": 1, "1,000 initiated": 2}
-BASE_BYTES = 1_000_000
-SMALL_BYTES = 1_000
-LARGE_BYTES = 200_000
+DELTAS = 50
+ROUNDS = 3
+SMALL_DELTA = 50_000
+"""Rows of a column of numbers: enough for stripes that are worth keeping, and next to no data."""
+CAT = "cat with fsync"
+MAJOR_GOALS = {0: 0.1, 1: 0.4, 10: 0.55}
+"""By percent of deleted rows."""
+COUNTED = "SELECT count(*), sum(l_quantity), sum(l_extendedprice) FROM {table}"
 
 
-def run(folder: Path) -> list[Figure]:
-    """Figures for 10,000 partitions against 1,000, and for 100,000 against 10,000: ten times as many."""
+def run(folder: Path, scale: float) -> list[Figure]:
+    """Figures for minor and major compactions, and for readers before and after a minor one."""
+    with lineitem(folder, scale) as rows:
+        rows.write_plain()
+        rows.slice()
+        return [*_minor(rows), *_reads(rows), *_major(rows)]
+
+
+def compacted(rows: Lineitem, table: str, type: CompactionType) -> float:
+    """Seconds of a compaction, with all that belongs to it."""
+    rows.metastore.compactor.request("default", table, type=type)
+    started = time.perf_counter()
+    entry = rows.metastore.compactor.work()
+    elapsed = time.perf_counter() - started
+    assert entry is not None
+    assert entry.state is CompactionState.READY_FOR_CLEANING, entry.error_message
+    return elapsed
+
+
+def deltas(rows: Lineitem, table: str) -> list[Path]:
+    """The table's deltas that a compaction has not made."""
+    return sorted(path for path in (rows.folder / "c1").glob(f"**/{table}/delta_*") if "_v" not in path.name)
+
+
+# -- minor -------------------------------------------------------------------------------------
+
+
+def _minor(rows: Lineitem) -> list[Figure]:
+    rows.session.sql("CREATE TABLE fixed (id bigint)")
+
+    def fixed() -> float:
+        rows.session.sql("TRUNCATE TABLE fixed")
+        for number in range(DELTAS):
+            first = number * SMALL_DELTA
+            rows.session.sql(f"INSERT INTO fixed SELECT id FROM range({first}, {first + SMALL_DELTA}, 1, 1)")
+        return compacted(rows, "fixed", CompactionType.MINOR)
+
+    def minor() -> float:
+        rows.create("compacted")
+        rows.insert_slices(DELTAS, "compacted")
+        return compacted(rows, "compacted", CompactionType.MINOR)
+
+    def rewrite() -> None:
+        files = [str(path) for path in deltas(rows, "compacted")]
+        target = rows.folder / "rewritten"
+        spark().read.orc(files).write.mode("overwrite").option("compression", "zstd").orc(str(target))
+
+    def cat() -> float:
+        files = sorted(str(file) for path in deltas(rows, "compacted") for file in path.glob("bucket_*"))
+        with (rows.folder / "cat").open("wb") as target:
+            started = time.perf_counter()
+            subprocess.run(["cat", *files], stdout=target, check=True)
+            os.fsync(target.fileno())
+            return time.perf_counter() - started
+
+    def delta() -> float:
+        from deltalake import DeltaTable
+
+        rows.append_delta_slices(DELTAS)
+        started = time.perf_counter()
+        DeltaTable(str(rows.delta)).optimize.compact()
+        return time.perf_counter() - started
+
+    name = f"minor of {DELTAS} deltas, {rows.rows:,} rows"
+    cases: dict[str, Callable[[], object]] = {
+        "fixed": fixed,
+        name: minor,
+        PLAIN: rewrite,
+        CAT: cat,
+        DELTA: delta,
+    }
+    seconds = interleave(cases, rounds=ROUNDS)
+    assert rows.ask(COUNTED, "compacted") == rows.ask_plain(COUNTED)
+    cost = statistics.median(seconds["fixed"])
+    data = f"{name}, the data alone"
+    seconds[data] = [each - cost for each in seconds[name]]
+    return [
+        compare(name, seconds, name, PLAIN, goal=0.03),
+        compare(data, seconds, data, PLAIN, goal=0.03),
+        compare(name, seconds, name, CAT, goal=1.5),
+        compare(data, seconds, data, CAT, goal=1.5),
+        compare(name, seconds, name, DELTA, goal=0.2),
+        compare(f"minor of {DELTAS} deltas without much data", seconds, "fixed", PLAIN, goal=1.0),
+    ]
+
+
+# -- readers -----------------------------------------------------------------------------------
+
+
+def _reads(rows: Lineitem) -> list[Figure]:
+    """Of the table that is compacted now, and of one with as many deltas that is not."""
+    rows.create("loose")
+    rows.insert_slices(DELTAS, "loose")
     figures = []
-    with ExitStack() as stack:
-        server = start_postgresql()
-        stack.callback(server.stop)
-        for database in ("SQLite", "PostgreSQL"):
-            for kind, number in KINDS.items():
-                with ExitStack() as opened:
-                    cases = {}
-                    for size in SIZES:
-                        url = (
-                            f"sqlite:///{folder / f'{number}_{size}.db'}"
-                            if database == "SQLite"
-                            else server.create_database()
-                        )
-                        metastore = opened.enter_context(_warehouse(url, folder, size, number))
-                        cases[str(size)] = lambda metastore=metastore: _round(metastore)
-                    seconds = interleave(cases, rounds=ROUNDS)
-                for smaller, size in pairwise(SIZES):
-                    name = f"{database}, {kind}: {size} partitions"
-                    figures.append(compare(name, seconds, str(size), str(smaller), goal=10.0, count=size))
+    for title, query in {"full scan": rows.full_scan, "sum of two columns": AGGREGATE}.items():
+        before, after = f"{title}, {DELTAS} deltas", f"{title}, compacted"
+        cases: dict[str, Callable[[], object]] = {
+            before: lambda query=query: rows.ask(query, "loose"),
+            after: lambda query=query: rows.ask(query, "compacted"),
+            PLAIN: lambda query=query: rows.ask_plain(query),
+        }
+        seconds = interleave(cases, rounds=ROUNDS)
+        figures += [compare(case, seconds, case, PLAIN, goal=1.1) for case in (before, after)]
     return figures
 
 
-@contextmanager
-def _warehouse(url: str, folder: Path, size: int, kind: int) -> Iterator[Metastore]:
-    clusters = {"c1": {"filesystem": (folder / "c1").as_uri(), "jobtracker": "local[2]"}}
-    with Metastore.open(url, clusters=clusters) as metastore:
-        with metastore.session() as session:
-            session.sql("CREATE TABLE p (id bigint) PARTITIONED BY (n int)")
-        table_id = metastore.catalog.get_table("default", "p").id
-        ids = metastore.transactions.open(5)
-        metastore.transactions.allocate_write_ids(ids, "default", "p")
-        for txn_id in ids:
-            metastore.transactions.commit(txn_id)
-        metastore._services.store.write(lambda connection: _fill(connection, int(table_id or 0), size, kind))
-        yield metastore
+# -- major -------------------------------------------------------------------------------------
 
 
-def _fill(connection: Connection, table_id: int, size: int, kind: int) -> None:
-    """The rows that five writes to every partition leave behind."""
-    of_table = {"table_id": table_id}
-    _insert(
-        connection,
-        partitions,
-        [
-            {**of_table, "id": n + 1, "name": f"n={n}", "location": f"p/n={n}", "parameters": {}, "created_ms": 1}
-            for n in range(size)
-        ],
-    )
-    bases = [base_name(2)] if kind == 0 else [base_name(1), base_name(2)]
-    names = [*bases, *(delta_name(write_id, write_id, 0) for write_id in (3, 4, 5))]
-    rows = []
-    for n in range(size):
-        large = kind == 2 and n % 10 == 0
-        for name in names:
-            is_base = name.startswith("base")
-            rows.append(
-                {
-                    **of_table,
-                    "partition_id": n + 1,
-                    "name": name,
-                    "kind": "base" if is_base else "delta",
-                    "min_write_id": 0 if is_base else int(name[6:13]),
-                    "max_write_id": int(name[5:12]) if is_base else int(name[6:13]),
-                    "statement_id": None if is_base else 0,
-                    "visibility_txn_id": 0,
-                    "row_layout": "flat",
-                    "files": 1,
-                    "rows": 100,
-                    "size_bytes": BASE_BYTES if is_base else LARGE_BYTES if large else SMALL_BYTES,
-                    "txn_id": 1,
-                }
-            )
-    _insert(connection, directories, rows)
-    written = [
-        {**of_table, "txn_id": 5, "partition": f"n={n}", "write_id": 5, "updates": False, "committed_ms": 1}
-        for n in range(size)
-    ]
-    _insert(connection, completed_txn_components, written)
-    connection.execute(text("ANALYZE"))
+def _major(rows: Lineitem) -> list[Figure]:
+    figures = []
+    for percent, goal in MAJOR_GOALS.items():
+        condition = f"l_orderkey % 100 < {percent}"
 
+        def major(condition: str = condition, percent: int = percent) -> float:
+            rows.create("changed")
+            rows.insert("changed")
+            if percent:
+                rows.session.sql(f"DELETE FROM changed WHERE {condition}")
+            return compacted(rows, "changed", CompactionType.MAJOR)
 
-def _insert(connection: Connection, table: Table, rows: list[dict[str, Any]]) -> None:
-    for batch in batches(rows):
-        connection.execute(insert(table), batch)
-
-
-def _round(metastore: Metastore) -> float:
-    started = time.perf_counter()
-    result = metastore.compactor.initiate()
-    seconds = time.perf_counter() - started
-    metastore.compactor.abort(result.initiated)
-    metastore.compactor.history.purge()
-    return seconds
+        rewrite = rows.copy_on_write(lambda there, condition=condition: there.where(f"NOT ({condition})"))
+        name = f"major, {percent}% deleted"
+        seconds = interleave({name: major, PLAIN: rewrite}, rounds=ROUNDS)
+        assert rows.ask(COUNTED, "changed") == rows.ask_plain(f"{COUNTED} WHERE NOT ({condition})")
+        figures.append(compare(name, seconds, name, PLAIN, goal=goal))
+    return figures

@@ -156,7 +156,7 @@ class CompactionJob:
             overwrite=self.is_major,
             layout=table.row_layout,
             format=table.storage.format,
-            options=table.storage.serde_parameters,
+            options=table.file_options,
             bucket_columns=table.storage.bucket_columns,
             num_buckets=table.storage.num_buckets,
             compacted=(lowest, highest, self.txn_id),

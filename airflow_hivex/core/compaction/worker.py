@@ -43,6 +43,7 @@ from airflow_hivex.core.model.compaction import (
 )
 from airflow_hivex.core.model.compaction_thresholds import INSERT_ONLY, next_state
 from airflow_hivex.core.model.directories import DirectoryState, directory_state
+from airflow_hivex.core.model.file_properties import check_file_options, is_file_property
 from airflow_hivex.core.model.locks import DataOperation, LockComponent, LockType
 from airflow_hivex.core.model.objects import FLAT_LAYOUT, HIVE_LAYOUT, ROW_LAYOUT, Table
 from airflow_hivex.core.model.plans import WrittenDirectory
@@ -183,7 +184,7 @@ class CompactionWorker:
         if table.is_insert_only and not self._settings[INSERT_ONLY]:
             raise _RefusedError(f"it is insert-only, and {INSERT_ONLY} is off")
         cluster = self._clusters.get(table.storage.primary.cluster)
-        return CompactionTarget(self._with_layout(table, entry), entry.partition, partition_id, location, cluster)
+        return CompactionTarget(self._as_requested(table, entry), entry.partition, partition_id, location, cluster)
 
     def _stored(self, connection: Connection, entry: Compaction) -> tuple[Table, int | None, str] | None:
         """The table as it is now, the id of the partition, and the location of what is compacted."""
@@ -199,15 +200,19 @@ class CompactionWorker:
             return None
         return table, int(row.id), str(row.location)
 
-    def _with_layout(self, table: Table, entry: Compaction) -> Table:
-        """The table with the row layout that its files get, which the request may say."""
-        if table.is_insert_only:
-            return table
-        given = table_properties(table.parameters, entry.properties).get(ROW_LAYOUT, table.row_layout).lower()
-        if given not in (FLAT_LAYOUT, HIVE_LAYOUT):
-            known = f"{FLAT_LAYOUT} and {HIVE_LAYOUT}"
-            raise InvalidOperationError("Compaction", entry.name, f"there is no row layout {given!r}; have {known}")
-        return replace(table, parameters={**table.parameters, ROW_LAYOUT: given})
+    def _as_requested(self, table: Table, entry: Compaction) -> Table:
+        """The table with the row layout and the properties that its files get, which the request may say."""
+        given = table_properties(table.parameters, entry.properties)
+        own = {name: value for name, value in given.items() if is_file_property(name)}
+        if not table.is_insert_only:
+            own[ROW_LAYOUT] = given.get(ROW_LAYOUT, table.row_layout).lower()
+            if own[ROW_LAYOUT] not in (FLAT_LAYOUT, HIVE_LAYOUT):
+                known = f"{FLAT_LAYOUT} and {HIVE_LAYOUT}"
+                reason = f"there is no row layout {own[ROW_LAYOUT]!r}; have {known}"
+                raise InvalidOperationError("Compaction", entry.name, reason)
+        requested = replace(table, parameters={**table.parameters, **own})
+        check_file_options(table.full_name, table.storage.format, requested.file_options)
+        return requested
 
     def _find(self, connection: Connection, entry: Compaction, target: CompactionTarget, txn_id: int) -> _Found:
         table_id = int(target.table.id or 0)

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+from airflow_hivex.core.model.file_properties import file_options
+
 TRANSACTIONAL = "transactional"
 TRANSACTIONAL_PROPERTIES = "transactional_properties"
 INSERT_ONLY = "insert_only"
@@ -178,6 +180,11 @@ class Table:
     def row_layout(self) -> str:
         """The row layout of new files of a transactional table; ``plain`` has the table's columns alone."""
         return PLAIN_LAYOUT if self.is_insert_only else self.parameters.get(ROW_LAYOUT, FLAT_LAYOUT).lower()
+
+    @property
+    def file_options(self) -> dict[str, str]:
+        """What a writer of its files is given: options of the data source, and properties such as ``orc.compress``."""
+        return file_options(self.storage.format, self.parameters, self.storage.serde_parameters)
 
     def with_location(self, location: str) -> Table:
         """The same table as seen from a client that reads ``location``."""

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
 from pyspark.sql.types import StructType
 
+from airflow_hivex.core.model.file_properties import COMPRESSION
 from airflow_hivex.core.model.partitions import unescape
 from airflow_hivex.core.model.plans import Write
 from airflow_hivex.core.spark import layout
@@ -76,7 +77,7 @@ class Staging:
         writer = writer.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
         writer = writer.option("maxRecordsPerFile", 0)
         if self._format == "orc":
-            writer = writer.option("compression", layout.COMPRESSION[self._layout])
+            writer = writer.option(COMPRESSION, layout.compression(self._layout, self._options))
         if parted_by:
             writer = writer.partitionBy(*parted_by)
         self._spark = rows.sparkSession

@@ -239,5 +239,6 @@ def _encode(table: pa.Table, bucket: int, write: Write, first_row_id: int) -> pa
     fields = [pa.field(name, array.type) for name, array in metadata.items()]
     whole = pa.table([*metadata.values(), *table.columns], schema=pa.schema([*fields, *table.schema]))
     sink = pa.BufferOutputStream()
-    orc.write_table(whole, sink, compression=layout.COMPRESSION[write.layout])
+    compression = layout.compression(write.layout, write.options)
+    orc.write_table(whole, sink, compression="uncompressed" if compression == "none" else compression)
     return sink.getvalue()

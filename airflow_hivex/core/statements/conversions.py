@@ -17,6 +17,7 @@ from airflow_hivex.core.catalog.pruning import FoundPartition, find_partitions
 from airflow_hivex.core.catalog.tables import check_apart, has_secondaries, select_table
 from airflow_hivex.core.errors import InvalidOperationError
 from airflow_hivex.core.model.directories import parse_directory
+from airflow_hivex.core.model.file_properties import check_file_options
 from airflow_hivex.core.model.objects import (
     INSERT_ONLY,
     ORIGINAL_LAYOUT,
@@ -125,7 +126,9 @@ def _converted(table: Table, properties: Mapping[str, str]) -> Table:
         reason = f"its option {choosing} leaves files out; move those away and make the table anew without it"
         raise InvalidOperationError(_OPERATION, name, reason)
     parameters = managed_properties(name, storage.format, {**table.parameters, **given})
-    return replace(table, type=TableType.MANAGED_TABLE, parameters=parameters)
+    converted = replace(table, type=TableType.MANAGED_TABLE, parameters=parameters)
+    check_file_options(name, storage.format, converted.file_options)
+    return converted
 
 
 def _check_stored(connection: Connection, table: Table) -> list[FoundPartition]:

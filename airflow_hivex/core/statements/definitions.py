@@ -16,6 +16,7 @@ from airflow_hivex.core.errors import (
     NoSuchDatabaseError,
     NoSuchTableError,
 )
+from airflow_hivex.core.model.file_properties import check_file_options
 from airflow_hivex.core.model.objects import Database, Table
 from airflow_hivex.core.model.statements import (
     AlterDatabase,
@@ -168,7 +169,10 @@ def set_table_properties(context: StatementContext, statement: SetTablePropertie
         kept = {key: value for key, value in current.parameters.items() if key not in statement.unset}
         after = {**kept, **statement.set}
         check_properties(current.full_name, current.parameters, after)
-        catalog.alter_table(database, name, replace(current, parameters=after), write_ids, txn_id, connection)
+        changed = replace(current, parameters=after)
+        if changed.is_transactional:
+            check_file_options(changed.full_name, changed.storage.format, changed.file_options)
+        catalog.alter_table(database, name, changed, write_ids, txn_id, connection)
 
     return change_metadata(context, table, context.services.statement_locks.set_properties(table), change)
 

@@ -85,7 +85,7 @@ def write(
         overwrite=overwrite,
         layout=table.row_layout,
         format=storage.format,
-        options=storage.serde_parameters,
+        options=table.file_options,
         static=dict(static or {}),
         input_columns=tuple(input_columns),
         locations={name: cluster.uri(location) for name, location in (locations or {}).items()},

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from airflow_hivex.core.errors import InvalidObjectError, NoSuchColumnError
+from airflow_hivex.core.model.file_properties import check_file_options, file_options
 from airflow_hivex.core.model.objects import (
     BUCKETING_VERSION,
     CLUSTER,
@@ -97,6 +98,8 @@ def describe_table(context: StatementContext, statement: CreateTable, cluster: s
         sort_columns=tuple(replace(each, name=each.name.lower()) for each in statement.sort_columns),
     )
     _check_buckets(full_name, storage)
+    if not external:
+        check_file_options(full_name, data_source, file_options(data_source, properties, storage.serde_parameters))
     if storage.num_buckets > 0:
         properties.setdefault(BUCKETING_VERSION, "2")
     return Table(
