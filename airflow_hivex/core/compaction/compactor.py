@@ -24,6 +24,7 @@ from airflow_hivex.core.compaction.initiator import Initiator, InitiatorResult
 from airflow_hivex.core.compaction.queue import CompactionQueue
 from airflow_hivex.core.compaction.worker import CompactionWorker
 from airflow_hivex.core.errors import InvalidObjectError, InvalidOperationError, NoSuchColumnError
+from airflow_hivex.core.model.buckets import MAX_WRITER_ID
 from airflow_hivex.core.model.cleaning import CleaningTask
 from airflow_hivex.core.model.compaction import (
     MANUALLY,
@@ -127,7 +128,7 @@ class Compactor:
                 properties=dict(properties or {}),
                 pool=pool_name(pool if pool else self._pool_of(connection, found)),
                 buckets=buckets,
-                order_by=", ".join(f"`{each.name}` {'ASC' if each.ascending else 'DESC'}" for each in order_by) or None,
+                order_by=", ".join(map(_in_sql, order_by)) or None,
                 run_as=self._settings["metastore.compactor.run.as.user"] or found.owner,
                 high_watermark=snapshot.write_ids[table_id].high_watermark,
             )
@@ -237,6 +238,10 @@ class Compactor:
         return parameters.get(POOL)
 
 
+def _in_sql(column: SortColumn) -> str:
+    return f"`{column.name.replace('`', '``')}` {'ASC' if column.ascending else 'DESC'}"
+
+
 def _check_clauses(type: CompactionType, buckets: int | None, order_by: Sequence[SortColumn]) -> None:
     if type not in REQUESTABLE:
         names = ", ".join(each.name.lower() for each in REQUESTABLE)
@@ -244,8 +249,9 @@ def _check_clauses(type: CompactionType, buckets: int | None, order_by: Sequence
     if type is not CompactionType.REBALANCE and (buckets is not None or order_by):
         clause = "CLUSTERED INTO ... BUCKETS" if buckets is not None else "ORDER BY"
         raise InvalidObjectError("compaction type", f"'{type.name.lower()}'", f"{clause} is for 'rebalance' only")
-    if buckets is not None and buckets < 1:
-        raise InvalidObjectError("number of buckets", str(buckets), "a table has at least one bucket")
+    if buckets is not None and not 1 <= buckets <= MAX_WRITER_ID + 1:
+        reason = f"rows can be spread over 1 to {MAX_WRITER_ID + 1} files"
+        raise InvalidObjectError("number of buckets", str(buckets), reason)
 
 
 def check_compactable(table: Table, operation: str = COMPACT) -> None:

@@ -13,6 +13,7 @@ from airflow_hivex.core.model.plans import (
     Compaction,
     OriginalFiles,
     Plan,
+    Rebalance,
     Scan,
     ScanPart,
     Write,
@@ -37,7 +38,7 @@ class CompactionTarget:
 class CompactionJob:
     """What one job of a compaction makes: of ``inputs`` in reading order, a base (``is_major``) or deltas.
 
-    ``txn_id`` is the compaction's transaction, ``write_ids`` what it may touch.
+    ``txn_id`` is the compaction's transaction, ``write_ids`` what it may touch. A ``rebalance`` makes a base.
     """
 
     target: CompactionTarget
@@ -45,6 +46,7 @@ class CompactionJob:
     is_major: bool
     txn_id: int
     write_ids: ValidCompactorWriteIdList
+    rebalance: Rebalance | None = None
 
     def plan(self, tag: str, name: str, scheduler_pool: str, spark_conf: dict[str, str]) -> Plan:
         """The job's plan."""
@@ -59,9 +61,13 @@ class CompactionJob:
             write=self._write(),
             compaction=Compaction(
                 deletes=() if self.is_major else deletes,
-                whole_files=valid is None and not (self.is_major and deletes) and self._is_of_one_layout(rows),
+                whole_files=self.rebalance is None
+                and valid is None
+                and not (self.is_major and deletes)
+                and self._is_of_one_layout(rows),
                 rows=sum(each.rows for each in rows),
                 size_bytes=sum(each.size_bytes for each in rows),
+                rebalance=self.rebalance,
             ),
             scheduler_pool=scheduler_pool,
             spark_conf=spark_conf,
@@ -194,7 +200,7 @@ def first_jobs(job: CompactionJob, most_deltas: int) -> list[CompactionJob]:
         while end < len(deltas) and _range(deltas[end]) == _range(deltas[end - 1]):
             end += 1
         if end - start > 1 and end - start < len(deltas):
-            jobs.append(replace(job, inputs=tuple(deltas[start:end]), is_major=False))
+            jobs.append(replace(job, inputs=tuple(deltas[start:end]), is_major=False, rebalance=None))
         start = end
     return jobs
 

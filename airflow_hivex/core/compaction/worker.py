@@ -28,6 +28,7 @@ from airflow_hivex.core.errors import (
     CompactionLostError,
     HivexError,
     InvalidOperationError,
+    LockNotAcquiredError,
     NoSuchPartitionError,
     TransactionCommittedError,
 )
@@ -42,11 +43,11 @@ from airflow_hivex.core.model.compaction import (
     table_properties,
 )
 from airflow_hivex.core.model.compaction_thresholds import INSERT_ONLY, next_state
-from airflow_hivex.core.model.directories import DirectoryState, directory_state
+from airflow_hivex.core.model.directories import DirectoryState, directory_state, parse_directory
 from airflow_hivex.core.model.file_properties import check_file_options, is_file_property
 from airflow_hivex.core.model.locks import DataOperation, LockComponent, LockType
 from airflow_hivex.core.model.objects import FLAT_LAYOUT, HIVE_LAYOUT, ROW_LAYOUT, Table
-from airflow_hivex.core.model.plans import WrittenDirectory
+from airflow_hivex.core.model.plans import Rebalance, WrittenDirectory
 from airflow_hivex.core.model.transactions import AbortReason, TxnType
 from airflow_hivex.core.model.write_ids import ValidCompactorWriteIdList
 from airflow_hivex.core.settings import Settings
@@ -74,6 +75,27 @@ class _Found:
     write_ids: ValidCompactorWriteIdList
     state: DirectoryState
     directories: dict[str, RegisteredDirectory]
+    aborted_ids: tuple[int, ...]
+
+    def check_ids(self) -> None:
+        """Refuse to give rows new ids by which others are about to be deleted.
+
+        Raises:
+            InvalidOperationError: a write that is not settled stands before one that has deleted rows.
+            _RefusedError: there are no rows.
+        """
+        if not self.inputs(is_major=True):
+            raise _RefusedError("there is nothing in it")
+        for name, directory in self.directories.items():
+            named = parse_directory(name) if directory.is_delete_delta else None
+            if named is None or named.max_write_id <= self.write_ids.high_watermark:
+                continue
+            if named.max_write_id not in self.aborted_ids:
+                reason = (
+                    f"{name} deletes rows by their ids, and cannot be merged before write id "
+                    f"{self.write_ids.high_watermark + 1} is settled; ask again then"
+                )
+                raise InvalidOperationError("Rebalancing", self.entry.name, reason)
 
     def inputs(self, *, is_major: bool) -> tuple[RegisteredDirectory, ...]:
         """What is merged, in reading order."""
@@ -147,11 +169,13 @@ class CompactionWorker:
         (txn_id,) = self._transactions.open(
             user=entry.run_as or "",
             agent_info=f"compaction {entry.id} of {entry.name} by {entry.worker_id}",
-            type=TxnType.COMPACTION,
+            type=TxnType.REBALANCE_COMPACTION if entry.type is CompactionType.REBALANCE else TxnType.COMPACTION,
         )
         made: list[str] = []
         try:
             with heartbeats(self._transactions, txn_id, int(self._settings["hive.txn.timeout"])):
+                if entry.type is CompactionType.REBALANCE:
+                    self._keep_ids(entry, txn_id)
                 self._compact(entry, target, txn_id, made)
         except BaseException as error:
             if not isinstance(error, CommitOutcomeUnknownError) and self._abort(txn_id, error):
@@ -177,10 +201,9 @@ class CompactionWorker:
             raise _RefusedError("it has partitions, which are compacted one by one")
         if table.storage.sort_columns:
             raise _RefusedError("its files are sorted (SORTED BY), and no compaction keeps that order")
-        if entry.type is CompactionType.REBALANCE:
-            raise _RefusedError(
-                "rebalancing is not there yet; a major compaction puts the rows of each writer into one file"
-            )
+        if entry.type is CompactionType.REBALANCE and (table.is_insert_only or table.storage.num_buckets > 0):
+            kind = "insert-only" if table.is_insert_only else "bucketed (CLUSTERED BY)"
+            raise _RefusedError(f"it is {kind}: there is nothing that its rows could be spread by")
         if table.is_insert_only and not self._settings[INSERT_ONLY]:
             raise _RefusedError(f"it is insert-only, and {INSERT_ONLY} is off")
         cluster = self._clusters.get(table.storage.primary.cluster)
@@ -223,7 +246,8 @@ class CompactionWorker:
         partition_ids = None if target.partition_id is None else [target.partition_id]
         found = directories_of(connection, target.table, partition_ids).get(target.partition_id, [])
         by_name = {each.name: each for each in found}
-        return _Found(started, write_ids, directory_state(by_name, write_ids, valid_txns), by_name)
+        state = directory_state(by_name, write_ids, valid_txns)
+        return _Found(started, write_ids, state, by_name, seen.aborted_ids)
 
     # -- work ---------------------------------------------------------------------------
 
@@ -239,6 +263,8 @@ class CompactionWorker:
             )
             log.info("Compaction %s of %s is refused: %s", entry.id, entry.name, message)
             return
+        if entry.type is CompactionType.REBALANCE:
+            found.check_ids()
         written: Sequence[WrittenDirectory] = ()
         if todo is CompactionState.WORKING:
             written = self._run(found, target, txn_id, made)
@@ -270,6 +296,20 @@ class CompactionWorker:
         self._transactions.commit(txn_id, commit)
         log.info("Compaction %s of %s has made %s", entry.id, entry.name, ", ".join(each.name for each in written))
 
+    def _keep_ids(self, entry: Compaction, txn_id: int) -> None:
+        """Keep others from changing rows, whose ids will be others; and those who have read ids from committing.
+
+        Raises:
+            LockNotAcquiredError: somebody is changing rows now.
+        """
+        place = LockComponent(
+            entry.database, entry.table, entry.partition, type=LockType.EXCL_WRITE, operation=DataOperation.UPDATE
+        )
+        response = self._locks.acquire([place], txn_id, user=entry.run_as or "", wait=False)
+        if not response.is_acquired:
+            who = f": {response.blocked_by.describe()}" if response.blocked_by is not None else ""
+            raise LockNotAcquiredError(f"Rebalancing {entry.name} has to wait until nobody changes its rows{who}")
+
     def _check_unchanged(self, connection: Connection, entry: Compaction, target: CompactionTarget) -> None:
         """Refuse to register directories of what is not there any more, or lies elsewhere.
 
@@ -286,8 +326,11 @@ class CompactionWorker:
     def _run(
         self, found: _Found, target: CompactionTarget, txn_id: int, made: list[str]
     ) -> tuple[WrittenDirectory, ...]:
-        is_major = found.entry.type is CompactionType.MAJOR
-        job = CompactionJob(target, found.inputs(is_major=is_major), is_major, txn_id, found.write_ids)
+        is_major = found.entry.type is not CompactionType.MINOR
+        rebalance = None
+        if found.entry.type is CompactionType.REBALANCE:
+            rebalance = Rebalance(found.entry.buckets, found.entry.order_by)
+        job = CompactionJob(target, found.inputs(is_major=is_major), is_major, txn_id, found.write_ids, rebalance)
         before = first_jobs(job, int(self._settings["hive.compactor.max.num.delta"]))
         inputs = list(job.inputs)
         for number, each in enumerate(before, 1):

@@ -177,6 +177,17 @@ class PlannedInsert:
 
 
 @dataclass(frozen=True, slots=True)
+class Rebalance:
+    """How a compaction spreads rows evenly over ``buckets`` files, or as many as there are where that is None.
+
+    ``order_by`` is what ORDER BY has in Spark SQL; without it rows stay in the order of their ids.
+    """
+
+    buckets: int | None = None
+    order_by: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Compaction:
     """What becomes of the one scan of a plan: its rows, as they are, in one directory of the table or partition.
 
@@ -184,12 +195,14 @@ class Compaction:
     a delta, and a delete delta with the events of ``deletes``.
     With ``whole_files`` the job puts files behind each other instead of writing their rows anew where it can: nothing
     is to be left out or sorted in. ``rows`` and ``size_bytes`` are what is registered of the scan's directories.
+    A ``rebalance`` gives the rows of a base new ids.
     """
 
     deletes: tuple[ScanPart, ...] = ()
     whole_files: bool = False
     rows: int = 0
     size_bytes: int = 0
+    rebalance: Rebalance | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,12 +16,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import reduce
 
-from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
 
 from airflow_hivex.core.errors import JobError
-from airflow_hivex.core.model.buckets import VERSION_SHIFT, WRITER_SHIFT
 from airflow_hivex.core.model.directories import NO_BUCKET, bucket_number
 from airflow_hivex.core.model.originals import hive_bucket
 from airflow_hivex.core.model.plans import Compaction, Plan, Scan, Write, WrittenDirectory
@@ -31,6 +29,7 @@ from airflow_hivex.core.spark.deletes import delete_events, event_files
 from airflow_hivex.core.spark.layout import BUCKET, METADATA_COLUMNS, ORIGINAL_WRITE_ID, ROW_ID, WRITE_ID
 from airflow_hivex.core.spark.new_directories import NewDirectories
 from airflow_hivex.core.spark.orc_tail import Concatenated, concatenate, stripes
+from airflow_hivex.core.spark.rebalancing import rebalance
 from airflow_hivex.core.spark.staging import Staging
 from airflow_hivex.core.spark.storage import Place, place
 from airflow_hivex.core.spark.writes import arranged
@@ -92,6 +91,11 @@ def _compact_full_acid(
     made: NewDirectories,
     views: list[str],
 ) -> None:
+    if compaction.rebalance is not None:
+        if scan.parts:
+            views += scans.register(spark, scan)
+            rebalance(spark, scan.view, write, compaction.rebalance, staging, made)
+        return
     events: list[DataFrame] = []
     if scan.parts and not (compaction.whole_files and _put_together(scan, made)):
         views += scans.register(spark, scan)
@@ -127,15 +131,7 @@ def _events(rows: DataFrame, kind: int, write: Write) -> DataFrame:
         *(row_place if write.layout == layout.HIVE else ()),
         *(F.col(quoted(column.name)) for column in write.columns),
         number,
-        _writer().alias(_WRITER),
-    )
-
-
-def _writer() -> Expression:
-    """Whose file a row belongs to, by its bucket property."""
-    return F.expr(
-        f"IF(shiftright({BUCKET}, {VERSION_SHIFT}) = 0, {BUCKET}, "
-        f"shiftright({BUCKET}, {WRITER_SHIFT}) & {layout.MOST_WRITERS - 1})"
+        F.expr(layout.WRITER).alias(_WRITER),
     )
 
 

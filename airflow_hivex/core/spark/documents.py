@@ -41,6 +41,7 @@ from airflow_hivex.core.model.plans import (
     OriginalFiles,
     Plan,
     PlannedInsert,
+    Rebalance,
     Scan,
     ScanPart,
     Source,
@@ -206,7 +207,14 @@ def _write(document: dict[str, Any]) -> Write:
 
 
 def _compaction(document: dict[str, Any]) -> Compaction:
-    return Compaction(**{**document, "deletes": tuple(map(_scan_part, document["deletes"]))})
+    rebalance = document["rebalance"]
+    return Compaction(
+        **{
+            **document,
+            "deletes": tuple(map(_scan_part, document["deletes"])),
+            "rebalance": None if rebalance is None else Rebalance(**rebalance),
+        }
+    )
 
 
 def _changes(document: dict[str, Any]) -> Changes:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from airflow_hivex.core.errors import ColumnCountMismatchError, InvalidOperationError, NoSuchColumnError
 from airflow_hivex.core.model import file_properties
-from airflow_hivex.core.model.buckets import MAX_WRITER_ID
+from airflow_hivex.core.model.buckets import MAX_WRITER_ID, VERSION_SHIFT, WRITER_SHIFT
 from airflow_hivex.core.model.directories import base_name, delete_delta_name, delta_name
 from airflow_hivex.core.model.objects import FLAT_LAYOUT, HIVE_LAYOUT, ORIGINAL_LAYOUT, PLAIN_LAYOUT, Column
 from airflow_hivex.core.model.partitions import DEFAULT_PARTITION, partition_name
@@ -59,6 +59,9 @@ VERSION = b"2"
 
 MOST_WRITERS = MAX_WRITER_ID + 1
 """Tasks that one statement may write with: each needs a bucket id of its own."""
+_HAS_NO_VERSION = f"shiftright({BUCKET}, {VERSION_SHIFT}) = 0"
+WRITER = f"IF({_HAS_NO_VERSION}, {BUCKET}, shiftright({BUCKET}, {WRITER_SHIFT}) & {MOST_WRITERS - 1})"
+"""Whose file a row belongs to, in Spark SQL, by its bucket property."""
 
 
 def compression(row_layout: str, options: Mapping[str, str]) -> str:

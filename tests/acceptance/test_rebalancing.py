@@ -1,0 +1,134 @@
+"""Compactions that spread rows evenly over files."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from pyarrow import orc
+
+from airflow_hivex.core import Metastore, Session
+from airflow_hivex.core.errors import InvalidObjectError, WriteConflictError
+from airflow_hivex.core.model.compaction import Compaction, CompactionState
+from tests.acceptance.test_compaction_worker import seen_by_hive
+from tests.acceptance.test_hive_layout import HIVE
+
+pytestmark = [pytest.mark.spark, pytest.mark.parametrize("metastore_url", ["sqlite"], indirect=True)]
+
+
+def rebalanced(metastore: Metastore, session: Session, more: str = "", table: str = "t") -> Compaction:
+    session.sql(f"ALTER TABLE {table} COMPACT 'rebalance' {more}")
+    entry = metastore.compactor.work()
+    assert entry is not None
+    return entry
+
+
+def lengths(root: Path, table: str = "t") -> list[int]:
+    """The rows of each file of the highest base, by bucket."""
+    base = max((root / "c1" / "default.db" / table).glob("base_*_v*"))
+    return [orc.ORCFile(path).nrows for path in sorted(base.glob("bucket_*"))]
+
+
+def delete_and_commit(session: Session) -> None:
+    session.sql("DELETE FROM t WHERE id = 1")
+    session.sql("COMMIT")
+
+
+@pytest.mark.parametrize("layout", ["", HIVE])
+def test_rows_are_spread_evenly_and_change_as_before(
+    metastore: Metastore, session: Session, tmp_path: Path, layout: str
+) -> None:
+    session.sql(f"CREATE TABLE t (id int, v string) {layout}")
+    session.sql("INSERT INTO t SELECT id, 'first' FROM range(0, 20, 1, 1)")
+    session.sql("INSERT INTO t VALUES (100, 'second'), (101, NULL)")
+    session.sql("DELETE FROM t WHERE id IN (3, 4, 100)")
+    session.sql("UPDATE t SET v = 'third' WHERE id = 0")
+    before = session.sql("SELECT * FROM t ORDER BY id").rows
+    order = session.sql("SELECT id FROM t ORDER BY row__id").rows
+    entry = rebalanced(metastore, session, "CLUSTERED INTO 4 BUCKETS")
+    assert entry.state is CompactionState.READY_FOR_CLEANING, entry.error_message
+    assert lengths(tmp_path) == [5, 5, 5, 4]
+    assert session.sql("SELECT * FROM t ORDER BY id").rows == before
+    assert session.sql("SELECT id FROM t ORDER BY row__id").rows == order
+    numbers = session.sql("SELECT row__id.rowid AS n FROM t ORDER BY n").rows
+    assert numbers == [(number,) for number in range(19)]
+    # What deletes rows later knows them by their new ids.
+    session.sql("DELETE FROM t WHERE id % 2 = 0")
+    session.sql("UPDATE t SET v = 'fourth' WHERE id = 1")
+    session.sql("INSERT INTO t VALUES (200, 'fifth')")
+    expected = [(1, "fourth"), *((number, v) for number, v in before if number % 2 and number != 1), (200, "fifth")]
+    assert session.sql("SELECT * FROM t ORDER BY id").rows == expected
+    if layout:
+        assert seen_by_hive(tmp_path, tmp_path / "copy") == Counter(expected)
+    assert rebalanced(metastore, session, "CLUSTERED INTO 2 BUCKETS ORDER BY id DESC").error_message is None
+    assert session.sql("SELECT * FROM t ORDER BY id").rows == expected
+    half = -(-len(expected) // 2)
+    assert lengths(tmp_path) == [half, len(expected) - half]
+    by_id = session.sql("SELECT id FROM t ORDER BY row__id").rows
+    assert by_id == sorted(((number,) for number, _ in expected), reverse=True)
+    if layout:
+        assert seen_by_hive(tmp_path, tmp_path / "copy") == Counter(expected)
+    metastore.compactor.clean()
+    session.sql("DELETE FROM t WHERE id = 200")
+    assert session.sql("SELECT * FROM t ORDER BY id").rows == expected[:-1]
+
+
+def test_nobody_deletes_rows_by_ids_that_they_do_not_have_any_more(metastore: Metastore, session: Session) -> None:
+    session.sql("CREATE TABLE t (id int)")
+    session.sql("INSERT INTO t VALUES (1), (2)")
+    session.sql("INSERT INTO t VALUES (3), (4)")
+    with metastore.session() as other:
+        other.sql("START TRANSACTION")
+        other.sql("SELECT * FROM t")
+        entry = rebalanced(metastore, session, "CLUSTERED INTO 1 BUCKETS ORDER BY id DESC")
+        assert entry.state is CompactionState.READY_FOR_CLEANING, entry.error_message
+        assert other.sql("SELECT * FROM t ORDER BY id").rows == [(1,), (2,), (3,), (4,)]
+        with pytest.raises(WriteConflictError):
+            delete_and_commit(other)
+    assert session.sql("SELECT * FROM t ORDER BY id").rows == [(1,), (2,), (3,), (4,)]
+    metastore.compactor.clean()
+    # Who is changing rows now is in the way.
+    with metastore.session() as other:
+        other.sql("START TRANSACTION")
+        other.sql("DELETE FROM t WHERE id = 2")
+        entry = rebalanced(metastore, session)
+        assert entry.state is CompactionState.FAILED
+        assert "nobody changes its rows" in str(entry.error_message)
+        other.sql("COMMIT")
+    # A deletion that stands behind a write which is still open cannot be merged.
+    with metastore.session() as other:
+        other.sql("START TRANSACTION")
+        other.sql("INSERT INTO t VALUES (5)")
+        session.sql("DELETE FROM t WHERE id = 3")
+        entry = rebalanced(metastore, session)
+        assert entry.state is CompactionState.FAILED
+        assert "is settled" in str(entry.error_message)
+        other.sql("COMMIT")
+    assert rebalanced(metastore, session).state is CompactionState.READY_FOR_CLEANING
+    assert session.sql("SELECT * FROM t ORDER BY id").rows == [(1,), (4,), (5,)]
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        ("CLUSTERED BY (id) INTO 2 BUCKETS", "bucketed"),
+        ("TBLPROPERTIES ('transactional' = 'true', 'transactional_properties' = 'insert_only')", "insert-only"),
+        ("", "nothing in it"),
+    ],
+)
+def test_tables_without_rows_to_spread_are_refused(
+    metastore: Metastore, session: Session, more: str, reason: str
+) -> None:
+    session.sql(f"CREATE TABLE t (id int) {more}")
+    if more:
+        session.sql("INSERT INTO t VALUES (1)")
+    entry = rebalanced(metastore, session)
+    assert entry.state is CompactionState.REFUSED
+    assert reason in str(entry.error_message)
+
+
+def test_so_many_files_cannot_be(metastore: Metastore, session: Session) -> None:
+    session.sql("CREATE TABLE t (id int)")
+    with pytest.raises(InvalidObjectError, match="1 to 4096"):
+        metastore.compactor.request("default", "t", type="rebalance", buckets=4097)
