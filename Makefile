@@ -20,6 +20,9 @@ SCALE ?= 1
 # Files keep their order: the long ones, which start Spark, Airflow or many clients, come before the many short ones.
 WORKERS ?= 2
 
+# Dozens of processes import the same modules: one compiles them, the others need not.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
