@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from alembic import command
@@ -92,13 +93,19 @@ def upgrade(store: Store) -> SchemaStatus:
 
 
 def _status(store: Store, connection: Connection) -> SchemaStatus:
-    script = ScriptDirectory.from_config(_config())
+    script = _script()
     head = str(script.get_current_head())
     found = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE}).get_current_revision()
     if found is None and set(inspect(connection).get_table_names()) & set(metadata.tables):
         raise NotAMetastoreError(store.name)
     known = found is None or any(revision.revision == found for revision in script.walk_revisions())
     return SchemaStatus(found, head, known)
+
+
+@cache
+def _script() -> ScriptDirectory:
+    # It runs the files of all revisions when it is first asked.
+    return ScriptDirectory.from_config(_config())
 
 
 def _config() -> Config:
