@@ -15,9 +15,9 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
-_CONTEXT = multiprocessing.get_context("forkserver")
+CONTEXT = multiprocessing.get_context("forkserver")
 # pyarrow loads pandas, if it is there, for the first array.
-_CONTEXT.set_forkserver_preload(
+CONTEXT.set_forkserver_preload(
     ["__main__", "tests.histories.client", "tests.crashes.client", "tests.acceptance.joining_process", "pandas"]
 )
 _PATIENCE_S = 30
@@ -31,7 +31,7 @@ class ClientProcess:
 
     def __init__(self, function: Callable[..., None], *arguments: Any, log: Path) -> None:
         self._log = log
-        self._process: ForkServerProcess = _CONTEXT.Process(target=_main, args=(log, function, arguments), daemon=True)
+        self._process: ForkServerProcess = CONTEXT.Process(target=_main, args=(log, function, arguments), daemon=True)
         self._process.start()
 
     def __enter__(self) -> ClientProcess:

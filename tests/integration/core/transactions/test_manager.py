@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import multiprocessing
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 import pytest
@@ -24,6 +23,7 @@ from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.transactions.housekeeper import Housekeeper
 from airflow_hivex.core.transactions.manager import TransactionManager
 from tests.integration.core.conftest import Clock
+from tests.processes import CONTEXT
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ def test_impossible_keys_are_refused(transactions: TransactionManager, key: str)
 
 
 def test_processes_that_open_with_one_key_at_once_get_one_transaction(metastore_url: str, store: Store) -> None:
-    with ProcessPoolExecutor(4, mp_context=multiprocessing.get_context("spawn")) as pool:
+    with ProcessPoolExecutor(4, mp_context=CONTEXT) as pool:
         opened = list(pool.map(_open_with_keys, [metastore_url] * 4))
     assert opened == [opened[0]] * 4
     assert sorted(opened[0]) == list(range(1, 21))
