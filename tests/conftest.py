@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_hivex.core.store.engine import Store
-from airflow_hivex.core.store.migrating import prepare
+from airflow_hivex.core.store.migrating import VERSION_TABLE, prepare
+from airflow_hivex.core.store.schema import metadata
 from tests import spark_options
-from tests.postgresql import start_postgresql
+from tests.postgresql import EmptiedDatabases, start_postgresql
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -93,12 +94,21 @@ def sqlite_url(tmp_path: Path, sqlite_template: Path) -> str:
     return f"sqlite:///{shutil.copy(sqlite_template, tmp_path / 'metastore.db')}"
 
 
+@pytest.fixture(scope="session")
+def postgresql_databases(postgresql_server: PostgresqlServer, postgresql_template: str) -> Iterator[EmptiedDatabases]:
+    """Such databases for one test after the other."""
+    tables = [VERSION_TABLE, *(table.name for table in metadata.sorted_tables)]
+    databases = EmptiedDatabases(postgresql_server, postgresql_template, tables)
+    yield databases
+    databases.drop()
+
+
 @pytest.fixture
-def postgresql_url(postgresql_server: PostgresqlServer, postgresql_template: str) -> Iterator[str]:
+def postgresql_url(postgresql_databases: EmptiedDatabases) -> Iterator[str]:
     """The URL of a new metastore on PostgreSQL."""
-    url = postgresql_server.create_database(postgresql_template)
+    url = postgresql_databases.take()
     yield url
-    postgresql_server.drop_database(url)
+    postgresql_databases.give_back(url)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
