@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -67,24 +68,96 @@ MOMENTS: dict[str, tuple[Moment, str]] = {
 }
 
 
-@pytest.fixture
-def properties(tmp_path: Path) -> dict[str, dict[str, str]]:
-    return {"c1": {"filesystem": (tmp_path / "c1").as_uri(), "jobtracker": "local[2]"}}
+class Writers:
+    """Processes that write to a warehouse, of which one is taken after the other."""
+
+    def __init__(self, url: str, properties: dict[str, dict[str, str]], folder: Path) -> None:
+        self.folder = folder
+        self._arguments = [str(Path(__file__).with_name("writing_process.py")), url, json.dumps(properties)]
+        self._last: subprocess.Popen[str] | None = None
+
+    def take(self) -> subprocess.Popen[str]:
+        """The last one if it lives, else a new one: its Spark is up, and it waits for a statement."""
+        if self._last is None or self._last.poll() is not None:
+            self.stop()
+            with (self.folder / "writer.log").open("w") as errors:
+                self._last = subprocess.Popen(
+                    [sys.executable, *self._arguments],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=errors,
+                    text=True,
+                )
+            assert _answer(self._last) == "ready", self.log()
+        return self._last
+
+    def log(self) -> str:
+        """What the last one had to say."""
+        return (self.folder / "writer.log").read_text()
+
+    def stop(self) -> None:
+        """Let the last one be gone."""
+        if self._last is not None:
+            self._last.kill()
+            # It closes the pipes, and waits.
+            self._last.communicate()
 
 
-@pytest.fixture
-def metastore(sqlite_url: str, properties: dict[str, dict[str, str]]) -> Iterator[Metastore]:
-    with Metastore.open(sqlite_url, clusters=properties) as metastore:
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("killed")
+
+
+@pytest.fixture(scope="module")
+def url(folder: Path, sqlite_template: Path) -> str:
+    return f"sqlite:///{shutil.copy(sqlite_template, folder / 'metastore.db')}"
+
+
+@pytest.fixture(scope="module")
+def properties(folder: Path) -> dict[str, dict[str, str]]:
+    return {"c1": {"filesystem": (folder / "c1").as_uri(), "jobtracker": "local[2]"}}
+
+
+@pytest.fixture(scope="module")
+def metastore(url: str, properties: dict[str, dict[str, str]]) -> Iterator[Metastore]:
+    with Metastore.open(url, clusters=properties) as metastore:
         with metastore.session() as session:
-            session.sql("CREATE TABLE t (id bigint) PARTITIONED BY (part string)")
-            session.sql("INSERT INTO t VALUES (-1, 'first')")
+            for table in ("t", "stopped", "retried"):
+                session.sql(f"CREATE TABLE {table} (id bigint) PARTITIONED BY (part string)")
+                session.sql(f"INSERT INTO {table} VALUES (-1, 'first')")
         yield metastore
+
+
+@pytest.fixture(scope="module")
+def writers(url: str, properties: dict[str, dict[str, str]], folder: Path) -> Iterator[Writers]:
+    writers = Writers(url, properties, folder)
+    yield writers
+    writers.stop()
+
+
+@pytest.mark.spark
+def test_sigterm_stops_the_job_and_aborts_its_transaction(metastore: Metastore, writers: Writers) -> None:
+    statement = INSERT.replace("INTO t ", "INTO stopped ")
+    writer = writers.take()
+    # More rows than could be written before the test's time is over.
+    _begin(writer, statement.replace(str(ROWS), str(10**12)))
+    _wait_for(_made("*/_staging*/_temporary/*"), set(), writers.folder, writer, "stopped")
+    (txn_id,) = metastore.transactions.valid_txns().open_ids
+    writer.send_signal(signal.SIGTERM)
+    assert _answer(writer) == "cancelled", writers.log()
+    assert metastore.transactions.get(txn_id).state is TxnState.ABORTED
+    # The process goes on, and so does its Spark.
+    _begin(writer, statement.replace(str(ROWS), "10"))
+    assert _answer(writer) == "done"
+    with metastore.session() as session:
+        assert session.sql("SELECT count(*) FROM stopped").rows == [(11,)]
+    assert not list((writers.folder / "c1" / "default.db" / "stopped").glob("_staging*"))
 
 
 @pytest.mark.spark
 @pytest.mark.timeout(600)
 def test_rows_are_those_before_the_statement_or_after_it(
-    metastore: Metastore, sqlite_url: str, properties: dict[str, dict[str, str]], tmp_path: Path
+    metastore: Metastore, url: str, properties: dict[str, dict[str, str]], writers: Writers
 ) -> None:
     with metastore.session() as session:
         session.sql(INSERT)
@@ -94,9 +167,9 @@ def test_rows_are_those_before_the_statement_or_after_it(
     for name, (moment, statement) in MOMENTS.items():
         after = _contents(metastore, AFTER[statement])
         assert before != after, f"{name}: the statement would change nothing"
-        finished = _run_and_kill(statement, moment, sqlite_url, properties, tmp_path)
+        finished = _run_and_kill(statement, moment, writers)
         # What the dead one has locked is free once its time-out is over.
-        with Metastore.open(sqlite_url, clusters=properties, clock=lambda: system_clock() + 3_600_000) as hours_later:
+        with Metastore.open(url, clusters=properties, clock=lambda: system_clock() + 3_600_000) as hours_later:
             left_open = set(metastore.transactions.valid_txns().open_ids)
             assert set(hours_later.housekeeper.run().aborted) == left_open
             assert {hours_later.transactions.get(txn_id).state for txn_id in left_open} <= {TxnState.ABORTED}
@@ -118,74 +191,32 @@ def _contents(metastore: Metastore, ids: str) -> tuple[object, ...]:
     return row
 
 
-@pytest.mark.spark
-def test_sigterm_stops_the_job_and_aborts_its_transaction(
-    metastore: Metastore, sqlite_url: str, properties: dict[str, dict[str, str]], tmp_path: Path
-) -> None:
-    with _writer(sqlite_url, properties, tmp_path) as writer:
-        # More rows than could be written before the test's time is over.
-        _begin(writer, INSERT.replace(str(ROWS), str(10**12)))
-        _wait_for(_made("*/_staging*/_temporary/*"), set(), tmp_path, writer)
-        (txn_id,) = metastore.transactions.valid_txns().open_ids
-        writer.send_signal(signal.SIGTERM)
-        assert writer.stdout is not None
-        assert writer.stdout.readline() == "cancelled\n", (tmp_path / "writer.log").read_text()
-        assert metastore.transactions.get(txn_id).state is TxnState.ABORTED
-        # The process goes on, and so does its Spark.
-        _begin(writer, INSERT.replace(str(ROWS), "10"))
-        assert writer.stdout.readline() == "done\n"
-    with metastore.session() as session:
-        assert session.sql("SELECT count(*) FROM t").rows == [(11,)]
-    assert not list((tmp_path / "c1" / "default.db" / "t").glob("_staging*"))
+def _run_and_kill(statement: str, moment: Moment, writers: Writers) -> bool:
+    """Give a statement to a writer, kill it at the moment, and tell whether it had acknowledged the statement."""
+    writer = writers.take()
+    before = _names(writers.folder)
+    _begin(writer, statement)
+    _wait_for(moment, before, writers.folder, writer)
+    writer.send_signal(signal.SIGKILL)
+    told, _ = writer.communicate()
+    return "done" in told
 
 
-def _run_and_kill(
-    statement: str, moment: Moment, url: str, properties: dict[str, dict[str, str]], folder: Path
-) -> bool:
-    """Start a writer, kill it at the moment, and tell whether it had acknowledged its statement."""
-    with _writer(url, properties, folder) as writer:
-        before = _names(folder)
-        _begin(writer, statement)
-        _wait_for(moment, before, folder, writer)
-        writer.send_signal(signal.SIGKILL)
-        writer.wait()
-        assert writer.stdout is not None
-        return "done" in writer.stdout.read()
-
-
-@contextmanager
-def _writer(url: str, properties: dict[str, dict[str, str]], folder: Path) -> Iterator[subprocess.Popen[str]]:
-    """A process whose Spark is up, and that waits for a statement."""
-    program = Path(__file__).with_name("writing_process.py")
-    with (
-        (folder / "writer.log").open("w") as errors,
-        subprocess.Popen(
-            [sys.executable, str(program), url, json.dumps(properties)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-        ) as writer,
-    ):
-        try:
-            assert writer.stdout is not None
-            assert writer.stdout.readline() == "ready\n", (folder / "writer.log").read_text()
-            yield writer
-        finally:
-            writer.kill()
+def _answer(writer: subprocess.Popen[str]) -> str:
+    assert writer.stdout is not None
+    return writer.stdout.readline().strip()
 
 
 def _begin(writer: subprocess.Popen[str], statement: str) -> None:
     assert writer.stdin is not None
-    assert writer.stdout is not None
     writer.stdin.write(f"{statement}\n")
     writer.stdin.flush()
-    assert writer.stdout.readline() == "begin\n"
+    assert _answer(writer) == "begin"
 
 
-def _wait_for(moment: Moment, before: set[str], folder: Path, writer: subprocess.Popen[str]) -> None:
+def _wait_for(moment: Moment, before: set[str], folder: Path, writer: subprocess.Popen[str], table: str = "t") -> None:
     deadline = time.monotonic() + 60
-    while not moment(_names(folder) - before):
+    while not moment(_names(folder, table) - before):
         assert time.monotonic() < deadline, "the moment never came"
         with suppress(subprocess.TimeoutExpired):
             # Looking takes the writer's time: long enough to leave it most of that, and shorter than any moment.
@@ -193,9 +224,9 @@ def _wait_for(moment: Moment, before: set[str], folder: Path, writer: subprocess
             return
 
 
-def _names(folder: Path) -> set[str]:
+def _names(folder: Path, table: str = "t") -> set[str]:
     # Unlike a glob, a walk does not mind folders that go away under it.
-    walk = os.walk(folder / "c1" / "default.db" / "t")
+    walk = os.walk(folder / "c1" / "default.db" / table)
     return {f"{at}/{name}" for at, folders, files in walk for name in (*folders, *files)}
 
 
@@ -222,21 +253,21 @@ spark.udf.register("lost", lost, "bigint")
 with Metastore.open(sys.argv[1], clusters=json.loads(sys.argv[2])) as metastore, metastore.session() as session:
     warehouse = session.warehouse(spark)
     rows = spark.range(20000).selectExpr("id", "string(id % 3) AS part").mapInArrow(lost_once, "id bigint, part string")
-    print(warehouse.write(rows, "t").rows_written)
-    print(warehouse.sql("UPDATE t SET id = lost(id) WHERE id >= 0 AND part = '1'").rows_written)
+    print(warehouse.write(rows, "retried").rows_written)
+    print(warehouse.sql("UPDATE retried SET id = lost(id) WHERE id >= 0 AND part = '1'").rows_written)
 """
 
 
 @pytest.mark.spark
 def test_tasks_that_are_tried_again_double_nothing(
-    metastore: Metastore, sqlite_url: str, properties: dict[str, dict[str, str]], tmp_path: Path
+    metastore: Metastore, url: str, properties: dict[str, dict[str, str]], folder: Path
 ) -> None:
-    command = [sys.executable, "-c", _RETRYING, sqlite_url, json.dumps(properties)]
+    command = [sys.executable, "-c", _RETRYING, url, json.dumps(properties)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.stdout.split() == ["20000", "6667"], done.stderr
     with metastore.session() as session:
         found = session.sql(
-            "SELECT part, count(*), count(DISTINCT id), sum(id) FROM t GROUP BY part ORDER BY part"
+            "SELECT part, count(*), count(DISTINCT id), sum(id) FROM retried GROUP BY part ORDER BY part"
         ).rows
     ids = {part: range(part, 20000, 3) for part in range(3)}
     assert found == [
@@ -245,4 +276,4 @@ def test_tasks_that_are_tried_again_double_nothing(
         ("2", len(ids[2]), len(ids[2]), sum(ids[2])),
         ("first", 1, 1, -1),
     ]
-    assert not list((tmp_path / "c1" / "default.db" / "t").glob("_staging*"))
+    assert not list((folder / "c1" / "default.db" / "retried").glob("_staging*"))
