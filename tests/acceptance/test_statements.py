@@ -301,14 +301,14 @@ def test_insert_static_dynamic_mixed_overwrite_and_column_lists(session: Session
 
 @pytest.mark.spark
 @on_sqlite
-def test_1000_partitions_in_one_insert_and_200_deltas_in_one_scan(session: Session) -> None:
+def test_300_partitions_in_one_insert_and_100_deltas_in_one_scan(session: Session) -> None:
     session.sql("CREATE TABLE many (id bigint) PARTITIONED BY (p int)")
-    assert session.sql("INSERT INTO many SELECT id, CAST(id AS int) FROM range(1000)").rows_written == 1000
-    assert session.sql("SELECT count(*), count(DISTINCT p), sum(id) FROM many").rows == [(1000, 1000, 499500)]
+    assert session.sql("INSERT INTO many SELECT id, CAST(id AS int) FROM range(300)").rows_written == 300
+    assert session.sql("SELECT count(*), count(DISTINCT p), sum(id) FROM many").rows == [(300, 300, 44850)]
     session.sql("CREATE TABLE deltas (id int)")
-    for number in range(200):
+    for number in range(100):
         session.sql("INSERT INTO deltas VALUES (:n)", {"n": number})
-    assert session.sql("SELECT count(*), sum(id) FROM deltas").rows == [(200, 19900)]
+    assert session.sql("SELECT count(*), sum(id) FROM deltas").rows == [(100, 4950)]
 
 
 @pytest.mark.spark
