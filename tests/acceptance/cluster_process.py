@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 
 from pyspark.sql import SparkSession
@@ -10,6 +11,7 @@ from pyspark.sql import SparkSession
 from airflow_hivex.core import Metastore, Result
 from airflow_hivex.core.errors import HivexError
 from airflow_hivex.core.warehouse import Warehouse
+from tests import spark_options
 
 CONF = {
     "spark.ui.enabled": "false",
@@ -18,7 +20,7 @@ CONF = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.extraJavaOptions": "-Duser.timezone=UTC",
-    "spark.executor.extraJavaOptions": "-Duser.timezone=UTC -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.executor.extraJavaOptions": f"-Duser.timezone=UTC {os.environ[spark_options.VARIABLE]}",
     "spark.executor.memory": "512m",
     "spark.sql.shuffle.partitions": "2",
     # The second failure of a task is the statement's.

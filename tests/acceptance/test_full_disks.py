@@ -41,6 +41,9 @@ class Opened:
     session: Session
     root: Path
 
+    def folder(self, table: str) -> Path:
+        return self.root / "default.db" / table
+
     def held(self) -> list[Any]:
         return held(self.metastore, self.session, self.root)
 
@@ -76,8 +79,8 @@ def most_bytes(process: int, size_bytes: int) -> Iterator[None]:
 
 
 @contextmanager
-def no_room_for_tasks(table: str) -> Iterator[None]:
-    """While Spark's JVM can write nothing more, from the moment on when a task has a file for the table open."""
+def no_room_for_tasks(folder: Path) -> Iterator[None]:
+    """While Spark's JVM can write nothing more, from the moment on when a task has a file for that table open."""
     from pyspark import SparkContext
 
     context = SparkContext._active_spark_context
@@ -87,7 +90,7 @@ def no_room_for_tasks(table: str) -> Iterator[None]:
 
     def watch() -> None:
         while not ended.wait(0.001) and not filled.is_set():
-            with stopped_while_writing(process, table) as is_writing:
+            with stopped_while_writing(process, folder) as is_writing:
                 if is_writing:
                     limit_files(process, 0)
                     filled.set()
@@ -110,7 +113,7 @@ def test_a_full_disk_changes_nothing_and_the_statement_works_once_there_is_room(
         warehouse.session.sql(create(table, "flat"))
     for name, (text, change) in STATEMENTS.items():
         statement = text.format(t="t", other="other")
-        with no_room_for_tasks("t"):
+        with no_room_for_tasks(warehouse.folder("t")):
             warehouse.fails(statement, "t")
         # Here the driver writes no file itself but the one that tells the layout's version.
         with most_bytes(os.getpid(), 0):

@@ -22,7 +22,7 @@ import pyspark
 import pytest
 
 from airflow_hivex.core import Metastore
-from tests.acceptance.middle_of_writes import STATEMENTS, Rows, create, stopped_while_writing
+from tests.acceptance.middle_of_writes import STATEMENTS, Rows, create, has_attempts, stopped_while_writing
 from tests.postgresql import PostgresqlServer
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -46,9 +46,10 @@ class Cluster:
         self.driver.stdin.write(f"{statement}\n")
         self.driver.stdin.flush()
         lost: set[int] = set()
+        folder = self.root / "default.db" / table
         while loses and not select.select([self.driver.stdout], [], [], 0.001)[0]:
-            for executor in self._executors() - lost:
-                with stopped_while_writing(executor, table) as is_writing:
+            for executor in self._executors() - lost if has_attempts(folder) else ():
+                with stopped_while_writing(executor, folder) as is_writing:
                     if is_writing and len(lost) < loses:
                         os.kill(executor, signal.SIGKILL)
                         lost.add(executor)
