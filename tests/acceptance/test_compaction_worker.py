@@ -200,6 +200,32 @@ def test_a_worker_that_wakes_up_too_late_changes_nothing(
         assert len(names(tmp_path)) == len(directories) + 1
 
 
+@pytest.mark.parametrize("point", ["after take", "after open", "compaction started", "compaction written"])
+def test_columns_that_come_while_a_worker_begins_keep_their_values(
+    metastore_url: str, clusters: dict[str, dict[str, str]], point: str
+) -> None:
+    met: list[str] = []
+
+    def fault(reached: str) -> None:
+        if met or reached != point:
+            return
+        if any(each.state is CompactionState.WORKING for each in metastore.compactor.show()):
+            met.append(reached)
+            session.sql("ALTER TABLE t ADD COLUMNS (late string)")
+            session.sql("INSERT INTO t VALUES (7, 'new', 'kept')")
+
+    with (
+        Metastore.open(metastore_url, clusters=clusters, default_cluster="c1", fault=fault) as metastore,
+        metastore.session() as session,
+    ):
+        session.sql("CREATE TABLE t (id int, v string)")
+        for at in range(2):
+            session.sql(f"INSERT INTO t VALUES ({at}, 'x')")
+        assert compact(metastore, "major").state is CompactionState.READY_FOR_CLEANING
+        assert met
+        assert session.sql("SELECT * FROM t ORDER BY id").rows == [(0, "x", None), (1, "x", None), (7, "new", "kept")]
+
+
 def test_nothing_to_gain_and_what_is_gone_are_refused(metastore: Metastore, session: Session) -> None:
     session.sql("CREATE TABLE t (id int, v string, n struct<a:int>, p string)")
     session.sql("INSERT INTO t (id) VALUES (1)")

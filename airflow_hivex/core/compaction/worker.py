@@ -69,9 +69,10 @@ class _RefusedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What a worker finds: its entry and the directories, in its transaction's snapshot."""
+    """What a worker finds: its entry, its target and the directories, in its transaction's snapshot."""
 
     entry: Compaction
+    target: CompactionTarget
     write_ids: ValidCompactorWriteIdList
     state: DirectoryState
     directories: dict[str, RegisteredDirectory]
@@ -176,7 +177,10 @@ class CompactionWorker:
             with heartbeats(self._transactions, txn_id, int(self._settings["hive.txn.timeout"])):
                 if entry.type is CompactionType.REBALANCE:
                     self._keep_ids(entry, txn_id)
-                self._compact(entry, target, txn_id, made)
+                found = self._store.write(lambda joined: self._find(joined, entry, txn_id), name="start compaction")
+                target = found.target
+                self._store.reach("compaction started")
+                self._compact(found, txn_id, made)
         except BaseException as error:
             if not isinstance(error, CommitOutcomeUnknownError) and self._abort(txn_id, error):
                 self._delete(target, made)
@@ -184,14 +188,14 @@ class CompactionWorker:
 
     # -- what is there ------------------------------------------------------------------
 
-    def _target(self, entry: Compaction) -> CompactionTarget:
-        """The table or partition of an entry.
+    def _target(self, entry: Compaction, connection: Connection | None = None) -> CompactionTarget:
+        """The table or partition of an entry as it is now.
 
         Raises:
             _RefusedError: it is gone, or of a kind that is not compacted.
         """
-        with self._store.read() as connection:
-            found = self._stored(connection, entry)
+        with self._store.read(connection) as joined:
+            found = self._stored(joined, entry)
         if found is None:
             raise _RefusedError("the table or partition was dropped")
         table, partition_id, location = found
@@ -237,24 +241,25 @@ class CompactionWorker:
         check_file_options(table.full_name, table.storage.format, requested.file_options)
         return requested
 
-    def _find(self, connection: Connection, entry: Compaction, target: CompactionTarget, txn_id: int) -> _Found:
-        table_id = int(target.table.id or 0)
+    def _find(self, connection: Connection, entry: Compaction, txn_id: int) -> _Found:
         valid_txns = read_valid_txns(connection, txn_id)
-        seen = read_valid_write_ids(connection, {table_id: target.table.full_name}, valid_txns)[table_id]
+        names = {entry.table_id: f"{entry.database}.{entry.table}"}
+        seen = read_valid_write_ids(connection, names, valid_txns)[entry.table_id]
         write_ids = ValidCompactorWriteIdList.from_snapshot(seen)
+        # After the snapshot: nothing in it has columns that the table has not got now.
+        target = self._target(entry, connection)
         started = self._queue.mark_started(entry, txn_id, write_ids.high_watermark, connection=connection)
         partition_ids = None if target.partition_id is None else [target.partition_id]
         found = directories_of(connection, target.table, partition_ids).get(target.partition_id, [])
         by_name = {each.name: each for each in found}
         state = directory_state(by_name, write_ids, valid_txns)
-        return _Found(started, write_ids, state, by_name, seen.aborted_ids)
+        return _Found(started, target, write_ids, state, by_name, seen.aborted_ids)
 
     # -- work ---------------------------------------------------------------------------
 
-    def _compact(self, entry: Compaction, target: CompactionTarget, txn_id: int, made: list[str]) -> None:
+    def _compact(self, found: _Found, txn_id: int, made: list[str]) -> None:
         """Do it; the names of directories that were made join ``made``."""
-        found = self._store.write(lambda joined: self._find(joined, entry, target, txn_id), name="start compaction")
-        self._store.reach("compaction started")
+        entry, target = found.entry, found.target
         todo = next_state(entry.type, found.state)
         if todo is CompactionState.REFUSED:
             message = _nothing_to_do(entry.type, found.state)
@@ -267,7 +272,7 @@ class CompactionWorker:
             found.check_ids()
         written: Sequence[WrittenDirectory] = ()
         if todo is CompactionState.WORKING:
-            written = self._run(found, target, txn_id, made)
+            written = self._run(found, txn_id, made)
             self._store.reach("compaction written")
             # Who moves or removes directories holds an exclusive lock. Nobody waits for this one but for the moment of
             # the commit.
@@ -323,14 +328,12 @@ class CompactionWorker:
                 "Compaction", entry.name, "it was dropped, renamed or moved meanwhile; ask again for it"
             )
 
-    def _run(
-        self, found: _Found, target: CompactionTarget, txn_id: int, made: list[str]
-    ) -> tuple[WrittenDirectory, ...]:
+    def _run(self, found: _Found, txn_id: int, made: list[str]) -> tuple[WrittenDirectory, ...]:
         is_major = found.entry.type is not CompactionType.MINOR
         rebalance = None
         if found.entry.type is CompactionType.REBALANCE:
             rebalance = Rebalance(found.entry.buckets, found.entry.order_by)
-        job = CompactionJob(target, found.inputs(is_major=is_major), is_major, txn_id, found.write_ids, rebalance)
+        job = CompactionJob(found.target, found.inputs(is_major=is_major), is_major, txn_id, found.write_ids, rebalance)
         before = first_jobs(job, int(self._settings["hive.compactor.max.num.delta"]))
         inputs = list(job.inputs)
         for number, each in enumerate(before, 1):
@@ -340,7 +343,7 @@ class CompactionWorker:
             inputs[at : at + len(each.inputs)] = merged
         written = self._run_job(found.entry, replace(job, inputs=tuple(inputs)), made)
         names = {each.name for each in written}
-        self._delete(target, [name for name in made if name not in names])
+        self._delete(found.target, [name for name in made if name not in names])
         made[:] = sorted(names)
         return written
 
