@@ -5,125 +5,31 @@
 
 from __future__ import annotations
 
-import errno
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from fsspec.implementations.local import LocalFileSystem
 from pyarrow import orc
-from sqlalchemy.exc import OperationalError
 
 from airflow_hivex.core import Metastore, Session
 from airflow_hivex.core.clock import system_clock
 from airflow_hivex.core.errors import CommitOutcomeUnknownError, HivexError, StoreUnavailableError
-from airflow_hivex.core.spark.staging import Staging
-from airflow_hivex.core.spark.storage import Place
-from airflow_hivex.core.store.engine import OutcomeUnknownError
+from tests.acceptance.faults import Dead, Faults, install
 
 pytestmark = pytest.mark.spark
 
 HOURS_MS = 3_600_000
 _STRIDE = 1 if os.environ.get("HIVEX_EVERY_FAULT") else 8
-_OF_FILES: tuple[tuple[type[Any], tuple[str, ...]], ...] = (
-    (Place, ("create_directory", "write", "move", "files", "open")),
-    (Staging, ("write", "files")),
-    (LocalFileSystem, ("cp_file", "makedirs")),
-)
-"""What a statement does to files in this process: by Spark, by pyarrow and by fsspec."""
-_DELETING: tuple[tuple[type[Any], tuple[str, ...]], ...] = (
-    (Place, ("delete",)),
-    (LocalFileSystem, ("rm", "rmdir")),
-)
-
-
-class Dead(BaseException):
-    """Stands for the end of a process: nobody handles it."""
-
-
-@dataclass
-class Faults:
-    """Lets the step of this number fail, or with ``lasts`` all of them from there on."""
-
-    at: int | None = None
-    lasts: bool = False
-    of_database: bool = False
-    dies: bool = False
-    loses_answers: bool = True
-    interrupted: str | None = None
-    seen: list[str] = field(default_factory=list)
-
-    def begin(self, at: int | None, *, lasts: bool = False, of_database: bool = False, dies: bool = False) -> None:
-        """From now on: ``of_database`` steps of the database, else those of files.
-
-        With ``dies`` it is any step, after which nothing is done any more, as in a process that was killed there.
-        """
-        self.at, self.lasts, self.of_database, self.dies, self.seen = at, lasts or dies, of_database, dies, []
-
-    @property
-    def is_done(self) -> bool:
-        """Whether the step has come."""
-        return self.at is not None and len(self.seen) > self.at
-
-    def file(self, step: str) -> None:
-        self._die(step)
-        if not self.dies and not self.of_database and self._is_hit(step):
-            raise OSError(errno.ENOSPC, "No space left on device", step)
-
-    def deleting(self, step: str) -> None:
-        self._die(step)
-
-    def _die(self, step: str) -> None:
-        # Who dies after a step dies before the next one.
-        if self.dies and not step.endswith(", done") and self._is_hit(step):
-            raise Dead(step)
-
-    def database(self, step: str) -> None:
-        self._die(step)
-        if step == self.interrupted:
-            self.interrupted = None
-            raise KeyboardInterrupt(step)
-        word = step.partition(" ")[0]
-        points = ("before", "after") if self.loses_answers else ("before",)
-        if not self.of_database or word not in points or not self._is_hit(step):
-            return
-        if word == "after":
-            # It is committed, and the answer is lost.
-            raise OutcomeUnknownError("the database", "the connection is lost")
-        raise OperationalError(step, {}, Exception("disk I/O error"))
-
-    def _is_hit(self, step: str) -> bool:
-        if self.at is None:
-            return False
-        self.seen.append(step)
-        number = len(self.seen) - 1
-        return number >= self.at if self.lasts else number == self.at
 
 
 @pytest.fixture
 def faults(monkeypatch: pytest.MonkeyPatch) -> Faults:
-    found = Faults()
-    for classes, fault in ((_OF_FILES, found.file), (_DELETING, found.deleting)):
-        for owner, names in classes:
-            for name in names:
-                monkeypatch.setattr(owner, name, _failing(fault, f"{owner.__name__}.{name}", getattr(owner, name)))
-    return found
-
-
-def _failing(fault: Callable[[str], None], step: str, method: Callable[..., Any]) -> Callable[..., Any]:
-    def call(*given: Any, **named: Any) -> Any:
-        fault(step)
-        result = method(*given, **named)
-        # A step may also fail when its work is done already.
-        fault(f"{step}, done")
-        return result
-
-    return call
+    return install(monkeypatch)
 
 
 @dataclass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,10 @@ from airflow_hivex.core.errors import (
     StorageError,
     UnsupportedStatementError,
 )
+from airflow_hivex.core.model.compaction import CompactionState
 from tests.acceptance.conftest import CopyTable
+from tests.acceptance.faults import install
+from tests.acceptance.registered_directories import check_accounted
 from tests.acceptance.test_row_changes import directories
 
 pytestmark = [pytest.mark.spark, pytest.mark.parametrize("metastore_url", ["sqlite"], indirect=True)]
@@ -129,3 +133,50 @@ def test_an_interrupt_after_the_commit_does_not_take_the_files_back(
         with pytest.raises(KeyboardInterrupt):
             session.sql("ALTER TABLE t PARTITION (p = 1, q = 'a') RENAME TO PARTITION (p = 2, q = 'a')")
         assert rows(session) == [(2, "a", 1)]
+
+
+@pytest.mark.parametrize("settings", [{}, {"hive.acid.lockless.reads.enabled": True}], ids=["locks", "lockless"])
+def test_compactions_and_cleanings_in_the_middle_of_a_rename_lose_nothing(
+    metastore_url: str,
+    clusters: dict[str, dict[str, str]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    settings: dict[str, object],
+) -> None:
+    settings = {**settings, "hive.lock.numretries": 0}
+    actions: list[Callable[[], object]] = []
+    target = tmp_path / "c1" / "default.db" / "t" / "p=2"
+
+    def copied(step: str) -> None:
+        # All that is copied is there.
+        if actions and step == "LocalFileSystem.cp_file, done" and len(list(target.iterdir())) == count:
+            actions.pop()()
+
+    install(monkeypatch).on_file = copied
+    opened = {"clusters": clusters, "default_cluster": "c1", "settings": settings}
+    with Metastore.open(metastore_url, **opened) as metastore, metastore.session() as session:
+        session.sql("CREATE TABLE t (id int) PARTITIONED BY (p int)")
+        for each in range(3):
+            session.sql(f"INSERT INTO t VALUES ({each}, 1)")
+        expected = [(0,), (1,), (2,)]
+        metastore.compactor.request("default", "t", "p=1", "major")
+        count = 3
+        actions.append(metastore.compactor.work)
+        session.sql("ALTER TABLE t PARTITION (p = 1) RENAME TO PARTITION (p = 2)")
+        assert not actions
+        assert rows(session, "SELECT id FROM t ORDER BY id") == expected
+        (failed,) = metastore.compactor.show()
+        assert "could not be locked" in str(failed.error_message)
+        session.sql("ALTER TABLE t PARTITION (p = 2) RENAME TO PARTITION (p = 1)")
+        metastore.compactor.request("default", "t", "p=1", "major")
+        done = metastore.compactor.work()
+        assert done is not None
+        assert done.state is CompactionState.READY_FOR_CLEANING
+        count = 4
+        actions.append(metastore.compactor.clean)
+        session.sql("ALTER TABLE t PARTITION (p = 1) RENAME TO PARTITION (p = 2)")
+        assert not actions
+        while metastore.compactor.clean():
+            pass
+        assert rows(session, "SELECT id FROM t ORDER BY id") == expected
+        check_accounted(metastore, tmp_path)

@@ -48,6 +48,7 @@ from airflow_hivex.core.model.file_properties import check_file_options, is_file
 from airflow_hivex.core.model.locks import DataOperation, LockComponent, LockType
 from airflow_hivex.core.model.objects import FLAT_LAYOUT, HIVE_LAYOUT, ROW_LAYOUT, Table
 from airflow_hivex.core.model.plans import Rebalance, WrittenDirectory
+from airflow_hivex.core.model.statement_locks import StatementLocks
 from airflow_hivex.core.model.transactions import AbortReason, TxnType
 from airflow_hivex.core.model.write_ids import ValidCompactorWriteIdList
 from airflow_hivex.core.settings import Settings
@@ -122,6 +123,7 @@ class CompactionWorker:
         self._clusters = clusters
         self._transactions = TransactionManager(store, settings, clock)
         self._locks = LockManager(store, settings, clock, self._transactions)
+        self._statement_locks = StatementLocks(settings)
         self._queue = queue
         self._history = history
         self._worker_timeout_s = int(settings["hive.compactor.worker.timeout"])
@@ -274,15 +276,10 @@ class CompactionWorker:
         if todo is CompactionState.WORKING:
             written = self._run(found, txn_id, made)
             self._store.reach("compaction written")
-            # Who moves or removes directories holds an exclusive lock. Nobody waits for this one but for the moment of
-            # the commit.
-            place = LockComponent(
-                entry.database,
-                entry.table,
-                entry.partition,
-                type=LockType.SHARED_READ,
-                operation=DataOperation.NO_TXN,
-            )
+            # As an INSERT: who moves or removes directories keeps that out, whatever the settings. Nobody waits for
+            # this lock but for the moment of the commit.
+            (lock,) = self._statement_locks.insert(target.table, entry.partition)
+            place = replace(lock, operation=DataOperation.NO_TXN)
             self._locks.acquire([place], txn_id, user=entry.run_as or "")
 
         def commit(connection: Connection) -> None:

@@ -113,12 +113,15 @@ def rename_partition(context: StatementContext, statement: RenamePartition) -> R
     if new in names:
         raise AlreadyExistsError("partition", f"{table.full_name} {new}")
     made: list[tuple[ClusterStorageDescriptor, Sequence[str]]] = []
+    ids: list[int] = []
+    needless: list[str] = []
 
     def copy(running: Running) -> None:
         # Others may have come while the locks were waited for.
         partition = catalog.get_partition(database, name, partition_values(old))
         with context.services.store.read() as connection:
             registered = directories_of(connection, table, [int(partition.id or 0)]).get(partition.id, ())
+        ids.append(int(partition.id or 0))
         directories = [each.name for each in registered]
         for source in _managed_copies(table, partition):
             target = source.location.removesuffix(old) + new
@@ -133,10 +136,16 @@ def rename_partition(context: StatementContext, statement: RenamePartition) -> R
 
     def change(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:
         catalog.rename_partition(database, name, old, new, write_ids, txn_id=txn_id, connection=connection)
+        # The cleaner, which takes no locks, may have deleted some since they were copied.
+        left = {each.name for found in directories_of(connection, table, ids).values() for each in found}
+        needless[:] = sorted({directory for _, directories in made for directory in directories} - left)
 
     locks = context.services.statement_locks.rename_partition(table, [old, new])
     result = change_metadata(context, table, locks, change, before=copy)
-    _delete_copied(context, table, [(source.cluster, source.location, directories) for source, directories in made])
+    for source, directories in made:
+        target = source.location.removesuffix(old) + new
+        _delete_copied(context, table, [(source.cluster, source.location, directories)])
+        _delete_copied(context, table, [(source.cluster, target, needless)])
     return result
 
 
