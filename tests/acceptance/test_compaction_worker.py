@@ -10,11 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fsspec.implementations.local import LocalFileSystem
 from pyarrow import orc
 
 from airflow_hivex.core import Metastore, Session
 from airflow_hivex.core.errors import CompactionLostError
 from airflow_hivex.core.model.compaction import Compaction, CompactionState
+from airflow_hivex.core.spark.storage import Place
+from tests.acceptance.registered_directories import check_accounted, registered
 from tests.acceptance.test_conversion import write
 from tests.acceptance.test_hive_layout import read_by_hive
 
@@ -265,6 +268,33 @@ def test_more_deltas_than_at_once_are_merged_in_steps(
             "delta_0000002_0000005",
         ]
         assert rows(session) == before
+
+
+def test_what_a_compaction_could_not_delete_goes_with_its_cleaning(
+    metastore_url: str, clusters: dict[str, dict[str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_given: object, **_named: object) -> None:
+        raise OSError("not now")
+
+    settings = {"hive.compactor.max.num.delta": 3}
+    with (
+        Metastore.open(metastore_url, clusters=clusters, default_cluster="c1", settings=settings) as metastore,
+        metastore.session() as session,
+    ):
+        session.sql("CREATE TABLE t (id int, v string, n struct<a:int>, p string)")
+        for at in range(4):
+            session.sql(f"INSERT INTO t (id, v) VALUES ({at}, 'x')")
+        for owner, method, kind in ((LocalFileSystem, "rm", "delta_"), (Place, "delete", "_staging_")):
+            session.sql("INSERT INTO t (id, v) VALUES (7, 'x')")
+            before = rows(session)
+            with monkeypatch.context() as broken:
+                broken.setattr(owner, method, refuse)
+                assert compact(metastore, "minor").state is CompactionState.READY_FOR_CLEANING
+            left = set(names(tmp_path)) - {Path(path).name for path in registered(metastore, "c1")}
+            assert {name for name in left if name.startswith(kind)}
+            metastore.compactor.clean()
+            check_accounted(metastore, tmp_path)
+            assert rows(session) == before
 
 
 def test_a_batch_with_aborted_transactions_keeps_what_committed(metastore: Metastore, session: Session) -> None:

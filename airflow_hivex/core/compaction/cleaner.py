@@ -403,6 +403,7 @@ class _Files:
             files = self.of(folder.cluster)
             there = files.list_entries(folder.location, folder.depth)
             found.update(dict.fromkeys(self._obsolete(work, folder, set(there))))
+            found.update(dict.fromkeys(_on_the_way(work, folder, there)))
             if work.aborted is not None:
                 for path in there:
                     found.update(dict.fromkeys(self._aborted(work, folder, path)))
@@ -469,6 +470,17 @@ class _Files:
         if work.table is not None and work.table.is_partitioned and work.partition and work.place is None:
             for folder in work.folders:
                 self.of(folder.cluster).delete_empty_directories(folder.location, len(work.table.partition_keys))
+
+
+def _on_the_way(work: _Work, folder: _Folder, there: Iterable[str]) -> Iterable[_Doomed]:
+    """What the compaction of an entry has made on its way to what it has registered, and could not delete."""
+    if work.entry is None or work.entry.txn_id is None:
+        return
+    own = frozenset({work.entry.txn_id})
+    made = Aborted(own, frozenset(), compactions=own)
+    for name in there:
+        if made.is_staging(name) or (name not in work.registered and made.leftover(name) is not None):
+            yield _Doomed(folder.cluster, f"{folder.location}/{name}", ABORTED)
 
 
 def _is_wanted(resource: Resource, only: Resource | None) -> bool:
