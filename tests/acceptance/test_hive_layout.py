@@ -44,7 +44,7 @@ def seen_by_hive(root: Path, columns: Mapping[str, str], table: str = "t") -> Co
     """The rows, as JSON, that Hive finds in the folders of a table in which nothing was aborted."""
     found: Counter[str] = Counter()
     for path in folders(root, table).values():
-        found.update(map(_text, read_by_hive(path, columns)))
+        found.update(map(as_text, read_by_hive(path, columns)))
     return found
 
 
@@ -61,10 +61,10 @@ def read_by_hive(folder: Path, columns: Mapping[str, str], high_watermark: int =
 
 def seen_by_us(session: Session, columns: Mapping[str, str], table: str = "t") -> Counter[str]:
     found = session.sql(f"SELECT {', '.join(columns)} FROM {table}").rows
-    return Counter(_text(dict(zip(columns, row, strict=True))) for row in found)
+    return Counter(as_text(dict(zip(columns, row, strict=True))) for row in found)
 
 
-def _text(row: Mapping[str, Any]) -> str:
+def as_text(row: Mapping[str, Any]) -> str:
     return json.dumps(row, sort_keys=True, default=str)
 
 
@@ -131,7 +131,7 @@ def test_statements_write_what_hive_reads(lockless: Metastore, tmp_path: Path, k
         s.sql("INSERT INTO t VALUES (1, 'last', NULL, 'x')")
         check([(1, "last", None, "x")])
         s.sql(f"CREATE TABLE c {HIVE} AS SELECT id, v FROM t")
-        assert seen_by_hive(tmp_path, {"id": "int", "v": "string"}, "c") == Counter([_text({"id": 1, "v": "last"})])
+        assert seen_by_hive(tmp_path, {"id": "int", "v": "string"}, "c") == Counter([as_text({"id": 1, "v": "last"})])
 
 
 def test_a_table_may_have_directories_of_both_layouts(session: Session, tmp_path: Path) -> None:
