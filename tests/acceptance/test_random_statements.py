@@ -91,6 +91,9 @@ _LAYOUTS = ("flat", "hive")
 class Play:
     """Tables, the sessions that work with them, and what the model knows of them."""
 
+    sorts_buckets = True
+    most_key_values: int | None = None
+
     def __init__(
         self,
         metastore: Metastore,
@@ -180,6 +183,13 @@ class Play:
         assert found == expected, f"{what}\n  too many: {found - expected}\n  missing: {expected - found}"
 
     def step(self) -> None:
+        session = self.chance.choice("ab")
+        table = self.chance.choice(self.choices())(session)
+        if table is not None:
+            self.compare(table)
+
+    def choices(self) -> list[Callable[[str], Table | None]]:
+        """What may come next, some of it several times."""
         choices: list[Callable[[str], Table | None]] = [self.insert] * 4 + [self.update, self.delete, self.merge] * 3
         choices += [self.overwrite, self.overwrite, self.truncate, self.load, self.multi_insert, self.multi_insert]
         choices += [self.insert_from_table] * 2 + [self.end_or_begin] * 5
@@ -187,15 +197,16 @@ class Play:
             choices += [self.add_column, self.drop_column, self.rename_column, self.replace_columns, self.widen]
             choices += [self.move_column, self.rename_table, self.create_as_select, self.view, self.change_layout]
             choices += [self.add_partition, self.drop_partition, self.rename_partition]
-        session = self.chance.choice("ab")
-        table = self.chance.choice(choices)(session)
-        if table is not None:
-            self.compare(table)
+        return choices
 
     # -- parts of statements -----------------------------------------------------------
 
     def table(self) -> Table:
         return self.chance.choice(self.model.tables)
+
+    def full_acid_table(self) -> Table:
+        """One whose rows can be changed, and its columns in every way."""
+        return self.chance.choice([table for table in self.model.tables if not table.is_insert_only])
 
     def new_name(self, prefix: str) -> str:
         self.names += 1
@@ -367,7 +378,7 @@ class Play:
         return ", ".join(texts), values
 
     def update(self, session: str) -> Table:
-        table = self.table()
+        table = self.full_acid_table()
         asked = condition(table, self.chance)
         texts, values = self.assignments(table, "")
         increase = not table.buckets and (not texts or self.chance.random() < 0.3)
@@ -388,7 +399,7 @@ class Play:
         return table
 
     def delete(self, session: str) -> Table:
-        table = self.table()
+        table = self.full_acid_table()
         asked = condition(table, self.chance)
         gone = [row for row in self.model.rows(session, table) if asked.holds(row)]
         if self.run(session, f"DELETE FROM {table.name} AS t WHERE {asked.named('t.')}", table):
@@ -396,7 +407,7 @@ class Play:
         return table
 
     def merge(self, session: str) -> Table:
-        table = self.table()
+        table = self.full_acid_table()
         ids = self.chance.sample(range(16), self.chance.randint(1, 6))
         twice = self.chance.random() < 0.1
         several = [*ids, ids[0]] if twice else ids
@@ -468,7 +479,7 @@ class Play:
 
     def load(self, session: str) -> Table | None:
         """LOAD DATA of a file that pyarrow has written."""
-        table = self.table()
+        table = self.full_acid_table()
         if any(column.type not in _ARROW for column in table.columns) or table.keys:
             return None
         rows = [self.constants(table)[1] for _ in range(3)]
@@ -563,11 +574,12 @@ class Play:
         types.insert(self.chance.randint(0, len(types)), self.chance.choice(NESTED))
         columns = [new_column(f"c{number}", each) for number, each in enumerate(types)]
         columns.insert(self.chance.randint(0, len(columns)), new_column("id", "int"))
-        keys = [new_column(f"k{number}", each) for number, each in enumerate(key_types)]
+        keys = [new_column(f"k{number}", each, self.most_key_values) for number, each in enumerate(key_types)]
         table = Table(self.new_name("t"), columns, keys, buckets)
         sql = f"CREATE TABLE {table.name} ({columns_sql(columns)})"
         sql += f" PARTITIONED BY ({columns_sql(keys)})" if keys else ""
-        sql += f" CLUSTERED BY (id) SORTED BY (id) INTO {buckets} BUCKETS" if buckets else ""
+        ordered = " SORTED BY (id)" if self.sorts_buckets else ""
+        sql += f" CLUSTERED BY (id){ordered} INTO {buckets} BUCKETS" if buckets else ""
         table.for_hive = self.chance.choice(self.layouts) == "hive"
         sql += " TBLPROPERTIES ('hivex.row.layout' = 'hive')" if table.for_hive else ""
         self.run(session, sql)
@@ -583,7 +595,7 @@ class Play:
         return name is not None and self.run(name, f"ALTER TABLE {table.name} {sql}")
 
     def add_column(self, session: str) -> Table:
-        table = self.table()
+        table = self.full_acid_table()
         # Now and then one with the name of a column that was dropped.
         name = self.chance.choice(("c0", "c1", self.new_name("n")))
         column = new_column(name, self.chance.choice(list(VALUES)))
@@ -596,7 +608,7 @@ class Play:
         return [column for column in table.columns if column.name != "id"]
 
     def drop_column(self, session: str) -> Table:
-        table = self.table()
+        table = self.full_acid_table()
         others = self.others_of(table)
         if len(others) > 1:
             gone = self.chance.choice(others)
@@ -605,7 +617,7 @@ class Play:
         return table
 
     def rename_column(self, session: str) -> Table:
-        table = self.table()
+        table = self.full_acid_table()
         others = self.others_of(table)
         if others:
             old = self.chance.choice(others)
@@ -617,7 +629,7 @@ class Play:
         return table
 
     def replace_columns(self, session: str) -> Table:
-        table = self.table()
+        table = self.full_acid_table()
         kept = [column for column in table.columns if column.name == "id" or self.chance.random() < 0.6]
         self.chance.shuffle(kept)
         new = new_column(self.new_name("p"), self.chance.choice(list(VALUES)))
@@ -626,7 +638,7 @@ class Play:
         return table
 
     def widen(self, session: str) -> Table:
-        table = self.table()
+        table = self.full_acid_table()
         narrow = [column for column in table.columns if column.type in WIDER]
         if narrow:
             column = self.chance.choice(narrow)
@@ -636,7 +648,7 @@ class Play:
         return table
 
     def move_column(self, session: str) -> Table:
-        table = self.table()
+        table = self.full_acid_table()
         column, other = self.chance.choice(table.columns), self.chance.choice(table.columns)
         where = "FIRST" if column is other else f"AFTER `{other.name}`"
         if self.alter(session, table, f"ALTER COLUMN `{column.name}` {where}"):
@@ -645,7 +657,7 @@ class Play:
         return table
 
     def change_layout(self, session: str) -> Table:
-        table = self.table()
+        table = self.full_acid_table()
         layout = self.chance.choice(self.layouts)
         if self.alter(session, table, f"SET TBLPROPERTIES ('hivex.row.layout' = '{layout}')"):
             table.for_hive = table.for_hive and layout == "hive"
@@ -720,14 +732,14 @@ class Play:
         return f"PARTITION ({', '.join(f'`{k.name}` = {t}' for k, t in zip(table.keys, texts, strict=True))})", values
 
     def add_partition(self, session: str) -> Table | None:
-        table = self.table()
+        table = self.full_acid_table()
         if not table.keys:
             return None
         self.alter(session, table, f"ADD IF NOT EXISTS {self.whole_partition(table)[0]}")
         return table
 
     def drop_partition(self, session: str) -> Table | None:
-        table = self.table()
+        table = self.full_acid_table()
         if not table.keys or self.model.open:
             # Its files go at once, also from under those who have not locked them.
             return None
@@ -738,7 +750,7 @@ class Play:
         return table
 
     def rename_partition(self, session: str) -> Table | None:
-        table = self.table()
+        table = self.full_acid_table()
         if not table.keys or self.model.open:
             return None
         (old, before), (new, after) = self.a_partition(table), self.whole_partition(table)

@@ -113,17 +113,19 @@ class Column:
     key: int
     name: str
     type: str
+    most: int | None = None
+    """Of a partition key, so many values are used; None is all that there are."""
 
     def constant(self, chance: random.Random, *, is_key: bool = False, nulls: bool = True) -> tuple[str, Value]:
         """A value, NULL among them, as SQL and as rows have it."""
         if nulls and chance.random() < 0.2:
             return "NULL", None
-        values = KEY_VALUES[self.type] if is_key else VALUES[_SAME_VALUES.get(self.type, self.type)]
+        values = KEY_VALUES[self.type][: self.most] if is_key else VALUES[_SAME_VALUES.get(self.type, self.type)]
         return chance.choice(values)
 
 
-def new_column(name: str, type: str) -> Column:
-    return Column(next(_KEYS), name, type)
+def new_column(name: str, type: str, most: int | None = None) -> Column:
+    return Column(next(_KEYS), name, type, most)
 
 
 def typed(key: Column, text: str | None) -> Value:
@@ -144,6 +146,7 @@ class Table:
     key: int = field(default_factory=lambda: next(_KEYS))
     for_hive: bool = False
     """Whether all its files are of row layout ``hive``."""
+    is_insert_only: bool = False
 
     @property
     def all_columns(self) -> list[Column]:

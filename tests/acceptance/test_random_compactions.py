@@ -1,0 +1,417 @@
+"""Random histories of statements, compactions and cleanings, each step compared with a plain model.
+
+Minor and major compactions of all kinds of tables, cleanings and housekeeping come in any order between the statements
+of ``test_random_statements.py`` and in the middle of them, and statements in the middle of compactions and cleanings;
+transactions read in their snapshots all the while. Compactions and cleanings fail, or their processes die, at one step
+after the other.
+
+``HIVEX_RANDOM_COMPACTIONS=500`` runs as many steps instead of the few of the gate, and ``HIVEX_RANDOM_SEED`` begins
+with another seed. A failure tells the seed and the steps.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from airflow_hivex.core import Metastore
+from airflow_hivex.core.clock import system_clock
+from airflow_hivex.core.errors import HivexError
+from airflow_hivex.core.model.cleaning import CleaningOutcome
+from airflow_hivex.core.model.compaction import Compaction, CompactionState
+from airflow_hivex.core.model.directories import parse_directory
+from airflow_hivex.core.model.transactions import TxnState, TxnType
+from airflow_hivex.core.statements.snapshot_files import SnapshotFiles
+from airflow_hivex.core.streaming import TransactionBatch
+from tests.acceptance import registered_directories
+from tests.acceptance.faults import Dead, Faults, install
+from tests.acceptance.hive_reading import HiveReader
+from tests.acceptance.test_random_statements import LOCKS, Play, told
+from tests.acceptance.warehouse_model import Column, Rows, Table, Value, columns_sql, new_column, row_of
+
+if TYPE_CHECKING:
+    from tests.conftest import Counts
+
+pytestmark = [pytest.mark.spark, pytest.mark.parametrize("metastore_url", ["sqlite"], indirect=True)]
+
+STEPS = 30
+"""Of one history."""
+_ALL = int(os.environ.get("HIVEX_RANDOM_COMPACTIONS", STEPS))
+_FIRST = int(os.environ.get("HIVEX_RANDOM_SEED", 1))
+SEEDS = range(_FIRST, _FIRST + max(1, _ALL // STEPS))
+
+HOURS_MS = 3_600_000
+_SETTINGS = {
+    "hive.lock.numretries": 0,
+    # What the cleaner could not delete it tries again in the next round, as often as it takes.
+    "hive.compactor.cleaner.retry.retention.time": 0,
+    "hive.compactor.cleaner.retry.maxattempts": 0,
+    "hive.compactor.max.num.delta": 6,
+}
+_WITHOUT_CODE = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+_FEW_STEPS = 4
+"""Of what finds nothing to do."""
+_LOCKED = "could not be locked"
+"""Why a compaction may fail while others are at work on its table."""
+
+
+class _HiveLater(HiveReader):
+    """Looks at tables only when all is over: Hive 2.3 does not know that not everybody sees a compaction's result."""
+
+    is_over = False
+
+    def compare(self, table: Table, rows: Rows, planned: SnapshotFiles | None = None) -> None:
+        if self.is_over:
+            super().compare(table, rows, None)
+
+
+class CompactedPlay(Play):
+    """The random statements, and what compacts and cleans their tables."""
+
+    sorts_buckets = False
+    most_key_values = 2
+
+    def __init__(self, faults: Faults, later: Metastore, *given: Any) -> None:
+        self.faults = faults
+        self.later = later
+        self.doing = "statement"
+        self.between: tuple[str, Callable[[], object]] | None = None
+        self.is_between = False
+        self.points: dict[str, dict[str, None]] = {}
+        self.steps_seen = Counter[str]()
+        self.done = Counter[str]()
+        self.batches: list[tuple[TransactionBatch, Table]] = []
+        super().__init__(*given)
+        self.hive: _HiveLater = _HiveLater(self.metastore, self.folder / "shown to hive")
+        self._create_insert_only("a")
+
+    # -- what is done -------------------------------------------------------------------
+
+    def step(self) -> None:
+        which = self.chance.random()
+        if which < 0.35:
+            self.ask()
+        elif which < 0.55:
+            self.clean()
+        elif which < 0.58:
+            self.bury()
+        elif which < 0.65:
+            self.stream()
+        else:
+            if self.chance.random() < 0.3:
+                self.interrupt("statement", self.chance.choice((self.ask, self.clean)))
+            self.statement()
+
+    def statement(self) -> None:
+        with self.as_part("statement"):
+            super().step()
+
+    def compare(self, table: Table) -> None:
+        # What statements do is looked at elsewhere after each.
+        if self.doing != "statement" or self.chance.random() < 0.2:
+            super().compare(table)
+
+    def source(self, table: Table, columns: Sequence[Column], fixed: dict[int, Value], most: int) -> tuple[str, Rows]:
+        query, rows = super().source(table, columns, fixed, most)
+        # Mostly without Spark, to have more directories in less time.
+        return query.removeprefix("SELECT * FROM ") if self.chance.random() < 0.8 else query, rows
+
+    def choices(self) -> list[Callable[[str], Table | None]]:
+        choices: list[Callable[[str], Table | None]] = [self.insert] * 8 + [self.update, self.delete, self.merge] * 3
+        choices += [self.overwrite, self.truncate, self.load, self.multi_insert, self.insert_from_table]
+        choices += [self.end_or_begin] * 4
+        # Those that change what a compaction looks at, or where it lies.
+        choices += [self.add_column, self.drop_column, self.rename_column, self.replace_columns, self.widen]
+        choices += [self.rename_table, self.change_layout, self.drop_partition, self.rename_partition]
+        return choices
+
+    def ask(self) -> None:
+        """Ask for a compaction, mostly of a place that needs one, and let a worker do the oldest that waits."""
+        places = [(table, partition) for table in self.model.tables for partition in self._partitions(table)]
+        counts = [self._directories(table, partition) for table, partition in places]
+        if max(counts, default=0) < 3:
+            session = self.chance.choice("ab")
+            self.insert(session)
+            self.insert(session)
+            return
+        ((table, partition),) = self.chance.choices(places, [1 + 20 * max(0, count - 1) for count in counts])
+        kind = self.chance.choice(("minor", "major"))
+        response = self.metastore.compactor.request("default", table.name, partition, kind)
+        self.log.append(f"{kind} compaction of {table.name} {partition or ''}: {response}")
+        if self.chance.random() < 0.85:
+            self.work()
+
+    def _partitions(self, table: Table) -> Sequence[str | None]:
+        return self.metastore.catalog.list_partition_names("default", table.name) if table.keys else [None]
+
+    def _directories(self, table: Table, partition: str | None) -> int:
+        """How many a table or partition has."""
+        stored = self.metastore.catalog.get_table("default", table.name)
+        folder = self.folder / "c1" / stored.storage.primary.location / (partition or "")
+        return sum(parse_directory(path.name) is not None for path in folder.iterdir()) if folder.exists() else 0
+
+    def work(self) -> None:
+        how = self.chance.choice(("whole", "whole", "between", "files", "database", "death"))
+        if how == "between":
+            self.interrupt("work", self.statement)
+        before = len(self.log)
+        tables = {each.table for each in self.metastore.compactor.show() if not each.state.is_over}
+        with self.as_part("work"), self.failing("work", how):
+            done = self.metastore.compactor.work("host-1")
+            self.log.append(f"   {_told(done)}")
+            self.done[f"{done.type.shown.lower()}, {done.state.shown}" if done else "nothing to do"] += 1
+            if done is not None and done.state is CompactionState.FAILED and not self.faults.is_done:
+                self._check_in_the_way(done, "\n".join(self.log[before:]))
+            if done is not None and done.state is CompactionState.REFUSED:
+                tables = set()
+        self._compare(tables)
+
+    def _check_in_the_way(self, done: Compaction, meanwhile: str) -> None:
+        message = str(done.error_message)
+        is_gone = any(word in meanwhile for word in (" DROP ", " RENAME TO "))
+        is_locked = bool(self.model.open) or self.is_between
+        assert (is_locked and _LOCKED in message) or is_gone, done
+
+    def clean(self) -> None:
+        how = self.chance.choice(("whole", "whole", "between", "files", "database", "death"))
+        if how == "between":
+            self.interrupt("clean", self.statement)
+        tables = {table.name for table in self.model.tables}
+        with self.as_part("clean"), self.failing("clean", how):
+            tasks = self.metastore.compactor.clean()
+            self.log += [f"   {task}" for task in tasks]
+            self.done.update(f"cleaning {task.outcome.value}" for task in tasks)
+            self.done["directories deleted"] += sum(len(task.deleted) for task in tasks)
+            assert self.faults.is_done or all(task.outcome is not CleaningOutcome.FAILED for task in tasks)
+            tables = {task.table for task in tasks if task.deleted}
+        self._compare(tables)
+
+    @contextmanager
+    def failing(self, what: str, how: str) -> Iterator[None]:
+        """Do it with a fault of this kind at the next step that had none; afterwards all is as if nobody had cared."""
+        kind = f"{what}, {how}"
+        if how in ("files", "database", "death"):
+            self.faults.begin(
+                self.steps_seen[kind],
+                lasts=self.chance.random() < 0.5,
+                of_database=how == "database",
+                of_deletions=True,
+                dies=how == "death",
+            )
+        self.log.append(f"{kind}{'' if self.faults.at is None else f', step {self.faults.at}'}")
+        failed = True
+        try:
+            yield
+            failed = self.faults.is_done
+        except (Dead, HivexError) as error:
+            if not self.faults.is_done:
+                raise
+            self.log.append(f"   {type(error).__name__}: {error}")
+        finally:
+            if self.faults.at is not None:
+                self.done[f"{kind} {'hit' if self.faults.is_done else 'not reached'}"] += 1
+                hit = self.faults.seen[self.faults.at] if self.faults.is_done else None
+                self.log.append(f"   fault at {hit}")
+                # One after the other, and again from the first one.
+                if self.faults.is_done:
+                    self.steps_seen[kind] = self.faults.at + 1
+                elif len(self.faults.seen) > _FEW_STEPS:
+                    self.steps_seen[kind] = 0
+            self.faults.begin(None)
+        if failed:
+            self.bury()
+
+    def bury(self) -> None:
+        """Let the housekeeper come when all time-outs of the dead are over, and none of the living."""
+        self.log.append("housekeeping")
+        for each in self.metastore.transactions.show():
+            if each.state is TxnState.OPEN and each.type is not TxnType.COMPACTION:
+                self.later.transactions.heartbeat(each.id)
+        self.later.housekeeper.run()
+
+    # -- one in the middle of the other ---------------------------------------------------
+
+    def interrupt(self, what: str, action: Callable[[], object]) -> None:
+        """Do something else at one of the points that such work has come by before."""
+        known = list(self.points.get(what, ()))
+        if known and not self.is_between:
+            self.between = self.chance.choice(known), action
+
+    @contextmanager
+    def as_part(self, what: str) -> Iterator[None]:
+        before, self.doing = self.doing, what
+        try:
+            yield
+        finally:
+            self.doing = before
+            if not self.is_between:
+                self.between = None
+
+    def reached(self, point: str) -> None:
+        # What comes before a change is in the middle of the database's transaction.
+        if threading.current_thread() is not threading.main_thread() or point.startswith(("before ", "while ")):
+            return
+        if not self.is_between:
+            self.points.setdefault(self.doing, {})[point] = None
+        if self.between is None or self.between[0] != point or self.is_between:
+            return
+        _, action = self.between
+        self.between, self.is_between = None, True
+        self.log.append(f"--- in the middle, at {point}")
+        self.done[f"in the middle of {self.doing}"] += 1
+        try:
+            with self.faults.paused():
+                action()
+        finally:
+            self.is_between = False
+            self.log.append("--- goes on")
+
+    def claim(self, holds: bool, otherwise: str, error: HivexError) -> None:
+        # Who was interrupted may hold locks.
+        super().claim(holds or self.is_between, otherwise, error)
+
+    # -- statements -------------------------------------------------------------------------
+
+    def _create_insert_only(self, session: str) -> None:
+        keys = [new_column("k0", "string", self.most_key_values)] if self.chance.random() < 0.5 else []
+        columns = [new_column("id", "int"), new_column("c0", "decimal(6,2)"), new_column("c1", "string")]
+        table = Table(self.new_name("t"), columns, keys, is_insert_only=True)
+        stored_as = self.chance.choice(("orc", "parquet", "json"))
+        clause = f" PARTITIONED BY ({columns_sql(keys)})" if keys else ""
+        self.run(
+            session,
+            f"CREATE TABLE {table.name} ({columns_sql(columns)}){clause} STORED AS {stored_as} "
+            "TBLPROPERTIES ('transactional_properties' = 'insert_only')",
+        )
+        self.model.tables.append(table)
+
+    def stream(self) -> None:
+        """Write to a streaming batch, or open or close one; now and then a transaction of it is lost."""
+        session = self.outside("a")
+        if session is None:
+            return
+        if not self.batches:
+            table = self.chance.choice([each for each in self.model.tables if not each.is_insert_only])
+            self.log.append(f"{session} opens a batch on {table.name}")
+            self.batches.append((self.sessions[session].transaction_batch(table.name, 4), table))
+        batch, table = self.batches[0]
+        if not batch.remaining or self.chance.random() < 0.1:
+            self.close_batches()
+            return
+        columns = [table.id, *table.keys]
+        texts, row = self.constants(table)
+        values = {each: value for each, value in row if each in {column.key for column in columns}}
+        if self.chance.random() < 0.3:
+            self.metastore.transactions.abort(batch._open[0].txn_id, "it was lost")
+        self.log.append(f"batch writes {texts}")
+        try:
+            batch.write([{column.name: values.get(column.key) for column in columns}])
+        except HivexError as error:
+            self.log.append(f"   {type(error).__name__}: {error}")
+        else:
+            self.model.change("", table, [], Counter({row_of(values): 1}))
+        self.compare(table)
+
+    def close_batches(self) -> None:
+        while self.batches:
+            self.batches.pop()[0].close()
+            self.log.append("the batch is closed")
+
+    # -- what is found ----------------------------------------------------------------------
+
+    def _compare(self, names: Collection[str]) -> None:
+        for table in self.model.tables:
+            if table.name in names:
+                self.compare(table)
+
+    def finish(self) -> None:
+        """End all; what is left then must be what is registered, and the same rows after major compactions of all."""
+        super().finish()
+        self.close_batches()
+        self.between = None
+        self._end_all()
+        for table in self.model.tables:
+            if not table.is_insert_only:
+                self.alter("a", table, "SET TBLPROPERTIES ('hivex.row.layout' = 'hive')")
+            for partition in self._partitions(table):
+                self.metastore.compactor.request("default", table.name, partition, "major")
+        self._end_all()
+
+    def _end_all(self) -> None:
+        """Let workers, the housekeeper and the cleaner do all that is to be done."""
+        self.later.housekeeper.run()
+        while (done := self.later.compactor.work("host-2")) is not None:
+            assert done.state in (CompactionState.READY_FOR_CLEANING, CompactionState.REFUSED), done
+        while tasks := self.later.compactor.clean():
+            assert {task.outcome for task in tasks} <= {CleaningOutcome.CLEANED}, tasks
+        registered_directories.check_accounted(self.metastore, self.folder)
+        left = [entry for entry in self.metastore.compactor.show() if not entry.state.is_over]
+        assert not left, left
+        self.hive.is_over = True
+        for table in self.model.tables:
+            files = self.sessions["a"].snapshot_files(table.name).files
+            table.for_hive = all(each.row_layout == "hive" and not _is_of_batch(each.uri) for each in files)
+            self.compare(table)
+
+
+def _is_of_batch(uri: str) -> bool:
+    """Whether it is a file of one of a batch's transactions, whose name Hive 2.3 cannot read."""
+    directory = parse_directory(uri.split("/")[-2])
+    return directory is not None and directory.is_batch
+
+
+def _told(done: Compaction | None) -> str:
+    return (
+        "nothing waits" if done is None else f"{done.id} of {done.name}: {done.state.shown} {done.error_message or ''}"
+    )
+
+
+@pytest.fixture
+def faults(monkeypatch: pytest.MonkeyPatch) -> Faults:
+    return install(monkeypatch)
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_no_compaction_or_cleaning_is_seen(
+    metastore_url: str,
+    clusters: dict[str, dict[str, object]],
+    tmp_path: Path,
+    faults: Faults,
+    seed: int,
+    counts: Counts,
+) -> None:
+    locks = list(LOCKS)[seed % len(LOCKS)]
+    settings = {**LOCKS[locks], **_SETTINGS}
+    clusters = {name: {**each, "spark_conf": _WITHOUT_CODE} for name, each in clusters.items()}
+    plays: list[CompactedPlay] = []
+
+    def fault(point: str) -> None:
+        faults.database(point)
+        for play in plays:
+            play.reached(point)
+
+    opened = {"clusters": clusters, "default_cluster": "c1", "settings": settings}
+    clock = lambda: system_clock() + HOURS_MS  # noqa: E731 - as short as the clock is
+    with (
+        Metastore.open(metastore_url, fault=fault, **opened) as metastore,
+        Metastore.open(metastore_url, clock=clock, **opened) as later,
+        ExitStack() as stack,
+    ):
+        play = CompactedPlay(faults, later, metastore, seed, locks, tmp_path, stack)
+        plays.append(play)
+        faults.on_file = play.reached
+        with told(play, seed):
+            for _ in range(STEPS):
+                play.step()
+            play.finish()
+            assert metastore.locks.show() == []
+            assert metastore.transactions.valid_txns().open_ids == ()
+        counts[f"random compactions {seed}"] = ", ".join(f"{n} {what}" for what, n in sorted(play.done.items()))
