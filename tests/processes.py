@@ -18,7 +18,14 @@ from typing import Any
 CONTEXT = multiprocessing.get_context("forkserver")
 # pyarrow loads pandas, if it is there, for the first array.
 CONTEXT.set_forkserver_preload(
-    ["__main__", "tests.histories.client", "tests.crashes.client", "tests.acceptance.joining_process", "pandas"]
+    [
+        "__main__",
+        "tests.histories.client",
+        "tests.crashes.client",
+        "tests.acceptance.compacting_process",
+        "tests.acceptance.joining_process",
+        "pandas",
+    ]
 )
 _PATIENCE_S = 30
 
