@@ -15,6 +15,7 @@ from typing import Any
 from airflow_hivex.core import Metastore, Session
 
 ROWS = 20_000
+LAYOUTS = ("flat", "hive") if os.environ.get("HIVEX_EVERY_FAULT") else ("flat",)
 Rows = list[tuple[int, str, str]]
 
 

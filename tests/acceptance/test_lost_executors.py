@@ -22,7 +22,7 @@ import pyspark
 import pytest
 
 from airflow_hivex.core import Metastore
-from tests.acceptance.middle_of_writes import STATEMENTS, Rows, create, has_attempts, stopped_while_writing
+from tests.acceptance.middle_of_writes import LAYOUTS, STATEMENTS, Rows, create, has_attempts, stopped_while_writing
 from tests.postgresql import PostgresqlServer
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -111,16 +111,18 @@ def cluster(
     postgresql_server.drop_database(url)
 
 
-def test_rows_count_once_when_an_executor_is_lost_in_the_middle_of_a_write(cluster: Cluster) -> None:
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_rows_count_once_when_an_executor_is_lost_in_the_middle_of_a_write(cluster: Cluster, layout: str) -> None:
     rows: Rows = []
-    cluster.run(create("t", "flat"))
+    table, other = f"t_{layout}", f"other_{layout}"
+    for name in (table, other):
+        cluster.run(create(name, layout))
     for name, (text, change) in STATEMENTS.items():
-        if "{other}" in text:
-            continue
-        answer = cluster.run(text.format(t="t"), loses=1, table="t")
+        answer = cluster.run(text.format(t=table, other=other), loses=1, table=table)
         assert "error" not in answer, f"{name}: {answer}"
         assert answer["lost"] == 1, name
         rows = sorted(change(rows))
-        assert cluster.rows("t") == rows, name
+        assert cluster.rows(table) == rows, name
+    assert cluster.rows(other) == [row for row in rows if row[2] == "0"]
     assert cluster.metastore.locks.show() == []
     assert not list(cluster.root.rglob("_staging*"))
