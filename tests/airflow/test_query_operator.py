@@ -171,7 +171,7 @@ def test_join_of_two_clusters_fails_with_what_each_one_lacks(warehouse: dict[str
 
 
 ENDLESS = (
-    "INSERT INTO sales (id) SELECT CAST(count(*) % 7 AS INT) FROM range(1000000) a, range(1000000) b "
+    "INSERT INTO sales (id) SELECT CAST(count(*) % 7 AS INT) FROM range(1000000000000) a, range(1000) b "
     "WHERE hash(a.id, b.id) = 3"
 )
 

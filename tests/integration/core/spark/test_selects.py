@@ -281,7 +281,7 @@ def test_a_layout_that_is_not_known_is_refused(table: Any) -> None:
 @pytest.mark.parametrize("writes", [False, True])
 def test_a_job_is_cancelled_from_another_thread(table: Any, writes: bool, spark: Any) -> None:
     t = table("x bigint")
-    sql = "SELECT a.id FROM range(10000000) a CROSS JOIN range(10000000) b WHERE hash(a.id, b.id) = 5"
+    sql = "SELECT a.id FROM range(1000000000000) a CROSS JOIN range(1000) b WHERE hash(a.id, b.id) = 5"
     plan = Plan(f"endless{writes}", "endless", sql, write=t.write() if writes else None)
     failures: list[BaseException] = []
 
