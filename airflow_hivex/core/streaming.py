@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self
 
 from airflow_hivex.core.errors import HivexError, InvalidOperationError, InvalidParametersError
 from airflow_hivex.core.model.statements import TableName
-from airflow_hivex.core.statements.batch_writes import close_batch, insert_rows, open_batch
+from airflow_hivex.core.statements.batch_writes import check_alone, close_batch, insert_rows, open_batch
 from airflow_hivex.core.statements.context import BatchTransaction, Result, StatementContext
 from airflow_hivex.core.statements.frames import write_frame
 
@@ -62,7 +62,8 @@ class TransactionBatch:
                 with a :meth:`Session.warehouse`, a DataFrame with the table's columns.
 
         Raises:
-            InvalidOperationError: no transaction is left, or the batch was closed.
+            InvalidOperationError: no transaction is left, or the batch was closed; or the session has begun a
+                transaction of its own, and the batch can go on when that has ended.
             InvalidParametersError: a value of a type that there is no literal for, or rows of different columns.
             NoSuchColumnError, ColumnCountMismatchError, TypeMismatchError: the columns are not those of the table.
             TransactionAbortedError: the transaction was aborted meanwhile, such as after its time-out.
@@ -72,6 +73,7 @@ class TransactionBatch:
             raise InvalidOperationError(
                 "Write", f"a batch of transactions on {self._name}", "none of them is left; open another batch"
             )
+        check_alone(self._context(None))
         transaction = self._open.pop(0)
         try:
             return self._write(rows, transaction)

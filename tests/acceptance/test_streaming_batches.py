@@ -138,6 +138,20 @@ def test_a_copy_lags_when_a_batch_adds_to_a_directory_that_it_holds(
 
 
 @on_sqlite
+def test_a_write_is_never_part_of_the_sessions_transaction(session: Session) -> None:
+    session.sql("CREATE TABLE events (id int)")
+    with session.transaction_batch("events", 2) as batch:
+        session.sql("START TRANSACTION")
+        with pytest.raises(InvalidOperationError, match="COMMIT or ROLLBACK"):
+            batch.write([[1]])
+        assert batch.remaining == 2
+        session.sql("ROLLBACK")
+        batch.write([[2]])
+        session.sql("START TRANSACTION")
+        session.sql("ROLLBACK")
+    assert session.sql("SELECT id FROM events").rows == [(2,)]
+
+
 def test_batches_that_cannot_be_opened_are_refused(session: Session) -> None:
     session.sql("CREATE TABLE plain (id int) TBLPROPERTIES ('transactional_properties' = 'insert_only')")
     session.sql("CREATE TABLE events (id int)")

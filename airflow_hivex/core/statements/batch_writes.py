@@ -14,6 +14,8 @@ from airflow_hivex.core.statements.context import BatchTransaction, Result, Stat
 from airflow_hivex.core.statements.queries import run_insert
 from airflow_hivex.core.transactions.heartbeats import batch_heartbeats
 
+_OPERATION = "A batch of transactions"
+
 
 def open_batch(context: StatementContext, name: TableName, count: int, resources: ExitStack) -> list[BatchTransaction]:
     """``count`` open transactions with write ids for the table, one after the other; alive until ``resources`` close.
@@ -44,17 +46,27 @@ def open_batch(context: StatementContext, name: TableName, count: int, resources
     return [BatchTransaction(txn_id, int(table.id or 0), bounds) for txn_id in txn_ids]
 
 
-def _check(context: StatementContext, table: Table) -> None:
-    operation = "A batch of transactions"
+def check_alone(context: StatementContext) -> None:
+    """Refuse to mix a batch's transactions with one of the session, which would take what is written for its own.
+
+    Raises:
+        InvalidOperationError: the session is in a transaction.
+    """
     if context.session.transaction is not None:
         raise InvalidOperationError(
-            operation, f"transaction {context.session.transaction.txn_id}", "it is open; COMMIT or ROLLBACK comes first"
+            _OPERATION,
+            f"transaction {context.session.transaction.txn_id}",
+            "it is open; COMMIT or ROLLBACK comes first",
         )
+
+
+def _check(context: StatementContext, table: Table) -> None:
+    check_alone(context)
     if table.not_written:
-        raise InvalidOperationError(operation, table.full_name, table.not_written)
+        raise InvalidOperationError(_OPERATION, table.full_name, table.not_written)
     if table.is_insert_only:
         raise InvalidOperationError(
-            operation,
+            _OPERATION,
             table.full_name,
             "it is insert-only: its files do not tell which transaction a row is of; use INSERT",
         )
