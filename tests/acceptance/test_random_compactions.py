@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.parametrize("metastore_url", ["sqlite"], indirect=True)]
 
-STEPS = 30
+STEPS = 20
 """Of one history."""
 _ALL = int(os.environ.get("HIVEX_RANDOM_COMPACTIONS", STEPS))
 _FIRST = int(os.environ.get("HIVEX_RANDOM_SEED", 1))
@@ -332,7 +332,7 @@ class CompactedPlay(Play):
                 self.compare(table)
 
     def finish(self) -> None:
-        """End all; what is left then must be what is registered, and the same rows after major compactions of all."""
+        """End all; what is left then must be what is registered, and the same rows after major compactions."""
         super().finish()
         self.close_batches()
         self.between = None
@@ -340,8 +340,9 @@ class CompactedPlay(Play):
         for table in self.model.tables:
             if not table.is_insert_only:
                 self.alter("a", table, "SET TBLPROPERTIES ('hivex.row.layout' = 'hive')")
-            for partition in self._partitions(table):
-                self.metastore.compactor.request("default", table.name, partition, "major")
+            partitions = self._partitions(table)
+            if partitions:
+                self.metastore.compactor.request("default", table.name, self.chance.choice(partitions), "major")
         self._end_all()
 
     def _end_all(self) -> None:
