@@ -633,6 +633,24 @@ class NoSuchCompactionError(CompactionError):
         self.compaction_id = compaction_id
 
 
+class CompactionNotDoneError(CompactionError):
+    """A compaction has ended without having been done."""
+
+    code = "COMPACTION_NOT_DONE"
+
+    def __init__(self, compaction_id: int, name: str, state: str, reason: str | None = None) -> None:
+        because = f": {reason}" if reason else ""
+        super().__init__(
+            f"Compaction {compaction_id} of {name} is {state}{because}. The table reads as before; ask for it again.",
+            compaction_id,
+            name,
+            state,
+            reason,
+        )
+        self.compaction_id = compaction_id
+        self.reason = reason
+
+
 class CompactionLostError(CompactionError):
     """A worker or cleaner goes on with a compaction that is not its own any more: it took too long."""
 

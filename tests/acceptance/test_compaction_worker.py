@@ -14,8 +14,9 @@ from fsspec.implementations.local import LocalFileSystem
 from pyarrow import orc
 
 from airflow_hivex.core import Metastore, Session
-from airflow_hivex.core.errors import CompactionLostError
+from airflow_hivex.core.errors import CompactionLostError, JobCancelledError
 from airflow_hivex.core.model.compaction import Compaction, CompactionState
+from airflow_hivex.core.model.transactions import TxnState
 from airflow_hivex.core.spark.storage import Place
 from tests.acceptance.registered_directories import check_accounted, registered
 from tests.acceptance.test_conversion import write
@@ -228,6 +229,37 @@ def test_columns_that_come_while_a_worker_begins_keep_their_values(
         assert compact(metastore, "major").state is CompactionState.READY_FOR_CLEANING
         assert met
         assert session.sql("SELECT * FROM t ORDER BY id").rows == [(0, "x", None), (1, "x", None), (7, "new", "kept")]
+
+
+def test_a_worker_that_is_cancelled_gives_its_entry_back(
+    metastore_url: str, clusters: dict[str, dict[str, str]], tmp_path: Path
+) -> None:
+    cancelled = []
+
+    def fault(point: str) -> None:
+        if point == "compaction started" and not cancelled:
+            cancelled.append(metastore.compactor.show()[0])
+            metastore.compactor.cancel("host-1")
+
+    with (
+        Metastore.open(metastore_url, clusters=clusters, default_cluster="c1", fault=fault) as metastore,
+        metastore.session() as session,
+    ):
+        session.sql("CREATE TABLE t (id int, v string, n struct<a:int>, p string)")
+        for at in range(2):
+            session.sql(f"INSERT INTO t (id, v) VALUES ({at}, 'x')")
+        before, directories = rows(session), names(tmp_path)
+        response = metastore.compactor.request("default", "t")
+        with pytest.raises(JobCancelledError):
+            metastore.compactor.work("host-1")
+        (entry,) = metastore.compactor.show()
+        assert (entry.id, entry.state, entry.txn_id) == (response.id, CompactionState.INITIATED, None)
+        assert metastore.transactions.get(int(cancelled[0].txn_id or 0)).state is TxnState.ABORTED
+        assert (rows(session), names(tmp_path)) == (before, directories)
+        done = metastore.compactor.work("host-1", compaction_id=entry.id)
+        assert done is not None
+        assert done.state is CompactionState.READY_FOR_CLEANING
+        assert rows(session) == before
 
 
 def test_nothing_to_gain_and_what_is_gone_are_refused(metastore: Metastore, session: Session) -> None:

@@ -165,21 +165,32 @@ class Compactor:
         """One round of the initiator: what is worth compacting goes into the queue; safe to run at any time."""
         return self._initiator.run()
 
-    def work(self, worker_id: str | None = None, pool: str | None = None) -> Compaction | None:
+    def work(
+        self, worker_id: str | None = None, pool: str | None = None, *, compaction_id: int | None = None
+    ) -> Compaction | None:
         """Do the oldest compaction that waits in a pool; what has become of it, or None when none waits.
 
         Runs until it is done. Readers and writers go on meanwhile; one that fails changes nothing.
 
         Args:
-            worker_id: who works, ``host-thread``; by default this thread of this process.
+            worker_id: who works, ``host-thread``, at most 255 characters; by default this thread of this process.
             pool: whose compactions; by default those without a pool, and any that waits for longer than
                 ``metastore.compactor.worker.pool.timeout``.
+            compaction_id: do this one, of whatever pool; None is returned unless it waits.
 
         Raises:
             CompactionLostError: it took too long and was given back to the queue; nothing of it counts.
+            JobCancelledError: :meth:`cancel` has stopped it, and it waits again.
         """
         own = f"{socket.gethostname()}-{os.getpid()}.{threading.get_ident()}"
-        return self._worker.work(worker_id or own, pool)
+        return self._worker.work(worker_id or own, pool, compaction_id)
+
+    def cancel(self, worker_id: str) -> None:
+        """Stop what a worker of this process does; its compaction goes back to the queue.
+
+        For other threads and signal handlers. One that is committed already stays so.
+        """
+        self._worker.cancel(worker_id)
 
     def show(self, wanted: CompactionFilter | None = None) -> list[Compaction]:
         """The compactions of the queue and of the history, the newest first, or as the filter says.

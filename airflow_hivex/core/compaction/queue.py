@@ -42,6 +42,11 @@ from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.schema import compaction_queue, completed_compactions, counters, txn_components, txns
 from airflow_hivex.core.transactions.allocation import is_id
 
+_NOBODYS: dict[str, None] = dict.fromkeys(
+    ("worker_id", "worker_version", "started_ms", "txn_id", "highest_write_id", "job_id")
+)
+"""What an entry without a worker does not have."""
+
 
 class CompactionQueue:
     """The entries that wait or are at work. Methods that take a ``connection`` join the caller's transaction."""
@@ -74,9 +79,9 @@ class CompactionQueue:
             rows: list[dict[str, Any]] = []
             responses = []
             for request in requests:
-                message = in_the_way.message(request)
-                if message is not None:
-                    responses.append(CompactionResponse(REFUSED_ID, CompactionState.REFUSED, message))
+                refusal = in_the_way.refusal(request)
+                if refusal is not None:
+                    responses.append(refusal)
                     continue
                 new_id = first + len(rows)
                 rows.append(new_row(request, new_id, initiator, now))
@@ -150,9 +155,17 @@ class CompactionQueue:
 
     # -- working --------------------------------------------------------------------
 
-    def next_entry(self, worker_id: str, pool: str | None = None, *, version: str = __version__) -> Compaction | None:
+    def next_entry(
+        self,
+        worker_id: str,
+        pool: str | None = None,
+        *,
+        compaction_id: int | None = None,
+        version: str = __version__,
+    ) -> Compaction | None:
         """Take the oldest entry of a pool that nobody works on; None when there is none. One statement.
 
+        With ``compaction_id`` take that one, of whatever pool; None unless it waits.
         A worker of the default pool (None) also takes those of others that have waited longer than
         ``metastore.compactor.worker.pool.timeout``. ``worker_id`` is ``host-thread`` and unlike any other's.
         The worker opens a transaction and tells of it by :meth:`mark_started` within ``hive.txn.timeout``.
@@ -162,6 +175,10 @@ class CompactionQueue:
         own: ColumnElement[bool] = (
             Q.pool == name if name else or_(Q.pool.is_(None), Q.enqueued_ms < now - self._pool_timeout_ms)
         )
+        if compaction_id is not None:
+            if not is_id(compaction_id):
+                return None
+            own = Q.id == compaction_id
         oldest = (
             select(Q.id).where(IS_INITIATED, own).order_by(Q.id).limit(1).with_for_update(skip_locked=True)
         ).scalar_subquery()
@@ -235,6 +252,16 @@ class CompactionQueue:
 
         return self._store.write(work, connection, name="ready for cleaning")
 
+    def give_back(self, entry: Compaction, *, connection: Connection | None = None) -> Compaction:
+        """Its worker does not go on: the entry waits again. The worker's transaction is aborted before.
+
+        Raises:
+            CompactionLostError: the entry is with somebody else, or over.
+        """
+        return self._store.write(
+            lambda joined: change(joined, entry, _NOBODYS, CompactionState.INITIATED), connection, name="give back"
+        )
+
     def mark_failed(self, entry: Compaction, message: str, *, connection: Connection | None = None) -> None:
         """Give it up with an error: as its worker, or as the cleaner.
 
@@ -280,13 +307,10 @@ class CompactionQueue:
                 and_(Q.txn_id.is_(None), Q.started_ms < now - self._start_timeout_ms),
                 and_(Q.txn_id.is_not(None), not_(is_alive)),
             )
-            nobodys: dict[str, None] = dict.fromkeys(
-                ("worker_id", "worker_version", "started_ms", "txn_id", "highest_write_id", "job_id")
-            )
             requeued = connection.execute(
                 update(compaction_queue)
                 .where(IS_WORKING, is_lost)
-                .values(state=CompactionState.INITIATED.value, **nobodys)
+                .values(state=CompactionState.INITIATED.value, **_NOBODYS)
                 .returning(Q.id)
             )
             return sorted(requeued.scalars())
@@ -315,19 +339,26 @@ class _InTheWay:
     def add(self, request: CompactionRequest, compaction_id: int) -> None:
         self._active[_key(request)] = (compaction_id, CompactionState.INITIATED)
 
-    def message(self, request: CompactionRequest) -> str | None:
-        """Why the request is refused, or None."""
+    def refusal(self, request: CompactionRequest) -> CompactionResponse | None:
+        """The refusal of a request, or None."""
         found = self._active.get(_key(request))
         if found is not None:
             compaction_id, state = found
-            return f"A compaction of {request.name} is {state.shown} already: compaction {compaction_id}."
+            return _refusal(
+                compaction_id, f"A compaction of {request.name} is {state.shown} already: compaction {compaction_id}."
+            )
         covering = self._to_clean.get(_key(request), {}).get(request.high_watermark)
         if request.high_watermark is None or covering is None:
             return None
-        return (
+        return _refusal(
+            covering,
             f"A compaction of {request.name} is {CompactionState.READY_FOR_CLEANING.shown} that covers all up to "
-            f"write id {request.high_watermark}: compaction {covering}."
+            f"write id {request.high_watermark}: compaction {covering}.",
         )
+
+
+def _refusal(in_the_way: int, message: str) -> CompactionResponse:
+    return CompactionResponse(REFUSED_ID, CompactionState.REFUSED, message, in_the_way)
 
 
 def _key(request: CompactionRequest) -> tuple[int, str]:

@@ -28,6 +28,7 @@ from airflow_hivex.core.errors import (
     CompactionLostError,
     HivexError,
     InvalidOperationError,
+    JobCancelledError,
     LockNotAcquiredError,
     NoSuchPartitionError,
     TransactionCommittedError,
@@ -127,8 +128,12 @@ class CompactionWorker:
         self._queue = queue
         self._history = history
         self._worker_timeout_s = int(settings["hive.compactor.worker.timeout"])
+        # Without a lock, which a signal handler could not take: who runs a job notes it before looking whether it
+        # is cancelled, and who cancels does it the other way round.
+        self._running: dict[str, tuple[Runner, str]] = {}
+        self._cancelled: set[str] = set()
 
-    def work(self, worker_id: str, pool: str | None = None) -> Compaction | None:
+    def work(self, worker_id: str, pool: str | None = None, compaction_id: int | None = None) -> Compaction | None:
         """Do the oldest compaction that waits; what has become of it, or None when none waits.
 
         One that fails is told of by its state and message. What it has written is gone then, and every reader sees
@@ -137,9 +142,28 @@ class CompactionWorker:
         Raises:
             CompactionLostError: it took longer than ``hive.compactor.worker.timeout``, or its transaction was aborted,
                 and the compaction was given back to the queue; nothing of it counts.
+            JobCancelledError: it was cancelled, and waits again.
             StoreError: the metastore's database cannot be reached.
         """
-        entry = self._queue.next_entry(worker_id, pool)
+        try:
+            return self._take_and_work(worker_id, pool, compaction_id)
+        finally:
+            self._running.pop(worker_id, None)
+            self._cancelled.discard(worker_id)
+
+    def cancel(self, worker_id: str) -> None:
+        """Stop the job of a worker of this process; the entry goes back to the queue. Safe to repeat.
+
+        If the worker has not begun, its next entry goes back at once.
+        """
+        self._cancelled.add(worker_id)
+        running = self._running.get(worker_id)
+        if running is not None:
+            runner, tag = running
+            runner.cancel(tag)
+
+    def _take_and_work(self, worker_id: str, pool: str | None, compaction_id: int | None) -> Compaction | None:
+        entry = self._queue.next_entry(worker_id, pool, compaction_id=compaction_id)
         if entry is None:
             return None
         log.info("Compaction %s, %s of %s, is with %s", entry.id, entry.type.shown, entry.name, worker_id)
@@ -153,12 +177,24 @@ class CompactionWorker:
             # The housekeeping finds out by the transaction.
             raise
         except HivexError as error:
+            if isinstance(error, JobCancelledError) and worker_id in self._cancelled:
+                self._give_back(entry)
+                raise
             log.warning("Compaction %s of %s has failed: %s", entry.id, entry.name, error)
             self._queue.mark_failed(entry, str(error))
         except BaseException as error:
             self._mark_interrupted(entry, error)
             raise
         return self._history.get(entry.id)
+
+    def _give_back(self, entry: Compaction) -> None:
+        try:
+            self._queue.give_back(entry)
+        except HivexError as failure:
+            # Its transaction is aborted, by which the housekeeping knows it.
+            log.warning("Compaction %s of %s could not be given back: %s", entry.id, entry.name, failure)
+        else:
+            log.info("Compaction %s of %s was cancelled and waits again", entry.id, entry.name)
 
     def _mark_interrupted(self, entry: Compaction, error: BaseException) -> None:
         try:
@@ -356,6 +392,10 @@ class CompactionWorker:
             spark_conf={**cluster.spark_conf, **own},
         )
         self._queue.note_job(entry, plan.tag)
+        worker_id = entry.worker_id or ""
+        self._running[worker_id] = (runner, plan.tag)
+        if worker_id in self._cancelled:
+            raise JobCancelledError(cluster.name)
         with self._cancelled_at_time_out(runner, plan.tag):
             written = runner.run(plan, cluster.name).directories
         made += [each.name for each in written]

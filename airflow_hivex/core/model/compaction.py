@@ -137,12 +137,14 @@ class CompactionRequest:
 class CompactionResponse:
     """What became of a request: its id, or :data:`REFUSED_ID` with a message that tells what is in the way.
 
+    ``in_the_way`` is the id of the compaction for whose sake it was refused.
     After waiting for it, ``state`` is the one that it has come to, and ``message`` its error, if it has one.
     """
 
     id: int
     state: CompactionState
     message: str | None = None
+    in_the_way: int | None = None
 
     @property
     def is_accepted(self) -> bool:

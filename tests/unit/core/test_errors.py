@@ -61,6 +61,7 @@ EXAMPLES: dict[str, tuple[object, ...]] = {
     "NotEnoughHistoryError": (6, 3, "base_0000005_v0000030"),
     "CompactionError": ("it is not in that state",),
     "NoSuchCompactionError": (9,),
+    "CompactionNotDoneError": (9, "d.t ds=1", "failed", "the disk is full"),
     "CompactionLostError": (9, "d.t ds=1", "host-7"),
     "StoreError": ("the database refused",),
     "StoreUnavailableError": ("sqlite:///x", "it is locked"),

@@ -66,6 +66,7 @@ def test_second_request_is_refused_while_the_first_waits_or_is_at_work(compactor
         second = compactor.request("default", table)
         assert (second.id, second.state, second.is_accepted) == (-1, S.REFUSED, False)
         assert f"{shown} already: compaction 1" in str(second.message)
+        assert second.in_the_way == 1
         if shown == "initiated":
             take(compactor)
     assert [entry.id for entry in compactor.show()] == [1]
@@ -81,6 +82,7 @@ def test_request_is_refused_when_one_that_waits_for_the_cleaner_has_done_it_all(
     refused = compactor.request("default", table)
     assert "ready for cleaning" in str(refused.message)
     assert "compaction 1" in str(refused.message)
+    assert refused.in_the_way == 1
     warehouse.write("t")
     assert compactor.request("default", table).id == 2
 
@@ -169,6 +171,29 @@ def test_oldest_comes_first_and_is_taken_once(compactor: Compactor, warehouse: W
         taken = list(threads.map(lambda number: compactor.queue.next_entry(f"host-{number}"), range(16)))
     assert sorted(entry.id for entry in taken if entry is not None) == list(range(2, 13))
     assert compactor.queue.next_entry("host-1") is None
+
+
+def test_named_entry_is_taken_whatever_its_age_and_pool_if_it_waits(compactor: Compactor, warehouse: Warehouse) -> None:
+    for name, pool in (("t1", None), ("t2", "etl")):
+        warehouse.table(name)
+        compactor.request("default", name, pool=pool)
+    second = compactor.queue.next_entry("host-1", compaction_id=2)
+    assert second is not None
+    assert (second.table, second.state) == ("t2", S.WORKING)
+    for not_there in (2, 3, -1, 2**63):
+        assert compactor.queue.next_entry("host-2", "etl", compaction_id=not_there) is None
+    assert take(compactor).table == "t1"
+
+
+def test_entry_that_its_worker_gives_back_waits_again(compactor: Compactor, warehouse: Warehouse, table: str) -> None:
+    compactor.request("default", table)
+    (txn_id,) = warehouse.transactions.open(type=TxnType.COMPACTION)
+    entry = compactor.queue.mark_started(take(compactor), txn_id, 1)
+    given_back = compactor.queue.give_back(entry)
+    assert (given_back.state, given_back.worker_id, given_back.txn_id) == (S.INITIATED, None, None)
+    with pytest.raises(CompactionLostError):
+        compactor.queue.give_back(entry)
+    assert take(compactor, "host-2").id == entry.id
 
 
 def test_worker_of_the_default_pool_takes_those_of_others_that_have_waited_long(
