@@ -22,11 +22,25 @@ def get_provider_info() -> dict[str, Any]:
         "operators": [
             {
                 "integration-name": "Hivex",
-                "python-modules": ["airflow_hivex.operators.query", "airflow_hivex.operators.transaction"],
+                "python-modules": [
+                    "airflow_hivex.operators.compaction",
+                    "airflow_hivex.operators.query",
+                    "airflow_hivex.operators.transaction",
+                ],
             }
         ],
-        "sensors": [{"integration-name": "Hivex", "python-modules": ["airflow_hivex.sensors.transactions"]}],
-        "triggers": [{"integration-name": "Hivex", "python-modules": ["airflow_hivex.triggers.transactions"]}],
+        "sensors": [
+            {
+                "integration-name": "Hivex",
+                "python-modules": ["airflow_hivex.sensors.compaction", "airflow_hivex.sensors.transactions"],
+            }
+        ],
+        "triggers": [
+            {
+                "integration-name": "Hivex",
+                "python-modules": ["airflow_hivex.triggers.compaction", "airflow_hivex.triggers.transactions"],
+            }
+        ],
         "connection-types": [
             {
                 "connection-type": "hivex",

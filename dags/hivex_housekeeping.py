@@ -9,16 +9,11 @@ Uses the connection `hivex_default`.
 
 from __future__ import annotations
 
-import logging
-from dataclasses import asdict
 from datetime import timedelta
-from typing import Any
 
-from airflow.sdk import dag, task
+from airflow.sdk import dag
 
-from airflow_hivex.hooks.hivex import HivexHook
-
-log = logging.getLogger(__name__)
+from airflow_hivex.operators.compaction import HivexHousekeepingOperator
 
 CONNECTION = "hivex_default"
 
@@ -34,15 +29,7 @@ CONNECTION = "hivex_default"
 )
 def hivex_housekeeping() -> None:
     """One task."""
-
-    @task(execution_timeout=timedelta(minutes=10))
-    def housekeep() -> dict[str, Any]:
-        """One round: which transactions and locks were ended, and how many records were removed."""
-        result = asdict(HivexHook(CONNECTION).get_metastore().housekeeper.run())
-        log.info("Housekeeping: %s", result)
-        return result
-
-    housekeep()
+    HivexHousekeepingOperator(task_id="housekeep", hivex_conn_id=CONNECTION, execution_timeout=timedelta(minutes=10))
 
 
 hivex_housekeeping()

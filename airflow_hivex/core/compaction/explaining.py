@@ -45,6 +45,8 @@ from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.transactions.snapshots import read_valid_write_ids
 
 _MS_PER_HOUR = 3_600_000
+_TYPES = frozenset({CompactionType.MAJOR.name.lower(), CompactionType.MINOR.name.lower()})
+_ERROR = "error"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,27 @@ class Explanation:
     type: CompactionType | None
     answer: str
     partitions: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def passed(self) -> tuple[Check, ...]:
+        """The thresholds that are passed, whatever the filters say; not those that are the cleaner's business."""
+        return tuple(each for each in self.checks if each.result in _TYPES)
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """The compactions that are worth doing, ``major`` or ``minor``, the one that would be done first.
+
+        Of a table with partitions as a whole those of its partitions.
+        """
+        found = [] if self.type is None else [self.type.name.lower()]
+        found += [each.result for each in self.passed]
+        found += [answer for answer, _ in self.partitions if answer in _TYPES]
+        return tuple(dict.fromkeys(found))
+
+    @property
+    def problem(self) -> str | None:
+        """Why the thresholds cannot be told, if they cannot: one that was given to the table is wrong."""
+        return next((each.value for each in self.checks if each.result == _ERROR), None)
 
 
 class Explainer:
@@ -107,7 +130,7 @@ class Explainer:
             try:
                 checks += self._directory_checks(connection, candidate, snapshot)
             except HivexError as error:
-                checks.append(Check("directories", str(error), "", "error"))
+                checks.append(Check("directories", str(error), "", _ERROR))
             return _explanation(candidate, checks, self._answer(connection, candidate, snapshot, now))
 
     def _switches(self) -> Iterator[Check]:

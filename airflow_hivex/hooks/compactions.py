@@ -1,0 +1,70 @@
+"""What tasks tell each other of compactions, in JSON's types."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk.exceptions import AirflowFailException
+
+from airflow_hivex.core.errors import HivexError, Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from airflow_hivex.core.model.cleaning import CleaningTask
+    from airflow_hivex.core.model.compaction import Compaction
+
+
+def describe_compaction(entry: Compaction) -> dict[str, Any]:
+    """What is known of an entry of the queue or the history, under the names that results of tasks have."""
+    return {
+        "compaction_id": entry.id,
+        "table": f"{entry.database}.{entry.table}",
+        "partition": entry.partition,
+        "type": entry.type.name.lower(),
+        "state": entry.state.shown,
+        "message": entry.error_message,
+        "txn_id": entry.txn_id,
+    }
+
+
+def describe_cleaning(task: CleaningTask) -> dict[str, Any]:
+    """What became of one thing to clean: ``deleted`` is the number of directories and files that went."""
+    return {
+        "compaction_id": task.compaction_id,
+        "table": f"{task.database}.{task.table}",
+        "partition": task.partition,
+        "outcome": task.outcome.value,
+        "deleted": len(task.deleted),
+        "waiting": list(task.waiting),
+        "blockers": [str(each) for each in task.blockers],
+        "message": task.message,
+    }
+
+
+def as_whole_number(name: str, value: object) -> int:
+    """What a task was given under a name, as a number of 1 or more.
+
+    :raises AirflowFailException: it is none
+    """
+    text = str(value).strip()
+    if isinstance(value, bool) or not (text.isascii() and text.isdigit()) or int(text) < 1:
+        raise AirflowFailException(f"{name} is {value!r}; it must be a whole number, 1 or more.")
+    return int(text)
+
+
+@contextmanager
+def failing_for_good(*but: type[HivexError]) -> Iterator[None]:
+    """Let a task fail without a retry where none can help.
+
+    :param but: errors after which a retry does help
+    :raises AirflowFailException: the same call would fail again
+    :raises HivexError: the failure may pass, or it is not known what has been applied; every call can be repeated
+    """
+    try:
+        yield
+    except HivexError as error:
+        if error.retryable or error.outcome is Outcome.UNKNOWN or isinstance(error, but):
+            raise
+        raise AirflowFailException(str(error)) from error

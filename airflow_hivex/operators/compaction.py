@@ -1,0 +1,448 @@
+"""Compaction as tasks: ask for it, begin it by thresholds, do it, and remove what it has replaced."""
+
+from __future__ import annotations
+
+import contextvars
+import os
+import socket
+import threading
+import time
+import uuid
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import asdict
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from airflow.sdk import BaseOperator, conf
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from airflow_hivex.core.errors import CompactionLostError, JobCancelledError
+from airflow_hivex.hooks.compactions import (
+    as_whole_number,
+    describe_cleaning,
+    describe_compaction,
+    failing_for_good,
+)
+from airflow_hivex.hooks.hivex import HivexHook
+from airflow_hivex.triggers.compaction import HivexCompactionTrigger, look_at_compaction
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from airflow.sdk import Context, XComArg
+
+    from airflow_hivex.core.compaction.compactor import Compactor
+    from airflow_hivex.core.metastore import Metastore
+    from airflow_hivex.core.model.compaction import Compaction, CompactionResponse
+
+# How long a task that timed out waits for its job to end.
+CANCEL_LIMIT_S = 60
+
+
+class HivexCompactOperator(BaseOperator):
+    """Ask for a compaction of one table or partition, and perhaps wait until it has ended.
+
+    Thresholds, ``NO_AUTO_COMPACTION`` and earlier failures do not matter. A worker has to do it. If the same table or
+    partition has one of the same type already that waits, is at work, or has done all that this one would do, the
+    task takes that for its own, so that a retry asks for nothing twice. One of another type is in the way: the task
+    fails, and is retried as its ``retries`` say.
+
+    It returns ``{"compaction_id", "table", "partition", "type", "state", "message", "txn_id"}``.
+
+    :param table: ``table`` or ``database.table`` (templated)
+    :param partition: ``key=value/...``; a table with partitions needs one (templated)
+    :param compaction_type: ``major``, ``minor`` or ``rebalance`` (templated)
+    :param compaction_pool: the pool of the queue whose workers do it; None for what the table or its database says.
+        It is not Airflow's ``pool`` (templated)
+    :param properties: what takes the place of the table's own: ``compactor.*`` and ``tblprops.*`` (templated)
+    :param wait_for_completion: wait until the rows are merged; fail, without a retry, if the compaction fails
+    :param until_cleaned: wait until what it has replaced is deleted, too
+    :param poll_interval: seconds between two looks while it waits
+    :param timeout: how long to wait; the compaction goes on after that
+    :param hivex_conn_id: the connection of type ``hivex`` (templated)
+    :param deferrable: wait in the triggerer; ``[operators] default_deferrable`` by default
+    """
+
+    template_fields: Sequence[str] = (
+        "table",
+        "partition",
+        "compaction_type",
+        "compaction_pool",
+        "properties",
+        "hivex_conn_id",
+    )
+    template_fields_renderers: ClassVar[dict[str, str]] = {"properties": "json"}
+    ui_color = "#fdee21"
+
+    def __init__(
+        self,
+        *,
+        table: str,
+        partition: str | None = None,
+        compaction_type: str = "major",
+        compaction_pool: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        wait_for_completion: bool = False,
+        until_cleaned: bool = False,
+        poll_interval: float = 10.0,
+        timeout: timedelta = timedelta(hours=24),
+        hivex_conn_id: str = HivexHook.default_conn_name,
+        deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if poll_interval <= 0:
+            raise ValueError(f"poll_interval is {poll_interval!r}; it must be more than 0 seconds")
+        self.table = table
+        self.partition = partition
+        self.compaction_type = compaction_type
+        self.compaction_pool = compaction_pool
+        self.properties = properties
+        self.wait_for_completion = wait_for_completion
+        self.until_cleaned = until_cleaned
+        self.poll_interval = poll_interval
+        self.timeout = timeout
+        self.hivex_conn_id = hivex_conn_id
+        self.deferrable = deferrable
+        self._killed: threading.Event | None = None
+
+    def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002 - Airflow gives it by this name
+        """Ask, and wait if that is wanted.
+
+        :raises AirflowFailException: it cannot be compacted, or the compaction has failed: a retry would fail again
+        :raises AirflowException: another compaction is in the way, or the time to wait is over
+        :raises HivexError: the failure may pass
+        """
+        self._killed = threading.Event()
+        with failing_for_good():
+            hook = HivexHook(self.hivex_conn_id)
+            compactor = hook.get_metastore().compactor
+            database, name = hook.table_name(self.table)
+            response = compactor.request(
+                database,
+                name,
+                self.partition or None,
+                self.compaction_type,
+                pool=self.compaction_pool or None,
+                properties=self.properties,
+            )
+            if response.is_accepted:
+                self.log.info("Compaction %s of %s is in the queue.", response.id, self._place())
+            entry = self._own(compactor, response)
+            if not self.wait_for_completion:
+                return describe_compaction(entry)
+            if not self.deferrable:
+                return self._wait(entry.id)
+            answer = self._look(entry.id)
+        if answer is not None:
+            return answer
+        self.log.info("Waiting for compaction %s in the triggerer, for at most %s.", entry.id, self.timeout)
+        trigger = HivexCompactionTrigger(
+            compaction_id=entry.id,
+            until_cleaned=self.until_cleaned,
+            hivex_conn_id=self.hivex_conn_id,
+            poll_interval=self.poll_interval,
+        )
+        # It raises what sends the task to the triggerer.
+        self.defer(trigger=trigger, method_name="execute_complete", timeout=self.timeout)
+        raise AssertionError("a deferred task goes on with execute_complete")
+
+    def execute_complete(
+        self,
+        context: Context,  # noqa: ARG002 - Airflow gives it by this name
+        event: dict[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """What has become of the compaction.
+
+        :raises AirflowFailException: it has failed
+        """
+        if event is None or "answer" not in event:
+            raise AirflowFailException((event or {}).get("error", "The trigger has ended without an answer."))
+        answer: dict[str, Any] = event["answer"]
+        self.log.info("Compaction %s is %s.", answer["compaction_id"], answer["state"])
+        return answer
+
+    def on_kill(self) -> None:
+        """End the waiting. The compaction stays in the queue, or goes on; ABORT COMPACTIONS takes it out."""
+        if self._killed is not None:
+            self._killed.set()
+        self.log.info("The task is ended; its compaction stays as it is.")
+
+    def _place(self) -> str:
+        return self.table + (f" ({self.partition})" if self.partition else "")
+
+    def _own(self, compactor: Compactor, response: CompactionResponse) -> Compaction:
+        """The entry that the task stands for: what it has asked for, or the same that was there before."""
+        from airflow_hivex.core.model.compaction import CompactionType
+
+        if response.is_accepted:
+            return compactor.history.get(response.id)
+        if response.in_the_way is None:
+            raise AirflowFailException(f"The compaction was refused: {response.message}")
+        entry = compactor.history.get(response.in_the_way)
+        if entry.type is not CompactionType.read(self.compaction_type):
+            raise AirflowException(
+                f"{response.message} It is a {entry.type.name.lower()} one. Try again when it is done and cleaned, "
+                "or take it out of the queue with ABORT COMPACTIONS."
+            )
+        self.log.info("%s It does what this task asks for.", response.message)
+        return entry
+
+    def _look(self, compaction_id: int) -> dict[str, Any] | None:
+        return look_at_compaction(self.hivex_conn_id, compaction_id, until_cleaned=self.until_cleaned)
+
+    def _wait(self, compaction_id: int) -> dict[str, Any]:
+        killed = self._killed or threading.Event()
+        deadline = time.monotonic() + self.timeout.total_seconds()
+        while (answer := self._look(compaction_id)) is None:
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                raise AirflowException(
+                    f"Compaction {compaction_id} of {self._place()} has not ended within {self.timeout}; it goes on. "
+                    "timeout= says how long to wait."
+                )
+            if killed.wait(min(self.poll_interval, left_s)):
+                raise AirflowException(f"The task was killed while it waited for compaction {compaction_id}.")
+        self.log.info("Compaction %s is %s.", compaction_id, answer["state"])
+        return answer
+
+
+class HivexInitiateCompactionsOperator(BaseOperator):
+    """Look over the whole warehouse once, and put into the queue what is worth compacting.
+
+    It returns ``{"candidates", "initiated", "did_not_initiate", "requeued", "is_complete"}``: how many tables and
+    partitions were looked at, the ids of new entries, of records that tell why not, and of entries whose
+    worker is gone; ``is_complete`` is false if there is more to initiate than one round does. A retry is harmless.
+
+    :param hivex_conn_id: the connection of type ``hivex`` (templated)
+    """
+
+    template_fields: Sequence[str] = ("hivex_conn_id",)
+    ui_color = "#fdee21"
+
+    def __init__(self, *, hivex_conn_id: str = HivexHook.default_conn_name, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.hivex_conn_id = hivex_conn_id
+
+    def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002 - Airflow gives it by this name
+        """One round of the initiator."""
+        with failing_for_good():
+            result = HivexHook(self.hivex_conn_id).get_metastore().compactor.initiate()
+        self.log.info("Looked at %s tables and partitions; initiated: %s.", result.candidates, list(result.initiated))
+        return _in_json(asdict(result))
+
+
+class HivexCompactionWorkerOperator(BaseOperator):
+    """Do compactions that wait in the queue, on the cluster that has the data.
+
+    Readers and writers go on meanwhile. It returns a list with ``{"compaction_id", "table", "partition", "type",
+    "state", "message", "txn_id"}`` of each one: an empty list if none waits. If any has failed, the task fails
+    without a retry when all are done; the initiator begins it anew in a later round.
+
+    A retry is harmless: what the try before has finished stays, and what it has not goes back to the queue, at once
+    when the task was ended or timed out, and when its transaction's heartbeat is missed if its process was killed.
+
+    :param compaction_id: do this one only, if it still waits; otherwise the task returns what has become of it. None
+        for the oldest ones of a pool (templated)
+    :param compaction_pool: whose compactions; None for those without a pool, and any that have waited for longer than
+        ``metastore.compactor.worker.pool.timeout``. It is not Airflow's ``pool`` (templated)
+    :param max_compactions: do at most so many, one after the other; None to go on until none waits (templated)
+    :param hivex_conn_id: the connection of type ``hivex`` (templated)
+    """
+
+    template_fields: Sequence[str] = ("compaction_id", "compaction_pool", "max_compactions", "hivex_conn_id")
+    ui_color = "#fdee21"
+
+    def __init__(
+        self,
+        *,
+        compaction_id: int | str | XComArg | None = None,
+        compaction_pool: str | None = None,
+        max_compactions: int | str | None = 1,
+        hivex_conn_id: str = HivexHook.default_conn_name,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.compaction_id = compaction_id
+        self.compaction_pool = compaction_pool
+        self.max_compactions = max_compactions
+        self.hivex_conn_id = hivex_conn_id
+        self._working: tuple[Compactor, str] | None = None
+        self._killed = False
+
+    def execute(self, context: Context) -> list[dict[str, Any]]:
+        """Do them.
+
+        :raises AirflowFailException: a compaction has failed, or there is none of that id
+        :raises AirflowException: the task was killed, or another worker still has the compaction
+        :raises HivexError: the failure may pass, or the compaction went back to the queue
+        """
+        self._killed = False
+        # What was lost or cancelled waits again; whether to go on with it is Airflow's to say.
+        with failing_for_good(CompactionLostError, JobCancelledError):
+            metastore = HivexHook(self.hivex_conn_id).get_metastore()
+            if self.compaction_id is None:
+                done = self._do_oldest(metastore.compactor)
+            else:
+                number = as_whole_number("compaction_id", self.compaction_id)
+                done = [self._do(metastore, number, is_retry=context["ti"].try_number > 1)]
+        failed = [each for each in done if each["state"] == "failed"]
+        if failed:
+            reasons = "; ".join(f"{each['compaction_id']} of {each['table']}: {each['message']}" for each in failed)
+            raise AirflowFailException(f"{len(failed)} of {len(done)} compactions failed: {reasons}")
+        return done
+
+    def on_kill(self) -> None:
+        """Stop the Spark job. The compaction goes back to the queue, and the table reads as before."""
+        self._killed = True
+        working = self._working
+        if working is not None:
+            self.log.info("Stopping the running compaction.")
+            compactor, worker_id = working
+            compactor.cancel(worker_id)
+
+    def _do_oldest(self, compactor: Compactor) -> list[dict[str, Any]]:
+        limit = None
+        if self.max_compactions is not None:
+            limit = as_whole_number("max_compactions", self.max_compactions)
+        done: list[dict[str, Any]] = []
+        while limit is None or len(done) < limit:
+            entry = self._work(compactor, pool=self.compaction_pool or None)
+            if entry is None:
+                self.log.info("No compaction waits.")
+                break
+            done.append(describe_compaction(entry))
+        return done
+
+    def _do(self, metastore: Metastore, compaction_id: int, *, is_retry: bool) -> dict[str, Any]:
+        """What has become of a certain compaction, which this task does if it waits."""
+        from airflow_hivex.core.model.compaction import CompactionState
+
+        compactor = metastore.compactor
+        entry = self._work(compactor, compaction_id=compaction_id)
+        if entry is None and is_retry:
+            # The try before may have been killed with it: its transaction tells, once its heartbeat is missed.
+            metastore.housekeeper.run()
+            entry = self._work(compactor, compaction_id=compaction_id)
+        if entry is not None:
+            return describe_compaction(entry)
+        entry = compactor.history.get(compaction_id)
+        if entry.state is CompactionState.WORKING and is_retry:
+            raise AirflowException(
+                f"Compaction {entry.id} of {entry.name} is with worker {entry.worker_id}, perhaps of an earlier try of "
+                "this task. If that is gone, it goes back to the queue when its heartbeat has been missed for "
+                "hive.txn.timeout; try again then."
+            )
+        self.log.info(
+            "Compaction %s of %s is %s: there is nothing to do here.", entry.id, entry.name, entry.state.shown
+        )
+        return describe_compaction(entry)
+
+    def _work(
+        self, compactor: Compactor, *, pool: str | None = None, compaction_id: int | None = None
+    ) -> Compaction | None:
+        """Work in a thread of its own, while this one waits.
+
+        Signals come to the main thread: Airflow's time-out raises there, and ``on_kill`` is called on top of whatever
+        it does. It must find a wait that can be broken off, not a connection in the middle of an answer.
+        """
+        worker_id = f"{socket.gethostname()}-{os.getpid()}.{uuid.uuid4().hex[:8]}"
+        self._working = (compactor, worker_id)
+        executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="hivex-compaction")
+        try:
+            if self._killed:
+                raise AirflowException("The task was killed before its next compaction.")
+            variables = contextvars.copy_context()
+            future = executor.submit(variables.run, compactor.work, worker_id, pool, compaction_id=compaction_id)
+            try:
+                entry = future.result()
+            except BaseException:
+                if not future.done():
+                    compactor.cancel(worker_id)
+                    wait([future], timeout=CANCEL_LIMIT_S)
+                raise
+        finally:
+            self._working = None
+            executor.shutdown(wait=False)
+        if entry is not None:
+            because = f": {entry.error_message}" if entry.error_message else ""
+            what = entry.type.name.lower()
+            self.log.info("Compaction %s, %s of %s, is %s%s", entry.id, what, entry.name, entry.state.shown, because)
+        return entry
+
+
+class HivexCleanOperator(BaseOperator):
+    """Delete what compactions have replaced and aborted transactions have left, on every cluster.
+
+    What an open transaction may still read stays. It returns a list with ``{"compaction_id", "table", "partition",
+    "outcome", "deleted", "waiting", "blockers", "message"}`` for each table or partition: how many directories and
+    files went, which stay, and who holds them up. The log tells each of them. If something cannot be deleted, the task
+    fails without a retry: a later round tries again, after a pause. Killing it leaves nothing wrong.
+
+    :param plan_only: tell what would be deleted now, and delete nothing
+    :param hivex_conn_id: the connection of type ``hivex`` (templated)
+    """
+
+    template_fields: Sequence[str] = ("hivex_conn_id",)
+    ui_color = "#fdee21"
+
+    def __init__(
+        self, *, plan_only: bool = False, hivex_conn_id: str = HivexHook.default_conn_name, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.plan_only = plan_only
+        self.hivex_conn_id = hivex_conn_id
+
+    def execute(self, context: Context) -> list[dict[str, Any]]:  # noqa: ARG002 - Airflow gives it by this name
+        """One round of the cleaner.
+
+        :raises AirflowFailException: something could not be deleted; what could be is gone
+        """
+        from airflow_hivex.core.model.cleaning import CleaningOutcome
+
+        with failing_for_good():
+            compactor = HivexHook(self.hivex_conn_id).get_metastore().compactor
+            tasks = compactor.plan_clean() if self.plan_only else compactor.clean()
+        for task in tasks:
+            place = f"{task.database}.{task.table} {task.partition or ''}".rstrip()
+            of = f" (compaction {task.compaction_id})" if task.compaction_id is not None else ""
+            self.log.info("%s%s: %s. %s", place, of, task.outcome.value, task.message or "")
+            for deletion in task.deleted:
+                self.log.info("  %s: %s on %s", deletion.why, deletion.uri, deletion.cluster)
+            for blocker in task.blockers:
+                self.log.info("  in the way: %s", blocker)
+        answers = [describe_cleaning(task) for task in tasks]
+        failed = [task for task in tasks if task.outcome is CleaningOutcome.FAILED]
+        if failed:
+            reasons = "; ".join(f"{task.database}.{task.table}: {task.message}" for task in failed)
+            raise AirflowFailException(f"{len(failed)} of {len(tasks)} could not be cleaned: {reasons}")
+        return answers
+
+
+class HivexHousekeepingOperator(BaseOperator):
+    """Settle what dead clients and workers left behind, and remove records that nobody needs.
+
+    Transactions and locks without heartbeat are ended, compactions of lost workers go back to the queue. It returns
+    which transactions and locks were ended, and how many records were removed. A retry is harmless.
+
+    :param hivex_conn_id: the connection of type ``hivex`` (templated)
+    """
+
+    template_fields: Sequence[str] = ("hivex_conn_id",)
+    ui_color = "#fdee21"
+
+    def __init__(self, *, hivex_conn_id: str = HivexHook.default_conn_name, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.hivex_conn_id = hivex_conn_id
+
+    def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002 - Airflow gives it by this name
+        """One round of the housekeeper."""
+        with failing_for_good():
+            result = _in_json(asdict(HivexHook(self.hivex_conn_id).get_metastore().housekeeper.run()))
+        self.log.info("Housekeeping: %s", result)
+        return result
+
+
+def _in_json(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The same with lists for tuples, of which JSON has none."""
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}

@@ -1,0 +1,98 @@
+"""Wait until a table needs a compaction, or until a compaction has ended."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow_hivex.hooks.compactions import as_whole_number
+from airflow_hivex.sensors.transactions import HivexSensor
+from airflow_hivex.triggers.compaction import (
+    HivexCompactionThresholdTrigger,
+    HivexCompactionTrigger,
+    look_at_compaction,
+    look_at_thresholds,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from airflow_hivex.triggers.transactions import Answer, HivexTrigger
+
+
+class HivexCompactionSensor(HivexSensor):
+    """Wait until a compaction has ended.
+
+    It returns ``{"compaction_id", "table", "partition", "type", "state", "message", "txn_id"}``. The state is
+    ``succeeded``; ``refused`` where there was nothing to do, or it could not be done, as the message tells; or
+    ``ready for cleaning`` without ``until_cleaned``. It fails, without a retry, if the compaction has failed or was
+    taken out of the queue, and says why; also if there is none of that id.
+
+    :param compaction_id: a number, or ``compaction_id`` of what HivexCompactOperator returns (templated)
+    :param until_cleaned: wait until what the compaction has replaced is deleted, too, for which all its readers have
+        to end; otherwise until the rows are merged
+    :param hivex_conn_id: the connection of type ``hivex`` (templated)
+    :param deferrable: wait in the triggerer; ``[operators] default_deferrable`` by default
+    """
+
+    template_fields: Sequence[str] = ("compaction_id", "hivex_conn_id")
+
+    def __init__(self, *, compaction_id: int | str, until_cleaned: bool = True, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.compaction_id = compaction_id
+        self.until_cleaned = until_cleaned
+
+    def _look(self) -> Answer | None:
+        return look_at_compaction(self.hivex_conn_id, self._id(), until_cleaned=self.until_cleaned)
+
+    def _trigger(self) -> HivexTrigger:
+        return HivexCompactionTrigger(
+            compaction_id=self._id(),
+            until_cleaned=self.until_cleaned,
+            hivex_conn_id=self.hivex_conn_id,
+            poll_interval=self.poke_interval,
+        )
+
+    def _awaited(self) -> str:
+        return f"end of compaction {self.compaction_id}"
+
+    def _id(self) -> int:
+        return as_whole_number("compaction_id", self.compaction_id)
+
+
+class HivexCompactionThresholdSensor(HivexSensor):
+    """Wait until a table or partition has passed one of the initiator's thresholds.
+
+    What else keeps the initiator from acting does not count: a table with ``NO_AUTO_COMPACTION`` can be waited for,
+    and then compacted by HivexCompactOperator. Of a table with partitions, give the partition; without one the sensor
+    waits until the initiator would compact any of them.
+
+    It returns ``{"table", "partition", "type", "thresholds", "partitions", "answer"}``: ``type`` is ``major`` or
+    ``minor``, ``thresholds`` are those that are passed, each with its value, ``partitions`` how many partitions
+    get each answer, ``answer`` what the initiator would do now.
+
+    :param table: ``table`` or ``database.table``, a transactional one (templated)
+    :param partition: ``key=value/...``, or None (templated)
+    :param hivex_conn_id: the connection of type ``hivex`` (templated)
+    :param deferrable: wait in the triggerer; ``[operators] default_deferrable`` by default
+    """
+
+    template_fields: Sequence[str] = ("table", "partition", "hivex_conn_id")
+
+    def __init__(self, *, table: str, partition: str | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.table = table
+        self.partition = partition
+
+    def _look(self) -> Answer | None:
+        return look_at_thresholds(self.hivex_conn_id, self.table, self.partition)
+
+    def _trigger(self) -> HivexTrigger:
+        return HivexCompactionThresholdTrigger(
+            table=self.table,
+            partition=self.partition,
+            hivex_conn_id=self.hivex_conn_id,
+            poll_interval=self.poke_interval,
+        )
+
+    def _awaited(self) -> str:
+        return f"threshold passed by {self.table}" + (f" ({self.partition})" if self.partition else "")

@@ -1,0 +1,110 @@
+"""Wait for the end of a compaction, or for a threshold of the initiator, by looking again and again.
+
+The functions are one look each; sensors and operators use them too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow_hivex.hooks.compactions import describe_compaction
+from airflow_hivex.hooks.hivex import HivexHook
+from airflow_hivex.triggers.transactions import HivexTrigger
+
+if TYPE_CHECKING:
+    from airflow_hivex.triggers.transactions import Answer
+
+
+def look_at_compaction(hivex_conn_id: str, compaction_id: int, *, until_cleaned: bool) -> Answer | None:
+    """What is known of a compaction once it has ended, or None while it has not.
+
+    :param until_cleaned: it has ended when what it has replaced is deleted, too
+    :raises CompactionNotDoneError: it has failed, or was taken out of the queue
+    :raises NoSuchCompactionError: there is none of that id, or its record is gone already
+    """
+    from airflow_hivex.core.errors import CompactionNotDoneError
+    from airflow_hivex.core.model.compaction import CompactionState
+
+    entry = HivexHook(hivex_conn_id).get_metastore().compactor.history.get(compaction_id)
+    if entry.state in (CompactionState.FAILED, CompactionState.ABORTED, CompactionState.DID_NOT_INITIATE):
+        raise CompactionNotDoneError(entry.id, entry.name, entry.state.shown, entry.error_message)
+    is_done = entry.state is CompactionState.READY_FOR_CLEANING and not until_cleaned
+    return describe_compaction(entry) if is_done or entry.state.is_over else None
+
+
+def look_at_thresholds(hivex_conn_id: str, table: str, partition: str | None) -> Answer | None:
+    """Which thresholds of the initiator a table or partition has passed, or None if none.
+
+    What keeps the initiator from acting, such as ``NO_AUTO_COMPACTION``, does not count. Of a table with
+    partitions as a whole it does: the answer is how many of them would be compacted.
+
+    :param table: ``table`` or ``database.table``
+    :raises HivexError: there is no such table, it is not compacted, or its thresholds cannot be read
+    """
+    from airflow_hivex.core.errors import InvalidOperationError
+
+    hook = HivexHook(hivex_conn_id)
+    database, name = hook.table_name(table)
+    found = hook.get_metastore().compactor.explain(database, name, partition)
+    if found.problem is not None:
+        raise InvalidOperationError("Waiting for a threshold", found.name, found.problem)
+    types = found.types
+    if not types:
+        return None
+    return {
+        "table": f"{database}.{name}",
+        "partition": partition,
+        "type": types[0],
+        "thresholds": [
+            {"name": each.name, "value": each.value, "threshold": each.threshold, "type": each.result}
+            for each in found.passed
+        ],
+        "partitions": dict(found.partitions),
+        "answer": found.answer,
+    }
+
+
+class HivexCompactionTrigger(HivexTrigger):
+    """Waits until a compaction has ended.
+
+    :param compaction_id: the compaction
+    :param until_cleaned: it has ended when what it has replaced is deleted, too
+    """
+
+    def __init__(
+        self, *, compaction_id: int, hivex_conn_id: str, poll_interval: float, until_cleaned: bool = True
+    ) -> None:
+        super().__init__(hivex_conn_id=hivex_conn_id, poll_interval=poll_interval)
+        self.compaction_id = compaction_id
+        self.until_cleaned = until_cleaned
+
+    def _arguments(self) -> dict[str, Any]:
+        return {"compaction_id": self.compaction_id, "until_cleaned": self.until_cleaned}
+
+    def _look(self) -> Answer | None:
+        return look_at_compaction(self.hivex_conn_id, self.compaction_id, until_cleaned=self.until_cleaned)
+
+    def _awaited(self) -> str:
+        return f"compaction {self.compaction_id}"
+
+
+class HivexCompactionThresholdTrigger(HivexTrigger):
+    """Waits until a table or partition has passed one of the initiator's thresholds.
+
+    :param table: ``table`` or ``database.table``
+    :param partition: ``key=value/...``, or None for the whole table
+    """
+
+    def __init__(self, *, table: str, hivex_conn_id: str, poll_interval: float, partition: str | None = None) -> None:
+        super().__init__(hivex_conn_id=hivex_conn_id, poll_interval=poll_interval)
+        self.table = table
+        self.partition = partition
+
+    def _arguments(self) -> dict[str, Any]:
+        return {"table": self.table, "partition": self.partition}
+
+    def _look(self) -> Answer | None:
+        return look_at_thresholds(self.hivex_conn_id, self.table, self.partition)
+
+    def _awaited(self) -> str:
+        return f"a threshold of {self.table}" + (f" ({self.partition})" if self.partition else "")

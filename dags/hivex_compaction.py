@@ -1,0 +1,122 @@
+"""Compaction as tasks that can be seen, scheduled, retried and put into pools.
+
+`housekeep` gives back what lost workers had, `initiate` puts into the queue what is worth compacting, `find_waiting`
+lists what waits there, requests of people too, and one task `compact` for each entry does it: at most `entries` of them,
+the oldest first; the next run goes on. `clean` then deletes what was replaced and what aborted transactions have left,
+also when a compaction has failed. `report` ends the run: it fails if any of them has.
+
+Any task can be killed, retried and run beside others of its kind: a table reads the same before, during and after.
+
+The tasks `compact` run in Airflow's pool of the name in the environment variable `HIVEX_COMPACTION_AIRFLOW_POOL`, by
+default `default_pool`. Make a small one, so that compactions leave room for other tasks:
+`airflow pools set hivex_compaction 2 "Compactions"`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections import Counter
+from datetime import timedelta
+from typing import Any
+
+from airflow.sdk import Param, TriggerRule, chain, dag, task
+
+from airflow_hivex.hooks.hivex import HivexHook
+from airflow_hivex.operators.compaction import (
+    HivexCleanOperator,
+    HivexCompactionWorkerOperator,
+    HivexHousekeepingOperator,
+    HivexInitiateCompactionsOperator,
+)
+
+log = logging.getLogger(__name__)
+
+AIRFLOW_POOL = os.environ.get("HIVEX_COMPACTION_AIRFLOW_POOL") or "default_pool"
+CONNECTION = "{{ params.hivex_conn_id }}"
+
+PARAMS = {
+    "hivex_conn_id": Param(
+        "hivex_default",
+        type="string",
+        title="Connection",
+        description="The connection of type hivex whose warehouse is compacted.",
+    ),
+    "pool": Param(
+        None,
+        type=["null", "string"],
+        title="Pool of the queue",
+        description=(
+            "Whose compactions are done: those of tables with the property hive.compactor.worker.pool of that name, or "
+            "requested with POOL. Empty: those without a pool. It is not the pool of Airflow that the tasks run in."
+        ),
+    ),
+    "entries": Param(
+        100,
+        type="integer",
+        minimum=1,
+        maximum=1000,
+        title="Entries of a run",
+        description="How many compactions a run does at most, each as one task. The others wait for the next run.",
+    ),
+}
+
+
+@task
+def find_waiting(params: dict[str, Any]) -> list[int]:
+    """The ids of the compactions that wait in the pool, the oldest first."""
+    from airflow_hivex.core.compaction.history import CompactionFilter
+    from airflow_hivex.core.model.compaction import DEFAULT_POOL, CompactionState
+
+    compactor = HivexHook(params["hivex_conn_id"]).get_metastore().compactor
+    wanted = CompactionFilter(
+        state=CompactionState.INITIATED,
+        pool=params["pool"] or DEFAULT_POOL,
+        order_by=(("compactionid", True),),
+        limit=params["entries"],
+    )
+    found = compactor.show(wanted)
+    for entry in found:
+        log.info("Compaction %s waits: %s of %s", entry.id, entry.type.name.lower(), entry.name)
+    return [entry.id for entry in found]
+
+
+@task(trigger_rule=TriggerRule.NONE_FAILED)
+def report(compacted: Any, cleaned: list[dict[str, Any]]) -> dict[str, int]:
+    """How many compactions came to each state, and how many directories and files were deleted."""
+    states = Counter(each["state"] for entries in compacted or () for each in entries)
+    deleted = sum(each["deleted"] for each in cleaned)
+    log.info("Compactions: %s. Deleted: %s directories and files.", dict(states), deleted)
+    return {**states, "deleted": deleted}
+
+
+@dag(
+    dag_id="hivex_compaction",
+    schedule=timedelta(minutes=5),
+    catchup=False,
+    max_active_runs=1,
+    tags=["hivex", "compaction"],
+    params=PARAMS,
+    default_args={"owner": "hivex", "retries": 1, "retry_delay": timedelta(seconds=10)},
+    doc_md=__doc__,
+)
+def hivex_compaction() -> None:
+    """The tasks and their order."""
+    housekeep = HivexHousekeepingOperator(task_id="housekeep", hivex_conn_id=CONNECTION)
+    initiate = HivexInitiateCompactionsOperator(task_id="initiate", hivex_conn_id=CONNECTION)
+    waiting = find_waiting()
+    compact = HivexCompactionWorkerOperator.partial(
+        task_id="compact",
+        hivex_conn_id=CONNECTION,
+        pool=AIRFLOW_POOL,
+        retries=2,
+        # Longer than hive.txn.timeout, after which a worker whose process was killed is known to be gone.
+        retry_delay=timedelta(minutes=6),
+        map_index_template="compaction {{ task.compaction_id }}",
+    ).expand(compaction_id=waiting)
+    clean = HivexCleanOperator(task_id="clean", hivex_conn_id=CONNECTION, trigger_rule=TriggerRule.ALL_DONE)
+    chain(housekeep, initiate, waiting, compact, clean)
+    report(compact.output, clean.output)
+
+
+hivex_compaction()
