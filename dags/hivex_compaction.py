@@ -1,9 +1,9 @@
 """Compaction as tasks that can be seen, scheduled, retried and put into pools.
 
 `housekeep` gives back what lost workers had, `initiate` puts into the queue what is worth compacting, `find_waiting`
-lists what waits there, requests of people too, and one task `compact` for each entry does it: at most `entries` of them,
-the oldest first; the next run goes on. `clean` then deletes what was replaced and what aborted transactions have left,
-also when a compaction has failed. `report` ends the run: it fails if any of them has.
+lists what waits there, requests of people too, and one task `compact` for each entry does it: at most `entries` of
+them, the oldest first; the next run goes on. `clean` then deletes what was replaced and what aborted transactions have
+left, also when a compaction has failed. `report` ends the run, and fails if anything before it has.
 
 Any task can be killed, retried and run beside others of its kind: a table reads the same before, during and after.
 
@@ -48,7 +48,8 @@ PARAMS = {
         title="Pool of the queue",
         description=(
             "Whose compactions are done: those of tables with the property hive.compactor.worker.pool of that name, or "
-            "requested with POOL. Empty: those without a pool. It is not the pool of Airflow that the tasks run in."
+            "requested with POOL. Empty: those without a pool, and those that have waited for long in another one. "
+            "It is not the pool of Airflow that the tasks run in."
         ),
     ),
     "entries": Param(
@@ -64,18 +65,9 @@ PARAMS = {
 
 @task
 def find_waiting(params: dict[str, Any]) -> list[int]:
-    """The ids of the compactions that wait in the pool, the oldest first."""
-    from airflow_hivex.core.compaction.history import CompactionFilter
-    from airflow_hivex.core.model.compaction import DEFAULT_POOL, CompactionState
-
-    compactor = HivexHook(params["hivex_conn_id"]).get_metastore().compactor
-    wanted = CompactionFilter(
-        state=CompactionState.INITIATED,
-        pool=params["pool"] or DEFAULT_POOL,
-        order_by=(("compactionid", True),),
-        limit=params["entries"],
-    )
-    found = compactor.show(wanted)
+    """The ids of the compactions that wait for workers of the pool, the oldest first."""
+    queue = HivexHook(params["hivex_conn_id"]).get_metastore().compactor.queue
+    found = queue.waiting(params["pool"], limit=params["entries"])
     for entry in found:
         log.info("Compaction %s waits: %s of %s", entry.id, entry.type.name.lower(), entry.name)
     return [entry.id for entry in found]
@@ -115,7 +107,8 @@ def hivex_compaction() -> None:
         map_index_template="compaction {{ task.compaction_id }}",
     ).expand(compaction_id=waiting)
     clean = HivexCleanOperator(task_id="clean", hivex_conn_id=CONNECTION, trigger_rule=TriggerRule.ALL_DONE)
-    chain(housekeep, initiate, waiting, compact, clean)
+    chain(housekeep, initiate, waiting)
+    chain(compact, clean)
     report(compact.output, clean.output)
 
 

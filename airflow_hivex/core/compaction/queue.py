@@ -171,10 +171,7 @@ class CompactionQueue:
         The worker opens a transaction and tells of it by :meth:`mark_started` within ``hive.txn.timeout``.
         """
         now = self._clock()
-        name = pool_name(pool)
-        own: ColumnElement[bool] = (
-            Q.pool == name if name else or_(Q.pool.is_(None), Q.enqueued_ms < now - self._pool_timeout_ms)
-        )
+        own = self._is_for(pool, now)
         if compaction_id is not None:
             if not is_id(compaction_id):
                 return None
@@ -196,6 +193,17 @@ class CompactionQueue:
             return None if row is None else compaction_from_row(row)
 
         return self._store.write(work, name="take")
+
+    def waiting(self, pool: str | None = None, *, limit: int | None = None) -> list[Compaction]:
+        """What workers of a pool would take now, the oldest first, at most so many. One statement."""
+        query = select(*QUEUE_COLUMNS).where(IS_INITIATED, self._is_for(pool, self._clock())).order_by(Q.id)
+        with self._store.read() as connection:
+            return [compaction_from_row(row) for row in connection.execute(query.limit(limit))]
+
+    def _is_for(self, pool: str | None, now: int) -> ColumnElement[bool]:
+        """That an entry is for the workers of a pool."""
+        name = pool_name(pool)
+        return Q.pool == name if name else or_(Q.pool.is_(None), Q.enqueued_ms < now - self._pool_timeout_ms)
 
     def mark_started(
         self, entry: Compaction, txn_id: int, highest_write_id: int, *, connection: Connection | None = None

@@ -203,10 +203,15 @@ def test_worker_of_the_default_pool_takes_those_of_others_that_have_waited_long(
         warehouse.table(name)
         compactor.request("default", name, pool=pool)
     assert compactor.queue.next_entry("host-1", "other") is None
+    assert [entry.table for entry in compactor.queue.waiting("etl")] == ["t1"]
+    assert [entry.table for entry in compactor.queue.waiting()] == ["t2", "t3"]
+    assert [entry.table for entry in compactor.queue.waiting(limit=1)] == ["t2"]
     assert [take(compactor).table for _ in range(2)] == ["t2", "t3"]
     assert compactor.queue.next_entry("host-1", "DEFAULT") is None
     clock.advance(12 * 3600 + 1)
+    assert [entry.table for entry in compactor.queue.waiting()] == ["t1"]
     assert take(compactor).table == "t1"
+    assert compactor.queue.waiting() == []
 
 
 def test_compaction_and_its_transaction_count_together(
