@@ -73,7 +73,7 @@ def find_waiting(params: dict[str, Any]) -> list[int]:
     return [entry.id for entry in found]
 
 
-@task(trigger_rule=TriggerRule.NONE_FAILED)
+@task(trigger_rule=TriggerRule.NONE_FAILED, multiple_outputs=False)
 def report(compacted: Any, cleaned: list[dict[str, Any]]) -> dict[str, int]:
     """How many compactions came to each state, and how many directories and files were deleted."""
     states = Counter(each["state"] for entries in compacted or () for each in entries)

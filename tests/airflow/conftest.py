@@ -8,6 +8,7 @@ import logging
 import os
 import shutil
 import tempfile
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -97,3 +98,39 @@ def warehouse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[
     monkeypatch.setenv("AIRFLOW_CONN_HIVEX_DEFAULT", json.dumps({"conn_type": "hivex", "extra": extra}))
     yield extra
     close_metastores()
+
+
+@pytest.fixture
+def when_waiting() -> Iterator[Callable[[str, Callable[[], None]], None]]:
+    """A function that does something once the task of a DAG waits outside of the worker."""
+    threads: list[threading.Thread] = []
+    failures: list[BaseException] = []
+
+    def arrange(dag_id: str, action: Callable[[], None]) -> None:
+        from airflow.models.taskinstance import TaskInstance
+        from airflow.utils.session import create_session
+        from sqlalchemy import select
+
+        from tests.airflow.runs import wait_until
+
+        def waits() -> bool:
+            with create_session() as session:
+                found = session.execute(
+                    select(TaskInstance.state, TaskInstance.next_method).where(TaskInstance.dag_id == dag_id)
+                ).all()
+            return any(state == "up_for_reschedule" or method is not None for state, method in found)
+
+        def run() -> None:
+            try:
+                wait_until(waits)
+                action()
+            except BaseException as error:
+                failures.append(error)
+
+        threads.append(threading.Thread(target=run))
+        threads[-1].start()
+
+    yield arrange
+    for thread in threads:
+        thread.join()
+    assert not failures

@@ -178,3 +178,11 @@ def _scheduled(dag: DAG) -> Any:
     from airflow.serialization.serialized_objects import DagSerialization
 
     return DagSerialization.deserialize_dag(DagSerialization.serialize_dag(dag))
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come to pass"
+        # Between two looks at what another thread brings about.
+        time.sleep(0.02)

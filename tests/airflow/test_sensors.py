@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-import time
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -19,7 +17,7 @@ from airflow_hivex.sensors.transactions import HivexTableCommitSensor, HivexTran
 from airflow_hivex.triggers.transactions import HivexTableCommitTrigger, HivexTransactionTrigger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from airflow.models.dagrun import DagRun
 
@@ -58,48 +56,6 @@ def states(run: DagRun) -> dict[str, str]:
 def returned(run: DagRun, task_id: str) -> Any:
     (ti,) = (ti for ti in run.get_task_instances() if ti.task_id == task_id)
     return ti.xcom_pull(task_ids=task_id)
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come to pass"
-        # Between two looks at what another thread brings about.
-        time.sleep(0.02)
-
-
-@pytest.fixture
-def when_waiting() -> Iterator[Callable[[str, Callable[[], None]], None]]:
-    """A function that does something once the task of a DAG waits outside of the worker."""
-    threads: list[threading.Thread] = []
-    failures: list[BaseException] = []
-
-    def arrange(dag_id: str, action: Callable[[], None]) -> None:
-        from airflow.models.taskinstance import TaskInstance
-        from airflow.utils.session import create_session
-        from sqlalchemy import select
-
-        def waits() -> bool:
-            with create_session() as session:
-                found = session.execute(
-                    select(TaskInstance.state, TaskInstance.next_method).where(TaskInstance.dag_id == dag_id)
-                ).all()
-            return any(state == "up_for_reschedule" or method is not None for state, method in found)
-
-        def run() -> None:
-            try:
-                wait_until(waits)
-                action()
-            except BaseException as error:
-                failures.append(error)
-
-        threads.append(threading.Thread(target=run))
-        threads[-1].start()
-
-    yield arrange
-    for thread in threads:
-        thread.join()
-    assert not failures
 
 
 def test_committed_transaction_is_returned_at_once(metastore: Metastore) -> None:
