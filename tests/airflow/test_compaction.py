@@ -277,11 +277,12 @@ def test_compaction_that_will_not_be_done_is_not_waited_for(metastore: Metastore
     fill(metastore, deltas=0)
     compaction_id = metastore.compactor.request("default", "t").id
     metastore.compactor.abort([compaction_id])
-    for given, reason in (
+    cases: list[tuple[int | str, str]] = [
         (compaction_id, r"of default\.t is aborted"),
         (99, "no compaction 99"),
         ("x", "whole number"),
-    ):
+    ]
+    for given, reason in cases:
         sensor = HivexCompactionSensor(task_id="t", compaction_id=given, deferrable=deferrable)
         with pytest.raises(AirflowFailException, match=reason):
             sensor.execute(context())
