@@ -41,7 +41,9 @@ def add_actions(parser: argparse.ArgumentParser, open_metastore: OpenMetastore) 
 
     work = actions.add_parser("work", help="do the oldest compaction that waits, and print what has become of it")
     work.add_argument("--pool", metavar="NAME", help="whose compactions (default: those without a pool)")
-    work.add_argument("--all", action="store_true", help="go on until none waits")
+    which = work.add_mutually_exclusive_group()
+    which.add_argument("--all", action="store_true", help="go on until none waits")
+    which.add_argument("--id", metavar="ID", type=_count, help="do this one, of whatever pool, if it waits")
     _run_by(work, open_metastore, _work)
 
     show = actions.add_parser("show", help="list the queue and the history")
@@ -64,6 +66,9 @@ def add_actions(parser: argparse.ArgumentParser, open_metastore: OpenMetastore) 
     plan.add_argument("partition", metavar="PARTITION", nargs="?", help="key=value/...")
     plan.add_argument("--format", choices=("table", "json", "csv"), default="table", help="(default: table)")
     _run_by(plan, open_metastore, _plan_clean)
+
+    housekeeping = actions.add_parser("housekeep", help="give back what lost workers had, and remove old records")
+    _run_by(housekeeping, open_metastore, housekeep)
 
     explain = actions.add_parser("explain", help="tell why a table or partition is not compacted, or that it would be")
     _add_resource(explain)
@@ -129,7 +134,7 @@ def _work(metastore: Metastore, options: argparse.Namespace) -> int:
     from airflow_hivex.core.model.compaction import CompactionState
 
     failed = done = 0
-    while (entry := metastore.compactor.work(pool=options.pool)) is not None:
+    while (entry := metastore.compactor.work(pool=options.pool, compaction_id=options.id)) is not None:
         because = f": {entry.error_message}" if entry.error_message else ""
         what = f"{entry.type.name.lower()} of {entry.name}"
         sys.stdout.write(f"Compaction {entry.id}, {what}, is {entry.state.shown}{because}\n")
@@ -137,7 +142,10 @@ def _work(metastore: Metastore, options: argparse.Namespace) -> int:
         failed += entry.state is CompactionState.FAILED
         if not options.all:
             break
-    if not done:
+    if not done and options.id is not None:
+        found = metastore.compactor.history.get(options.id)
+        sys.stdout.write(f"compaction {found.id} does not wait: it is {found.state.shown}\n")
+    elif not done:
         sys.stdout.write("no compaction waits\n")
     return 1 if failed else 0
 
@@ -189,6 +197,16 @@ def _print_cleaning(options: argparse.Namespace, tasks: Sequence[CleaningTask]) 
         rows += [(*place, "in the way", str(each)) for each in task.blockers]
     _print(options, ("compaction", "table", "partition", "what", "detail"), rows)
     return 1 if any(task.outcome is CleaningOutcome.FAILED for task in tasks) else 0
+
+
+def housekeep(metastore: Metastore, options: argparse.Namespace) -> int:  # noqa: ARG001 - as all actions
+    """One round of the housekeeper, and what it has done."""
+    from dataclasses import asdict
+
+    for name, value in asdict(metastore.housekeeper.run()).items():
+        shown = ", ".join(map(str, value)) or "none" if isinstance(value, tuple) else value
+        sys.stdout.write(f"{name}: {shown}\n")
+    return 0
 
 
 def _abort(metastore: Metastore, options: argparse.Namespace) -> int:

@@ -241,14 +241,10 @@ def _show_metastore_status(options: argparse.Namespace) -> int:
 
 
 def _housekeep_metastore(options: argparse.Namespace) -> int:
-    from dataclasses import asdict
+    from airflow_hivex.cli.compaction import housekeep
 
     with open_metastore(options) as metastore:
-        result = asdict(metastore.housekeeper.run())
-    for name, value in result.items():
-        shown = ", ".join(map(str, value)) or "none" if isinstance(value, tuple) else value
-        sys.stdout.write(f"{name}: {shown}\n")
-    return 0
+        return housekeep(metastore, options)
 
 
 def open_metastore(options: argparse.Namespace) -> Metastore:

@@ -182,6 +182,8 @@ def test_compactions_on_the_command_line(hivex: Hivex) -> None:
     assert hivex("compaction", "clean", "--format", "csv")[:2] == (0, "compaction,table,partition,what,detail\n")
     assert hivex("compaction", "plan-clean", "t", "--format", "csv")[0] == 0
     assert hivex("compaction", "request", "t")[0] == 0
+    assert hivex("compaction", "work", "--id", "1")[:2] == (0, "compaction 1 does not wait: it is aborted\n")
+    assert "requeued_compactions: 0" in hivex("compaction", "housekeep")[1]
     code, out, _ = hivex("compaction", "work", "--all")
     assert (code, out) == (
         0,
