@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from sqlalchemy import Connection
@@ -63,7 +63,9 @@ class Check:
 class Explanation:
     """What the initiator would do now with a table or partition: ``type`` is None for nothing, ``answer`` says why.
 
-    Of a table with partitions as a whole, ``partitions`` is how many get each answer.
+    Of a table with partitions as a whole, ``partitions`` is how many get each answer. ``worthwhile`` is what has
+    passed a threshold, whatever the filters say, with what the initiator would do about it without them: the table
+    (None) or the partition, or those partitions of the table.
     """
 
     name: str
@@ -71,22 +73,12 @@ class Explanation:
     type: CompactionType | None
     answer: str
     partitions: tuple[tuple[str, int], ...] = ()
+    worthwhile: tuple[tuple[str | None, CompactionType], ...] = ()
 
     @property
     def passed(self) -> tuple[Check, ...]:
-        """The thresholds that are passed, whatever the filters say; not those that are the cleaner's business."""
+        """The thresholds that are passed; not those that are the cleaner's business."""
         return tuple(each for each in self.checks if each.result in _TYPES)
-
-    @property
-    def types(self) -> tuple[str, ...]:
-        """The compactions that are worth doing, ``major`` or ``minor``, the one that would be done first.
-
-        Of a table with partitions as a whole those of its partitions.
-        """
-        found = [] if self.type is None else [self.type.name.lower()]
-        found += [each.result for each in self.passed]
-        found += [answer for answer, _ in self.partitions if answer in _TYPES]
-        return tuple(dict.fromkeys(found))
 
     @property
     def problem(self) -> str | None:
@@ -121,17 +113,23 @@ class Explainer:
                 value = each.value(candidate, common, now)
                 checks.append(Check(f"filter: {each.name}", value, "", "left alone" if holds else "passes"))
             checks += self._abort_checks(aborts, common, now)
-            if candidate.table.is_partitioned and partition is None:
-                partitions = tuple(self._partitions(connection, candidate, snapshot, now))
-                why = "each of its partitions is looked at by itself; name one for its own thresholds"
-                answer = self._answer(connection, candidate, snapshot, now)
-                decision = answer if answer.type is not None else Decision(None, why)
-                return _explanation(candidate, checks, decision, partitions)
+            place = place_of(candidate)
+            sizes = read_sizes(connection, [place]).get(place, {})
+            answer, worth = self._decide(candidate, sizes, snapshot, now)
+            is_whole = candidate.table.is_partitioned and partition is None
             try:
-                checks += self._directory_checks(connection, candidate, snapshot)
+                thresholds = Thresholds.of(self._settings, candidate.table.parameters)
+                if not is_whole:
+                    checks += _directory_checks(count_directories(candidate, sizes, snapshot), thresholds)
             except HivexError as error:
                 checks.append(Check("directories", str(error), "", _ERROR))
-            return _explanation(candidate, checks, self._answer(connection, candidate, snapshot, now))
+            if is_whole:
+                partitions, worthwhile = self._partitions(connection, candidate, snapshot, now)
+                why = "each of its partitions is looked at by itself; name one for its own thresholds"
+                answer = answer if answer.type is not None else Decision(None, why)
+                return _explanation(candidate, checks, answer, partitions, worthwhile)
+            of_it = () if worth.type is None else ((candidate.partition, worth.type),)
+            return _explanation(candidate, checks, answer, worthwhile=of_it)
 
     def _switches(self) -> Iterator[Check]:
         name = "metastore.compactor.initiator.on"
@@ -163,46 +161,26 @@ class Explainer:
         )
         yield Check(f"age of the oldest of them ({ABORTED_TIME})", age, limit, _met(old, "minor") + by_cleaner)
 
-    def _directory_checks(self, connection: Connection, candidate: Candidate, snapshot: Snapshot) -> Iterator[Check]:
-        counters = _counters(connection, candidate, snapshot)
-        thresholds = Thresholds.of(self._settings, candidate.table.parameters)
-        yield Check("base", f"{counters.base_bytes} bytes", "", "no base" if counters.has_no_base else "")
-        share = f"{counters.delta_bytes / counters.base_bytes:.3g}" if counters.base_bytes else "no base"
-        larger = counters.base_bytes > 0 and counters.delta_bytes / counters.base_bytes > thresholds.delta_pct
-        yield Check(
-            f"share of deltas to base ({DELTA_PCT})",
-            f"{share} ({counters.delta_bytes} bytes of deltas)",
-            f"> {thresholds.delta_pct:g}",
-            _met(larger, "major"),
-        )
-        several = counters.has_obsolete_base and counters.delta_bytes == 0
-        yield Check("several bases", str(counters.has_obsolete_base).lower(), "", _met(several, "major"))
-        many = counters.delta_count > thresholds.delta_num
-        yield Check(
-            f"delta directories ({DELTA_NUM})",
-            str(counters.delta_count),
-            f"> {thresholds.delta_num}",
-            _met(many, "major" if counters.has_no_base else "minor"),
-        )
-
-    def _answer(self, connection: Connection, candidate: Candidate, snapshot: Snapshot, now: int) -> Decision:
-        dropped = first_filter(candidate, Thresholds.of(self._settings), now)
-        if dropped is not None:
-            return Decision(None, dropped[1])
+    def _decide(
+        self, candidate: Candidate, sizes: Mapping[str, int], snapshot: Snapshot, now: int
+    ) -> tuple[Decision, Decision]:
+        """What the initiator would do, and what it would do if there were no filters."""
         try:
             thresholds = Thresholds.of(self._settings, candidate.table.parameters)
-            by_aborts = decide_by_aborts(candidate.aborts, thresholds, now)
-            if by_aborts is not None:
-                return by_aborts
-            counters = _counters(connection, candidate, snapshot)
-            return _decide(candidate, counters, thresholds)
+            worth = decide_by_aborts(candidate.aborts, thresholds, now)
+            if worth is None:
+                counters = count_directories(candidate, sizes, snapshot)
+                supported = is_minor_supported(candidate.table, counters, thresholds)
+                worth = decide(counters, thresholds, is_minor_supported=supported)
         except HivexError as error:
-            return Decision(None, str(error))
+            worth = Decision(None, str(error))
+        dropped = first_filter(candidate, Thresholds.of(self._settings), now)
+        return worth if dropped is None else Decision(None, dropped[1]), worth
 
     def _partitions(
         self, connection: Connection, of: Candidate, snapshot: Snapshot, now: int
-    ) -> Iterator[tuple[str, int]]:
-        """How many partitions get each answer, the most frequent first."""
+    ) -> tuple[tuple[tuple[str, int], ...], tuple[tuple[str | None, CompactionType], ...]]:
+        """How many partitions get each answer, the most frequent first; and those that are worth a compaction."""
         written = read_written(connection, with_aborts=self._with_aborts)
         found = [
             each
@@ -211,32 +189,34 @@ class Explainer:
         ]
         sizes = read_sizes(connection, [place for place in places_of(found) if place[1] is not None])
         answers: Counter[str] = Counter()
+        worthwhile: list[tuple[str | None, CompactionType]] = []
         for each in found:
-            dropped = first_filter(each, Thresholds.of(self._settings), now)
-            if dropped is not None:
-                answers[f"nothing: {dropped[1]}"] += 1
-                continue
-            try:
-                thresholds = Thresholds.of(self._settings, each.table.parameters)
-                decision = decide_by_aborts(each.aborts, thresholds, now)
-                if decision is None:
-                    counters = count_directories(each, sizes.get(place_of(each), {}), snapshot)
-                    decision = _decide(each, counters, thresholds)
-            except HivexError as error:
-                decision = Decision(None, str(error))
-            why = decision.why if decision.type is None else decision.type.name.lower()
-            answers[f"nothing: {why}" if decision.type is None else why] += 1
-        yield from answers.most_common()
+            answer, worth = self._decide(each, sizes.get(place_of(each), {}), snapshot, now)
+            answers[f"nothing: {answer.why}" if answer.type is None else answer.type.name.lower()] += 1
+            if worth.type is not None and each.partition_id is not None:
+                worthwhile.append((each.partition, worth.type))
+        return tuple(answers.most_common()), tuple(worthwhile)
 
 
-def _decide(candidate: Candidate, counters: DirectoryCounters, thresholds: Thresholds) -> Decision:
-    supported = is_minor_supported(candidate.table, counters, thresholds)
-    return decide(counters, thresholds, is_minor_supported=supported)
-
-
-def _counters(connection: Connection, candidate: Candidate, snapshot: Snapshot) -> DirectoryCounters:
-    place = place_of(candidate)
-    return count_directories(candidate, read_sizes(connection, [place]).get(place, {}), snapshot)
+def _directory_checks(counters: DirectoryCounters, thresholds: Thresholds) -> Iterator[Check]:
+    yield Check("base", f"{counters.base_bytes} bytes", "", "no base" if counters.has_no_base else "")
+    share = f"{counters.delta_bytes / counters.base_bytes:.3g}" if counters.base_bytes else "no base"
+    larger = counters.base_bytes > 0 and counters.delta_bytes / counters.base_bytes > thresholds.delta_pct
+    yield Check(
+        f"share of deltas to base ({DELTA_PCT})",
+        f"{share} ({counters.delta_bytes} bytes of deltas)",
+        f"> {thresholds.delta_pct:g}",
+        _met(larger, "major"),
+    )
+    several = counters.has_obsolete_base and counters.delta_bytes == 0
+    yield Check("several bases", str(counters.has_obsolete_base).lower(), "", _met(several, "major"))
+    many = counters.delta_count > thresholds.delta_num
+    yield Check(
+        f"delta directories ({DELTA_NUM})",
+        str(counters.delta_count),
+        f"> {thresholds.delta_num}",
+        _met(many, "major" if counters.has_no_base else "minor"),
+    )
 
 
 def _met(holds: bool, result: str) -> str:
@@ -248,6 +228,7 @@ def _explanation(
     checks: list[Check],
     decision: Decision,
     partitions: tuple[tuple[str, int], ...] = (),
+    worthwhile: tuple[tuple[str | None, CompactionType], ...] = (),
 ) -> Explanation:
     table = candidate.table
     return Explanation(
@@ -256,4 +237,5 @@ def _explanation(
         type=decision.type,
         answer=f"{'nothing' if decision.type is None else decision.type.name.lower()}: {decision.why}",
         partitions=partitions,
+        worthwhile=worthwhile,
     )

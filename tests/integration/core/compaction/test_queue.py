@@ -682,11 +682,18 @@ def test_explanation_agrees_with_the_initiator(compactor: Compactor, warehouse: 
     whole = compactor.explain("default", "p")
     assert sum(count for _, count in whole.partitions) == 6
     assert whole.type is None
+    worthwhile = {name: kind for name, kind in answers.items() if kind is not None}
+    assert dict(whole.worthwhile) == worthwhile
     compactor.initiate()
-    assert {entry.partition: entry.type for entry in compactor.show()} == {
-        name: kind for name, kind in answers.items() if kind is not None
-    }
+    assert {entry.partition: entry.type for entry in compactor.show()} == worthwhile
     assert len(set(answers.values())) == 3
+    # They are in the queue, so that the initiator would do nothing; their thresholds are passed all the same.
+    whole = compactor.explain("default", "p")
+    assert all(answer.startswith("nothing: ") for answer, _ in whole.partitions)
+    assert dict(whole.worthwhile) == worthwhile
+    assert [compactor.explain("default", "p", name).worthwhile for name in worthwhile] == [
+        (each,) for each in worthwhile.items()
+    ]
 
 
 def test_nothing_is_changed_by_looking(compactor: Compactor, warehouse: Warehouse, table: str, store: Store) -> None:
