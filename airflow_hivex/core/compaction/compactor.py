@@ -180,7 +180,7 @@ class Compactor:
 
         Raises:
             CompactionLostError: it took too long and was given back to the queue; nothing of it counts.
-            JobCancelledError: :meth:`cancel` has stopped it, and it waits again.
+            HivexError: :meth:`cancel` has stopped it, mostly JobCancelledError; it waits again.
         """
         own = f"{socket.gethostname()}-{os.getpid()}.{threading.get_ident()}"
         return self._worker.work(worker_id or own, pool, compaction_id)
@@ -188,7 +188,7 @@ class Compactor:
     def cancel(self, worker_id: str) -> None:
         """Stop what a worker of this process does; its compaction goes back to the queue.
 
-        For other threads and signal handlers. One that is committed already stays so.
+        For other threads and signal handlers. One that has written everything is committed.
         """
         self._worker.cancel(worker_id)
 

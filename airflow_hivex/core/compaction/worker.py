@@ -142,7 +142,7 @@ class CompactionWorker:
         Raises:
             CompactionLostError: it took longer than ``hive.compactor.worker.timeout``, or its transaction was aborted,
                 and the compaction was given back to the queue; nothing of it counts.
-            JobCancelledError: it was cancelled, and waits again.
+            HivexError: it was cancelled, mostly JobCancelledError; it waits again.
             StoreError: the metastore's database cannot be reached.
         """
         try:
@@ -154,7 +154,7 @@ class CompactionWorker:
     def cancel(self, worker_id: str) -> None:
         """Stop the job of a worker of this process; the entry goes back to the queue. Safe to repeat.
 
-        If the worker has not begun, its next entry goes back at once.
+        If the worker has not begun, its next entry goes back at once; if all is written, it is committed.
         """
         self._cancelled.add(worker_id)
         running = self._running.get(worker_id)
@@ -177,7 +177,8 @@ class CompactionWorker:
             # The housekeeping finds out by the transaction.
             raise
         except HivexError as error:
-            if isinstance(error, JobCancelledError) and worker_id in self._cancelled:
+            if worker_id in self._cancelled:
+                # Whatever it was: who ends a process may have ended its Spark before.
                 self._give_back(entry)
                 raise
             log.warning("Compaction %s of %s has failed: %s", entry.id, entry.name, error)
