@@ -7,13 +7,28 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_hivex.core.errors import HivexError, Outcome
+from airflow_hivex.core.errors import HivexError, InvalidOperationError, Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from airflow_hivex.core.model.cleaning import CleaningTask
     from airflow_hivex.core.model.compaction import Compaction
+    from airflow_hivex.hooks.hivex import HivexHook
+
+
+def table_to_compact(hook: HivexHook, text: str) -> tuple[str, str]:
+    """The database and the name of ``table`` or ``database.table``; without one, the connection's database.
+
+    :raises StatementSyntaxError: it is no name
+    :raises InvalidOperationError: it is that of a link
+    """
+    from airflow_hivex.core.sql.reader import read_table_name
+
+    name = read_table_name(text)
+    if name.namespace is not None:
+        raise InvalidOperationError("Compaction", text, "it is a link; compact the table that it links to")
+    return name.database or hook.get_configuration().database, name.name
 
 
 def describe_compaction(entry: Compaction) -> dict[str, Any]:
@@ -30,14 +45,17 @@ def describe_compaction(entry: Compaction) -> dict[str, Any]:
 
 
 def describe_cleaning(task: CleaningTask) -> dict[str, Any]:
-    """What became of one thing to clean: ``deleted`` is the number of directories and files that went."""
+    """What became of one thing to clean: how many directories and files went, and how many stay.
+
+    Their names, of which there may be many, are in the log.
+    """
     return {
         "compaction_id": task.compaction_id,
         "table": f"{task.database}.{task.table}",
         "partition": task.partition,
         "outcome": task.outcome.value,
         "deleted": len(task.deleted),
-        "waiting": list(task.waiting),
+        "waiting": len(task.waiting),
         "blockers": [str(each) for each in task.blockers],
         "message": task.message,
     }
@@ -55,16 +73,16 @@ def as_whole_number(name: str, value: object) -> int:
 
 
 @contextmanager
-def failing_for_good(*but: type[HivexError]) -> Iterator[None]:
+def failing_for_good(may_pass: Callable[[HivexError], bool] | None = None) -> Iterator[None]:
     """Let a task fail without a retry where none can help.
 
-    :param but: errors after which a retry does help
+    :param may_pass: whether a retry does help after an error that is not known to pass
     :raises AirflowFailException: the same call would fail again
     :raises HivexError: the failure may pass, or it is not known what has been applied; every call can be repeated
     """
     try:
         yield
     except HivexError as error:
-        if error.retryable or error.outcome is Outcome.UNKNOWN or isinstance(error, but):
+        if error.retryable or error.outcome is Outcome.UNKNOWN or (may_pass is not None and may_pass(error)):
             raise
         raise AirflowFailException(str(error)) from error

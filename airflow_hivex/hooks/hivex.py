@@ -127,19 +127,6 @@ class HivexHook(BaseHook):
         """The same as :meth:`get_metastore`."""
         return self.get_metastore()
 
-    def table_name(self, text: str) -> tuple[str, str]:
-        """The database and the name of ``table`` or ``database.table``; without one, the connection's database.
-
-        :raises StatementSyntaxError: it is no name
-        :raises InvalidOperationError: it is that of a link
-        """
-        from airflow_hivex.core.sql.reader import read_table_name
-
-        name = read_table_name(text)
-        if name.namespace is not None:
-            raise InvalidOperationError("Compaction", text, "it is a link; compact the table that it links to")
-        return name.database or self.get_configuration().database, name.name
-
     def session(
         self,
         *,

@@ -5,23 +5,24 @@ from __future__ import annotations
 import contextvars
 import os
 import socket
-import threading
 import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import asdict
 from datetime import timedelta
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseOperator, conf
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from airflow_hivex.core.errors import CompactionLostError, JobCancelledError
+from airflow_hivex.core.errors import CompactionLostError, HivexError, JobCancelledError
 from airflow_hivex.hooks.compactions import (
     as_whole_number,
     describe_cleaning,
     describe_compaction,
     failing_for_good,
+    table_to_compact,
 )
 from airflow_hivex.hooks.hivex import HivexHook
 from airflow_hivex.triggers.compaction import HivexCompactionTrigger, look_at_compaction
@@ -56,7 +57,7 @@ class HivexCompactOperator(BaseOperator):
         It is not Airflow's ``pool`` (templated)
     :param properties: what takes the place of the table's own: ``compactor.*`` and ``tblprops.*`` (templated)
     :param wait_for_completion: wait until the rows are merged; fail, without a retry, if the compaction fails
-    :param until_cleaned: wait until what it has replaced is deleted, too
+    :param until_cleaned: with ``wait_for_completion``, until what it has replaced is deleted, too
     :param poll_interval: seconds between two looks while it waits
     :param timeout: how long to wait; the compaction goes on after that
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
@@ -93,6 +94,8 @@ class HivexCompactOperator(BaseOperator):
         super().__init__(**kwargs)
         if poll_interval <= 0:
             raise ValueError(f"poll_interval is {poll_interval!r}; it must be more than 0 seconds")
+        if until_cleaned and not wait_for_completion:
+            raise ValueError("until_cleaned=True says how long to wait; wait_for_completion=True is missing")
         self.table = table
         self.partition = partition
         self.compaction_type = compaction_type
@@ -104,7 +107,9 @@ class HivexCompactOperator(BaseOperator):
         self.timeout = timeout
         self.hivex_conn_id = hivex_conn_id
         self.deferrable = deferrable
-        self._killed: threading.Event | None = None
+        # Unlike an Event it can be put into by a signal handler on top of the wait for it. Operators that do not run
+        # are copied, which a queue cannot be.
+        self._killed: SimpleQueue[None] | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002 - Airflow gives it by this name
         """Ask, and wait if that is wanted.
@@ -113,11 +118,11 @@ class HivexCompactOperator(BaseOperator):
         :raises AirflowException: another compaction is in the way, or the time to wait is over
         :raises HivexError: the failure may pass
         """
-        self._killed = threading.Event()
+        self._killed = SimpleQueue()
         with failing_for_good():
             hook = HivexHook(self.hivex_conn_id)
             compactor = hook.get_metastore().compactor
-            database, name = hook.table_name(self.table)
+            database, name = table_to_compact(hook, self.table)
             response = compactor.request(
                 database,
                 name,
@@ -132,7 +137,7 @@ class HivexCompactOperator(BaseOperator):
             if not self.wait_for_completion:
                 return describe_compaction(entry)
             if not self.deferrable:
-                return self._wait(entry.id)
+                return self._wait(entry.id, self._killed)
             answer = self._look(entry.id)
         if answer is not None:
             return answer
@@ -163,7 +168,7 @@ class HivexCompactOperator(BaseOperator):
     def on_kill(self) -> None:
         """End the waiting. The compaction stays in the queue, or goes on; ABORT COMPACTIONS takes it out."""
         if self._killed is not None:
-            self._killed.set()
+            self._killed.put(None)
         self.log.info("The task is ended; its compaction stays as it is.")
 
     def _place(self) -> str:
@@ -189,8 +194,7 @@ class HivexCompactOperator(BaseOperator):
     def _look(self, compaction_id: int) -> dict[str, Any] | None:
         return look_at_compaction(self.hivex_conn_id, compaction_id, until_cleaned=self.until_cleaned)
 
-    def _wait(self, compaction_id: int) -> dict[str, Any]:
-        killed = self._killed or threading.Event()
+    def _wait(self, compaction_id: int, killed: SimpleQueue[None]) -> dict[str, Any]:
         deadline = time.monotonic() + self.timeout.total_seconds()
         while (answer := self._look(compaction_id)) is None:
             left_s = deadline - time.monotonic()
@@ -199,8 +203,11 @@ class HivexCompactOperator(BaseOperator):
                     f"Compaction {compaction_id} of {self._place()} has not ended within {self.timeout}; it goes on. "
                     "timeout= says how long to wait."
                 )
-            if killed.wait(min(self.poll_interval, left_s)):
-                raise AirflowException(f"The task was killed while it waited for compaction {compaction_id}.")
+            try:
+                killed.get(timeout=min(self.poll_interval, left_s))
+            except Empty:
+                continue
+            raise AirflowException(f"The task was killed while it waited for compaction {compaction_id}.")
         self.log.info("Compaction %s is %s.", compaction_id, answer["state"])
         return answer
 
@@ -276,8 +283,7 @@ class HivexCompactionWorkerOperator(BaseOperator):
         :raises HivexError: the failure may pass, or the compaction went back to the queue
         """
         self._killed = False
-        # What was lost or cancelled waits again; whether to go on with it is Airflow's to say.
-        with failing_for_good(CompactionLostError, JobCancelledError):
+        with failing_for_good(self._waits_again):
             metastore = HivexHook(self.hivex_conn_id).get_metastore()
             if self.compaction_id is None:
                 done = self._do_oldest(metastore.compactor)
@@ -289,6 +295,10 @@ class HivexCompactionWorkerOperator(BaseOperator):
             reasons = "; ".join(f"{each['compaction_id']} of {each['table']}: {each['message']}" for each in failed)
             raise AirflowFailException(f"{len(failed)} of {len(done)} compactions failed: {reasons}")
         return done
+
+    def _waits_again(self, error: HivexError) -> bool:
+        """Whether the compaction went back to the queue; whether to go on with it is Airflow's to say."""
+        return self._killed or isinstance(error, CompactionLostError | JobCancelledError)
 
     def on_kill(self) -> None:
         """Stop the Spark job. The compaction goes back to the queue, and the table reads as before."""
@@ -374,8 +384,8 @@ class HivexCleanOperator(BaseOperator):
 
     What an open transaction may still read stays. It returns a list with ``{"compaction_id", "table", "partition",
     "outcome", "deleted", "waiting", "blockers", "message"}`` for each table or partition: how many directories and
-    files went, which stay, and who holds them up. The log tells each of them. If something cannot be deleted, the task
-    fails without a retry: a later round tries again, after a pause. Killing it leaves nothing wrong.
+    files went, how many stay, and who holds them up. The log names each of them. If something cannot be deleted, the
+    task fails without a retry: a later round tries again, after a pause. Killing it leaves nothing wrong.
 
     :param plan_only: tell what would be deleted now, and delete nothing
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
@@ -407,6 +417,8 @@ class HivexCleanOperator(BaseOperator):
             self.log.info("%s%s: %s. %s", place, of, task.outcome.value, task.message or "")
             for deletion in task.deleted:
                 self.log.info("  %s: %s on %s", deletion.why, deletion.uri, deletion.cluster)
+            for name in task.waiting:
+                self.log.info("  stays: %s", name)
             for blocker in task.blockers:
                 self.log.info("  in the way: %s", blocker)
         answers = [describe_cleaning(task) for task in tasks]

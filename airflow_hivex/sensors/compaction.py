@@ -14,7 +14,9 @@ from airflow_hivex.triggers.compaction import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+    from airflow.sdk import XComArg
 
     from airflow_hivex.triggers.transactions import Answer, HivexTrigger
 
@@ -27,7 +29,7 @@ class HivexCompactionSensor(HivexSensor):
     ``ready for cleaning`` without ``until_cleaned``. It fails, without a retry, if the compaction has failed or was
     taken out of the queue, and says why; also if there is none of that id.
 
-    :param compaction_id: a number, or ``compaction_id`` of what HivexCompactOperator returns (templated)
+    :param compaction_id: a number, or what HivexCompactOperator returns, its ``output`` (templated)
     :param until_cleaned: wait until what the compaction has replaced is deleted, too, for which all its readers have
         to end; otherwise until the rows are merged
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
@@ -36,7 +38,13 @@ class HivexCompactionSensor(HivexSensor):
 
     template_fields: Sequence[str] = ("compaction_id", "hivex_conn_id")
 
-    def __init__(self, *, compaction_id: int | str, until_cleaned: bool = True, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *,
+        compaction_id: int | str | Mapping[str, Any] | XComArg,
+        until_cleaned: bool = True,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.compaction_id = compaction_id
         self.until_cleaned = until_cleaned
@@ -53,25 +61,26 @@ class HivexCompactionSensor(HivexSensor):
         )
 
     def _awaited(self) -> str:
-        return f"end of compaction {self.compaction_id}"
+        return f"end of compaction {self._id()}"
 
     def _id(self) -> int:
-        return as_whole_number("compaction_id", self.compaction_id)
+        given = self.compaction_id
+        return as_whole_number("compaction_id", given.get("compaction_id") if isinstance(given, dict) else given)
 
 
 class HivexCompactionThresholdSensor(HivexSensor):
     """Wait until a table or partition has passed one of the initiator's thresholds.
 
     What else keeps the initiator from acting does not count: a table with ``NO_AUTO_COMPACTION`` can be waited for,
-    and then compacted by HivexCompactOperator. Of a table with partitions, give the partition; without one the sensor
-    waits until the initiator would compact any of them.
+    and then compacted by HivexCompactOperator. Of a table with partitions one is waited for, or any of them.
 
     It returns ``{"table", "partition", "type", "thresholds", "partitions", "answer"}``: ``type`` is ``major`` or
-    ``minor``, ``thresholds`` are those that are passed, each with its value, ``partitions`` how many partitions
-    get each answer, ``answer`` what the initiator would do now.
+    ``minor``, ``thresholds`` are those that are passed, each with its value, ``partitions`` is a list with
+    ``{"partition", "compaction_type"}`` of the first 1,000 partitions that have passed one, for
+    ``HivexCompactOperator.partial(...).expand_kwargs(...)``, and ``answer`` what the initiator would do now.
 
     :param table: ``table`` or ``database.table``, a transactional one (templated)
-    :param partition: ``key=value/...``, or None (templated)
+    :param partition: ``key=value/...``; None for the table, or any of its partitions (templated)
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     :param deferrable: wait in the triggerer; ``[operators] default_deferrable`` by default
     """

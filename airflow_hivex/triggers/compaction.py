@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow_hivex.hooks.compactions import describe_compaction
+from airflow_hivex.hooks.compactions import describe_compaction, table_to_compact
 from airflow_hivex.hooks.hivex import HivexHook
 from airflow_hivex.triggers.transactions import HivexTrigger
 
 if TYPE_CHECKING:
     from airflow_hivex.triggers.transactions import Answer
+
+MOST_PARTITIONS = 1000
+"""How many partitions an answer names, no more than Airflow maps over by default."""
 
 
 def look_at_compaction(hivex_conn_id: str, compaction_id: int, *, until_cleaned: bool) -> Answer | None:
@@ -33,33 +36,36 @@ def look_at_compaction(hivex_conn_id: str, compaction_id: int, *, until_cleaned:
 
 
 def look_at_thresholds(hivex_conn_id: str, table: str, partition: str | None) -> Answer | None:
-    """Which thresholds of the initiator a table or partition has passed, or None if none.
+    """Which thresholds of the initiator a table, its partition or any of its partitions has passed, or None if none.
 
-    What keeps the initiator from acting, such as ``NO_AUTO_COMPACTION``, does not count. Of a table with
-    partitions as a whole it does: the answer is how many of them would be compacted.
+    What keeps the initiator from acting, such as ``NO_AUTO_COMPACTION``, does not count.
 
     :param table: ``table`` or ``database.table``
     :raises HivexError: there is no such table, it is not compacted, or its thresholds cannot be read
     """
     from airflow_hivex.core.errors import InvalidOperationError
+    from airflow_hivex.core.model.compaction import CompactionType
 
     hook = HivexHook(hivex_conn_id)
-    database, name = hook.table_name(table)
+    database, name = table_to_compact(hook, table)
     found = hook.get_metastore().compactor.explain(database, name, partition)
     if found.problem is not None:
         raise InvalidOperationError("Waiting for a threshold", found.name, found.problem)
-    types = found.types
-    if not types:
+    if not found.worthwhile:
         return None
+    is_major = any(kind is CompactionType.MAJOR for _, kind in found.worthwhile)
+    partitions = [(each, kind) for each, kind in found.worthwhile if each is not None]
     return {
         "table": f"{database}.{name}",
         "partition": partition,
-        "type": types[0],
+        "type": "major" if is_major else "minor",
         "thresholds": [
             {"name": each.name, "value": each.value, "threshold": each.threshold, "type": each.result}
             for each in found.passed
         ],
-        "partitions": dict(found.partitions),
+        "partitions": [
+            {"partition": each, "compaction_type": kind.name.lower()} for each, kind in partitions[:MOST_PARTITIONS]
+        ],
         "answer": found.answer,
     }
 
@@ -92,7 +98,7 @@ class HivexCompactionThresholdTrigger(HivexTrigger):
     """Waits until a table or partition has passed one of the initiator's thresholds.
 
     :param table: ``table`` or ``database.table``
-    :param partition: ``key=value/...``, or None for the whole table
+    :param partition: ``key=value/...``, or None for the table or any of its partitions
     """
 
     def __init__(self, *, table: str, hivex_conn_id: str, poll_interval: float, partition: str | None = None) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from airflow.sdk import DAG
+from airflow.sdk import DAG, chain, task
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSensorTimeout, TaskDeferred
 
 from airflow_hivex.core.errors import JobCancelledError
@@ -21,7 +24,7 @@ from airflow_hivex.operators.compaction import (
 )
 from airflow_hivex.sensors.compaction import HivexCompactionSensor, HivexCompactionThresholdSensor
 from airflow_hivex.triggers.compaction import HivexCompactionThresholdTrigger, HivexCompactionTrigger
-from tests.airflow.runs import context, kill_at, states
+from tests.airflow.runs import context, kill_at, states, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
 DAGS = Path(__file__).parents[2] / "dags"
 TRANSACTIONAL = "'transactional' = 'true'"
 FEW_DELTAS = "'compactorthreshold.hive.compactor.delta.num.threshold' = '1'"
+ONLY_BY_HAND = f"{TRANSACTIONAL}, {FEW_DELTAS}, 'NO_AUTO_COMPACTION' = 'true'"
 
 pytestmark = [pytest.mark.airflow, pytest.mark.spark]
 
@@ -92,7 +96,9 @@ def test_dag_compacts_what_is_worth_it_and_what_was_asked_for(
     assert states(run) == dict.fromkeys((*always, "compact[0]", "compact[1]"), "success")
     found = {(each.table, each.partition, each.state) for each in metastore.compactor.show()}
     assert found == {("days", "day=1", CompactionState.SUCCEEDED), ("busy", None, CompactionState.SUCCEEDED)}
-    assert [len(directories(tmp_path, place)) for place in ("busy", "calm", "days/day=1")] == [1, 2, 1]
+    made = [[name.partition("_v")[0] for name in directories(tmp_path, place)] for place in ("busy", "days/day=1")]
+    assert made == [["base_0000003"], ["delete_delta_0000002_0000003", "delta_0000002_0000003"]]
+    assert len(directories(tmp_path, "calm")) == 2
     assert [ids(metastore, table) for table in ("busy", "calm", "days")] == [[0, 1]] * 3
     assert returned(run, "report")["ready for cleaning"] == 2
     again = run_dag(compaction_dag())
@@ -209,25 +215,56 @@ def test_task_that_runs_again_asks_only_once(metastore: Metastore) -> None:
     assert len(metastore.compactor.show()) == 1
 
 
-@pytest.mark.parametrize(
-    ("arguments", "reason"),
-    [
-        ({"table": "nowhere"}, "nowhere"),
-        ({"table": "a b"}, "Line 1"),
-        ({"table": "t", "partition": "day=1"}, "partition"),
-        ({"table": "t", "compaction_type": "tiny"}, "tiny"),
-        ({"table": "v"}, "it is a view"),
-    ],
-)
-def test_what_cannot_be_compacted_fails_without_a_retry(
-    metastore: Metastore, arguments: dict[str, Any], reason: str
-) -> None:
+def test_what_cannot_be_compacted_fails_without_a_retry(metastore: Metastore) -> None:
     fill(metastore, deltas=0)
     with metastore.session() as session:
+        session.sql(f"CREATE TABLE days (id INT) PARTITIONED BY (day STRING) TBLPROPERTIES ({TRANSACTIONAL})")
+        session.sql("ALTER TABLE days ADD PARTITION (day = '1')")
+        session.sql("CREATE EXTERNAL TABLE files (id INT) USING csv LOCATION 'files'")
         session.sql("CREATE VIEW v AS SELECT id FROM t")
-    with pytest.raises(AirflowFailException, match=reason):
-        HivexCompactOperator(task_id="t", **arguments).execute(context())
+    nothing_to_wait_for: list[tuple[dict[str, Any], str]] = [
+        ({"table": "nowhere"}, "nowhere"),
+        ({"table": "a b"}, "Line 1"),
+        ({"table": "v"}, "it is a view"),
+        ({"table": "files"}, "it is an external table"),
+        ({"table": "t@elsewhere"}, "it is a link"),
+        ({"table": "t", "partition": "day=1"}, "partition"),
+        ({"table": "days", "partition": "day=2"}, "day=2"),
+    ]
+    for arguments, reason in nothing_to_wait_for:
+        with pytest.raises(AirflowFailException, match=reason):
+            HivexCompactionThresholdSensor(task_id="t", deferrable=True, **arguments).execute(context())
+    for arguments, reason in [
+        *nothing_to_wait_for,
+        ({"table": "days"}, "partition"),
+        ({"table": "t", "compaction_type": "tiny"}, "tiny"),
+    ]:
+        with pytest.raises(AirflowFailException, match=reason):
+            HivexCompactOperator(task_id="t", **arguments).execute(context())
     assert metastore.compactor.show() == []
+
+
+def test_task_that_waits_can_be_killed_and_its_compaction_stays(metastore: Metastore) -> None:
+    fill(metastore, deltas=0)
+    operator = HivexCompactOperator(
+        task_id="t", table="t", wait_for_completion=True, deferrable=False, poll_interval=600
+    )
+
+    def kill() -> None:
+        wait_until(lambda: bool(metastore.compactor.show()))
+        os.kill(os.getpid(), signal.SIGUSR1)
+
+    # As Airflow does it: in the main thread, on top of what that does.
+    before = signal.signal(signal.SIGUSR1, lambda *_: operator.on_kill())
+    killer = threading.Thread(target=kill)
+    killer.start()
+    try:
+        with pytest.raises(AirflowException, match="killed while it waited for compaction 1"):
+            operator.execute(context())
+    finally:
+        killer.join()
+        signal.signal(signal.SIGUSR1, before)
+    assert state(metastore, 1) is CompactionState.INITIATED
 
 
 def test_compaction_is_waited_for_in_the_triggerer(
@@ -288,9 +325,41 @@ def test_compaction_that_will_not_be_done_is_not_waited_for(metastore: Metastore
             sensor.execute(context())
 
 
+def test_partitions_that_need_it_are_compacted_where_the_initiator_may_not_act(
+    metastore: Metastore, run_dag: Callable[..., DagRun], tmp_path: Path
+) -> None:
+    with metastore.session() as session:
+        session.sql(f"CREATE TABLE days (id INT) PARTITIONED BY (day STRING) TBLPROPERTIES ({ONLY_BY_HAND})")
+        for day in ("1", "2", "2", "3", "3"):
+            session.sql(f"INSERT INTO days PARTITION (day = '{day}') VALUES (1)")
+    with DAG("hivex_compact_by_hand", schedule=None) as dag:
+        needed = HivexCompactionThresholdSensor(task_id="needed", table="days", deferrable=False)
+
+        @task
+        def partitions_of(found: dict[str, Any]) -> list[dict[str, str]]:
+            partitions: list[dict[str, str]] = found["partitions"]
+            return partitions
+
+        compact = HivexCompactOperator.partial(task_id="compact", table="days").expand_kwargs(
+            partitions_of(needed.output)  # type: ignore[arg-type]
+        )
+        work = HivexCompactionWorkerOperator(task_id="work", max_compactions=None)
+        ended = HivexCompactionSensor.partial(task_id="ended", until_cleaned=False, deferrable=True).expand(
+            compaction_id=compact.output
+        )
+        chain(compact, work, ended)
+    run = run_dag(dag)
+    done = [f"{task_id}[{index}]" for task_id in ("compact", "ended") for index in range(2)]
+    assert states(run) == dict.fromkeys(("needed", "partitions_of", "work", *done), "success")
+    assert {(each["partition"], each["state"]) for each in returned(run, "work")} == {
+        ("day=2", "ready for cleaning"),
+        ("day=3", "ready for cleaning"),
+    }
+    assert [len(directories(tmp_path, f"days/day={day}")) for day in (1, 2, 3)] == [1, 3, 3]
+
+
 def test_threshold_is_waited_for_also_where_the_initiator_may_not_act(metastore: Metastore) -> None:
-    properties = f"{TRANSACTIONAL}, {FEW_DELTAS}, 'NO_AUTO_COMPACTION' = 'true'"
-    fill(metastore, properties=properties, deltas=1)
+    fill(metastore, properties=ONLY_BY_HAND, deltas=1)
     sensor = HivexCompactionThresholdSensor(task_id="t", table="t", timeout=0, poke_interval=0, deferrable=False)
     with pytest.raises(AirflowSensorTimeout, match="no threshold passed by t"):
         sensor.execute(context())
@@ -333,7 +402,7 @@ def test_cleaner_names_who_is_in_the_way_and_deletes_later(metastore: Metastore,
         metastore.compactor.work()
         for plan_only in (True, False):
             (answer,) = HivexCleanOperator(task_id="t", plan_only=plan_only).execute(context())
-            assert (answer["outcome"], answer["deleted"], len(answer["waiting"])) == ("waiting", 0, 2)
+            assert (answer["outcome"], answer["deleted"], answer["waiting"]) == ("waiting", 0, 2)
             assert "report.read daily_1 1" in answer["blockers"][0]
         reader.sql("ROLLBACK")
     (answer,) = HivexCleanOperator(task_id="t").execute(context())
