@@ -47,7 +47,7 @@ jdbc:
 	@scripts/install-system-packages.sh jdbc
 
 .PHONY: demo
-demo: setup ## Run the quickstart DAG on real data, in ./.demo
+demo: setup ## Run the quickstart and the compaction DAG on real data, in ./.demo
 	@$(BIN)/hivex demo
 
 .PHONY: test

@@ -1,4 +1,4 @@
-"""``hivex demo``: the quickstart DAG, run by Airflow itself in a directory of its own."""
+"""``hivex demo``: the quickstart DAG and that of compaction, run by Airflow itself in a directory of its own."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from rich.console import Console
 from rich.table import Table
 
 import airflow_hivex
+from airflow_hivex.cli import busy_day
 
 if TYPE_CHECKING:
     from airflow.models.dagrun import DagRun
     from airflow.sdk import DAG, Context
 
-DAG_ID = "hivex_quickstart"
+QUICKSTART, COMPACTION = "hivex_quickstart", "hivex_compaction"
+CONNECTION = "hivex_default"
 SPARK_LOGGING = """\
 rootLogger.level = error
 rootLogger.appenderRef.console.ref = console
@@ -32,16 +34,17 @@ STATEMENTS_TO_TRY = (
     "SHOW TABLES; DESCRIBE flights",
     "EXPLAIN ROUTE SELECT * FROM flights JOIN planes USING (tailnum)",
     "SELECT dest, count(*) FROM flights WHERE month = 7 GROUP BY dest ORDER BY 2 DESC LIMIT 5",
+    "SHOW COMPACTIONS",
 )
 
 
 def run(directory: Path) -> int:
-    """Run the DAG with two clusters below ``directory`` and show what it did. 0 if it succeeded.
+    """Run the DAGs with two clusters below ``directory`` and show what they did. 0 if they succeeded.
 
     Everything it writes, Airflow's own files included, lies below ``directory``.
     """
-    if not (dags_folder() / f"{DAG_ID}.py").exists():
-        sys.stderr.write("hivex: the demo's DAG is not part of the installed package; run it in a checkout.\n")
+    if not (dags_folder() / f"{QUICKSTART}.py").exists():
+        sys.stderr.write("hivex: the demo's DAGs are not part of the installed package; run it in a checkout.\n")
         return 1
     console = Console(highlight=False)
     directory = directory.resolve()
@@ -50,14 +53,15 @@ def run(directory: Path) -> int:
     _quiet_spark(directory)
     console.print(f"Airflow's home, the metastore and the clusters c1 and c2: {directory}", soft_wrap=True)
     with console.status("Starting Airflow ..."):
-        dag = _load_dag(directory)
+        dag = _load_dag(directory, QUICKSTART)
     dag_run = _run_with_progress(console, dag)
     results = _results(dag_run)
     console.print(_table(dag, dag_run, results))
-    if dag_run.state != "success":
-        console.print("[bold red]The run failed;[/] the errors of its tasks stand above.")
+    if not _succeeded(console, dag_run):
         return 1
     _print_answers(console, results)
+    if not _compact_after_a_day(console, directory):
+        return 1
     _print_next_steps(console, directory, connection)
     return 0
 
@@ -106,16 +110,16 @@ def _quiet_spark(directory: Path) -> None:
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 
 
-def _load_dag(directory: Path) -> DAG:
+def _load_dag(directory: Path, dag_id: str) -> DAG:
     from airflow.dag_processing.dagbag import DagBag
     from airflow.utils.db import initdb
 
     if not (directory / "airflow" / "airflow.db").exists():
         initdb()
-    bag = DagBag(str(dags_folder() / f"{DAG_ID}.py"))
+    bag = DagBag(str(dags_folder() / f"{dag_id}.py"))
     for path, error in bag.import_errors.items():
         raise RuntimeError(f"{path} cannot be imported:\n{error}")
-    return bag.dags[DAG_ID]
+    return bag.dags[dag_id]
 
 
 def _run_with_progress(console: Console, dag: DAG) -> DagRun:
@@ -127,6 +131,13 @@ def _run_with_progress(console: Console, dag: DAG) -> DagRun:
         for task in dag.tasks:
             task.on_execute_callback = [show]
         return dag.test()
+
+
+def _succeeded(console: Console, dag_run: DagRun) -> bool:
+    succeeded = str(dag_run.state) == "success"
+    if not succeeded:
+        console.print(f"[bold red]The run of {dag_run.dag_id} failed;[/] the errors of its tasks stand above.")
+    return succeeded
 
 
 def _results(dag_run: DagRun) -> dict[str, dict[str, Any]]:
@@ -177,6 +188,46 @@ def _print_answers(console: Console, results: dict[str, dict[str, Any]]) -> None
     console.print(table)
 
 
+def _compact_after_a_day(console: Console, directory: Path) -> bool:
+    """Fill December with small writes, run the compaction DAG, and show what both did. Whether the DAG succeeded."""
+    from airflow_hivex.hooks.hivex import HivexHook
+
+    hook = HivexHook(CONNECTION)
+    flights = hook.get_metastore().catalog.get_table(busy_day.DATABASE, "flights").storage.primary
+    place = (directory / flights.cluster, flights.location)
+    with hook.session(database=busy_day.DATABASE, agent_info="hivex demo") as session:
+        with console.status("Looking at December ...") as status:
+            loaded = busy_day.look(session, *place)
+            transactions = busy_day.write_a_day(session, lambda what: status.update(f"Writing {what} ..."))
+            status.update("Looking at December ...")
+            written = busy_day.look(session, *place)
+        console.print(
+            f"[bold]A day of small writes:[/] 31 December was deleted and inserted again, {busy_day.HOURS} hours at a "
+            f"time, in {transactions} transactions.",
+            soft_wrap=True,
+        )
+        dag_run = _run_with_progress(console, _load_dag(directory, COMPACTION))
+        console.print(f"[bold]{COMPACTION}: {dag_run.state}[/] ({_seconds_of_tasks(dag_run)})", soft_wrap=True)
+        if not _succeeded(console, dag_run):
+            return False
+        with console.status("Looking at December ..."):
+            compacted = busy_day.look(session, *place)
+        shown = session.sql(f"{busy_day.COMPACTIONS} LIMIT 3")
+    console.print(busy_day.table_of_looks({"as loaded": loaded, "after the day": written, "after the DAG": compacted}))
+    console.print(f"[bold]{busy_day.COMPACTIONS}[/]")
+    console.print(busy_day.table_of_compactions(shown))
+    return True
+
+
+def _seconds_of_tasks(dag_run: DagRun) -> str:
+    done = [ti for ti in dag_run.get_task_instances() if ti.start_date is not None]
+    names = (
+        f"{ti.task_id}{f'[{ti.map_index}]' if ti.map_index >= 0 else ''} {ti.duration or 0:.1f} s"
+        for ti in sorted(done, key=lambda ti: ti.start_date)
+    )
+    return ", ".join(names)
+
+
 def _print_next_steps(console: Console, directory: Path, connection: dict[str, Any]) -> None:
     extra = connection["extra"]
     where = Path(os.path.relpath(directory))
@@ -184,7 +235,7 @@ def _print_next_steps(console: Console, directory: Path, connection: dict[str, A
     console.print("[bold]Where things are[/]")
     console.print(f"  tables      {where}/c1, {where}/c2", markup=False)
     console.print(f"  metastore   {where}/metastore.db", markup=False)
-    console.print(f"  the DAG     {os.path.relpath(dags_folder() / DAG_ID)}.py", markup=False)
+    console.print(f"  the DAGs    {os.path.relpath(dags_folder())}", markup=False)
     console.print("\n[bold]What to try next[/]")
     hivex = os.path.relpath(sys.argv[0])
     lines = [

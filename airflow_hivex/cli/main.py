@@ -140,7 +140,7 @@ def _add_compaction(commands: argparse._SubParsersAction[argparse.ArgumentParser
 
 
 def _add_demo(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    demo = commands.add_parser("demo", help="run the quickstart DAG on real data")
+    demo = commands.add_parser("demo", help="run the quickstart and the compaction DAG on real data")
     demo.add_argument(
         "--directory",
         metavar="DIR",
