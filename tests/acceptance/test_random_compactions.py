@@ -58,6 +58,8 @@ _SETTINGS = {
 _WITHOUT_CODE = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 _FEW_STEPS = 4
 """Of what finds nothing to do."""
+_FIRST_STEPS = 30
+"""A history begins to fail at one of these."""
 _LOCKED = "could not be locked"
 """Why a compaction may fail while others are at work on its table."""
 
@@ -85,7 +87,7 @@ class CompactedPlay(Play):
         self.between: tuple[str, Callable[[], object]] | None = None
         self.is_between = False
         self.points: dict[str, dict[str, None]] = {}
-        self.steps_seen = Counter[str]()
+        self.next_steps: dict[str, int] = {}
         self.done = Counter[str]()
         self.batches: list[tuple[TransactionBatch, Table]] = []
         super().__init__(*given)
@@ -145,7 +147,10 @@ class CompactedPlay(Play):
         kind = self.chance.choice(("minor", "major"))
         response = self.metastore.compactor.request("default", table.name, partition, kind)
         self.log.append(f"{kind} compaction of {table.name} {partition or ''}: {response}")
-        if self.chance.random() < 0.85:
+        if not response.is_accepted:
+            # Another one is in the way.
+            self.chance.choice((self.work, self.clean))()
+        elif self.chance.random() < 0.85:
             self.work()
 
     def _partitions(self, table: Table) -> Sequence[str | None]:
@@ -199,7 +204,7 @@ class CompactedPlay(Play):
         kind = f"{what}, {how}"
         if how in ("files", "database", "death"):
             self.faults.begin(
-                self.steps_seen[kind],
+                self.next_steps.setdefault(kind, self.chance.randrange(_FIRST_STEPS)),
                 lasts=self.chance.random() < 0.5,
                 of_database=how == "database",
                 of_deletions=True,
@@ -221,9 +226,9 @@ class CompactedPlay(Play):
                 self.log.append(f"   fault at {hit}")
                 # One after the other, and again from the first one.
                 if self.faults.is_done:
-                    self.steps_seen[kind] = self.faults.at + 1
+                    self.next_steps[kind] = self.faults.at + 1
                 elif len(self.faults.seen) > _FEW_STEPS:
-                    self.steps_seen[kind] = 0
+                    self.next_steps[kind] = 0
             self.faults.begin(None)
         if failed:
             self.bury()
