@@ -133,7 +133,7 @@ def test_bad_requests_change_nothing(compactor: Compactor, warehouse: Warehouse,
         ask("default", table, type="abort_cleanup")
     with pytest.raises(InvalidObjectError, match="for 'rebalance' only"):
         ask("default", table, type="minor", buckets=2)
-    with pytest.raises(InvalidObjectError, match="at least one bucket"):
+    with pytest.raises(InvalidObjectError, match="Number of buckets 0"):
         ask("default", table, type="rebalance", buckets=0)
     with pytest.raises(NoSuchColumnError):
         ask("default", table, type="rebalance", order_by=[SortColumn("b")])
