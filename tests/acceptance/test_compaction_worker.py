@@ -16,8 +16,9 @@ from pyarrow import orc
 from airflow_hivex.core import Metastore, Session
 from airflow_hivex.core.errors import CompactionLostError, JobCancelledError
 from airflow_hivex.core.model.compaction import Compaction, CompactionState
-from airflow_hivex.core.model.transactions import TxnState
+from airflow_hivex.core.model.transactions import TxnState, TxnType
 from airflow_hivex.core.spark.storage import Place
+from airflow_hivex.core.transactions.manager import TransactionManager
 from tests.acceptance.registered_directories import check_accounted, registered
 from tests.acceptance.test_conversion import write
 from tests.acceptance.test_hive_layout import as_text, read_by_hive, seen_by_us
@@ -205,22 +206,27 @@ def test_a_worker_that_wakes_up_too_late_changes_nothing(
         assert len(names(tmp_path)) == len(directories) + 1
 
 
-@pytest.mark.parametrize("point", ["after take", "after open", "compaction started", "compaction written"])
+@pytest.mark.parametrize("point", ["before its transaction", "compaction started"])
 def test_columns_that_come_while_a_worker_begins_keep_their_values(
-    metastore_url: str, clusters: dict[str, dict[str, str]], point: str
+    metastore_url: str, clusters: dict[str, dict[str, str]], monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
     met: list[str] = []
+    begin = TransactionManager.open
 
-    def fault(reached: str) -> None:
-        if met or reached != point:
-            return
-        if any(each.state is CompactionState.WORKING for each in metastore.compactor.show()):
-            met.append(reached)
+    def reached(there: str) -> None:
+        if not met and there == point:
+            met.append(there)
             session.sql("ALTER TABLE t ADD COLUMNS (late string)")
             session.sql("INSERT INTO t VALUES (7, 'new', 'kept')")
 
+    def open_transaction(self: TransactionManager, *given: Any, **named: Any) -> tuple[int, ...]:
+        if named.get("type") is TxnType.COMPACTION:
+            reached("before its transaction")
+        return begin(self, *given, **named)
+
+    monkeypatch.setattr(TransactionManager, "open", open_transaction)
     with (
-        Metastore.open(metastore_url, clusters=clusters, default_cluster="c1", fault=fault) as metastore,
+        Metastore.open(metastore_url, clusters=clusters, default_cluster="c1", fault=reached) as metastore,
         metastore.session() as session,
     ):
         session.sql("CREATE TABLE t (id int, v string)")
