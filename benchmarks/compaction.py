@@ -37,7 +37,10 @@ def run(folder: Path, scale: float) -> list[Figure]:
 
 def compacted(rows: Lineitem, table: str, type: CompactionType) -> float:
     """Seconds of a compaction, with all that belongs to it."""
-    rows.metastore.compactor.request("default", table, type=type)
+    # What the round before has left would be in the way.
+    rows.metastore.compactor.clean()
+    response = rows.metastore.compactor.request("default", table, type=type)
+    assert response.is_accepted, response.message
     started = time.perf_counter()
     entry = rows.metastore.compactor.work()
     elapsed = time.perf_counter() - started
