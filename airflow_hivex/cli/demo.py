@@ -14,6 +14,7 @@ from rich.table import Table
 
 import airflow_hivex
 from airflow_hivex.cli import busy_day
+from airflow_hivex.core import Metastore
 
 if TYPE_CHECKING:
     from airflow.models.dagrun import DagRun
@@ -52,6 +53,8 @@ def run(directory: Path) -> int:
     _configure_airflow(directory, connection)
     _quiet_spark(directory)
     console.print(f"Airflow's home, the metastore and the clusters c1 and c2: {directory}", soft_wrap=True)
+    # It may be of an earlier release's demo.
+    Metastore.upgrade(connection["extra"]["metastore_url"])
     with console.status("Starting Airflow ..."):
         dag = _load_dag(directory, QUICKSTART)
     dag_run = _run_with_progress(console, dag)

@@ -66,6 +66,8 @@ class Store:
         # SQLite's readers need one: they may look twice.
         options = {"isolation_level": "AUTOCOMMIT"} if self.is_postgresql else {}
         self._reading = self.engine.execution_options(**options)
+        together = {"isolation_level": "REPEATABLE READ"} if self.is_postgresql else {}
+        self._reading_together = self.engine.execution_options(**together)
         self._fault = fault
 
     def reach(self, point: str) -> None:
@@ -102,8 +104,23 @@ class Store:
         if connection is not None:
             yield connection
             return
+        with self._connected(self._reading) as own:
+            yield own
+
+    @contextmanager
+    def read_together(self) -> Iterator[Connection]:
+        """A connection for reading whose statements all see one moment.
+
+        Raises:
+            StoreUnavailableError: the database cannot be reached or is too busy.
+        """
+        with self._connected(self._reading_together) as own:
+            yield own
+
+    @contextmanager
+    def _connected(self, engine: Engine) -> Iterator[Connection]:
         try:
-            with self._reading.connect() as own:
+            with engine.connect() as own:
                 yield own
         except (OperationalError, InterfaceError) as error:
             raise StoreUnavailableError(self.name, _reason(error)) from error

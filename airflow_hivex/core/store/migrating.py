@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from alembic import command
 from alembic.config import Config
@@ -76,7 +79,7 @@ def upgrade(store: Store) -> SchemaStatus:
         NotAMetastoreError: it has tables of our names that we did not make.
     """
     try:
-        with store.engine.connect().execution_options(hivex_writing=True) as connection:
+        with _connected(store) as connection:
             if store.is_postgresql:
                 connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ADVISORY_LOCK})
             before = _status(store, connection)
@@ -90,6 +93,26 @@ def upgrade(store: Store) -> SchemaStatus:
             return before
     except (OperationalError, InterfaceError) as error:
         raise StoreUnavailableError(store.name, str(error.orig).partition("\n")[0]) from error
+
+
+@contextmanager
+def _connected(store: Store) -> Iterator[Connection]:
+    """A connection that writes. SQLite does not look at foreign keys, so that tables can be made anew with their rows.
+
+    Source: https://www.sqlite.org/lang_altertable.html, "Making Other Kinds Of Table Schema Changes".
+    """
+    with store.engine.connect().execution_options(hivex_writing=True) as connection:
+        if store.is_postgresql:
+            yield connection
+            return
+        raw: Any = connection.connection.dbapi_connection
+        raw.execute("PRAGMA foreign_keys = OFF")
+        try:
+            yield connection
+        finally:
+            # Within a transaction it would have no effect.
+            connection.rollback()
+            raw.execute("PRAGMA foreign_keys = ON")
 
 
 def _status(store: Store, connection: Connection) -> SchemaStatus:

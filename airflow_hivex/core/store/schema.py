@@ -3,7 +3,8 @@
 Names are stored in lower case. Times are milliseconds since the epoch, as in Hive.
 What is read and written as a whole (columns, parameters) is JSON in its row, so that a
 table or partition is one row. A dropped table or partition keeps its row, marked, until
-its files are gone; the unique indexes do not see it.
+its files are gone; the unique indexes do not see it. No id of a table, partition or directory
+is given twice, for others may have it at hand when the row is gone (``sqlite_autoincrement``).
 """
 
 from __future__ import annotations
@@ -100,6 +101,7 @@ tables = Table(
         postgresql_where=text("NOT dropped"),
     ),
     Index("ix_tables_location", "primary_cluster", "location"),
+    sqlite_autoincrement=True,
 )
 
 partitions = Table(
@@ -120,6 +122,7 @@ partitions = Table(
         sqlite_where=text("dropped = 0"),
         postgresql_where=text("NOT dropped"),
     ),
+    sqlite_autoincrement=True,
 )
 
 partition_key_values = Table(
@@ -348,6 +351,7 @@ directories = Table(
     Column("txn_id", BigInteger, nullable=False),
     Index("ix_directories_table_id_partition_id", "table_id", "partition_id"),
     Index("ix_directories_partition_id", "partition_id"),
+    sqlite_autoincrement=True,
 )
 """Every base, delta and delete-delta directory: rows here, not listings, make files visible.
 

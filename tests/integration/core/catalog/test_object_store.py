@@ -133,6 +133,19 @@ def test_dropped_table_keeps_its_place_until_it_is_forgotten(catalog: ObjectStor
     assert catalog.get_table("default", "t") == again
 
 
+def test_no_id_is_given_twice(catalog: ObjectStore, events: Table) -> None:
+    # Who has an old one at hand, such as the queue of compactions, must not take the new one for it.
+    catalog.add_partitions("default", "events", [catalog.new_partition(events, ["2013-01-03", 1])])
+    dropped = catalog.drop_partitions("default", "events", ["ds=2013-01-03/hour=1"])
+    catalog.forget_partitions(dropped)
+    catalog.add_partitions("default", "events", [catalog.new_partition(events, ["2013-01-03", 1])])
+    assert catalog.get_partition("default", "events", ["2013-01-03", "1"]).id not in (None, dropped[0].id)
+    catalog.forget_tables([catalog.drop_table("default", "events")])
+    again = catalog.create_table(make_table("events"))
+    assert again.location == events.location
+    assert again.id != events.id
+
+
 def test_alter_changes_name_columns_and_parameters_but_not_the_place(catalog: ObjectStore) -> None:
     table = catalog.create_table(make_table())
     catalog.create_table(make_table("other"))

@@ -7,6 +7,7 @@ from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import text
+from sqlalchemy.exc import IntegrityError
 
 from airflow_hivex.core.errors import (
     InvalidSettingError,
@@ -77,7 +78,45 @@ def test_upgrade_keeps_what_the_first_release_has_stored(empty_metastore_url: st
         context = MigrationContext.configure(connection, opts={"version_table": migrating.VERSION_TABLE})
         assert compare_metadata(context, metadata) == []
     assert [tuple(row) for row in found] == [(1, "a", None), (2, "o", 2), (3, "c", None), (4, "o", 2)]
+    assert migrating.upgrade(store).found == "0007"
+    store.close()
+
+
+def test_upgrade_keeps_tables_that_are_made_anew(empty_metastore_url: str) -> None:
+    store = Store(empty_metastore_url)
+    _create_revision(store, "0006")
+
+    def change(*statements: str) -> None:
+        store.write(lambda connection: [connection.execute(text(each)) for each in statements])
+
+    table = (
+        "INSERT INTO tables (id, database_id, name, type, storage_descriptor_id, primary_cluster, location, "
+        "partition_keys, parameters, created_ms, dropped) VALUES ({}, 1, 't', 'MANAGED_TABLE', 1, 'c1', 'd/t', '[]', "
+        "'{{}}', 1, {})"
+    )
+    partition = (
+        "INSERT INTO partitions (id, table_id, name, location, parameters, created_ms, dropped) "
+        "VALUES (8, 7, 'p=1', 'd/t/p=1', '{}', 1, false)"
+    )
+    change(
+        "INSERT INTO storage_descriptors (id, columns, format, serde_parameters, num_buckets, bucket_columns, "
+        "sort_columns) VALUES (1, '[]', 'orc', '{}', -1, '[]', '[]')",
+        table.format(7, "false"),
+        partition,
+        "INSERT INTO partition_key_values (partition_id, position, table_id, value) VALUES (8, 0, 7, '1')",
+    )
     assert migrating.upgrade(store).found == "0006"
+    with store.read() as connection:
+        query = "SELECT t.name, p.name FROM tables t JOIN partitions p ON p.table_id = t.id WHERE t.id = 7 AND p.id = 8"
+        assert [tuple(row) for row in connection.execute(text(query))] == [("t", "p=1")]
+        context = MigrationContext.configure(connection, opts={"version_table": migrating.VERSION_TABLE})
+        assert compare_metadata(context, metadata) == []
+    # Names are given once among what is not dropped, and nothing is deleted that others name.
+    with pytest.raises(IntegrityError):
+        change(table.format(9, "false"))
+    change(table.format(9, "true"))
+    with pytest.raises(IntegrityError):
+        change("DELETE FROM partitions WHERE id = 8")
     store.close()
 
 
