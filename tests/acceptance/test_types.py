@@ -287,3 +287,25 @@ def test_pruned_partitions_change_no_answer(session: Session) -> None:
         ).rows
         differing = [each for n, each in enumerate(conditions) if answers[n] != plain[2 * n : 2 * n + 2]]
         assert differing == []
+
+
+@on_sqlite
+def test_conditions_on_times_find_rows_by_their_microseconds(session: Session) -> None:
+    time, earlier = "2013-01-31 12:30:00.123456", "2013-01-31 12:30:00.1231"
+    session.sql("CREATE TABLE t (id int, c timestamp, n timestamp_ntz, s struct<t:timestamp>)")
+    for number, text in enumerate((time, earlier, "2013-01-31 12:30:00.123")):
+        row = f"{number} AS id, TIMESTAMP'{text}' AS c, TIMESTAMP_NTZ'{text}' AS n"
+        session.sql(f"INSERT INTO t SELECT *, named_struct('t', c) FROM (SELECT {row})")
+    for column, kind in (("c", "TIMESTAMP"), ("n", "TIMESTAMP_NTZ"), ("s.t", "TIMESTAMP")):
+        for condition, expected in {
+            "=": [0],
+            "<=>": [0],
+            "<=": [0, 1, 2],
+            "<": [1, 2],
+            "<>": [1, 2],
+            ">=": [0],
+        }.items():
+            found = session.sql(f"SELECT id FROM t WHERE {column} {condition} {kind}'{time}' ORDER BY id").rows
+            assert [number for (number,) in found] == expected, (column, condition)
+    session.sql(f"DELETE FROM t WHERE c = TIMESTAMP'{time}'")
+    assert session.sql("SELECT id FROM t ORDER BY id").rows == [(1,), (2,)]

@@ -13,7 +13,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import StructField, StructType, TimestampNTZType, TimestampType
 
 from airflow_hivex.core.errors import InvalidOperationError, JobError
 from airflow_hivex.core.model.objects import Column
@@ -167,10 +167,18 @@ def _load(
     elif metadata:
         rows = _visible(rows, scan, part, deleted)
     renamed = any(column.stored_name for column in columns)
-    if not metadata and not numbered and not renamed and not any(item.metadata for item in schema.fields):
+    opaque = {column.name for column in scan.columns if scan.format == "orc" and _is_timestamp(column)}
+    if (
+        not metadata
+        and not numbered
+        and not renamed
+        and not opaque
+        and not any(item.metadata for item in schema.fields)
+    ):
         return rows
     # Spark forgets what a field notes, such as that it is CHAR, when it finds the values in the path.
-    return rows.select(*(_named(column) for column in (*_metadata(scan), *columns)))
+    own = (_named(column, opaque=column.name in opaque) for column in (*_metadata(scan), *scan.columns))
+    return rows.select(*own, *map(_named, columns[len(scan.columns) :]))
 
 
 def _visible(rows: DataFrame, scan: Scan, part: ScanPart, deleted: Deleted | None) -> DataFrame:
@@ -210,10 +218,22 @@ def _check_file_count(rows: DataFrame, scan: Scan, part: ScanPart) -> None:
         )
 
 
-def _named(column: Column) -> Expression:
-    """A column as it is called now, from what files call it."""
+def _is_timestamp(column: Column) -> bool:
+    return isinstance(field(column).dataType, (TimestampType, TimestampNTZType))
+
+
+def _named(column: Column, *, opaque: bool = False) -> Expression:
+    """A column as it is called now, from what files call it.
+
+    Conditions on an ``opaque`` one stay with Spark: it hands the times in them to ORC without their microseconds, and
+    ORC then leaves out stripes that have rows for ``=``, ``<`` and ``<=``.
+    """
     value = F.col(quoted(column.in_files))
     noted = field(column).metadata
+    if opaque and isinstance(field(column).dataType, TimestampType):
+        return F.timestamp_micros(F.unix_micros(value)).alias(column.name, metadata=noted)
+    if opaque:
+        return (value + F.make_dt_interval()).alias(column.name, metadata=noted)
     return value.alias(column.name, metadata=noted) if noted or column.stored_name else value
 
 
