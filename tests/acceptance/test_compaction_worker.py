@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 import shutil
@@ -22,11 +23,11 @@ from airflow_hivex.core.transactions.manager import TransactionManager
 from tests.acceptance.registered_directories import check_accounted, registered
 from tests.acceptance.test_conversion import write
 from tests.acceptance.test_hive_layout import as_text, read_by_hive, seen_by_us
+from tests.acceptance.test_statistics import facts
 
 pytestmark = [pytest.mark.spark, pytest.mark.parametrize("metastore_url", ["sqlite"], indirect=True)]
 
 TABLES = {
-    "plain": "",
     "partitioned": "PARTITIONED BY (p string)",
     "bucketed": "CLUSTERED BY (id) INTO 3 BUCKETS",
 }
@@ -119,7 +120,7 @@ class History:
         assert found == expected, (sorted(found - expected), sorted(expected - found))
 
 
-@pytest.mark.parametrize(("kind", "layout"), [("plain", "hive"), ("partitioned", "hive"), ("bucketed", "flat")])
+@pytest.mark.parametrize(("kind", "layout"), [("partitioned", "hive"), ("bucketed", "flat")])
 def test_nobody_sees_a_compaction(metastore: Metastore, tmp_path: Path, kind: str, layout: str) -> None:
     with metastore.session() as session, metastore.session() as old:
         keys = ", p string" if kind != "partitioned" else ""
@@ -348,6 +349,29 @@ def test_a_batch_with_aborted_transactions_keeps_what_committed(metastore: Metas
     session.sql("DELETE FROM t WHERE id = 2")
     assert compact(metastore, "major").state is CompactionState.READY_FOR_CLEANING
     assert rows(session) == [row for row in before if row[0] != 2]
+
+
+def test_statistics_tell_of_the_files_that_are_there_now(metastore: Metastore, session: Session) -> None:
+    session.sql("CREATE TABLE t (id INT) PARTITIONED BY (p STRING)")
+    for number in range(3):
+        session.sql(f"INSERT INTO t VALUES ({number}, 'a')")
+    session.sql("ANALYZE TABLE t PARTITION (p = 'a') COMPUTE STATISTICS FOR COLUMNS id")
+    before = facts(session, "t PARTITION (p = 'a')")
+    compact(metastore, "minor", "p=a")
+    after = facts(session, "t PARTITION (p = 'a')")
+    assert (before["numFiles"], after["numFiles"]) == ("3", "1")
+    assert int(after["totalSize"]) < int(before["totalSize"])
+    # No row is another one.
+    told = ("numRows", "COLUMN_STATS_ACCURATE")
+    assert [after[name] for name in told] == [before[name] for name in told]
+    assert after["numRows"] == "3"
+    assert "Statistics" not in facts(session, "t")
+    # Those of an older snapshot stay what they are.
+    session.sql("INSERT INTO t VALUES (4, 'a')")
+    compact(metastore, "major", "p=a")
+    later = facts(session, "t PARTITION (p = 'a')")
+    assert (later["numFiles"], later["numRows"]) == ("1", "3")
+    assert "COLUMN_STATS_ACCURATE" not in later or json.loads(later["COLUMN_STATS_ACCURATE"]) == {}
 
 
 @pytest.mark.parametrize("format", ["orc", "parquet", "json", "csv"])

@@ -108,6 +108,27 @@ def test_nobody_deletes_rows_by_ids_that_they_do_not_have_any_more(metastore: Me
     assert session.sql("SELECT * FROM t ORDER BY id").rows == [(1,), (4,), (5,)]
 
 
+def test_rows_of_other_partitions_are_not_taken_for_those_of_a_rebalanced_one(
+    metastore: Metastore, session: Session
+) -> None:
+    session.sql("CREATE TABLE t (id int) PARTITIONED BY (p int)")
+    session.sql("INSERT INTO t VALUES (1, 1)")
+    # One write, whose rows in both partitions are numbered one after the other.
+    session.sql("INSERT INTO t VALUES (2, 1), (3, 1), (4, 2), (5, 2)")
+    for more in ("", "CLUSTERED INTO 1 BUCKETS ORDER BY id DESC"):
+        session.sql(f"ALTER TABLE t PARTITION (p = 1) COMPACT 'rebalance' {more}")
+        entry = metastore.compactor.work()
+        assert entry is not None
+        assert entry.state is CompactionState.READY_FOR_CLEANING, entry.error_message
+        metastore.compactor.clean()
+        ids = session.sql("SELECT row__id FROM t").rows
+        assert len(set(map(str, ids))) == len(ids), ids
+    session.sql("DELETE FROM t WHERE p = 1 AND id > 1")
+    assert session.sql("SELECT * FROM t ORDER BY id").rows == [(1, 1), (4, 2), (5, 2)]
+    session.sql("UPDATE t SET id = id + 10 WHERE p = 2")
+    assert session.sql("SELECT * FROM t ORDER BY id").rows == [(1, 1), (14, 2), (15, 2)]
+
+
 @pytest.mark.parametrize(
     ("more", "reason"),
     [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from sqlalchemy import ColumnElement, Connection, delete, insert, select
+from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
 
 from airflow_hivex.core.errors import NoSuchTableError
 from airflow_hivex.core.model.objects import Table
@@ -83,3 +83,13 @@ def store_statistics(connection: Connection, table: Table, found: Mapping[str | 
         )
     for rows_of_batch in batches(values, 1000):
         connection.execute(insert(statistics), rows_of_batch)
+
+
+def store_sizes(
+    connection: Connection, table: Table, partition_id: int | None, num_files: int, total_size: int
+) -> None:
+    """Keep how many files and bytes there are now, where there are statistics; all else that they say stays."""
+    s = statistics.c
+    own = s.partition_id.is_(None) if partition_id is None else s.partition_id == partition_id
+    sizes = {"num_files": num_files, "total_size": total_size}
+    connection.execute(update(statistics).where(s.table_id == table.id, own).values(sizes))

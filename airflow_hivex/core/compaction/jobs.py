@@ -61,10 +61,7 @@ class CompactionJob:
             write=self._write(),
             compaction=Compaction(
                 deletes=() if self.is_major else deletes,
-                whole_files=self.rebalance is None
-                and valid is None
-                and not (self.is_major and deletes)
-                and self._is_of_one_layout(rows),
+                is_of_one_layout=self._is_of_one_layout(rows),
                 rows=sum(each.rows for each in rows),
                 size_bytes=sum(each.size_bytes for each in rows),
                 rebalance=self.rebalance,

@@ -23,6 +23,7 @@ from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.compaction.history import CompactionHistory
 from airflow_hivex.core.compaction.jobs import CompactionJob, CompactionTarget, first_jobs
 from airflow_hivex.core.compaction.queue import CompactionQueue
+from airflow_hivex.core.compaction.statistics import GATHER_STATISTICS, refresh_statistics
 from airflow_hivex.core.errors import (
     CommitOutcomeUnknownError,
     CompactionLostError,
@@ -63,6 +64,9 @@ from airflow_hivex.core.transactions.snapshots import read_valid_txns, read_vali
 log = logging.getLogger(__name__)
 
 _SPARK_PROPERTY = "spark."
+_ROW_ID_BITS = 33
+"""Of the rows of one partition that is rebalanced. The id of the partition stands above them: writes number their rows
+through all partitions, and a delete event does not say in which one its row lies."""
 
 
 class _RefusedError(Exception):
@@ -334,6 +338,18 @@ class CompactionWorker:
 
         self._transactions.commit(txn_id, commit)
         log.info("Compaction %s of %s has made %s", entry.id, entry.name, ", ".join(each.name for each in written))
+        if written and self._settings[GATHER_STATISTICS]:
+            self._refresh_statistics(entry, target)
+
+    def _refresh_statistics(self, entry: Compaction, target: CompactionTarget) -> None:
+        def work(connection: Connection) -> None:
+            refresh_statistics(connection, target.table, target.partition_id)
+
+        try:
+            self._store.write(work, name="refresh statistics")
+        except HivexError as error:
+            # The compaction has been done.
+            log.warning("Statistics of %s were not refreshed after compaction %s: %s", entry.name, entry.id, error)
 
     def _keep_ids(self, entry: Compaction, txn_id: int) -> None:
         """Keep others from changing rows, whose ids will be others; and those who have read ids from committing.
@@ -366,7 +382,8 @@ class CompactionWorker:
         is_major = found.entry.type is not CompactionType.MINOR
         rebalance = None
         if found.entry.type is CompactionType.REBALANCE:
-            rebalance = Rebalance(found.entry.buckets, found.entry.order_by)
+            first = 0 if found.target.partition_id is None else found.target.partition_id << _ROW_ID_BITS
+            rebalance = Rebalance(found.entry.buckets, found.entry.order_by, first)
         job = CompactionJob(found.target, found.inputs(is_major=is_major), is_major, txn_id, found.write_ids, rebalance)
         before = first_jobs(job, int(self._settings["hive.compactor.max.num.delta"]))
         inputs = list(job.inputs)

@@ -180,11 +180,13 @@ class PlannedInsert:
 class Rebalance:
     """How a compaction spreads rows evenly over ``buckets`` files, or as many as there are where that is None.
 
-    ``order_by`` is what ORDER BY has in Spark SQL; without it rows stay in the order of their ids.
+    ``order_by`` is what ORDER BY has in Spark SQL; without it rows stay in the order of their ids. The new row ids
+    begin with ``first_row_id``, so that no row of another partition has one of them.
     """
 
     buckets: int | None = None
     order_by: str | None = None
+    first_row_id: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,13 +195,13 @@ class Compaction:
 
     The plan's ``write`` says which: with ``overwrite`` a base, without what the scan's delete deltas take away; else
     a delta, and a delete delta with the events of ``deletes``.
-    With ``whole_files`` the job puts files behind each other instead of writing their rows anew where it can: nothing
-    is to be left out or sorted in. ``rows`` and ``size_bytes`` are what is registered of the scan's directories.
+    With ``is_of_one_layout`` all files have the row layout that the new ones get, so that the job may copy parts of
+    them instead of writing all rows anew. ``rows`` and ``size_bytes`` are what is registered of the scan's directories.
     A ``rebalance`` gives the rows of a base new ids.
     """
 
     deletes: tuple[ScanPart, ...] = ()
-    whole_files: bool = False
+    is_of_one_layout: bool = False
     rows: int = 0
     size_bytes: int = 0
     rebalance: Rebalance | None = None

@@ -1,18 +1,13 @@
 """Compaction: the rows of several directories in one, each with the ids and write ids that it has.
 
-Where nothing is to be left out, whole files are put behind each other without decoding them; else one pass reads,
-sorts and writes the rows, a file for each writer that has numbered them.
+Where the files allow it their stripes are put behind each other, and only some of them are written anew; else one pass
+reads, sorts and writes the rows, a file for each writer that has numbered them.
 Source: spark-notes, section 4; hive-semantics, sections 4.2 to 4.4 and 5.5.
 """
 
 from __future__ import annotations
 
-import logging
 import math
-import re
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import reduce
 
@@ -20,7 +15,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
 
 from airflow_hivex.core.errors import JobError
-from airflow_hivex.core.model.directories import NO_BUCKET, bucket_number
 from airflow_hivex.core.model.originals import hive_bucket
 from airflow_hivex.core.model.plans import Compaction, Plan, Scan, Write, WrittenDirectory
 from airflow_hivex.core.spark import layout, scans
@@ -28,27 +22,20 @@ from airflow_hivex.core.spark.assignment import field, quoted
 from airflow_hivex.core.spark.deletes import delete_events, event_files
 from airflow_hivex.core.spark.layout import BUCKET, METADATA_COLUMNS, ORIGINAL_WRITE_ID, ROW_ID, WRITE_ID
 from airflow_hivex.core.spark.new_directories import NewDirectories
-from airflow_hivex.core.spark.orc_tail import Concatenated, concatenate, stripes
 from airflow_hivex.core.spark.rebalancing import rebalance
 from airflow_hivex.core.spark.staging import Staging
 from airflow_hivex.core.spark.storage import Place, place
+from airflow_hivex.core.spark.stripe_merging import put_together
 from airflow_hivex.core.spark.writes import arranged
 
-log = logging.getLogger(__name__)
-
-SMALLEST_STRIPE = 20_000
-"""Rows that stripes have on average where they are copied; smaller ones slow readers down, and are written anew."""
 LARGEST_FILE = 128 << 20
 """Bytes of the data that go into one new file of an insert-only table."""
 
 _KIND = "__kind"
 _WRITER = "__writer"
 _EVENT, _ROW = 0, 1
-_READERS = 16
-_WRITERS = 4
 _WRITTEN_EXACTLY = ("orc", "parquet", "avro")
 """Formats whose values are the same after they were read and written again; files of others are copied."""
-_SUFFIX = re.compile(r"bucket_[0-9]+_([0-9]+)")
 
 
 def compact(spark: SparkSession, plan: Plan, views: list[str]) -> tuple[WrittenDirectory, ...]:
@@ -97,7 +84,7 @@ def _compact_full_acid(
             rebalance(spark, scan.view, write, compaction.rebalance, staging, made)
         return
     events: list[DataFrame] = []
-    if scan.parts and not (compaction.whole_files and _put_together(scan, made)):
+    if scan.parts and not (compaction.is_of_one_layout and put_together(spark, scan, write, staging, made)):
         views += scans.register(spark, scan)
         events.append(_events(spark.table(scan.view), _ROW, write))
     if compaction.deletes:
@@ -113,6 +100,9 @@ def _compact_full_acid(
     order = [F.col(name) for name in (*parted_by, ORIGINAL_WRITE_ID, BUCKET, ROW_ID)] + [F.col(WRITE_ID).desc()]
     # Nothing is computed behind the sort, so that Spark has no reason to sort again by less.
     rows = reduce(DataFrame.union, events).repartition(F.col(_WRITER)).sortWithinPartitions(*order)
+    if staging.place.exists():
+        # Stripes were written there anew.
+        staging.discard()
     staging.write(rows, parted_by)
     for file in staging.files(parted_by):
         kind, writer = map(int, file.values)
@@ -133,70 +123,6 @@ def _events(rows: DataFrame, kind: int, write: Write) -> DataFrame:
         number,
         F.expr(layout.WRITER).alias(_WRITER),
     )
-
-
-# -- whole files ---------------------------------------------------------------------
-
-
-def _put_together(scan: Scan, made: NewDirectories) -> bool:
-    """Concatenate the files of each bucket, whose directories are in the order of their write ids.
-
-    Returns whether that could be done: not where files are missing or differ, or their stripes are small.
-    """
-    found = _bucket_files(scan)
-    if found is None:
-        return False
-    sources = [file for files in found.values() for file in files]
-    try:
-        with ThreadPoolExecutor(_READERS) as pool:
-            lengths = [stripe.rows for each in pool.map(stripes, sources) for stripe in each]
-    except JobError as error:
-        log.info("Files of %s are not put together: %s", scan.table, error)
-        return False
-    if sum(lengths) < SMALLEST_STRIPE * len(lengths):
-        log.info("%s stripes of %s have %s rows; they are written anew", len(lengths), scan.table, sum(lengths))
-        return False
-    return _concatenate(scan, found, made)
-
-
-def _concatenate(scan: Scan, found: Mapping[int, Sequence[Place]], made: NewDirectories) -> bool:
-    directory = made.directory(None, ())
-    targets = {bucket: directory / layout.bucket_file_name(bucket) for bucket in found}
-
-    def run(bucket: int) -> Concatenated:
-        return concatenate(targets[bucket], found[bucket])
-
-    try:
-        with ThreadPoolExecutor(_WRITERS) as pool:
-            done = list(pool.map(run, found))
-    except JobError as error:
-        log.info("Files of %s cannot be put behind each other: %s", scan.table, error)
-        for target in targets.values():
-            if target.exists():
-                target.delete_file()
-        return False
-    for each in done:
-        made.count(None, each.rows, each.size_bytes)
-    return True
-
-
-def _bucket_files(scan: Scan) -> dict[int, list[Place]] | None:
-    """The files of each bucket in the order of their rows' ids; None if they are not those that were written."""
-    (part,) = scan.parts if len(scan.parts) == 1 else (None,)
-    if part is None or part.originals:
-        return None
-    found: dict[int, list[Place]] = defaultdict(list)
-    count = 0
-    for path in part.paths:
-        names = [name for name, _ in place(path).files() if not name.startswith(("_", "."))]
-        count += len(names)
-        # Those of a streaming batch's delta are numbered in the order of its transactions.
-        for name in sorted(names, key=lambda name: (int(m[1]) if (m := _SUFFIX.fullmatch(name)) else -1, name)):
-            bucket = bucket_number(name)
-            if bucket == NO_BUCKET:
-                return None
-            found[bucket].append(place(path) / name)
-    return None if part.files is not None and count != part.files else found
 
 
 # -- insert-only ---------------------------------------------------------------------

@@ -17,9 +17,10 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark prog
 from airflow_hivex.core.model.directories import DirectoryKind, parse_directory
 from airflow_hivex.core.model.originals import ORIGINAL_WRITE_ID as FIRST_WRITE_ID
 from airflow_hivex.core.model.plans import Scan
-from airflow_hivex.core.spark.deletes import SOURCE, DeletedRows, Writer, bitmaps, runs
+from airflow_hivex.core.spark.deletes import SOURCE, DeletedRows, bitmaps
 from airflow_hivex.core.spark.layout import BUCKET, ORIGINAL_WRITE_ID, ROW_ID
 from airflow_hivex.core.spark.originals import OWNER, as_spark_names_them, plain_path
+from airflow_hivex.core.spark.row_keys import Writer, runs
 from airflow_hivex.core.spark.storage import Place, place
 
 _KEYS = (ORIGINAL_WRITE_ID, BUCKET, ROW_ID)

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
-from itertools import chain, pairwise
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from airflow_hivex.core.spark import loading, nested_rows
 from airflow_hivex.core.spark.assignment import field
 from airflow_hivex.core.spark.layout import BUCKET, HIVE, METADATA_COLUMNS, ORIGINAL_WRITE_ID, ROW_ID, WRITE_ID
 from airflow_hivex.core.spark.nested_rows import HIVE_NAMES
+from airflow_hivex.core.spark.row_keys import Writer, runs
 from airflow_hivex.core.spark.storage import Place, place
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ class DeletedRows:
         self._bitmaps: Bitmaps | None = None
         self._view = f"{scan.view}_deleted"
         files = event_files(scan)
-        events = _events(files, scan.filter) if _event_count(files) <= MOST_EVENTS else None
+        events = events_in(files, scan.filter)
         self.files = files
         self.events = events
         if events is not None:
@@ -106,18 +107,6 @@ def _events_of(spark: SparkSession, scan: Scan, part: ScanPart) -> DataFrame:
         return rows.select(*(column.name for column in METADATA_COLUMNS))
     schema = StructType([field(column) for column in METADATA_COLUMNS])
     return loading.load(spark.read.format("orc").schema(schema).option("__globPaths__", "false"), part.paths)
-
-
-def runs(*columns: Any) -> Iterator[tuple[int, int]]:
-    """Where runs of equal values begin and end in sorted columns of one length."""
-    changes = np.zeros(max(len(columns[0]) - 1, 0), bool)
-    for values in columns:
-        changes |= np.diff(values) != 0
-    return pairwise([0, *(np.flatnonzero(changes) + 1).tolist(), len(columns[0])] if len(columns[0]) else [0])
-
-
-Writer = tuple[int, int]
-"""Who has numbered a row: original write id and bucket property."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,13 +171,14 @@ class Bitmaps:
 
     def expression(self, view: str, owner: str = ORIGINAL_WRITE_ID) -> str:
         """SQL that is true for a row that is not deleted; the column ``owner`` and its bucket name its writer."""
-        word = f"CAST(shiftright({ROW_ID}, 6) AS INT)"
+        # As a long: the ids of rows that were rebalanced are large.
+        word = f"shiftright({ROW_ID}, 6)"
         if self._is_small:
             cases = " ".join(
                 f"WHEN {owner} = {write_id}L AND {BUCKET} = {bucket} "
                 f"AND {ROW_ID} >= {64 * self.skipped[write_id, bucket]}L "
                 f"AND {ROW_ID} < {64 * (self.skipped[write_id, bucket] + length)}L "
-                f"THEN {start - self.skipped[write_id, bucket]} + {word}"
+                f"THEN CAST({start - self.skipped[write_id, bucket]}L + {word} AS INT)"
                 for (write_id, bucket), (start, length) in self.offsets.items()
             )
             at = f"CASE {cases} END"
@@ -280,6 +270,17 @@ def _opened(file: Place) -> Iterator[orc.ORCFile]:
         raise JobError("", f"{file.path} cannot be read: {error}") from error
 
 
+def events_in(files: Sequence[Place], valid: WriteIdFilter | None) -> pa.Table | None:
+    """The delete events of files that the snapshot sees, each with the number of its file, as :data:`SOURCE`.
+
+    None where they are too many for the driver.
+
+    Raises:
+        JobError: a file cannot be read.
+    """
+    return _events(files, valid) if _event_count(files) <= MOST_EVENTS else None
+
+
 def _event_count(files: Sequence[Place]) -> int:
     def count(file: Place) -> int:
         with _opened(file) as data:
@@ -290,8 +291,6 @@ def _event_count(files: Sequence[Place]) -> int:
 
 
 def _events(files: Sequence[Place], valid: WriteIdFilter | None) -> pa.Table:
-    """The delete events of files that the snapshot sees, each with the number of its file, as :data:`SOURCE`."""
-
     def read(file: Place) -> pa.Table:
         with _opened(file) as data:
             # By the file itself, whichever layout it has.

@@ -40,6 +40,8 @@ DEFAULT_CONF = {
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
     # Each task that writes needs one of 4096 bucket ids.
     "spark.sql.files.maxPartitionNum": "4000",
+    # Of fields of structs as well: conditions on timestamps would lose rows (scans).
+    "spark.sql.optimizer.nestedPredicatePushdown.supportedFileSources": "parquet",
     # Small files share a task.
     "spark.sql.files.openCostInBytes": str(256 * 1024),
 }

@@ -77,7 +77,7 @@ def _numbered(rows: DataFrame, write: Write, wanted: Rebalance, counts: dict[int
         f"{layout.INSERT_OPERATION} AS {OPERATION}",
         f"{write_ids[0]} AS {ORIGINAL_WRITE_ID}",
         f"{encode_bucket(0)} | shiftleft(CAST({number} div {length} AS INT), {WRITER_SHIFT}) AS {BUCKET}",
-        f"{number} AS {ROW_ID}",
+        f"{number} + {wanted.first_row_id}L AS {ROW_ID}",
         f"{write_ids[1]} AS {WRITE_ID}",
         *((f"true AS {ROW_PLACE}",) if write.layout == layout.HIVE else ()),
         *(quoted(column.name) for column in write.columns),

@@ -55,7 +55,7 @@ class StagedFile:
 
 
 class Staging:
-    """The directory of one write. Nothing in it is visible, whatever happens."""
+    """The directory of one write, its ``place``. Nothing in it is visible, whatever happens."""
 
     def __init__(self, write: Write) -> None:
         self._name = layout.staging_name(write)
@@ -65,7 +65,12 @@ class Staging:
         self._layout = write.layout
         self._options = dict(write.options)
         self._spark: SparkSession | None = None
-        self._place = place(write.path) / self._name
+        self.place = place(write.path) / self._name
+
+    def create(self) -> str:
+        """Make the directory, for others than Spark to write to; its URI."""
+        self.place.create_directory()
+        return self._uri
 
     def write(self, rows: DataFrame, parted_by: Sequence[str]) -> None:
         """Write rows, which are sorted by the columns ``parted_by``, one file per task and their values."""
@@ -85,18 +90,18 @@ class Staging:
 
     def last_task(self) -> int:
         """The highest number of a task that has written a file, -1 without any."""
-        tasks = (_TASK.match(path.rpartition("/")[2]) for path, _ in self._place.files())
+        tasks = (_TASK.match(path.rpartition("/")[2]) for path, _ in self.place.files())
         return max((int(task[1]) for task in tasks if task is not None), default=-1)
 
     def files(self, parted_by: Sequence[str]) -> Iterator[StagedFile]:
         """All files that have rows."""
         counted = self._counted_by_spark() if self._format not in _FOOTERS else {}
-        for path, size_bytes in self._place.files():
+        for path, size_bytes in self.place.files():
             *parts, name = path.split("/")
             task = _TASK.match(name)
             if task is None or len(parts) != len(parted_by):
                 continue
-            file = self._place / path
+            file = self.place / path
             row_count = _FOOTERS[self._format](file) if self._format in _FOOTERS else counted.get(path, 0)
             if row_count:
                 values = tuple(unescape(part.partition("=")[2]) for part in parts)
@@ -120,11 +125,11 @@ class Staging:
 
     def discard(self) -> None:
         """Delete it, to write again."""
-        self._place.delete()
+        self.place.delete()
 
     def remove(self) -> None:
         """Delete it at the end; what cannot be deleted is logged, for no one reads it."""
         try:
-            self._place.delete()
+            self.place.delete()
         except OSError as error:
-            log.warning("Staging directory %s could not be deleted: %s", self._place.path, error)
+            log.warning("Staging directory %s could not be deleted: %s", self.place.path, error)

@@ -31,28 +31,76 @@ class Concatenated:
     size_bytes: int
 
 
-def concatenate(target: Place, sources: Sequence[Place]) -> Concatenated:
-    """One file with the rows of all, in the order of the sources, made without decoding them.
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Stripes of a file that follow each other from the byte ``start`` on, and the tail of a file of them alone."""
 
-    Statistics are merged, and of full ACID files the key index and the counts. The rows are not sorted: sources of
-    a full ACID table have to follow each other by their keys. The sources stay.
+    file: Place
+    tail: Tail
+    start: int = len(MAGIC)
+
+
+def concatenate(target: Place, sources: Sequence[Place]) -> Concatenated:
+    """One file with the rows of all, in the order of the sources, made without decoding them; see :func:`join`.
 
     Args:
         target: the new file; none of the sources.
-        sources: one or more files of equal types and compression. Attributes of types, which say what Spark
-            calls a type, may be missing in some.
+        sources: one or more files.
 
     Raises:
         JobError: a source cannot be read, or two differ; nothing is written then. Or a source was
             changed meanwhile; the target is deleted then.
     """
-    if not sources or any(target.path == source.path for source in sources):
-        raise ValueError("A concatenation needs sources, and a target that is none of them.")
     with ThreadPoolExecutor(_READERS) as pool:
         tails = list(pool.map(read_tail, sources))
-    _refuse_differences(sources, tails)
+    return join(target, list(map(Slice, sources, tails)))
+
+
+def stripes_of(file: Place, tail: Tail, first: int, end: int) -> Slice:
+    """The stripes of a file from ``first`` to before ``end``; their statistics are merged.
+
+    Raises:
+        JobError: it is a full ACID file without the last keys of all stripes, or has other rows than inserts.
+    """
+    if (first, end) == (0, len(tail.stripes)):
+        return Slice(file, tail)
+    part = tail.part(first, end)
+    statistics = part.stripe_statistics
+    merged = [merge(columns) for columns in zip(*statistics, strict=True)] if len(statistics) == end - first else []
+    metadata = {}
+    with as_job_error(file, "cut"):
+        if KEY_INDEX in tail.user_metadata:
+            keys = tail.user_metadata[KEY_INDEX].split(b";")[:-1]
+            if len(keys) != len(tail.stripes):
+                raise ValueError(f"{KEY_INDEX} has {len(keys)} keys for {len(tail.stripes)} stripes")
+            metadata[KEY_INDEX] = b"".join(key + b";" for key in keys[first:end])
+        if STATISTICS in tail.user_metadata:
+            if _counts(tail) != [tail.rows, 0, 0]:
+                raise ValueError(f"{STATISTICS} tells of other rows than inserts")
+            metadata[STATISTICS] = f"{part.rows},0,0".encode()
+    return Slice(file, part.with_statistics(merged).with_user_metadata(metadata), tail.stripes[first].offset)
+
+
+def join(target: Place, slices: Sequence[Slice]) -> Concatenated:
+    """One file with the stripes of all, in the order of the slices, made without decoding them.
+
+    Statistics are merged, and of full ACID files the key index and the counts. The rows are not sorted: slices of
+    a full ACID table have to follow each other by their keys. The files stay.
+
+    Args:
+        target: the new file; none of those that stripes are taken from.
+        slices: one or more, of files of equal types and compression. Attributes of types, which say what Spark
+            calls a type, may be missing in some.
+
+    Raises:
+        JobError: two differ; nothing is written then. Or a file was changed meanwhile; the target is deleted then.
+    """
+    if not slices or any(target.path == each.file.path for each in slices):
+        raise ValueError("A concatenation needs sources, and a target that is none of them.")
+    tails = [each.tail for each in slices]
+    _refuse_differences([each.file for each in slices], tails)
     tail = _joined(tails)
-    size = _write(target, sources, tails, tail)
+    size = _write(target, slices, tail)
     return Concatenated(tail.rows, len(tail.stripes), size)
 
 
@@ -103,19 +151,24 @@ def _user_metadata(tails: Sequence[Tail]) -> dict[str, bytes]:
     if KEY_INDEX in merged:
         merged[KEY_INDEX] = b"".join(metadata[KEY_INDEX] for metadata in found)
     if STATISTICS in merged:
-        counts = [list(map(int, metadata[STATISTICS].split(b","))) for metadata in found if STATISTICS in metadata]
+        counts = [_counts(tail) for tail in tails if STATISTICS in tail.user_metadata]
         merged[STATISTICS] = ",".join(str(sum(each)) for each in zip(*counts, strict=True)).encode()
     return merged
 
 
-def _write(target: Place, sources: Sequence[Place], tails: Sequence[Tail], tail: Tail) -> int:
+def _counts(tail: Tail) -> list[int]:
+    """How many rows of a full ACID file are inserts, updates and deletes."""
+    return list(map(int, tail.user_metadata[STATISTICS].split(b",")))
+
+
+def _write(target: Place, slices: Sequence[Slice], tail: Tail) -> int:
     end = bytes(tail)
     try:
         with target.filesystem.open_output_stream(target.path) as out:
             out.write(MAGIC)
-            for source, each in zip(sources, tails, strict=True):
-                with as_job_error(source), source.open() as data:
-                    copy_bytes(data, out, len(MAGIC), each.data_length)
+            for each in slices:
+                with as_job_error(each.file), each.file.open() as data:
+                    copy_bytes(data, out, each.start, each.start + each.tail.data_length - len(MAGIC))
             out.write(end)
     except BaseException:
         if target.exists():

@@ -26,8 +26,10 @@ KEY_INDEX, STATISTICS, VERSION_KEY = "hive.acid.key.index", "hive.acid.stats", "
 VERSION = b"2"
 
 _FLAT_KINDS = [Kind.STRUCT, Kind.INT, Kind.LONG, Kind.INT, Kind.LONG, Kind.LONG, Kind.BOOLEAN]
-_OPERATION, _ORIGINAL_WRITE_ID, _BUCKET, _ROW_ID, _ROW = 1, 2, 3, 4, 6
-_KEY = (_ORIGINAL_WRITE_ID, _BUCKET, _ROW_ID)
+_OPERATION, _ORIGINAL_WRITE_ID, _BUCKET, _ROW_ID = range(1, 5)
+WRITE_ID, ROW = 5, 6
+KEY = (_ORIGINAL_WRITE_ID, _BUCKET, _ROW_ID)
+"""The columns that rows are sorted by."""
 _OPERATIONS = (0, 1, 2)
 """Insert, update, delete."""
 
@@ -47,17 +49,25 @@ def nest(source: Place, target: Place) -> int:
     Raises:
         JobError: ``source`` cannot be read, is no ORC file or not of this form; nothing is changed then.
     """
-    tail = read_tail(source)
-    _refuse_other_forms(source, tail)
-    _refuse_mixtures(source, tail)
-    metadata = {KEY_INDEX: _key_index(source, tail), STATISTICS: _counts(source, tail), VERSION_KEY: VERSION}
-    return replace_tail(source, target, _nested(tail).with_user_metadata(metadata))
+    return replace_tail(source, target, nested(source, read_tail(source)))
+
+
+def nested(file: Place, tail: Tail) -> Tail:
+    """The tail that makes a flat file, whose tail is given, a full ACID file of Hive; see :func:`nest`.
+
+    Raises:
+        JobError: the file is not of the form that is needed.
+    """
+    _refuse_other_forms(file, tail)
+    _refuse_mixtures(file, tail)
+    metadata = {KEY_INDEX: _key_index(file, tail), STATISTICS: _counts(file, tail), VERSION_KEY: VERSION}
+    return _nested(tail).with_user_metadata(metadata)
 
 
 def _refuse_other_forms(file: Place, tail: Tail) -> None:
     types = tail.types
-    first = list(range(1, _ROW + 1))
-    if [kind(type_) for type_ in types[: _ROW + 1]] != _FLAT_KINDS or children(types[0])[:_ROW] != first:
+    first = list(range(1, ROW + 1))
+    if [kind(type_) for type_ in types[: ROW + 1]] != _FLAT_KINDS or children(types[0])[:ROW] != first:
         raise JobError(
             "",
             f"{file.path} is not a flat file of rows: its first columns are not operation, original write id, bucket, "
@@ -71,9 +81,9 @@ def _refuse_mixtures(file: Place, tail: Tail) -> None:
     Where all are null nothing is read below, so that the values that are there do no harm.
     """
     if tail.statistics:
-        present = tail.statistics[_ROW].number(VALUES)
+        present = tail.statistics[ROW].number(VALUES)
     else:
-        stripes = [_values(file, tail, at, [_ROW])[0] for at in range(len(tail.stripes))]
+        stripes = [_values(file, tail, at, [ROW])[0] for at in range(len(tail.stripes))]
         present = sum(len(values) - values.null_count for values in stripes)
     if present not in (0, tail.rows):
         raise JobError(
@@ -85,8 +95,8 @@ def _refuse_mixtures(file: Place, tail: Tail) -> None:
 def _nested(tail: Tail) -> Tail:
     root, *rest = tail.types
     fields = list(zip(names(root), children(root), strict=True))
-    rest[_ROW - 1] = struct(root, fields[_ROW:])
-    tail = tail.with_types([struct(root, list(zip(ACID_FIELDS, range(1, _ROW + 1), strict=True))), *rest])
+    rest[ROW - 1] = struct(root, fields[ROW:])
+    tail = tail.with_types([struct(root, list(zip(ACID_FIELDS, range(1, ROW + 1), strict=True))), *rest])
     return tail.with_statistics(_of_struct(tail.statistics)).with_stripe_statistics(
         list(map(_of_struct, tail.stripe_statistics))
     )
@@ -94,7 +104,7 @@ def _nested(tail: Tail) -> Tail:
 
 def _of_struct(statistics: list[Message]) -> list[Message]:
     """The statistics of all columns, where those of the placeholder are what a struct has."""
-    return [columns.without(BOOLEANS) if at == _ROW else columns for at, columns in enumerate(statistics)]
+    return [columns.without(BOOLEANS) if at == ROW else columns for at, columns in enumerate(statistics)]
 
 
 def _key_index(file: Place, tail: Tail) -> bytes:
@@ -102,12 +112,12 @@ def _key_index(file: Place, tail: Tail) -> bytes:
     statistics = tail.stripe_statistics
     keys = []
     for at in range(len(tail.stripes)):
-        ranges = [integer_range(statistics[at][column]) for column in _KEY] if at < len(statistics) else [None]
+        ranges = [integer_range(statistics[at][column]) for column in KEY] if at < len(statistics) else [None]
         known = [found for found in ranges if found is not None]
-        if len(known) == len(_KEY) and all(found.minimum == found.maximum for found in known[:-1]):
+        if len(known) == len(KEY) and all(found.minimum == found.maximum for found in known[:-1]):
             keys.append([found.maximum for found in known])
         else:
-            keys.append([values[-1].as_py() for values in _values(file, tail, at, _KEY)])
+            keys.append([values[-1].as_py() for values in _values(file, tail, at, KEY)])
     return "".join(f"{','.join(map(str, key))};" for key in keys).encode()
 
 

@@ -18,14 +18,17 @@ from airflow_hivex.core.spark.orc_tail.types import (
     INTEGERS,
     MAXIMUM,
     MINIMUM,
+    TIMESTAMPS,
+    UTC_MAXIMUM,
+    UTC_MINIMUM,
     VALUES,
 )
 from airflow_hivex.core.spark.orc_tail.wire import FIXED64, Field, Message, packed, signed, unsigned
 
-_DOUBLES, _STRINGS, _DECIMALS, _DATES, _BINARIES, _TIMESTAMPS, _COLLECTIONS = 3, 4, 6, 7, 8, 9, 12
+_DOUBLES, _STRINGS, _DECIMALS, _DATES, _BINARIES, _COLLECTIONS = 3, 4, 6, 7, 8, 12
 _SUM = 3
 _LOWER_BOUND, _UPPER_BOUND = 4, 5
-_UTC_MINIMUM, _UTC_MAXIMUM, _MINIMUM_NANOS, _MAXIMUM_NANOS = 3, 4, 5, 6
+_MINIMUM_NANOS, _MAXIMUM_NANOS = 5, 6
 _BINARY_SUM = _BOOLEAN_COUNTS = 1
 _LAST_NANO = 999_999
 _MOST = 2**63 - 1
@@ -123,8 +126,8 @@ def _decimals(parts: Sequence[Message]) -> Message:
 def _timestamps(parts: Sequence[Message]) -> Message:
     return _joined(
         _dates(parts),
-        _moment(parts, _UTC_MINIMUM, _MINIMUM_NANOS, 0, min),
-        _moment(parts, _UTC_MAXIMUM, _MAXIMUM_NANOS, _LAST_NANO, max),
+        _moment(parts, UTC_MINIMUM, _MINIMUM_NANOS, 0, min),
+        _moment(parts, UTC_MAXIMUM, _MAXIMUM_NANOS, _LAST_NANO, max),
     )
 
 
@@ -159,6 +162,6 @@ _TYPES: dict[int, Callable[[Sequence[Message]], Message]] = {
     _DECIMALS: _decimals,
     _DATES: _dates,
     _BINARIES: _binaries,
-    _TIMESTAMPS: _timestamps,
+    TIMESTAMPS: _timestamps,
     _COLLECTIONS: _collections,
 }

@@ -29,6 +29,7 @@ _PS_WRITER_VERSION, _PS_ENCRYPTED_STATISTICS_LENGTH, _PS_MAGIC = 6, 7, 8000
 _FOOTER_LENGTH = 2
 _FOOTER_STRIPE, _FOOTER_TYPE, _FOOTER_USER_METADATA, _FOOTER_ROWS, _FOOTER_STATISTICS = 3, 4, 5, 6, 7
 _FOOTER_STRIDE, _FOOTER_ENCRYPTION, _FOOTER_CALENDAR = 8, 10, 11
+_JULIAN_GREGORIAN = 1
 _ITEM_NAME, _ITEM_VALUE = 1, 2
 _STRIPE_OFFSET, _STRIPE_INDEX, _STRIPE_DATA, _STRIPE_FOOTER, _STRIPE_ROWS = range(1, 6)
 _METADATA_STRIPE_STATISTICS = 1
@@ -64,13 +65,19 @@ class Tail:
         return self.postscript.number(_PS_BLOCK_SIZE, _DEFAULT_BLOCK_SIZE)
 
     @property
+    def row_index_stride(self) -> int:
+        """The number of rows that have an entry of their own in the indexes."""
+        return self.footer.number(_FOOTER_STRIDE)
+
+    @property
     def form(self) -> dict[str, object]:
         """What is said of a file as a whole that readers need for its stripes, by its name."""
         return {
             "compression": self.compression,
             "ORC version": self.postscript.numbers(_PS_VERSION),
-            "row index stride": self.footer.number(_FOOTER_STRIDE),
-            "calendar": self.footer.number(_FOOTER_CALENDAR),
+            "row index stride": self.row_index_stride,
+            # Readers take one that is not told for this one, too (orc.proleptic.gregorian.default).
+            "calendar": self.footer.number(_FOOTER_CALENDAR) or _JULIAN_GREGORIAN,
         }
 
     @property
@@ -116,6 +123,30 @@ class Tail:
         """What writers have added, by key."""
         items = self.footer.messages(_FOOTER_USER_METADATA)
         return {item.data(_ITEM_NAME).decode(): item.data(_ITEM_VALUE) for item in items}
+
+    def part(self, first: int, end: int) -> Tail:
+        """The tail of a file that has only the stripes from ``first`` to before ``end`` of this one, at its beginning.
+
+        Statistics of the columns are still those of all stripes.
+        """
+        chosen = self.footer.messages(_FOOTER_STRIPE)[first:end]
+        shift = chosen[0].number(_STRIPE_OFFSET) - len(MAGIC)
+        moved = [stripe.replaced(_STRIPE_OFFSET, [stripe.number(_STRIPE_OFFSET) - shift]) for stripe in chosen]
+        last = self.stripes[end - 1]
+        length = last.offset + last.size_bytes - shift
+        statistics = self.metadata.all(_METADATA_STRIPE_STATISTICS)[first:end]
+        footer = self.footer.replaced(_FOOTER_STRIPE, moved).replaced(_FOOTER_LENGTH, [length])
+        return Tail(
+            self.postscript,
+            footer.replaced(_FOOTER_ROWS, [sum(stripe.number(_STRIPE_ROWS) for stripe in chosen)]),
+            self.metadata.replaced(_METADATA_STRIPE_STATISTICS, statistics),
+            length,
+        )
+
+    def described_as(self, other: Tail) -> Tail:
+        """The tail with the types of another, and with the calendar that its dates are numbered by."""
+        calendar = other.footer.numbers(_FOOTER_CALENDAR)
+        return replace(self, footer=self.footer.replaced(_FOOTER_CALENDAR, calendar)).with_types(other.types)
 
     def with_types(self, types: Sequence[Message]) -> Tail:
         """The tail with these types."""

@@ -16,17 +16,29 @@ _TYPE_ATTRIBUTE = 7
 
 VALUES, HAS_NULL, BYTES_ON_DISK = 1, 10, 11
 """Fields that the statistics of every type have."""
-INTEGERS, BOOLEANS = 2, 5
+INTEGERS, BOOLEANS, TIMESTAMPS = 2, 5, 9
 MINIMUM, MAXIMUM = 1, 2
+UTC_MINIMUM, UTC_MAXIMUM = 3, 4
 
 
 class Kind(enum.IntEnum):
     """The types that matter here, by ORC's number."""
 
     BOOLEAN = 0
+    BYTE = 1
+    SHORT = 2
     INT = 3
     LONG = 4
+    FLOAT = 5
+    DOUBLE = 6
+    STRING = 7
+    BINARY = 8
+    TIMESTAMP = 9
     STRUCT = 12
+    DECIMAL = 14
+    DATE = 15
+    VARCHAR = 16
+    CHAR = 17
 
 
 def kind(type_: Message) -> int:
@@ -42,6 +54,11 @@ def children(type_: Message) -> list[int]:
 def names(type_: Message) -> list[str]:
     """The names of a struct's fields."""
     return [name.decode() for name in type_.all(_TYPE_NAMES)]
+
+
+def decimal_parameters(type_: Message) -> tuple[int, int]:
+    """The precision and the scale of a decimal type, 0 where they are missing."""
+    return type_.number(_TYPE_PRECISION), type_.number(_TYPE_SCALE)
 
 
 def struct(like: Message, fields: Sequence[tuple[str, int]]) -> Message:
@@ -75,7 +92,7 @@ def attributes(types: Sequence[Message]) -> list[list[bytes]]:
 
 
 class Range(NamedTuple):
-    """The lowest and the highest of a column's integers."""
+    """The lowest and the highest of a column's numbers."""
 
     minimum: int
     maximum: int
@@ -87,3 +104,11 @@ def integer_range(statistics: Message) -> Range | None:
     if not (integers.has(MINIMUM) and integers.has(MAXIMUM)):
         return None
     return Range(signed(integers.number(MINIMUM)), signed(integers.number(MAXIMUM)))
+
+
+def timestamp_range(statistics: Message) -> Range | None:
+    """What statistics say about a column of timestamps, in milliseconds of UTC; None when they do not."""
+    moments = Message.parse(statistics.data(TIMESTAMPS))
+    if not (moments.has(UTC_MINIMUM) and moments.has(UTC_MAXIMUM)):
+        return None
+    return Range(signed(moments.number(UTC_MINIMUM)), signed(moments.number(UTC_MAXIMUM)))

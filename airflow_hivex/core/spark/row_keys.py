@@ -1,0 +1,41 @@
+"""Keys of rows, original write id, bucket property and row id, as arrays: files of full ACID rows are sorted by them.
+
+Goes to executors by value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+Writer = tuple[int, int]
+"""Who has numbered a row: original write id and bucket property."""
+Key = tuple[int, int, int]
+
+
+def runs(*columns: Any) -> Iterator[tuple[int, int]]:
+    """Where runs of equal values begin and end in sorted columns of one length."""
+    changes = np.zeros(max(len(columns[0]) - 1, 0), bool)
+    for values in columns:
+        changes |= np.diff(values) != 0
+    return pairwise([0, *(np.flatnonzero(changes) + 1).tolist(), len(columns[0])] if len(columns[0]) else [0])
+
+
+def writers(write_ids: Any, buckets: Any, row_ids: Any, after: Key | None = None) -> Iterator[tuple[Writer, slice]]:
+    """The writer of each run of rows, and where the run is; the row ids rise within one.
+
+    Raises:
+        ValueError: the rows are not in the order of their keys, or do not come after ``after``.
+    """
+    for start, end in runs(write_ids, buckets):
+        writer = int(write_ids[start]), int(buckets[start])
+        first = (*writer, int(row_ids[start]))
+        if (after is not None and first <= after) or not np.all(np.diff(row_ids[start:end]) > 0):
+            raise ValueError(
+                f"its rows are not in the order of their ids: {first} comes after {after}, or one after it"
+            )
+        after = (*writer, int(row_ids[end - 1]))
+        yield writer, slice(start, end)
