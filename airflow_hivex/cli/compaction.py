@@ -33,6 +33,14 @@ def add_actions(parser: argparse.ArgumentParser, open_metastore: OpenMetastore) 
         default=[],
         help="takes the place of the table's own property for this one; may be given several times",
     )
+    request.add_argument("--buckets", metavar="N", type=_count, help="rebalance into so many files")
+    request.add_argument(
+        "--order-by",
+        metavar="COLUMN",
+        action="append",
+        default=[],
+        help="rebalance into this order: 'column' or 'column DESC'; may be given several times",
+    )
     request.add_argument("--wait", action="store_true", help="wait until it is done, or hive.compactor.wait.timeout")
     _run_by(request, open_metastore, _request)
 
@@ -98,6 +106,8 @@ def _run_by(
 
 
 def _request(metastore: Metastore, options: argparse.Namespace) -> int:
+    from airflow_hivex.core.model.objects import SortColumn
+
     database, table = _names(options.table)
     response = metastore.compactor.request(
         database,
@@ -106,6 +116,8 @@ def _request(metastore: Metastore, options: argparse.Namespace) -> int:
         options.type,
         pool=options.pool,
         properties=dict(options.property),
+        buckets=options.buckets,
+        order_by=[SortColumn.read(each) for each in options.order_by],
     )
     if options.wait and response.is_accepted:
         response = metastore.compactor.wait(response.id)

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from airflow_hivex.core.compaction.compactor import Compactor
     from airflow_hivex.core.metastore import Metastore
     from airflow_hivex.core.model.compaction import Compaction, CompactionResponse
+    from airflow_hivex.core.model.objects import SortColumn
 
 # How long a task that timed out waits for its job to end.
 CANCEL_LIMIT_S = 60
@@ -56,6 +57,8 @@ class HivexCompactOperator(BaseOperator):
     :param compaction_pool: the pool of the queue whose workers do it; None for what the table or its database says.
         It is not Airflow's ``pool`` (templated)
     :param properties: what takes the place of the table's own: ``compactor.*`` and ``tblprops.*`` (templated)
+    :param buckets: rebalance into so many files; None for as many as there are (templated)
+    :param order_by: rebalance into this order: columns, each with ``DESC`` behind it where it falls (templated)
     :param wait_for_completion: wait until the rows are merged; fail, without a retry, if the compaction fails
     :param until_cleaned: with ``wait_for_completion``, until what it has replaced is deleted, too
     :param poll_interval: seconds between two looks while it waits
@@ -70,6 +73,8 @@ class HivexCompactOperator(BaseOperator):
         "compaction_type",
         "compaction_pool",
         "properties",
+        "buckets",
+        "order_by",
         "hivex_conn_id",
     )
     template_fields_renderers: ClassVar[dict[str, str]] = {"properties": "json"}
@@ -83,6 +88,8 @@ class HivexCompactOperator(BaseOperator):
         compaction_type: str = "major",
         compaction_pool: str | None = None,
         properties: Mapping[str, str] | None = None,
+        buckets: int | str | None = None,
+        order_by: str | Sequence[str] | None = None,
         wait_for_completion: bool = False,
         until_cleaned: bool = False,
         poll_interval: float = 10.0,
@@ -101,6 +108,8 @@ class HivexCompactOperator(BaseOperator):
         self.compaction_type = compaction_type
         self.compaction_pool = compaction_pool
         self.properties = properties
+        self.buckets = buckets
+        self.order_by = order_by
         self.wait_for_completion = wait_for_completion
         self.until_cleaned = until_cleaned
         self.poll_interval = poll_interval
@@ -130,6 +139,8 @@ class HivexCompactOperator(BaseOperator):
                 self.compaction_type,
                 pool=self.compaction_pool or None,
                 properties=self.properties,
+                buckets=as_whole_number("buckets", self.buckets) if self.buckets not in (None, "") else None,
+                order_by=self._order(),
             )
             if response.is_accepted:
                 self.log.info("Compaction %s of %s is in the queue.", response.id, self._place())
@@ -170,6 +181,12 @@ class HivexCompactOperator(BaseOperator):
         if self._killed is not None:
             self._killed.put(None)
         self.log.info("The task is ended; its compaction stays as it is.")
+
+    def _order(self) -> list[SortColumn]:
+        from airflow_hivex.core.model.objects import SortColumn
+
+        given = self.order_by.split(",") if isinstance(self.order_by, str) else self.order_by or ()
+        return [SortColumn.read(each) for each in given if each.strip()]
 
     def _place(self) -> str:
         return self.table + (f" ({self.partition})" if self.partition else "")

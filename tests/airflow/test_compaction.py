@@ -215,6 +215,16 @@ def test_task_that_runs_again_asks_only_once(metastore: Metastore) -> None:
     assert len(metastore.compactor.show()) == 1
 
 
+def test_rebalance_is_asked_for_with_its_files_and_order(metastore: Metastore) -> None:
+    fill(metastore)
+    operator = HivexCompactOperator(
+        task_id="t", table="t", compaction_type="rebalance", buckets="4", order_by="ID desc,"
+    )
+    assert operator.execute(context())["type"] == "rebalance"
+    (entry,) = metastore.compactor.show()
+    assert (entry.buckets, entry.order_by) == (4, "`ID` DESC")
+
+
 def test_what_cannot_be_compacted_fails_without_a_retry(metastore: Metastore) -> None:
     fill(metastore, deltas=0)
     with metastore.session() as session:
@@ -238,6 +248,10 @@ def test_what_cannot_be_compacted_fails_without_a_retry(metastore: Metastore) ->
         *nothing_to_wait_for,
         ({"table": "days"}, "partition"),
         ({"table": "t", "compaction_type": "tiny"}, "tiny"),
+        ({"table": "t", "buckets": "4"}, "for 'rebalance' only"),
+        ({"table": "t", "compaction_type": "rebalance", "buckets": "4097"}, "1 to 4096 files"),
+        ({"table": "t", "compaction_type": "rebalance", "buckets": "many"}, "buckets"),
+        ({"table": "t", "compaction_type": "rebalance", "order_by": "nothing desc"}, "nothing"),
     ]:
         with pytest.raises(AirflowFailException, match=reason):
             HivexCompactOperator(task_id="t", **arguments).execute(context())

@@ -10,6 +10,7 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Self
 
 from airflow_hivex.core.model.file_properties import file_options
 
@@ -59,6 +60,14 @@ class SortColumn:
 
     name: str
     ascending: bool = True
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        """What ``column``, ``column ASC`` or ``column DESC`` says, as a command or task gives it."""
+        name, _, direction = text.strip().rpartition(" ")
+        if name.strip() and direction.upper() in ("ASC", "DESC"):
+            return cls(name.strip(), direction.upper() == "ASC")
+        return cls(text.strip())
 
 
 @dataclass(frozen=True, slots=True)
