@@ -130,6 +130,20 @@ def _add_metastore(commands: argparse._SubParsersAction[argparse.ArgumentParser]
     status.set_defaults(command=_show_metastore_status)
     housekeep = actions.add_parser("housekeep", help="end transactions and locks without heartbeat, remove old records")
     housekeep.set_defaults(command=_housekeep_metastore)
+    doctor = actions.add_parser(
+        "doctor",
+        help="compare the registered directories with what lies on the clusters' disks",
+        description=(
+            "Compare the registered directories with what lies on the clusters' disks; nothing is changed. The exit "
+            "code is 1 if rows are lost, statements will fail or something cannot be looked at, and 0 if files only "
+            "take space."
+        ),
+    )
+    doctor.add_argument("--database", metavar="NAME", help="only of this database")
+    doctor.add_argument("--table", metavar="TABLE", help="only this table: table or database.table")
+    doctor.add_argument("--cluster", metavar="NAME", help="only on this cluster")
+    doctor.add_argument("--format", choices=("table", "json", "csv"), default="table", help="(default: table)")
+    doctor.set_defaults(command=_examine_metastore)
 
 
 def _add_compaction(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -245,6 +259,13 @@ def _housekeep_metastore(options: argparse.Namespace) -> int:
 
     with open_metastore(options) as metastore:
         return housekeep(metastore, options)
+
+
+def _examine_metastore(options: argparse.Namespace) -> int:
+    from airflow_hivex.cli.doctor import examine
+
+    with open_metastore(options) as metastore:
+        return examine(metastore, options, _tell)
 
 
 def open_metastore(options: argparse.Namespace) -> Metastore:

@@ -16,6 +16,7 @@ from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.clock import Clock, system_clock
 from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.compaction.compactor import Compactor
+from airflow_hivex.core.doctor.doctor import Doctor
 from airflow_hivex.core.errors import HivexError, InvalidClusterPropertiesError
 from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE
 from airflow_hivex.core.model.statement_locks import StatementLocks
@@ -52,6 +53,7 @@ class Metastore:
         self.notification_log = NotificationLog(services.store)
         self.locks = services.locks
         self.compactor = services.compactor
+        self.doctor = Doctor(services.store, services.settings, services.clusters)
         self.replayed_transactions = ReplayedTransactions(
             services.store, services.settings, services.clock, services.transactions
         )

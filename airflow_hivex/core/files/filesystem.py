@@ -51,6 +51,42 @@ class ClusterFiles:
         files = {name[len(path) :].lstrip("/"): int(facts["size"] or 0) for name, facts in found.items()}
         return {name: size for name, size in sorted(files.items()) if not _is_hidden(name)}
 
+    def walk(self, location: str) -> Iterator[tuple[str, int]]:
+        """All files below a location, hidden ones too: name relative to it, and size in bytes; in no order.
+
+        The name of a file is empty where the location is that file. What goes away meanwhile is left out.
+
+        Raises:
+            StorageError: a directory cannot be read.
+        """
+        path = self._path(location)
+        with _storage(path):
+            self._fs.invalidate_cache()
+            find = self._fs.find
+            if getattr(find, "__func__", None) is fsspec.AbstractFileSystem.find:
+                # The general one takes directories that cannot be read for empty.
+                found = self._descend(path)
+            else:
+                found = ((name, int(facts.get("size") or 0)) for name, facts in find(path, detail=True).items())
+            for name, size in found:
+                yield name[len(path) :].strip("/"), size
+
+    def _descend(self, path: str) -> Iterator[tuple[str, int]]:
+        folders = [path]
+        while folders:
+            folder = folders.pop()
+            try:
+                entries = self._fs.ls(folder, detail=True)
+            except FileNotFoundError:
+                continue
+            for entry in entries:
+                name = entry["name"].rstrip("/")
+                is_folder = entry["type"] == "directory" or (entry.get("islink") and self._fs.isdir(name))
+                if name != folder and is_folder:
+                    folders.append(name)
+                elif not is_folder:
+                    yield name, int(entry["size"] or 0)
+
     def list_loose_files(self, location: str) -> list[str]:
         """The names of the files below a directory, or the empty name where the location is a file; sorted.
 

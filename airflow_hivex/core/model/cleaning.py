@@ -144,11 +144,20 @@ class Aborted:
 
     def is_staging(self, name: str) -> bool:
         """Whether it is the hidden directory where a statement, or a compaction, of one of them has begun to write."""
-        found = _STAGING.fullmatch(name)
-        if found is None:
-            return False
-        txn_id, write_id = found.groups()
-        return int(write_id) in self.write_ids if txn_id is None else int(txn_id) in self.compactions
+        found = staging_ids(name)
+        return found is not None and (found[0] in self.write_ids or found[1] in self.compactions)
+
+
+def staging_ids(name: str) -> tuple[int | None, int | None] | None:
+    """Who writes first to a hidden directory of this name: a write id, or the transaction of a compaction.
+
+    None when it is no name of one.
+    """
+    found = _STAGING.fullmatch(name)
+    if found is None:
+        return None
+    txn_id, write_id = found.groups()
+    return (None, int(txn_id)) if write_id is None else (int(write_id), None)
 
 
 def is_settled(directory: AcidDirectory, write_ids: ValidWriteIdList) -> bool:

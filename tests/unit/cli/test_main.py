@@ -189,7 +189,9 @@ def test_compactions_on_the_command_line(hivex: Hivex) -> None:
         0,
         "Compaction 2, major of default.t, is refused: there is nothing to merge: it has no base and 0 deltas\n",
     )
+    assert hivex("compaction", "request", "t", "--type", "rebalance", "--buckets", "2", "--order-by", "id desc")[0] == 0
     for arguments, reason in (
+        (("request", "t", "--order-by", "id"), "for 'rebalance' only"),
         (("plan-clean", "nothing"), "does not exist"),
         (("plan-clean", "t", "ds=1"), "no partition keys"),
         (("request", "v"), "it is a view"),
@@ -216,3 +218,53 @@ def test_reader_that_goes_away_is_no_error_to_shout_about(tmp_path: Path) -> Non
         process.stdout.readline()
         process.stdout.close()
         assert process.stderr.read() == b""
+
+
+def test_doctor_tells_lost_rows_by_its_exit_code(hivex: Hivex, tmp_path: Path) -> None:
+    table = tmp_path / "warehouse" / "default.db" / "t"
+    assert hivex("sql", "-e", f"{CREATE} INSERT INTO t VALUES (1, 'x')")[0] == 0
+    code, out, err = hivex("metastore", "doctor")
+    assert code == 0
+    assert out.endswith("\n(0 rows)\n")
+    assert err == (
+        "comparing 1 tables on local\n1 of 1 tables compared, 0 findings\n0 errors, 0 findings without harm\n"
+    )
+    (table / "loose").write_text("x")
+    code, out, err = hivex("metastore", "doctor", "--format", "json", "--table", "T", "--cluster", "local")
+    assert code == 0
+    document = json.loads(out)
+    (row,) = document["rows"]
+    found = dict(zip(document["columns"], row, strict=True))
+    message = found.pop("message")
+    assert found == {
+        "finding": "unknown",
+        "cluster": "local",
+        "database": "default",
+        "table": "t",
+        "partition": None,
+        "path": f"{table.as_uri()}/loose",
+        "files": 1,
+        "bytes": 1,
+    }
+    assert "takes space" in message
+    assert err.endswith("0 errors, 1 finding without harm\n")
+    (next(table.glob("delta_*")) / "bucket_00000").unlink()
+    code, out, err = hivex("metastore", "doctor", "--database", "default")
+    assert code == 1
+    assert out.index("missing") < out.index("unknown")
+    assert err.endswith("1 error, 1 finding without harm\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("--table", "nosuch"), "NO_SUCH_TABLE"),
+        (("--database", "nosuch"), "NO_SUCH_DATABASE"),
+        (("--cluster", "nosuch"), "UNKNOWN_CLUSTER"),
+        (("--database", "shop", "--table", "default.t"), "not a table of database shop"),
+    ],
+)
+def test_doctor_refuses_what_is_not_there(hivex: Hivex, arguments: tuple[str, ...], reason: str) -> None:
+    code, out, err = hivex("metastore", "doctor", *arguments)
+    assert (code, out) == (1, "")
+    assert reason in err

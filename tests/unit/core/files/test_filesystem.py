@@ -4,6 +4,7 @@ from pathlib import Path
 
 import fsspec
 import pytest
+from fsspec.implementations.local import LocalFileSystem
 
 from airflow_hivex.core.errors import InvalidOperationError, StorageError
 from airflow_hivex.core.files.filesystem import ClusterFiles
@@ -69,3 +70,39 @@ def test_the_root_and_what_is_above_it_cannot_be_deleted(root: str, location: st
 def test_an_unknown_file_system_is_a_clear_error() -> None:
     with pytest.raises(StorageError, match="nosuch"):
         ClusterFiles("nosuch://x/y")
+
+
+def test_a_walk_finds_all_files_and_hidden_ones(root: str) -> None:
+    files = ClusterFiles(root)
+    for name in ("w/p=1/delta_1_1/_orc_acid_version", "w/.hidden", "w/p=1/delta_1_1/bucket_00000"):
+        put(root, name, b"data")
+    put(root, "ww/bucket_00000", b"another table")
+    files.make_directory("w/empty")
+    assert sorted(files.walk("w")) == [
+        (".hidden", 4),
+        ("p=1/delta_1_1/_orc_acid_version", 4),
+        ("p=1/delta_1_1/bucket_00000", 4),
+    ]
+    assert list(files.walk("w/.hidden")) == [("", 4)]
+    assert list(files.walk("nowhere")) == []
+
+
+def test_a_walk_follows_links_as_readers_do(tmp_path: Path) -> None:
+    put(tmp_path.as_uri(), "away/p=1/bucket_00000", b"data")
+    (tmp_path / "t").mkdir()
+    (tmp_path / "t" / "p=1").symlink_to(tmp_path / "away" / "p=1")
+    assert list(ClusterFiles(tmp_path.as_uri()).walk("t")) == [("p=1/bucket_00000", 4)]
+
+
+def test_a_walk_takes_nothing_unreadable_for_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(tmp_path.as_uri(), "t/p=1/bucket_00000", b"data")
+    list_folder = LocalFileSystem.ls
+
+    def ls(self: LocalFileSystem, path: str, **named: object) -> object:
+        if str(path).endswith("p=1"):
+            raise PermissionError(13, "Permission denied", path)
+        return list_folder(self, path, **named)
+
+    monkeypatch.setattr(LocalFileSystem, "ls", ls)
+    with pytest.raises(StorageError, match="Permission denied"):
+        list(ClusterFiles(tmp_path.as_uri()).walk("t"))

@@ -1,0 +1,252 @@
+"""Registered directories against the entries of a disk. Pure.
+
+What is registered and not on disk is certain when the disk was looked at after the rows, what is on disk and not
+registered when it was looked at before them: files come before their rows, and go before them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from airflow_hivex.core.clusters.properties import Cluster
+from airflow_hivex.core.doctor.on_disk import Entry
+from airflow_hivex.core.doctor.registered import Registered, TableRows
+from airflow_hivex.core.model.cleaning import Aborted, staging_ids
+from airflow_hivex.core.model.directories import AcidDirectory, DirectoryKind, parse_directory
+from airflow_hivex.core.model.findings import Finding, FindingKind
+
+_OF_BATCH = re.compile(r"bucket_[0-9]+_([0-9]+)")
+_CLEANING = "`hivex compaction clean` deletes it"
+_REMOVABLE = "nobody reads it, and it takes space; delete it if nobody needs it"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A finding, and what it is about: the registered directory, or None of what is on disk only.
+
+    ``path`` is below the cluster's root.
+    """
+
+    finding: Finding
+    path: str
+    row: Registered | None = None
+
+    @property
+    def key(self) -> tuple[str, bool]:
+        """The same in every look, on one cluster."""
+        return self.path, self.row is not None
+
+
+def lost(rows: TableRows, cluster: Cluster, entries: Mapping[str, Entry]) -> Iterator[Difference]:
+    """What is registered and not there, or otherwise; the entries were read after the rows."""
+    loose = {path: size for entry in entries.values() if entry.acid is None for path, size in entry.each.items()}
+    for path, place, row in rows.on(cluster.name):
+        files, size_bytes = _there(rows, path, row, entries, loose)
+        if (files, size_bytes) == (row.files, row.size_bytes):
+            continue
+        kind = FindingKind.MISSING if files == 0 else FindingKind.DIFFERENT
+        registered = f"{_amount(row.files, row.size_bytes)} with {_count(row.rows, 'row')}"
+        message = f"registered are {registered}, and found {_amount(files, size_bytes) if files else 'nothing'}"
+        table = rows.table
+        primary = table.storage.primary.cluster
+        if cluster.name != primary:
+            message += (
+                f"; statements that are sent to this copy fail. Copy it again from cluster {primary} and register the "
+                "copy again, or unregister it"
+            )
+        else:
+            others = sorted(set(rows.copies.get(row.id, ())) - {primary})
+            held = f" or from the copy on cluster {' or '.join(others)}" if others else ""
+            message += f"; statements that read it fail, or lack the rows. Bring the files back from a backup{held}"
+        finding = _finding(kind, rows, cluster, place.partition, path, message, files, size_bytes)
+        yield Difference(finding, path, row)
+
+
+def _there(
+    rows: TableRows, path: str, row: Registered, entries: Mapping[str, Entry], loose: Mapping[str, int]
+) -> tuple[int, int]:
+    """How many files of a registered directory there are, and how many bytes."""
+    named = parse_directory(row.name)
+    if named is None:
+        return (1, loose[path]) if path in loose else (0, 0)
+    entry = entries.get(path)
+    if entry is None:
+        return 0, 0
+    if not named.is_batch:
+        return entry.files, entry.size_bytes
+    # Others may be adding files, or have failed to.
+    sizes = [size for file, size in entry.each.items() if _is_of_commit(rows, named, file)]
+    return len(sizes), sum(sizes)
+
+
+def _is_of_commit(rows: TableRows, batch: AcidDirectory, file: str) -> bool:
+    write_id = _write_id(batch, file)
+    return write_id is None or rows.write_ids.is_valid(write_id)
+
+
+def _write_id(batch: AcidDirectory, file: str) -> int | None:
+    """Which write id a file in the delta of a streaming batch is of."""
+    found = _OF_BATCH.fullmatch(file.rpartition("/")[2])
+    return None if found is None else batch.min_write_id + int(found[1])
+
+
+def unregistered(rows: TableRows, cluster: Cluster, entries: Mapping[str, Entry]) -> Iterator[Difference]:
+    """What is there and not registered, and nobody is at work on; the entries were read before the rows."""
+    known = {path for path, _, _ in rows.on(cluster.name)}
+    judge = _Judge(rows, cluster)
+    for entry in entries.values():
+        if entry.path in known:
+            if entry.acid is not None and entry.acid.is_batch:
+                yield from judge.in_batch(entry, entry.acid)
+        elif entry.acid is None and not known.isdisjoint(entry.each):
+            # Original files lie here, too.
+            for path, size_bytes in entry.each.items():
+                if path not in known:
+                    yield from judge.entry(
+                        Entry(entry.partition, entry.folder, path, None, 1, size_bytes, 1, size_bytes)
+                    )
+        else:
+            yield from judge.entry(entry)
+
+
+class _Judge:
+    """Whose the entries of one table on one cluster are that are not registered there."""
+
+    def __init__(self, rows: TableRows, cluster: Cluster) -> None:
+        self._rows = rows
+        self._cluster = cluster
+        self._dropped = rows.dropped_paths(cluster.name)
+        self._is_primary = cluster.name == rows.table.storage.primary.cluster
+
+    @cached_property
+    def _elsewhere(self) -> frozenset[tuple[str | None, str]]:
+        """What another cluster has, by partition and name."""
+        return frozenset() if self._is_primary else self._rows.registered_names()
+
+    def entry(self, entry: Entry) -> Iterator[Difference]:
+        """The finding of an entry, unless somebody is at work on it."""
+        found = self._named(entry)
+        if found is not None:
+            yield self._difference(*found, entry.partition, entry.path, entry.all_files, entry.all_bytes)
+
+    def in_batch(self, entry: Entry, batch: AcidDirectory) -> Iterator[Difference]:
+        """The findings of files of aborted transactions in a delta that others have committed to."""
+        for path, size_bytes in entry.each.items():
+            write_id = _write_id(batch, path)
+            if write_id is None or not self._rows.write_ids.is_aborted(write_id):
+                continue
+            is_left = any(write_id in each.write_ids for each in self._aborted(entry.partition))
+            kind, message = self._left(write_id) if is_left else (FindingKind.UNKNOWN, _REMOVABLE)
+            yield self._difference(kind, message, entry.partition, path, 1, size_bytes)
+
+    def _difference(
+        self, kind: FindingKind, message: str, partition: str | None, path: str, files: int, size_bytes: int
+    ) -> Difference:
+        finding = _finding(kind, self._rows, self._cluster, partition, path, message, files, size_bytes)
+        return Difference(finding, path)
+
+    def _aborted(self, partition: str | None) -> list[Aborted]:
+        found = [self._rows.aborted.get(key) for key in dict.fromkeys((partition, None))]
+        return [each for each in found if each is not None]
+
+    def _left(self, write_id: int) -> tuple[FindingKind, str]:
+        return FindingKind.LEFT, f"the transaction of write id {write_id} was aborted; {_CLEANING}"
+
+    def _named(self, entry: Entry) -> tuple[FindingKind, str] | None:
+        staging = staging_ids(entry.name)
+        if entry.acid is not None:
+            found = self._of_directory(entry, entry.acid)
+        elif staging is not None:
+            write_id, txn_id = staging
+            found = self._of_writer(entry, range(0) if write_id is None else range(write_id, write_id + 1), txn_id)
+        else:
+            found = self._of_nobody(entry)
+        return found
+
+    def _of_directory(self, entry: Entry, acid: AcidDirectory) -> tuple[FindingKind, str] | None:
+        if acid.visibility_txn_id:
+            return self._of_writer(entry, range(0), acid.visibility_txn_id)
+        lowest = acid.max_write_id if acid.kind is DirectoryKind.BASE else acid.min_write_id
+        return self._of_writer(entry, range(lowest, acid.max_write_id + 1), None)
+
+    def _of_writer(self, entry: Entry, write_ids: range, txn_id: int | None) -> tuple[FindingKind, str] | None:
+        """What an entry is that such write ids, or the compaction in such a transaction, have made."""
+        rows = self._rows
+        if self._is_at_work(write_ids, txn_id):
+            return None
+        # Nobody writes to copies.
+        if self._is_primary and write_ids and write_ids[-1] >= rows.next_write_id:
+            return FindingKind.AHEAD, (
+                f"write id {write_ids[-1]} has yet to be handed out for {rows.table.full_name}, and the statement that "
+                "gets it will fail. It comes from elsewhere, or the metastore's database is older than it (was it "
+                "restored from a backup?): move it out of the table's folder"
+            )
+        if self._is_primary and txn_id is not None and txn_id > rows.valid_txns.high_watermark:
+            return FindingKind.AHEAD, (
+                f"transaction {txn_id} has yet to be opened. It comes from elsewhere, or the metastore's database is "
+                "older than it (was it restored from a backup?): move it out of the table's folder"
+            )
+        # A statement writes first below the table, whatever its partition.
+        is_below_table = entry.partition is None and staging_ids(entry.name) is not None
+        for aborted in rows.aborted.values() if is_below_table else self._aborted(entry.partition):
+            if aborted.leftover(entry.name) is not None or aborted.is_staging(entry.name):
+                who = f"compaction in transaction {txn_id}" if txn_id is not None else "transaction that wrote it"
+                return FindingKind.LEFT, f"the {who} was aborted; {_CLEANING}"
+        if txn_id is not None and txn_id in rows.cleaning.get(entry.partition, ()):
+            message = f"the compaction in transaction {txn_id} has left it on its way; {_CLEANING}"
+            return FindingKind.LEFT, message
+        if any(each in write_ids for each in rows.pending):
+            message = "its transaction has ended without it; the housekeeping deletes it (`hivex metastore housekeep`)"
+            return FindingKind.LEFT, message
+        return self._of_nobody(entry)
+
+    def _is_at_work(self, write_ids: range, txn_id: int | None) -> bool:
+        rows = self._rows
+        if txn_id is not None and txn_id <= rows.valid_txns.high_watermark and not rows.valid_txns.is_valid(txn_id):
+            return not rows.valid_txns.is_aborted(txn_id)
+        if not write_ids:
+            return False
+        is_open = any(write_ids[0] <= each <= write_ids[-1] for each in rows.write_ids.open_ids)
+        return is_open or any(is_pending and each in write_ids for each, is_pending in rows.pending.items())
+
+    def _of_nobody(self, entry: Entry) -> tuple[FindingKind, str] | None:
+        """What an entry is that no writer stands behind; None where somebody moves or removes directories."""
+        rows = self._rows
+        if rows.changing and not rows.changing.isdisjoint(("", entry.partition or "")):
+            return None
+        if entry.path in self._dropped:
+            message = "its partition was dropped, and nobody reads it; delete it if that does not run any more"
+            return FindingKind.DROPPED, message
+        if (entry.partition, entry.name) in self._elsewhere:
+            return FindingKind.UNREGISTERED_COPY, (
+                f"the table has it on cluster {rows.table.storage.primary.cluster}, and here nobody has registered it; "
+                "register the copy (catalog.register_copy), or delete it"
+            )
+        return FindingKind.UNKNOWN, _REMOVABLE
+
+
+def _finding(
+    kind: FindingKind,
+    rows: TableRows,
+    cluster: Cluster,
+    partition: str | None,
+    path: str,
+    message: str,
+    files: int,
+    size_bytes: int,
+) -> Finding:
+    table = rows.table
+    return Finding(
+        kind, cluster.name, table.database, table.name, partition, cluster.uri(path), message, files, size_bytes
+    )
+
+
+def _amount(files: int, size_bytes: int) -> str:
+    return f"{_count(files, 'file')} of {_count(size_bytes, 'byte')}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

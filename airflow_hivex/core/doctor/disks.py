@@ -1,0 +1,137 @@
+"""The file systems of the clusters that are examined, each looked at as long as it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from airflow_hivex.core.clusters.properties import Cluster, Clusters
+from airflow_hivex.core.doctor.on_disk import Entry, entries
+from airflow_hivex.core.doctor.registered import TableRows
+from airflow_hivex.core.errors import StorageError
+from airflow_hivex.core.files.filesystem import ClusterFiles
+from airflow_hivex.core.model.findings import Finding, FindingKind
+
+_THREADS = 8
+Entries = dict[str, Entry]
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """A table on a cluster."""
+
+    table_id: int
+    cluster: str
+
+
+class Disks:
+    """What lies on the clusters' disks. Listings run side by side; clusters that do not answer are left out."""
+
+    def __init__(self, clusters: Clusters, names: Iterable[str]) -> None:
+        self._clusters = clusters
+        self._files: dict[str, ClusterFiles] = {}
+        self._without_root: set[str] = set()
+        self.unreachable: dict[str, Finding] = {}
+        for name in names:
+            self._try(name)
+
+    def _try(self, name: str) -> None:
+        cluster = self._clusters.get(name)
+        try:
+            files = self._files.get(name) or ClusterFiles(cluster.filesystem, cluster.storage_options)
+            if files.exists(""):
+                self._without_root.discard(name)
+            else:
+                # A cluster that nothing was written to yet has none.
+                self._without_root.add(name)
+        except StorageError as error:
+            self._files.pop(name, None)
+            self.unreachable[name] = _unreachable(cluster, f"{error} Nothing on it was examined")
+        else:
+            self._files[name] = files
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The clusters that answer."""
+        return tuple(self._files)
+
+    def cluster(self, name: str) -> Cluster:
+        """What is configured of a cluster."""
+        return self._clusters.get(name)
+
+    def files(self, name: str) -> ClusterFiles:
+        """The file system of a cluster that answers."""
+        return self._files[name]
+
+    def is_absent(self, name: str, registered: int) -> bool:
+        """Whether the folder of all data is not there, though so much is registered in it; then the cluster is out."""
+        if name not in self._without_root:
+            return False
+        message = (
+            f"its folder is not there, and {registered} directories are registered in it: is a disk not mounted? "
+            "Nothing on it was examined"
+        )
+        self._files.pop(name, None)
+        self.unreachable[name] = _unreachable(self._clusters.get(name), message)
+        return True
+
+    def look(
+        self, rows: Mapping[int, TableRows], only: Iterable[Looked] | None = None
+    ) -> dict[Looked, Entries | Finding]:
+        """What lies in the folders of tables: one listing of each, and one of each partition that lies elsewhere.
+
+        A finding stands for what cannot be read.
+        """
+        if only is None:
+            wanted = [
+                Looked(table_id, name)
+                for table_id, table in rows.items()
+                for name in self._files
+                if table.root(name) is not None or table.places.get(name)
+            ]
+        else:
+            wanted = [each for each in only if each.table_id in rows and each.cluster in self._files]
+        with ThreadPoolExecutor(_THREADS) as pool:
+            listed = pool.map(lambda each: self._look(rows[each.table_id], each.cluster), wanted)
+            found = dict(zip(wanted, listed, strict=True))
+        failed = {each.cluster for each, what in found.items() if isinstance(what, Finding)}
+        for name in failed:
+            self._try(name)
+        return {each: what for each, what in found.items() if each.cluster in self._files}
+
+    def _look(self, rows: TableRows, name: str) -> Entries | Finding:
+        files, root = self._files[name], rows.root(name)
+        elsewhere = rows.elsewhere(name)
+        found: Entries = {}
+        location = root or ""
+        try:
+            if root is not None:
+                found |= entries(files.walk(root), root, depth=rows.depth, elsewhere=elsewhere)
+            for location, place in elsewhere.items():
+                found |= entries(files.walk(location), location, partition=place.partition)
+        except StorageError as error:
+            table, uri = rows.table, self._clusters.get(name).uri(location)
+            return Finding(
+                FindingKind.UNREACHABLE, name, table.database, table.name, None, uri, f"{error} It was not examined"
+            )
+        return found
+
+
+def unconfigured(name: str, tables: int) -> Finding:
+    """That tables lie on a cluster which is not configured any more."""
+    message = f"{tables} tables lie on it, and it is not in hive.cluster.properties; it was not examined"
+    return Finding(FindingKind.UNREACHABLE, name, None, None, None, "", message)
+
+
+def _unreachable(cluster: Cluster, message: str) -> Finding:
+    return Finding(FindingKind.UNREACHABLE, cluster.name, None, None, None, cluster.filesystem, message)
+
+
+def sizes(files: Iterator[tuple[str, int]]) -> tuple[int, int]:
+    """How many files, and how many bytes."""
+    count = size_bytes = 0
+    for _, each in files:
+        count += 1
+        size_bytes += each
+    return count, size_bytes

@@ -1,0 +1,291 @@
+"""The doctor: compares the registered directories with what lies on the disks of the clusters. It only reads.
+
+Writers, workers and cleaners go on meanwhile, and rows and disk cannot be read at one moment. So rows are read, then
+the disk, then, where these differ, the rows once more: what is registered before and after, and not there in between,
+is missing; what is there, and not registered after, belongs to nobody who could still register it. All that is found so
+is looked at again, after a pause, until nothing goes away any more, as files do that somebody is deleting.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from sqlalchemy import Connection, func, select
+
+from airflow_hivex.core.catalog.databases import select_database
+from airflow_hivex.core.catalog.tables import select_table
+from airflow_hivex.core.clusters.properties import Clusters
+from airflow_hivex.core.compaction.readers import Readers
+from airflow_hivex.core.doctor.comparison import Difference, lost, unregistered
+from airflow_hivex.core.doctor.disks import Disks, Looked, unconfigured
+from airflow_hivex.core.doctor.folders import read_folders
+from airflow_hivex.core.doctor.registered import TableRows, read_tables
+from airflow_hivex.core.errors import StorageError
+from airflow_hivex.core.model.cleaning import obsolete
+from airflow_hivex.core.model.findings import Finding, FindingKind
+from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE, normalise
+from airflow_hivex.core.settings import Settings
+from airflow_hivex.core.store.batches import batches
+from airflow_hivex.core.store.engine import Store
+from airflow_hivex.core.store.schema import cluster_storage_descriptors, directories, tables
+
+_TABLES_AT_ONCE = 200
+_DIRECTORIES_AT_ONCE = 200_000
+_MOST_LOOKS = 10
+_PAUSE_S = 0.5
+
+_Differences = dict[tuple[Looked, str, bool], Difference]
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """A table that is examined, the clusters that it lies on, and how many directories it has."""
+
+    id: int
+    clusters: frozenset[str]
+    directories: int
+
+
+class Doctor:
+    """Holds the registered directories against the clusters' disks; see :meth:`examine`."""
+
+    def __init__(
+        self, store: Store, settings: Settings, clusters: Clusters, *, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        self._store = store
+        self._clusters = clusters
+        self._sleep = sleep
+        self._without_locks = bool(settings["hive.acid.lockless.reads.enabled"]) or not settings["hive.txn.read.locks"]
+
+    def examine(
+        self,
+        database: str | None = None,
+        table: str | None = None,
+        cluster: str | None = None,
+        *,
+        progress: Callable[[str], None] = lambda _sentence: None,
+    ) -> list[Finding]:
+        """Where registered directories and disks differ, errors first; what is merely under way is no difference.
+
+        Changes and deletes nothing; safe at any time. Of external tables and views nothing is registered. Up to 200
+        tables take a fixed number of statements, a table one listing of its folder on each cluster.
+
+        Args:
+            database: only of this database.
+            table: only this table (of ``database``, else of ``default``), and nothing beside it.
+            cluster: only on this cluster.
+            progress: is told in a sentence how far it has come.
+
+        Raises:
+            UnknownClusterError, NoSuchDatabaseError, NoSuchTableError: there is none of that name.
+            StoreUnavailableError: the metastore's database cannot be reached. A cluster that does not answer is a
+                finding instead, and the others are examined.
+        """
+        names = self._clusters.names if cluster is None else (self._clusters.get(cluster).name,)
+        with self._store.read_together() as connection:
+            listed = _list(connection, database, table)
+        disks = Disks(self._clusters, names)
+        chosen = [each for each in listed if cluster is None or cluster in each.clusters]
+        progress(f"comparing {len(chosen)} tables on {', '.join(names)}")
+        found: list[Finding] = []
+        if cluster is None:
+            unknown = Counter(name for each in chosen for name in each.clusters if name not in self._clusters)
+            found += [unconfigured(name, count) for name, count in unknown.items()]
+        done = 0
+        for batch in _batches(chosen):
+            found += self._compare([each.id for each in batch], disks)
+            done += len(batch)
+            progress(f"{done} of {len(chosen)} tables compared, {len(found)} findings")
+        if table is None:
+            for name in disks.names:
+                found += self._beside(disks, name, None if database is None else normalise(database))
+        found += disks.unreachable.values()
+        found = [each for each in found if each.database is None or each.cluster not in disks.unreachable]
+        return sorted(found, key=_order)
+
+    # -- tables ---------------------------------------------------------------------
+
+    def _compare(self, ids: Sequence[int], disks: Disks) -> list[Finding]:
+        rows = self._read(ids)
+        looked = disks.look(rows)
+        unreadable = [each for each in looked.values() if isinstance(each, Finding)]
+        suspects = self._differences(rows, looked, disks)
+        for name in disks.names:
+            missing = sum(key[0].cluster == name and each.row is not None for key, each in suspects.items())
+            if missing and disks.is_absent(name, missing):
+                suspects = {key: each for key, each in suspects.items() if key[0].cluster != name}
+        for _ in range(_MOST_LOOKS):
+            if not suspects:
+                break
+            if any(each.row is None for each in suspects.values()):
+                self._sleep(_PAUSE_S)
+            rows = self._read({key[0].table_id for key in suspects})
+            looked = disks.look(rows, {key[0]: None for key in suspects})
+            unreadable += [each for each in looked.values() if isinstance(each, Finding)]
+            again = self._differences(rows, looked, disks)
+            kept = {key: each for key, each in again.items() if key in suspects}
+            at_work = {key[0] for key, each in suspects.items() if kept.get(key) != each}
+            suspects = kept
+            if not at_work:
+                break
+        else:
+            # Somebody is still deleting or copying there.
+            suspects = {key: each for key, each in suspects.items() if each.row is not None or key[0] not in at_work}
+        return [*unreadable, *(each.finding for each in suspects.values())]
+
+    def _differences(
+        self, rows: Mapping[int, TableRows], looked: Mapping[Looked, object], disks: Disks
+    ) -> _Differences:
+        """What differs between rows, what was on disk after that, and rows after that."""
+        self._store.reach("doctor looked")
+        found: _Differences = {}
+        suspicious = set()
+        for each, entries in looked.items():
+            if not isinstance(entries, dict):
+                continue
+            cluster = disks.cluster(each.cluster)
+            of_rows = list(lost(rows[each.table_id], cluster, entries))
+            found |= {(each, *difference.key): difference for difference in of_rows}
+            if of_rows or any(True for _ in unregistered(rows[each.table_id], cluster, entries)):
+                suspicious.add(each)
+        if not suspicious:
+            return {}
+        ids = sorted({each.table_id for each in suspicious})
+        with self._store.read_together() as connection:
+            after = read_tables(connection, ids)
+            there = {
+                each: {(path, row.id) for path, _, row in after[each.table_id].on(each.cluster)}
+                for each in {key[0] for key in found}
+                if each.table_id in after
+            }
+            still = {key: each for key, each in found.items() if _is_registered(there, key[0], each)}
+            found = dict(self._as_read(connection, after, still))
+        for each in suspicious:
+            entries = looked[each]
+            if each.table_id in after and isinstance(entries, dict):
+                beside = unregistered(after[each.table_id], disks.cluster(each.cluster), entries)
+                found |= {(each, *difference.key): difference for difference in beside}
+        return found
+
+    def _as_read(
+        self, connection: Connection, rows: Mapping[int, TableRows], differences: _Differences
+    ) -> Iterator[tuple[tuple[Looked, str, bool], Difference]]:
+        """The differences of what is registered, but for what the cleaner may be deleting, since nobody reads it."""
+        if not differences:
+            return
+        names = {key: table.table.full_name for key, table in rows.items()}
+        readers = Readers(connection, names, without_locks=self._without_locks)
+        named: defaultdict[tuple[int, int | None], list[str]] = defaultdict(list)
+        for table_id in {key[0].table_id for key in differences}:
+            for row in rows[table_id].directories:
+                # The empty name is a partition that is one file, which nothing can replace.
+                if row.name:
+                    named[table_id, row.partition_id].append(row.name)
+        unread: dict[tuple[int, int | None], frozenset[str]] = {}
+        for key, each in differences.items():
+            assert each.row is not None
+            table_id = key[0].table_id
+            place = table_id, each.row.partition_id
+            if place not in unread:
+                unread[place] = _unread(readers, table_id, named[place])
+            if each.row.name not in unread[place]:
+                yield key, each
+            elif each.finding.partition not in rows[table_id].cleaning:
+                message = (
+                    "something newer has replaced it for every reader, and its files are gone, wholly or in part; a "
+                    "compaction and its cleaning remove the row"
+                )
+                yield key, replace(each, finding=replace(each.finding, kind=FindingKind.OBSOLETE, message=message))
+
+    def _read(self, ids: Sequence[int] | set[int]) -> dict[int, TableRows]:
+        with self._store.read_together() as connection:
+            found = read_tables(connection, sorted(ids))
+        self._store.reach("doctor read")
+        return found
+
+    # -- beside tables --------------------------------------------------------------
+
+    def _beside(self, disks: Disks, name: str, database: str | None) -> list[Finding]:
+        """What lies beside the tables on a cluster, as it is in two looks."""
+        try:
+            found = self._folders(disks, name, database)
+            for _ in range(_MOST_LOOKS):
+                if not found:
+                    break
+                self._sleep(_PAUSE_S)
+                before, found = found, self._folders(disks, name, database)
+                if found == before:
+                    break
+                found = [each for each in found if each in before]
+        except StorageError as error:
+            uri = disks.cluster(name).filesystem
+            message = f"{error} What lies beside its tables was not examined"
+            return [Finding(FindingKind.UNREACHABLE, name, database, None, None, uri, message)]
+        return found
+
+    def _folders(self, disks: Disks, name: str, database: str | None) -> list[Finding]:
+        with self._store.read_together() as connection:
+            folders = read_folders(connection)
+        self._store.reach("doctor read")
+        return list(folders.findings(disks.cluster(name), disks.files(name), database))
+
+
+def _list(connection: Connection, database: str | None, table: str | None) -> list[_Listed]:
+    """The tables to examine. Three statements.
+
+    Raises:
+        NoSuchDatabaseError, NoSuchTableError: there is none of that name.
+    """
+    query = select(tables.c.id, tables.c.primary_cluster).where(~tables.c.dropped)
+    if table is not None:
+        found = select_table(connection, database or DEFAULT_DATABASE, table)
+        query = query.where(tables.c.id == found.id)
+    elif database is not None:
+        query = query.where(tables.c.database_id == select_database(connection, database).id)
+    clusters: defaultdict[int, set[str]] = defaultdict(set)
+    for row in connection.execute(query.where(tables.c.location != "")):
+        clusters[row.id].add(row.primary_cluster)
+    counted: dict[int, int] = {}
+    copies = cluster_storage_descriptors.c
+    for batch in batches(sorted(clusters)):
+        sums = select(directories.c.table_id, func.count()).group_by(directories.c.table_id)
+        counted |= {row[0]: row[1] for row in connection.execute(sums.where(directories.c.table_id.in_(batch)))}
+        held = select(copies.table_id, copies.cluster).distinct()
+        for row in connection.execute(held.where(copies.table_id.in_(batch))):
+            clusters[row.table_id].add(row.cluster)
+    return [_Listed(key, frozenset(names), counted.get(key, 0)) for key, names in sorted(clusters.items())]
+
+
+def _batches(listed: Sequence[_Listed]) -> Iterator[list[_Listed]]:
+    """So many tables that what is known of them fits into memory."""
+    batch: list[_Listed] = []
+    count = 0
+    for each in listed:
+        if batch and (len(batch) == _TABLES_AT_ONCE or count + each.directories > _DIRECTORIES_AT_ONCE):
+            yield batch
+            batch, count = [], 0
+        batch.append(each)
+        count += each.directories
+    if batch:
+        yield batch
+
+
+def _is_registered(there: Mapping[Looked, set[tuple[str, int]]], looked: Looked, difference: Difference) -> bool:
+    """Whether the directory of a difference is still registered, at the same place."""
+    return difference.row is not None and (difference.path, difference.row.id) in there.get(looked, ())
+
+
+def _unread(readers: Readers, table_id: int, names: Sequence[str]) -> frozenset[str]:
+    """Those of a place's directories that nobody reads, neither an open transaction nor one that begins now."""
+    found = obsolete(names, readers.now(table_id, None))
+    for _, view in readers.of_table(table_id, None) if found else ():
+        found &= obsolete(names, view)
+    return found
+
+
+def _order(finding: Finding) -> tuple[object, ...]:
+    place = (finding.cluster, finding.database or "", finding.table or "", finding.partition or "", finding.path)
+    return (not finding.is_error, *place)
