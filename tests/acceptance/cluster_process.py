@@ -1,4 +1,7 @@
-"""A driver whose tasks run on executors of their own; it runs the statement of each line, and answers in JSON."""
+"""A driver whose tasks run on executors of their own; it runs the statement of each line, and answers in JSON.
+
+``WORK`` is no statement: a worker does the oldest compaction that waits.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +33,12 @@ CONF = {
 }
 
 
-def answer(warehouse: Warehouse, statement: str) -> dict[str, object]:
+def answer(metastore: Metastore, warehouse: Warehouse, statement: str) -> dict[str, object]:
     """What the statement brought: rows, the number of rows written, or the type and the sentence of its error."""
     try:
+        if statement == "WORK":
+            done = metastore.compactor.work()
+            return {"state": done and done.state.shown, "message": done and done.error_message}
         found = warehouse.sql(statement)
         if isinstance(found, Result):
             return {"written": found.rows_written}
@@ -54,7 +60,7 @@ def main(url: str, clusters: str) -> None:
         sys.stdout.write(f"{gateway.proc.pid}\n")
         sys.stdout.flush()
         for line in sys.stdin:
-            sys.stdout.write(json.dumps(answer(warehouse, line.strip())) + "\n")
+            sys.stdout.write(json.dumps(answer(metastore, warehouse, line.strip())) + "\n")
             sys.stdout.flush()
 
 

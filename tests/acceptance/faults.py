@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -38,6 +39,7 @@ class Faults:
     """Lets the step of this number fail, or with ``lasts`` all of them from there on."""
 
     at: int | None = None
+    named: str | None = None
     lasts: bool = False
     of_database: bool = False
     of_deletions: bool = False
@@ -52,6 +54,7 @@ class Faults:
         self,
         at: int | None,
         *,
+        named: str | None = None,
         lasts: bool = False,
         of_database: bool = False,
         of_deletions: bool = False,
@@ -59,9 +62,11 @@ class Faults:
     ) -> None:
         """From now on: ``of_database`` steps of the database, else those of files, deletions too if ``of_deletions``.
 
-        With ``dies`` it is any step, after which nothing is done any more, as in a process that was killed there.
+        With ``named`` it is the first one of that name. With ``dies`` it is any step, after which nothing is done any
+        more, as in a process that was killed there.
         """
-        self.at, self.lasts, self.of_database, self.dies, self.seen = at, lasts or dies, of_database, dies, []
+        self.at, self.named = at if named is None else sys.maxsize, named
+        self.lasts, self.of_database, self.dies, self.seen = lasts or dies, of_database, dies, []
         self.of_deletions = of_deletions
 
     @contextmanager
@@ -118,6 +123,8 @@ class Faults:
             return False
         self.seen.append(step)
         number = len(self.seen) - 1
+        if step == self.named:
+            self.at, self.named = number, None
         return number >= self.at if self.lasts else number == self.at
 
 

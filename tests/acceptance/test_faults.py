@@ -1,6 +1,6 @@
 """A fault at each step of each statement that writes: all is as it was before, and the next statement works.
 
-``HIVEX_EVERY_FAULT=1`` tries each step of each statement; without, it is every eighth one.
+``HIVEX_EVERY_FAULT=1`` tries each step of each statement; without, it is every tenth one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.acceptance.faults import Dead, Faults, install
 pytestmark = pytest.mark.spark
 
 HOURS_MS = 3_600_000
-_STRIDE = 1 if os.environ.get("HIVEX_EVERY_FAULT") else 8
+_STRIDE = 1 if os.environ.get("HIVEX_EVERY_FAULT") else 10
 
 
 @pytest.fixture

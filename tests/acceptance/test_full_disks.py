@@ -1,4 +1,4 @@
-"""No room for the files of a statement that writes: in the middle of Spark's tasks, and in this process.
+"""No room for the files of a statement that writes, or of a compaction: in Spark's tasks, and in this process.
 
 A limit on the length of files stands for the full disk: to whoever writes it is as real an error, and setting it
 asks for no rights.
@@ -7,6 +7,7 @@ asks for no rights.
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ import pytest
 
 from airflow_hivex.core import Metastore, Session
 from airflow_hivex.core.errors import StorageError
+from airflow_hivex.core.model.compaction import Compaction, CompactionState
 from tests.acceptance.middle_of_writes import (
     LAYOUTS,
     STATEMENTS,
@@ -49,6 +51,22 @@ class Opened:
 
     def held(self) -> list[Any]:
         return held(self.metastore, self.session, self.root)
+
+    def compact(self, layout: str) -> Compaction:
+        """What becomes of a major compaction of the larger partition, whose files get this row layout."""
+        properties = {"tblprops.hivex.row.layout": layout}
+        self.metastore.compactor.request("default", "t", "k=1", properties=properties)
+        done = self.metastore.compactor.work()
+        assert done is not None
+        return done
+
+    def compaction_fails(self, layout: str) -> None:
+        """It ends with an error that names the table and the reason, and leaves all as it was."""
+        before = self.held()
+        failed = self.compact(layout)
+        assert failed.state is CompactionState.FAILED
+        assert re.search(r"File too large.*Nothing was written to .*default\.t", str(failed.error_message))
+        assert self.held() == before
 
     def rows(self, table: str) -> Rows:
         return sorted(self.session.sql(f"SELECT id, v, k FROM {table}").rows)  # type: ignore[arg-type]
@@ -113,9 +131,10 @@ def no_room_for_tasks(folder: Path) -> Iterator[None]:
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_full_disk_changes_nothing_and_the_statement_works_once_there_is_room(warehouse: Opened, layout: str) -> None:
     rows: Rows = []
-    for table in ("t", "other", "first"):
+    for table in ("t", "other"):
         warehouse.session.sql(create(table, layout))
-    # At its first use the library for snappy is unpacked, which would find no room either.
+    # At its first use the library for snappy, the compression of layout hive, finds no room to be unpacked either.
+    warehouse.session.sql(create("first", "hive"))
     warehouse.session.sql("INSERT INTO first SELECT 1, 'first', '0'")
     for name, (text, change) in STATEMENTS.items():
         statement = text.format(t="t", other="other")
@@ -129,6 +148,17 @@ def test_a_full_disk_changes_nothing_and_the_statement_works_once_there_is_room(
         assert warehouse.rows("t") == rows, name
     before = [row for row in rows if row[2] == "0"]
     assert warehouse.rows("other") == before
+    warehouse.session.sql("DELETE FROM t WHERE id % 7 = 0")
+    rows = [row for row in rows if row[0] % 7]
+    # Into the other layout Spark writes all rows.
+    other = next(each for each in ("flat", "hive") if each != layout)
+    with no_room_for_tasks(warehouse.folder("t") / "k=1"):
+        warehouse.compaction_fails(other)
+    with most_bytes(os.getpid(), 10_000 if layout == "hive" else 0):
+        warehouse.compaction_fails(layout)
+    assert warehouse.rows("t") == rows
+    assert warehouse.compact(layout).state is CompactionState.READY_FOR_CLEANING
+    assert warehouse.rows("t") == rows
     with most_bytes(os.getpid(), 4000):
         warehouse.fails(VALUES.format(t="other"), "other")
     warehouse.session.sql(VALUES.format(t="other"))

@@ -43,6 +43,7 @@ TABLES = {
     "h": "(id int, v string) PARTITIONED BY (p int) TBLPROPERTIES ('hivex.row.layout' = 'hive')",
     "i": "(id int, v string) TBLPROPERTIES ('transactional_properties' = 'insert_only')",
 }
+OF_WORKERS = (TxnType.COMPACTION, TxnType.REBALANCE_COMPACTION)
 Rows = dict[str, dict[int, str]]
 
 
@@ -149,6 +150,8 @@ def test_killed_workers_and_cleaners_lose_nothing(
             worker.close()
             if reader is not None:
                 reader[0].close()
+        # The last worker may have been killed while it began.
+        later.housekeeper.run()
         while metastore.compactor.work() is not None:
             pass
         while tasks := later.compactor.clean():
@@ -185,7 +188,8 @@ def change(session: Session, rows: Rows, number: int, chance: random.Random) -> 
 
 def ask(metastore: Metastore, chance: random.Random) -> None:
     for name in TABLES:
-        metastore.compactor.request("default", name, "p=1" if name == "h" else None, chance.choice(("minor", "major")))
+        kinds = ("minor", "major", "rebalance") if name == "h" else ("minor", "major")
+        metastore.compactor.request("default", name, "p=1" if name == "h" else None, chance.choice(kinds))
 
 
 def kill_both(worker: Worker, cleaner: ClientProcess, ready: Path, chance: random.Random, hit: Counter[str]) -> None:
@@ -212,7 +216,7 @@ def kill_both(worker: Worker, cleaner: ClientProcess, ready: Path, chance: rando
 def bury(metastore: Metastore, later: Metastore) -> None:
     """Let the housekeeper come when the time-outs of the dead are over, and none of the living."""
     for each in metastore.transactions.show():
-        if each.state is TxnState.OPEN and each.type is not TxnType.COMPACTION:
+        if each.state is TxnState.OPEN and each.type not in OF_WORKERS:
             later.transactions.heartbeat(each.id)
     later.housekeeper.run()
 

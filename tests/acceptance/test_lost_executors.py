@@ -1,4 +1,4 @@
-"""Executors that are killed in the middle of each statement that writes: each row counts once.
+"""Executors that are killed in the middle of each statement that writes, and of a compaction: each row counts once.
 
 Tasks run in processes of their own, as on a cluster, and are tried twice. ``test_faults.py`` lets the driver's steps
 fail, ``test_killed_writer.py`` kills the driver; here the driver goes on, and whatever runs its tasks does not.
@@ -124,5 +124,15 @@ def test_rows_count_once_when_an_executor_is_lost_in_the_middle_of_a_write(clust
         rows = sorted(change(rows))
         assert cluster.rows(table) == rows, name
     assert cluster.rows(other) == [row for row in rows if row[2] == "0"]
+    cluster.run(f"DELETE FROM {table} WHERE id % 7 = 0")
+    rows = [row for row in rows if row[0] % 7]
+    # Into the other layout Spark writes all rows.
+    other_layout = "hive" if layout == "flat" else "flat"
+    properties = {"tblprops.hivex.row.layout": other_layout}
+    response = cluster.metastore.compactor.request("default", table, "k=1", properties=properties)
+    assert response.is_accepted
+    answer = cluster.run("WORK", loses=1, table=f"{table}/k=1")
+    assert answer == {"state": "ready for cleaning", "message": None, "lost": 1}
+    assert cluster.rows(table) == rows
     assert cluster.metastore.locks.show() == []
     assert not list(cluster.root.rglob("_staging*"))

@@ -508,7 +508,7 @@ class Play:
             self.run(name, f"START TRANSACTION{' READ ONLY' if read_only else ''}")
             self.model.begin(name, read_only=read_only)
             # The first statement takes the snapshot.
-            for table in self.model.tables:
+            for table in self.first_read():
                 if self.read(name, f"SELECT * FROM {table.name}") is None:
                     self.sessions[name].sql("ROLLBACK")
                     self.log.append(f"{name}: ROLLBACK")
@@ -527,6 +527,10 @@ class Play:
             self.model.roll_back(name)
         self.compare(self.model.tables[0])
         return self.model.tables[1]
+
+    def first_read(self) -> Sequence[Table]:
+        """The tables that a transaction reads at once."""
+        return self.model.tables
 
     def abort(self, name: str) -> None:
         """End a transaction by a statement of another session, if one may."""
