@@ -281,8 +281,14 @@ class Work:
             self._transactions.heartbeat(running.txn_id)
 
     def _append_elsewhere(self, running: Running) -> None:
-        """Append to one list on the ground of another, which others may change: a write skew may come of it."""
+        """Append to one list on the ground of another, which others may change: a write skew may come of it.
+
+        It takes two who have the same lists the other way round. Among all lists they meet a few times in a long
+        history, and in some not at all; so half of them have the same two.
+        """
         target, other = [(name, self._key(running)) for name in self._rng.sample(LISTS, 2)]
+        if self._rng.random() < 0.5:
+            target, other = [(name, self._key(running, 1)) for name in self._rng.sample(LISTS[:2], 2)]
         self._lock(running, [target])
         self._read(running, [target, other])
         self._write_list(running, target)
@@ -417,9 +423,9 @@ class Work:
 
     # -- operations -------------------------------------------------------------------
 
-    def _key(self, running: Running) -> str:
+    def _key(self, running: Running, among: int | None = None) -> str:
         generation = running.txn_id // self._client.generation
-        return str(generation * self._client.keys + self._rng.randrange(self._client.keys))
+        return str(generation * self._client.keys + self._rng.randrange(among or self._client.keys))
 
     def _read(self, running: Running, keys: Sequence[Key], *, pause_s: float = 0) -> None:
         by_table: dict[str, list[str]] = defaultdict(list)

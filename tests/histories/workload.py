@@ -100,9 +100,10 @@ def run(workload: Workload) -> Outcome:
     began = time.monotonic()
     folder = workload.folder / _HISTORIES
     folder.mkdir(parents=True)
-    with open_warehouse(workload.url, workload.folder) as metastore:
+    time_of_round = _TimeOfRound()
+    with open_warehouse(workload.url, workload.folder, clock=time_of_round) as metastore:
         create_tables(metastore)
-        with _Clients(workload, metastore) as clients:
+        with _Clients(workload, metastore, time_of_round) as clients:
             clients.run()
         reaped, ledger = clients.reaped, clients.ledger
         # What killed clients have left open has timed out an hour later.
@@ -124,12 +125,31 @@ def run(workload: Workload) -> Outcome:
     return Outcome(report, history, seconds, clients.kills, reaped, looked_up, clients.disturbances)
 
 
+class _TimeOfRound:
+    """The clock of the process that keeps house, set on when a round begins.
+
+    The records of ended transactions are removed after their time-out, and a round may take longer than that: with
+    the clock running, it would remove what nobody has taken note of.
+    """
+
+    def __init__(self) -> None:
+        self.go_on()
+
+    def __call__(self) -> int:
+        return self._now
+
+    def go_on(self) -> None:
+        """It is as late as it is."""
+        self._now = system_clock()
+
+
 class _Clients:
     """The client processes, and what is done to them."""
 
-    def __init__(self, workload: Workload, metastore: Metastore) -> None:
+    def __init__(self, workload: Workload, metastore: Metastore, time_of_round: _TimeOfRound) -> None:
         self._workload = workload
         self._metastore = metastore
+        self._time_of_round = time_of_round
         self._rng = random.Random(workload.seed)
         self._running: dict[str, tuple[Client, ClientProcess]] = {}
         self._progress = Progress(workload.folder / _HISTORIES)
@@ -202,7 +222,8 @@ class _Clients:
             self.disturbances.append(time.monotonic_ns())
 
     def _keep_house(self) -> None:
-        # Before the records of ended transactions are removed.
+        # What ends from here on is not old enough to be removed in this round.
+        self._time_of_round.go_on()
         self.ledger.read()
         self.reaped |= set(self._metastore.housekeeper.run().aborted)
         self._metastore._services.store.write(_forget_aborted_components)
