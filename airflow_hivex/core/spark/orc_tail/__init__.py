@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from airflow_hivex.core.spark.orc_tail.concatenation import Concatenated, Slice, concatenate, join, stripes_of
+from airflow_hivex.core.spark.orc_tail.concatenation import Concatenated, Slice, join, stripes_of
 from airflow_hivex.core.spark.orc_tail.nesting import nest
 from airflow_hivex.core.spark.orc_tail.rewriting import Keys, is_rewritable, rewritten, stripe_keys
-from airflow_hivex.core.spark.orc_tail.tail import Stripe, Tail, read_tail, stripes, user_metadata
+from airflow_hivex.core.spark.orc_tail.tail import Stripe, Tail, read_tail
 
 __all__ = [
     "Concatenated",
@@ -13,14 +13,11 @@ __all__ = [
     "Slice",
     "Stripe",
     "Tail",
-    "concatenate",
     "is_rewritable",
     "join",
     "nest",
     "read_tail",
     "rewritten",
     "stripe_keys",
-    "stripes",
     "stripes_of",
-    "user_metadata",
 ]

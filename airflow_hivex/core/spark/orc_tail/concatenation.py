@@ -7,19 +7,16 @@ this refuses them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain
 
 from airflow_hivex.core.errors import JobError
 from airflow_hivex.core.spark.orc_tail.nesting import KEY_INDEX, STATISTICS
 from airflow_hivex.core.spark.orc_tail.statistics import merge
-from airflow_hivex.core.spark.orc_tail.tail import MAGIC, Tail, as_job_error, read_tail
+from airflow_hivex.core.spark.orc_tail.tail import MAGIC, Tail, as_job_error
 from airflow_hivex.core.spark.orc_tail.types import attributes, described
 from airflow_hivex.core.spark.orc_tail.writing import copy_bytes
 from airflow_hivex.core.spark.storage import Place
-
-_READERS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,22 +35,6 @@ class Slice:
     file: Place
     tail: Tail
     start: int = len(MAGIC)
-
-
-def concatenate(target: Place, sources: Sequence[Place]) -> Concatenated:
-    """One file with the rows of all, in the order of the sources, made without decoding them; see :func:`join`.
-
-    Args:
-        target: the new file; none of the sources.
-        sources: one or more files.
-
-    Raises:
-        JobError: a source cannot be read, or two differ; nothing is written then. Or a source was
-            changed meanwhile; the target is deleted then.
-    """
-    with ThreadPoolExecutor(_READERS) as pool:
-        tails = list(pool.map(read_tail, sources))
-    return join(target, list(map(Slice, sources, tails)))
 
 
 def stripes_of(file: Place, tail: Tail, first: int, end: int) -> Slice:

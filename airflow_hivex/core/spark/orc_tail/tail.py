@@ -249,24 +249,6 @@ def read_tail(file: Place) -> Tail:
         return tail
 
 
-def stripes(file: Place) -> tuple[Stripe, ...]:
-    """The stripes of a file in their order.
-
-    Raises:
-        JobError: as :func:`read_tail`.
-    """
-    return read_tail(file).stripes
-
-
-def user_metadata(file: Place) -> dict[str, bytes]:
-    """What writers have added to a file, by key.
-
-    Raises:
-        JobError: as :func:`read_tail`.
-    """
-    return read_tail(file).user_metadata
-
-
 def _end(data: Any, size: int, length: int) -> bytes:
     data.seek(size - length)
     end: bytes = data.read(length)

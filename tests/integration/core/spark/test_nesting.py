@@ -13,10 +13,11 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark prog
 from airflow_hivex.core.model.buckets import encode_bucket
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
-from airflow_hivex.core.spark.orc_tail import concatenate, nest, stripes
+from airflow_hivex.core.spark.orc_tail import nest
 from airflow_hivex.core.spark.storage import place
 from tests import hive_oracle
 from tests.hive_oracle import HiveRow, transactions
+from tests.orc_files import concatenate, stripes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -19,12 +19,13 @@ from airflow_hivex.core.model.directories import base_name
 from airflow_hivex.core.model.plans import Scan, ScanPart, Write, WriteIdFilter
 from airflow_hivex.core.spark import stripe_merging
 from airflow_hivex.core.spark.new_directories import NewDirectories
-from airflow_hivex.core.spark.orc_tail import nest, read_tail, stripes, user_metadata
+from airflow_hivex.core.spark.orc_tail import nest, read_tail
 from airflow_hivex.core.spark.orc_tail.wire import Message
 from airflow_hivex.core.spark.orc_tail.writing import replace_tail
 from airflow_hivex.core.spark.staging import Staging
 from airflow_hivex.core.spark.storage import place
 from tests.acceptance.middle_of_writes import limit_files
+from tests.orc_files import stripes, user_metadata
 from tests.unit.core.spark.orc_tail.flat_files import Key, deletes, inserts, note, write
 
 FIRST_BUCKET = 1 << 29

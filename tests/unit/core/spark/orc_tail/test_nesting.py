@@ -14,11 +14,12 @@ import pytest
 from pyarrow import orc
 
 from airflow_hivex.core.errors import JobError
-from airflow_hivex.core.spark.orc_tail import nest, stripes, user_metadata
+from airflow_hivex.core.spark.orc_tail import nest
 from airflow_hivex.core.spark.orc_tail.tail import read_tail
 from airflow_hivex.core.spark.orc_tail.types import attributes
 from airflow_hivex.core.spark.orc_tail.writing import replace_tail
 from airflow_hivex.core.spark.storage import Place, place
+from tests.orc_files import stripes, user_metadata
 from tests.unit.core.spark.orc_tail.flat_files import NAMES, Key, deletes, inserts, note, write
 
 BUCKET = 536870912
