@@ -80,11 +80,7 @@ class HivexQueryOperator(BaseOperator):
         if isinstance(transaction, HivexTransaction):
             self._check_is_in(transaction)
             self._begin_task_id = transaction.begin_task_id
-            # Not an XComArg, which would make begin a direct upstream, and rule out any trigger rule but one.
-            # Of a group that is mapped as a whole, each part has its own begin.
-            is_mapped = next(iter(transaction.iter_mapped_task_groups()), None) is not None
-            part = ", map_indexes=ti.map_index" if is_mapped else ""
-            transaction = f"{{{{ ti.xcom_pull(task_ids='{self._begin_task_id}'{part}) }}}}"
+            transaction = transaction.txn_id_template
         elif isinstance(transaction, XComArg):
             self._begin_task_id = next((operator.task_id for operator, _ in transaction.iter_references()), None)
         self.sql = sql

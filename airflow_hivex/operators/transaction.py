@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator, TaskGroup, TriggerRule, XComArg
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from airflow_hivex.core.errors import HivexError, Outcome
 from airflow_hivex.hooks.hivex import HivexHook
@@ -28,6 +28,10 @@ _RULES_THAT_PASS_FAILURES_ON = (
     TriggerRule.NONE_FAILED,
     TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS,
 )
+SKIPPED = "skipped"
+"""The XCom key under which the commit tells which skipped tasks it was skipped for."""
+XCOM_SKIPMIXIN_KEY = "skipmixin_key"
+"""Where Airflow's operators that skip others tell which. Source: airflow.providers.standard.utils.skipmixin."""
 # The group's own tasks are short, and safe to repeat.
 _OWN_TASKS = {"retries": 3, "retry_delay": timedelta(seconds=10), "retry_exponential_backoff": False}
 
@@ -41,9 +45,10 @@ class HivexTransaction(TaskGroup):
             HivexQueryOperator(task_id="orders", sql="INSERT INTO orders ...", transaction=transaction)
             HivexQueryOperator(task_id="lines", sql="INSERT INTO lines ...", transaction=transaction)
 
-    It begins with a setup task ``begin``. ``commit`` runs when all tasks of the group have succeeded, and
-    the teardown ``abort`` when all have ended: it aborts the transaction if it is still open. What is
-    downstream of the group is downstream of ``commit``. A ``@task`` joins with
+    It begins with a setup task ``begin``. ``commit`` runs when no task of the group has failed, and commits if
+    all have succeeded; the teardown ``abort`` runs when all have ended. It aborts the transaction if it is still
+    open, and then fails, so that the DAG run fails as well, unless a task chose to be skipped. What
+    is downstream of the group is downstream of ``commit``. A ``@task`` joins with
     ``HivexHook.session(txn_id=...)``, given :attr:`txn_id` as an argument.
 
     :param group_id: the group's id
@@ -75,6 +80,17 @@ class HivexTransaction(TaskGroup):
     def txn_id(self) -> XComArg:
         """The transaction's id, for tasks of the group."""
         return XComArg(self._begun())
+
+    @property
+    def txn_id_template(self) -> str:
+        """A template of the transaction's id, for templated fields of tasks that need not be directly below ``begin``.
+
+        An XComArg would make ``begin`` a direct upstream, and rule out any trigger rule but ``all_success``.
+        """
+        # Of a group that is mapped as a whole, each part has its own begin.
+        is_mapped = next(iter(self.iter_mapped_task_groups()), None) is not None
+        part = ", map_indexes=ti.map_index" if is_mapped else ""
+        return f"{{{{ ti.xcom_pull(task_ids='{self.begin_task_id}'{part}) }}}}"
 
     @property
     def begin_task_id(self) -> str:
@@ -123,18 +139,36 @@ class HivexTransaction(TaskGroup):
                 raise TypeError(f"Task {task_id} is mapped: give partial() the id, transaction=transaction.txn_id.")
         begin.work_task_ids = tuple(sorted(tasks))
         begin.commit_task_id = self.child_id("commit")
-        arguments: dict[str, Any] = {"txn_id": self.txn_id, "hivex_conn_id": self.hivex_conn_id, **self._task_arguments}
-        self.commit = HivexCommitOperator(task_id="commit", begin_task_id=begin.task_id, **arguments)
-        self.abort = HivexAbortOperator(task_id="abort", work_task_ids=begin.work_task_ids, **arguments)
+        arguments = {"hivex_conn_id": self.hivex_conn_id, **self._task_arguments}
+        required = {task.task_id: task for task in _required(tasks)}
+        self.commit = HivexCommitOperator(
+            task_id="commit",
+            txn_id=self.txn_id_template,
+            begin_task_id=begin.task_id,
+            work_task_ids=sorted(required),
+            # A run that is marked as failed skips the commit. A commit that runs can tell this from a skipped task.
+            trigger_rule=TriggerRule.NONE_FAILED if required else TriggerRule.ALL_SUCCESS,
+            **arguments,
+        )
+        self.abort = HivexAbortOperator(
+            task_id="abort",
+            txn_id=self.txn_id,
+            work_task_ids=begin.work_task_ids,
+            commit_task_id=begin.commit_task_id,
+            **arguments,
+        )
         for task in tasks.values():
             if task.upstream_task_ids.isdisjoint(tasks):
                 begin >> task
             # An abort while a task still works would only make it fail in a less clear way.
             task >> self.abort
-        for task in _required(tasks):
+        for task in required.values():
             task >> self.commit
-        begin >> self.commit >> self.abort
-        self.abort.as_teardown(setups=begin, on_failure_fail_dagrun=False)
+        if not required:
+            # Directly below a setup, Airflow takes no other trigger rule than all_success.
+            begin >> self.commit
+        self.commit >> self.abort
+        self.abort.as_teardown(setups=begin, on_failure_fail_dagrun=True)
 
 
 def _required(tasks: Mapping[str, AbstractOperator]) -> Iterable[AbstractOperator]:
@@ -261,6 +295,7 @@ class HivexCommitOperator(BaseOperator):
     :param txn_id: the transaction (templated)
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     :param begin_task_id: the task that has opened it
+    :param work_task_ids: the tasks of the group that have to succeed; if one was skipped, the commit is skipped
     """
 
     template_fields: Sequence[str] = ("txn_id", "hivex_conn_id")
@@ -269,22 +304,30 @@ class HivexCommitOperator(BaseOperator):
     def __init__(
         self,
         *,
-        txn_id: int | XComArg,
+        txn_id: int | str | XComArg,
         hivex_conn_id: str = HivexHook.default_conn_name,
         begin_task_id: str | None = None,
+        work_task_ids: Sequence[str] = (),
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.txn_id = txn_id
         self.hivex_conn_id = hivex_conn_id
         self.begin_task_id = begin_task_id
+        self.work_task_ids = tuple(work_task_ids)
 
-    def execute(self, context: Context) -> int:  # noqa: ARG002 - Airflow gives it by this name
+    def execute(self, context: Context) -> int:
         """The id of the committed transaction.
 
+        :raises AirflowSkipException: a task that has to succeed was skipped
         :raises AirflowFailException: it cannot be committed any more, because of a write conflict for example
         :raises HivexError: the failure may pass; a commit of which it is not known may have been applied
         """
+        states = _states(context, self.work_task_ids)
+        skipped = sorted(task_id for task_id, state in states.items() if state == "skipped")
+        if skipped:
+            context["ti"].xcom_push(SKIPPED, skipped)
+            raise AirflowSkipException(f"Nothing is committed, because {', '.join(skipped[:10])} was skipped.")
         txn_id = as_txn_id(self.txn_id)
         try:
             HivexHook(self.hivex_conn_id).get_metastore().commit(txn_id)
@@ -295,11 +338,16 @@ class HivexCommitOperator(BaseOperator):
 
 
 class HivexAbortOperator(BaseOperator):
-    """Abort the transaction of a group if it is still open, and say in the log how it has ended.
+    """Abort the transaction of a group if it is still open, and fail if it has not committed.
+
+    A DAG run whose rows are missing fails with it, whatever else became of the run: Airflow skips the commit of
+    a run that is marked, and takes a skipped task for a success. The transaction of a group in which a task
+    chose to be skipped is aborted as well, but that is no failure.
 
     :param txn_id: the transaction (templated)
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     :param work_task_ids: the tasks of the group, of which the reason names those that have not succeeded
+    :param commit_task_id: the task that commits
     """
 
     template_fields: Sequence[str] = ("txn_id", "hivex_conn_id")
@@ -311,43 +359,71 @@ class HivexAbortOperator(BaseOperator):
         txn_id: int | XComArg,
         hivex_conn_id: str = HivexHook.default_conn_name,
         work_task_ids: Sequence[str] = (),
+        commit_task_id: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.txn_id = txn_id
         self.hivex_conn_id = hivex_conn_id
         self.work_task_ids = tuple(work_task_ids)
+        self.commit_task_id = commit_task_id
 
     def execute(self, context: Context) -> str:
-        """How the transaction has ended: ``committed``, ``aborted``, or ``unknown`` when its record is gone."""
+        """How the transaction has ended: ``committed``, or ``aborted`` because a task chose to be skipped.
+
+        :raises AirflowFailException: it was aborted, its record is gone, or the commit has failed all the same
+        :raises HivexError: the failure may pass
+        """
         from airflow_hivex.core.errors import NoSuchTransactionError, TransactionCommittedError
         from airflow_hivex.core.model.transactions import TxnState
 
         txn_id = as_txn_id(self.txn_id)
         metastore = HivexHook(self.hivex_conn_id).get_metastore()
+        not_succeeded = self._not_succeeded(context)
         try:
             found = metastore.transactions.get(txn_id)
             if found.state is not TxnState.COMMITTED:
                 # Also if it was aborted before: whoever did that may have left its files.
-                metastore.abort(txn_id, self._reason(context))
+                metastore.abort(txn_id, f"{agent_info(context)}: {not_succeeded}")
         except TransactionCommittedError:
             found = metastore.transactions.get(txn_id)
         except NoSuchTransactionError:
-            self.log.warning("Transaction %s has ended so long ago that nobody knows how.", txn_id)
-            return "unknown"
+            raise AirflowFailException(
+                f"Transaction {txn_id} has ended so long ago that nobody knows how; look whether its rows are there."
+            ) from None
         if found.state is TxnState.COMMITTED:
-            self.log.info("Transaction %s has committed; there is nothing to abort.", txn_id)
-            return "committed"
-        if found.state is TxnState.ABORTED:
-            self.log.warning("Transaction %s was aborted before: %s.", txn_id, found.reason)
-        else:
-            self.log.warning("Transaction %s is aborted; nothing that its tasks wrote is visible.", txn_id)
-        return "aborted"
+            return self._committed(txn_id, context)
+        reason = found.reason if found.state is TxnState.ABORTED else not_succeeded
+        sentence = f"Transaction {txn_id} was aborted ({reason}). Nothing that its tasks wrote is visible."
+        if self._is_chosen(context):
+            self.log.info(sentence)
+            return "aborted"
+        raise AirflowFailException(sentence)
 
-    def _reason(self, context: Context) -> str:
+    def _committed(self, txn_id: int, context: Context) -> str:
+        states = _states(context, [self.commit_task_id] if self.commit_task_id else [])
+        if "failed" in states.values():
+            raise AirflowFailException(
+                f"Transaction {txn_id} has committed, but {self.commit_task_id} failed before it was told. Clear "
+                f"{self.commit_task_id} with downstream; it will succeed and change nothing."
+            )
+        self.log.info("Transaction %s has committed; there is nothing to abort.", txn_id)
+        return "committed"
+
+    def _not_succeeded(self, context: Context) -> str:
         states = _states(context, self.work_task_ids)
         causes = [f"{task_id} {state}" for task_id, state in sorted(states.items()) if state != "success"]
-        return f"{agent_info(context)}: {', '.join(causes[:10]) or 'it was not committed'}"
+        return ", ".join(causes[:10]) or "it was not committed"
+
+    def _is_chosen(self, context: Context) -> bool:
+        """Whether the commit was skipped by a task of the group, not by a mark on the run."""
+        ti = context["ti"]
+        place: dict[str, Any] = {"map_indexes": ti.map_index} if ti.map_index is not None and ti.map_index >= 0 else {}
+        if self.commit_task_id and ti.xcom_pull(task_ids=self.commit_task_id, key=SKIPPED, **place):
+            return True
+        # A ShortCircuitOperator skips all that is downstream of it, the commit too, which does not run then.
+        skips = ti.xcom_pull(task_ids=list(self.work_task_ids), key=XCOM_SKIPMIXIN_KEY, **place) or []
+        return any(isinstance(skip, dict) and self.commit_task_id in skip.get("skipped", ()) for skip in skips)
 
 
 def as_txn_id(value: object) -> int:

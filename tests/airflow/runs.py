@@ -79,16 +79,18 @@ def create_run(dag: DAG) -> DagRun:
         return run
 
 
-def mark_failed(dag: DAG, run: DagRun, running: str | None = None) -> None:
-    """Mark a run as failed as the web interface does, perhaps while a task of it runs."""
-    from airflow.api.common.mark_tasks import set_dag_run_state_to_failed
+def mark(dag: DAG, run: DagRun, state: str, running: str | None = None) -> None:
+    """Mark a run as ``failed`` or ``success`` as the web interface does, perhaps while a task of it runs."""
+    from airflow.api.common.mark_tasks import set_dag_run_state_to_failed, set_dag_run_state_to_success
     from airflow.utils.session import create_session
+
+    set_state = {"failed": set_dag_run_state_to_failed, "success": set_dag_run_state_to_success}[state]
 
     for ti in run.get_task_instances():
         if ti.task_id == running:
             ti.set_state("running")
     with create_session() as session:
-        set_dag_run_state_to_failed(dag=_scheduled(dag), run_id=run.run_id, commit=True, session=session)
+        set_state(dag=_scheduled(dag), run_id=run.run_id, commit=True, session=session)
 
 
 def go_on(dag: DAG, run: DagRun, *, but_first: Sequence[tuple[str, Callable[[], None]]] = ()) -> DagRun:
@@ -131,6 +133,7 @@ def context(**fields: Any) -> Any:
     defaults = {"dag_id": "d", "task_id": "t", "run_id": "r", "try_number": 1, "map_index": -1, "id": "first"}
     ti = SimpleNamespace(**defaults | fields)
     ti.get_task_states = lambda **_: {ti.run_id: {}}
+    ti.xcom_pull = lambda **_: None
     return {"ti": ti}
 
 

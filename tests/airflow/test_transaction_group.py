@@ -26,7 +26,7 @@ from airflow_hivex.operators.transaction import (
     HivexCommitOperator,
     HivexTransaction,
 )
-from tests.airflow.runs import clear, context, create_run, go_on, kill_at, mark_failed, states, tries
+from tests.airflow.runs import clear, context, create_run, go_on, kill_at, mark, states, tries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -155,9 +155,8 @@ def test_reader_of_two_clusters_sees_all_of_it_or_nothing(
     with reader.looking():
         run = run_dag(dag)
         reader.look_once_more()
-    assert states(run)["load.abort"] == "success"
     if fails:
-        assert run.state == "failed"
+        assert (run.state, states(run)["load.abort"]) == ("failed", "failed")
         assert states(run)["load.commit"] == "upstream_failed"
         assert set(reader.seen) == {(0, 0)}
         assert_nothing_is_left(metastore, warehouse)
@@ -245,6 +244,39 @@ def test_skipped_task_lets_nothing_be_committed(
     assert_nothing_is_left(metastore, warehouse)
 
 
+def test_task_that_skips_all_after_it_lets_nothing_be_committed(
+    metastore: Metastore, warehouse: dict[str, Any], run_dag: Callable[..., DagRun]
+) -> None:
+    with DAG("hivex_short_circuit", schedule=None) as dag, HivexTransaction("load") as transaction:
+
+        @task.short_circuit
+        def one() -> bool:
+            return False
+
+        write(transaction, "zero", "orders", 1) >> one() >> write(transaction, "two", "lines", 1)
+    run = run_dag(dag)
+    expected = dict.fromkeys((*GROUP, "load.zero"), "success") | {"load.two": "skipped", "load.commit": "skipped"}
+    assert states(run) == expected
+    assert run.state == "success"
+    assert_nothing_is_left(metastore, warehouse)
+
+
+def test_group_that_is_skipped_as_a_whole_is_no_failure(metastore: Metastore, run_dag: Callable[..., DagRun]) -> None:
+    with DAG("hivex_not_chosen", schedule=None) as dag:
+
+        @task
+        def choose() -> None:
+            raise AirflowSkipException("not today")
+
+        with HivexTransaction("load") as transaction:
+            write(transaction, "one", "orders", 1)
+            write(transaction, "two", "lines", 1)
+        choose() >> transaction
+    run = run_dag(dag)
+    assert set(states(run).values()) == {"skipped"}
+    assert run.state == "success"
+
+
 def test_nothing_runs_when_the_transaction_cannot_begin(
     metastore: Metastore, warehouse: dict[str, Any], run_dag: Callable[..., DagRun]
 ) -> None:
@@ -272,7 +304,7 @@ def test_commit_that_lost_fails_for_good_and_leaves_nothing(
 
         one >> two()
     run = run_dag(dag)
-    assert states(run) == dict.fromkeys(GROUP, "success") | {"load.commit": "failed"}
+    assert states(run) == dict.fromkeys(GROUP, "success") | {"load.commit": "failed", "load.abort": "failed"}
     assert (run.state, tries(run)["load.commit"]) == ("failed", 1)
     assert_nothing_is_left(metastore, warehouse)
     (lost,) = metastore.transactions.show()
@@ -375,19 +407,27 @@ def count_of_groups_transactions(metastore: Metastore, run: DagRun) -> int:
     return sum(transaction is not None for transaction in found)
 
 
-@pytest.mark.parametrize("running", [None, "load.two"], ids=["between tasks", "while one runs"])
-def test_run_that_is_marked_as_failed_is_aborted_by_its_teardown(
-    metastore: Metastore, warehouse: dict[str, Any], store_dag: Callable[[DAG], None], running: str | None
+@pytest.mark.parametrize(
+    ("state", "running"),
+    [("failed", None), ("failed", "load.two"), ("success", None), ("success", "load.two")],
+    ids=["failed between tasks", "failed while one runs", "succeeded between tasks", "succeeded while one runs"],
+)
+def test_run_that_is_marked_fails_when_its_rows_are_missing(
+    metastore: Metastore,
+    warehouse: dict[str, Any],
+    store_dag: Callable[[DAG], None],
+    state: str,
+    running: str | None,
 ) -> None:
-    with DAG(f"hivex_marked_{running}", schedule=None) as dag, HivexTransaction("load") as transaction:
+    with DAG(f"hivex_marked_{state}_{running}", schedule=None) as dag, HivexTransaction("load") as transaction:
         write(transaction, "one", "orders", 1) >> write(transaction, "two", "lines", 2)
     store_dag(dag)
     run = create_run(dag)
-    finished = go_on(dag, run, but_first=[("load.two", lambda: mark_failed(dag, run, running))])
-    two = "failed" if running else "skipped"
-    assert states(finished) == dict.fromkeys(GROUP, "success") | {"load.two": two, "load.commit": "skipped"}
-    # Airflow skips the commit, and then takes the run's state from it.
-    assert finished.state == "success"
+    finished = go_on(dag, run, but_first=[("load.two", lambda: mark(dag, run, state, running))])
+    # Airflow skips what has not begun, the commit with it.
+    expected = {"load.two": state if running else "skipped", "load.commit": "skipped", "load.abort": "failed"}
+    assert states(finished) == dict.fromkeys(GROUP, "success") | expected
+    assert finished.state == "failed"
     assert_nothing_is_left(metastore, warehouse)
 
 
@@ -411,7 +451,7 @@ def test_work_after_a_time_out_fails_at_once_and_says_what_to_clear(
         write(transaction, "one", "orders", 1) >> rest() >> two
     run = run_dag(dag)
     assert (states(run)["load.two"], tries(run)["load.two"]) == ("failed", 1)
-    assert (states(run)["load.commit"], states(run)["load.abort"]) == ("upstream_failed", "success")
+    assert (states(run)["load.commit"], states(run)["load.abort"]) == ("upstream_failed", "failed")
     assert_nothing_is_left(metastore, warehouse)
     two.transaction = aborted[0]
     with pytest.raises(AirflowFailException, match=r"timed out.*clear load\.begin together with"):
@@ -484,7 +524,8 @@ def test_worker_killed_in_the_teardown_is_followed_by_a_try_that_cleans_up(
     HivexQueryOperator(task_id="t", sql="INSERT INTO orders VALUES (1)", transaction=txn_id).execute(context())
     abort = HivexAbortOperator(task_id="abort", txn_id=txn_id)
     kill_at("after abort", abort)
-    assert abort.execute(context(try_number=2)) == "aborted"
+    with pytest.raises(AirflowFailException, match=r"was aborted .*it was not committed"):
+        abort.execute(context(try_number=2))
     assert_nothing_is_left(metastore, warehouse)
 
 
@@ -508,8 +549,8 @@ def test_commit_waits_for_all_and_is_what_comes_before_the_rest() -> None:
 
         transaction >> after()
     begin, commit, abort = (dag.get_task(f"load.{name}") for name in ("begin", "commit", "abort"))
-    assert (begin.is_setup, abort.is_teardown, abort.on_failure_fail_dagrun) == (True, True, False)
-    assert commit.upstream_task_ids == {"load.begin", "load.inner.two", "load.three"}
+    assert (begin.is_setup, abort.is_teardown, abort.on_failure_fail_dagrun) == (True, True, True)
+    assert commit.upstream_task_ids == {"load.inner.two", "load.three"}
     assert abort.upstream_task_ids == {"load.begin", "load.one", "load.inner.two", "load.three", "load.commit"}
     assert dag.get_task("after").upstream_task_ids == {"load.commit"}
     assert {task.task_id for task in dag.roots} == {"load.begin"}
@@ -566,7 +607,8 @@ def test_unknown_transaction_is_refused(metastore: Metastore) -> None:
         HivexCommitOperator(task_id="t", txn_id=99).execute(context())
     with pytest.raises(AirflowFailException, match="no transaction 99"):
         HivexQueryOperator(task_id="t", sql="SELECT 1", transaction="99").execute(context())
-    assert HivexAbortOperator(task_id="t", txn_id=99).execute(context()) == "unknown"
+    with pytest.raises(AirflowFailException, match="Transaction 99 has ended so long ago"):
+        HivexAbortOperator(task_id="t", txn_id=99).execute(context())
 
 
 def test_killed_statement_leaves_the_groups_transaction_open(metastore: Metastore) -> None:
