@@ -756,6 +756,13 @@ class ExecutorsLostError(JobError):
     retryable = True
 
 
+class SparkProcessError(JobError):
+    """The process that runs Spark did not start, has ended, or ran out of memory. A new one may fare better."""
+
+    code = "SPARK_PROCESS"
+    retryable = True
+
+
 class StorageError(HivexError):
     """Files of a cluster could not be listed, written or deleted."""
 

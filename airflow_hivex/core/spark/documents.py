@@ -27,6 +27,7 @@ from airflow_hivex.core.errors import (
     JobError,
     MergeCardinalityError,
     NoSuchColumnError,
+    SparkProcessError,
     StorageError,
     TypeMismatchError,
 )
@@ -64,7 +65,11 @@ _ERRORS: dict[str, type[HivexError]] = {
     )
 }
 
-_JOB_ERRORS: dict[str, type[JobError]] = {"cancelled": JobCancelledError, "lost": ExecutorsLostError}
+_JOB_ERRORS: dict[str, type[JobError]] = {
+    "cancelled": JobCancelledError,
+    "lost": ExecutorsLostError,
+    "process": SparkProcessError,
+}
 
 
 def plan_to_json(plan: Plan) -> str:

@@ -13,6 +13,7 @@ from airflow_hivex.core.errors import (
     HivexError,
     JobCancelledError,
     JobError,
+    SparkProcessError,
     StorageError,
 )
 from airflow_hivex.core.model.plans import Plan
@@ -25,6 +26,7 @@ _CLASS = re.compile(r"\A(?:[a-z]\w*\.)+[\w$]+: ")
 _STATE = re.compile(r"\s*SQLSTATE: \w{5}.*", re.DOTALL)
 _CONTEXT = re.compile(r"\s*^== .*? ==$.*", re.MULTILINE | re.DOTALL)
 _NO_ROOM = re.compile(r"No space left on device|File too large|Disk quota exceeded")
+_NO_MEMORY = re.compile(r"\b(?:OutOfMemoryError|SparkOutOfMemoryError)\b")
 _LOST = re.compile(r"\bExecutorLostFailure\b")
 _NO_AVRO = re.compile(r"(?i)find (the )?data source: `?avro|avro is built-in but external")
 _AVRO_PACKAGE = (
@@ -65,6 +67,8 @@ def _as_error(error: Exception, plan: Plan) -> HivexError:
         message += _whose_directory(message, plan)
     if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j"):
         message = f"{type(error).__name__}: {message}"
+    if _NO_MEMORY.search(text):
+        return SparkProcessError("", message)
     return ExecutorsLostError("", message) if _LOST.search(text) else JobError("", message)
 
 

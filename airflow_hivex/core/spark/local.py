@@ -15,6 +15,7 @@ import tempfile
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,6 +36,8 @@ _FIXED = ("spark.sql.extensions", "spark.sql.catalog", "spark.sql.warehouse.dir"
 _CANCEL_INTERVAL_S = 0.2
 _CANCEL_LIMIT_S = 60.0
 _REMEMBERED_TAGS = 1000
+_START_INTERVAL_S = 0.1
+_END_LIMIT_S = 2.0
 
 
 def is_local(jobtracker: str) -> bool:
@@ -85,16 +88,19 @@ class LocalRunner:
                 del self._running[plan.tag]
 
     def _run(self, document: str, plan: Plan, cluster: str, running: _RunningJob) -> JobResult:
-        running.session = _SPARK.session(self._master, plan.spark_conf, cluster)
+        running.session = _SPARK.session(self._master, plan.spark_conf, cluster, running.cancelled)
         if running.cancelled.is_set():
             raise JobCancelledError(cluster)
-        from airflow_hivex.core.spark import documents, job
+        from airflow_hivex.core.spark import documents, job, jvm
 
         try:
             return documents.result_from_json(job.run(running.session, document), cluster)
         except HivexError as error:
             if running.cancelled.is_set() and not isinstance(error, JobCancelledError):
                 raise JobCancelledError(cluster) from error
+            # A process that has lost its connection may need a moment to end.
+            if isinstance(error, JobError) and jvm.has_ended(_END_LIMIT_S if _is_disconnected(error) else 0):
+                raise jvm.end_as_error(cluster) from None
             raise
 
     def cancel(self, tag: str) -> None:
@@ -133,33 +139,61 @@ class _ProcessSpark:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._base: SparkSession | None = None
+        self._base: Future[SparkSession] | None = None
         self._process = os.getpid()
-        self._sessions: dict[frozenset[tuple[str, str]], SparkSession] = {}
+        self._sessions: dict[tuple[Future[SparkSession], frozenset[tuple[str, str]]], SparkSession] = {}
 
-    def session(self, master: str, conf: Mapping[str, str], cluster: str) -> SparkSession:
-        """A session that only jobs with this configuration use; Spark is started when it does not run."""
+    def session(self, master: str, conf: Mapping[str, str], cluster: str, cancelled: threading.Event) -> SparkSession:
+        """A session that only jobs with this configuration use; Spark is started when it does not run.
+
+        Raises:
+            JobCancelledError: ``cancelled`` was set while Spark started, which goes on for others.
+            SparkProcessError: Spark's process has ended as it started.
+        """
         if self._base is not None and self._process != os.getpid():
             raise JobError(cluster, "Spark was started before this process was forked; start it in the child alone")
         with self._lock:
-            self._process = os.getpid()
-            if self._base is None or not _is_alive(self._base):
+            if self._base is None or (self._base.done() and not _is_alive(self._base)):
+                self._process = os.getpid()
                 self._sessions.clear()
-                self._base = _start(master, conf, cluster)
-            key = frozenset(conf.items())
+                self._base = self._start(master, conf, cluster)
+            base = self._base
+        while not wait([base], _START_INTERVAL_S).done:
+            if cancelled.is_set():
+                raise JobCancelledError(cluster)
+        started = base.result()
+        with self._lock:
+            key = base, frozenset(conf.items())
             if key not in self._sessions:
-                self._sessions[key] = self._base.newSession()
+                self._sessions[key] = started.newSession()
             return self._sessions[key]
+
+    def _start(self, master: str, conf: Mapping[str, str], cluster: str) -> Future[SparkSession]:
+        """Spark's start, in a thread that nobody waits for when this process ends: it takes seconds, and may hang."""
+        starting: Future[SparkSession] = Future()
+
+        def run() -> None:
+            try:
+                starting.set_result(_start(master, conf, cluster))
+            except BaseException as error:
+                starting.set_exception(error)
+
+        threading.Thread(target=run, name="hivex-spark-start", daemon=True).start()
+        return starting
 
 
 _SPARK = _ProcessSpark()
 
 
-def _is_alive(session: SparkSession) -> bool:
+def _is_alive(started: Future[SparkSession]) -> bool:
     from py4j.protocol import Py4JError
 
-    context: Any = session.sparkContext
-    if context._jsc is None:
+    from airflow_hivex.core.spark import jvm
+
+    if started.exception() is not None:
+        return False
+    context: Any = started.result().sparkContext
+    if context._jsc is None or jvm.has_ended():
         return False
     try:
         return not context._jsc.sc().isStopped()
@@ -167,29 +201,36 @@ def _is_alive(session: SparkSession) -> bool:
         return False
 
 
+def _is_disconnected(error: JobError) -> bool:
+    return any(
+        word in str(error) for word in ("Answer from Java side is empty", "ConnectionRefusedError", "Py4JNetwork")
+    )
+
+
 def _start(master: str, conf: Mapping[str, str], cluster: str) -> SparkSession:
+    _check_java(cluster)
+    from py4j.protocol import Py4JError
     from pyspark import SparkContext
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
-    _check_java(cluster)
+    from airflow_hivex.core.spark import jvm
+
+    if jvm.has_ended():
+        jvm.forget()
     if SparkContext._active_spark_context is not None:
         log.info("Using the Spark that runs in this process already")
         return SparkSession.builder.getOrCreate()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.master(master).appName("hivex")
     # SQL configuration given here would be every cluster's; a job sets its own on its session.
     own = {key: value for key, value in conf.items() if not key.startswith("spark.sql.") or key.startswith(_FIXED)}
-    for key, value in {**_start_conf(master), **own}.items():
-        builder = builder.config(key, value)
     try:
         with _utf8_locale():
-            session = builder.getOrCreate()
-    except (PySparkException, OSError) as error:
-        raise JobError(cluster, f"Spark did not start: {error}. See its output above") from error
-    # It repeats each failed query with the whole stack as one line of JSON.
-    logging.getLogger("SQLQueryContextLogger").disabled = True
-    return session
+            return jvm.start(master, {**_start_conf(master), **own}, cluster)
+    except (PySparkException, Py4JError, OSError) as error:
+        if jvm.has_ended(_END_LIMIT_S):
+            raise jvm.end_as_error(cluster) from error
+        raise JobError(cluster, f"Spark did not start: {error}") from error
 
 
 @contextmanager

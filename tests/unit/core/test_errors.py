@@ -71,6 +71,7 @@ EXAMPLES: dict[str, tuple[object, ...]] = {
     "JobError": ("c1", "out of memory"),
     "JobCancelledError": ("c1",),
     "ExecutorsLostError": ("c1", "an executor was killed"),
+    "SparkProcessError": ("c1", "it was killed by signal 9"),
     "InvalidConnectionError": ("hivex_default", "its host is missing"),
     "StorageError": ("c1/warehouse/t", "it is not a directory"),
     "UnsupportedJobTrackerError": ("c1", "yarn"),

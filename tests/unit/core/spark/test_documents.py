@@ -17,6 +17,7 @@ from airflow_hivex.core.errors import (
     JobCancelledError,
     JobError,
     NoSuchColumnError,
+    SparkProcessError,
     StorageError,
     TypeMismatchError,
 )
@@ -156,6 +157,7 @@ def test_a_value_that_python_cannot_hold_is_a_clear_error() -> None:
         JobError("c1", "overflow"),
         JobCancelledError("c1"),
         ExecutorsLostError("c1", "an executor was killed"),
+        SparkProcessError("c1", "Java heap space"),
         StorageError("file:///c1/t", "it is full"),
     ],
 )

@@ -1,0 +1,148 @@
+"""The Java process of this process's Spark: its start, its output, and whether it still lives.
+
+It writes to standard output and standard error, where Airflow takes every line for an error. So its output goes to
+this module's log: at DEBUG while Spark starts, at INFO afterwards, when users' functions print there.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import threading
+from collections import deque
+from collections.abc import Mapping
+from subprocess import TimeoutExpired
+from typing import Any
+
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from airflow_hivex.core.errors import SparkProcessError
+
+log = logging.getLogger(__name__)
+
+_REMEMBERED_LINES = 100
+_OUTPUT_LIMIT_S = 2.0
+_MEMORY = ("OutOfMemoryError", "insufficient memory", "Could not reserve enough space", "Cannot allocate memory")
+_NOISE = ("WARNING: ", "Error occurred during initialization of VM", "\tat ", "    at ")
+
+
+class _Output:
+    """What a Java process prints: handed on to the log line by line, the last lines kept."""
+
+    def __init__(self) -> None:
+        self.level = logging.DEBUG
+        self._lines: deque[str] = deque(maxlen=_REMEMBERED_LINES)
+        read_end, self.write_end = os.pipe()
+        self._thread = threading.Thread(target=self._read, args=(read_end,), name="hivex-spark-output", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Leave the pipe to the Java process alone: it ends when that does."""
+        os.close(self.write_end)
+
+    def cause(self) -> str:
+        """The line that tells best why the process has ended, or nothing."""
+        self._thread.join(_OUTPUT_LIMIT_S)
+        lines = [line for line in self._lines if not line.startswith(_NOISE)]
+        causes = [line for line in lines if any(word in line for word in _MEMORY)]
+        causes += [line for line in lines if "rror" in line or "xception" in line]
+        return next(iter(causes), "").strip("# ")
+
+    def last_line(self) -> str:
+        """The last line that it has printed, or nothing."""
+        return next((line for line in reversed(self._lines) if line), "")
+
+    def _read(self, read_end: int) -> None:
+        with open(read_end, encoding="utf-8", errors="replace") as pipe:
+            for line in pipe:
+                self._lines.append(line.rstrip())
+                log.log(self.level, "%s", line.rstrip())
+
+
+_output: _Output | None = None
+
+
+def start(master: str, conf: Mapping[str, str], cluster: str) -> SparkSession:
+    """Start Spark in this process; the thread that called may be any.
+
+    Raises:
+        SparkProcessError: the Java process has ended before Spark ran.
+        PySparkException, Py4JError: Spark refuses its configuration.
+    """
+    global _output
+    _quiet_py4j()
+    output = None
+    options = {"spark.master": master, "spark.app.name": "hivex", **conf}
+    if SparkContext._gateway is None:
+        output = _output = _Output()
+        try:
+            gateway = launch_gateway(  # type: ignore[no-untyped-call]
+                SparkConf().setAll(list(options.items())),
+                {"stdout": output.write_end, "stderr": subprocess.STDOUT},
+            )
+        except (PySparkException, OSError) as error:
+            output.close()
+            raise SparkProcessError(
+                cluster, f"Spark's process did not start: {output.cause() or output.last_line() or error}"
+            ) from error
+        output.close()
+        SparkContext._ensure_initialized(gateway=gateway)
+    builder = SparkSession.builder
+    for name, value in options.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    if output is not None:
+        output.level = logging.INFO
+    return session
+
+
+def has_ended(wait_s: float = 0) -> bool:
+    """Whether the Java process was started and is gone, after waiting up to ``wait_s`` for its end."""
+    process = getattr(SparkContext._gateway, "proc", None)
+    if process is None:
+        return False
+    try:
+        process.wait(wait_s)
+    except TimeoutExpired:
+        return False
+    return True
+
+
+def end_as_error(cluster: str) -> SparkProcessError:
+    """Why the Java process has ended."""
+    process: Any = getattr(SparkContext._gateway, "proc", None)
+    code = process.returncode
+    how = f"was killed by signal {-code}" if code < 0 else f"has ended with exit code {code}"
+    cause = _output.cause() if _output is not None else ""
+    because = f" ({cause})" if cause else ""
+    return SparkProcessError(cluster, f"Spark's process {how}{because}. The next statement starts a new one.")
+
+
+def forget() -> None:
+    """Let the next start begin a new Java process; for one that has ended."""
+    with SparkContext._lock:
+        gateway: Any = SparkContext._gateway
+        SparkContext._gateway = None
+        SparkContext._jvm = None
+        SparkContext._active_spark_context = None
+    SparkSession._instantiatedSession = None
+    SparkSession._activeSession = None
+    if gateway is not None:
+        gateway.shutdown()
+
+
+def _quiet_py4j() -> None:
+    # Under a root logger at INFO, as in Airflow, py4j tells of every connection, and of each lost one with its stack.
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    logging.getLogger().addFilter(_is_not_of_py4j)
+    # It repeats each failed query with the whole stack as one line of JSON.
+    logging.getLogger("SQLQueryContextLogger").disabled = True
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    """Whether a message on the root logger is another's: py4j writes there what it raises as well."""
+    return f"{os.sep}py4j{os.sep}" not in record.pathname
