@@ -11,6 +11,8 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from airflow_hivex.core.model.secrets import hide
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -31,6 +33,7 @@ class HivexError(Exception):
 
     A subclass takes facts and builds the sentence. The facts are kept, so that
     an error crosses process borders by pickling with its type and attributes.
+    Secrets are masked in both.
     """
 
     code: ClassVar[str] = "HIVEX"
@@ -38,8 +41,9 @@ class HivexError(Exception):
     outcome: ClassVar[Outcome] = Outcome.NOT_APPLIED
 
     def __init__(self, sentence: str, *facts: Any) -> None:
-        super().__init__(sentence)
-        self._facts = facts or (sentence,)
+        shown = hide(sentence)
+        super().__init__(shown)
+        self._facts = tuple(hide(fact) if isinstance(fact, str) else fact for fact in facts) or (shown,)
 
     @property
     def facts(self) -> tuple[Any, ...]:
@@ -80,7 +84,7 @@ class InvalidSettingError(SettingsError):
     def __init__(self, name: str, value: object, reason: str) -> None:
         super().__init__(f"Setting {name} = {value!r} is not usable: {reason}.", name, value, reason)
         self.name = name
-        self.value = value
+        self.value = hide(value) if isinstance(value, str) else value
 
 
 class InvalidClusterPropertiesError(SettingsError):
@@ -717,13 +721,45 @@ class StoreTooNewError(StoreError):
 
 
 class NotAMetastoreError(StoreError):
-    """The database holds tables, but not ours."""
+    """The database, or the file in its place, holds something else."""
 
     code = "NOT_A_METASTORE"
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, reason: str) -> None:
         super().__init__(
-            f"Database {url} holds tables of something else; give an empty database or one of its own schema.", url
+            f"Database {url} is not a metastore, and nothing was changed in it: {reason}. Give an empty database, "
+            "a file that does not exist yet, or, in PostgreSQL, an empty schema of its own: "
+            "postgresql://.../database?options=-csearch_path%3Dhivex",
+            url,
+            reason,
+        )
+
+
+class StoreDamagedError(StoreError):
+    """The file of a SQLite metastore is damaged."""
+
+    code = "STORE_DAMAGED"
+    outcome = Outcome.UNKNOWN
+
+    def __init__(self, url: str, reason: str) -> None:
+        super().__init__(
+            f"Metastore database {url} is damaged: {reason}. Restore it from a backup; the data files are not touched.",
+            url,
+            reason,
+        )
+
+
+class StorePermissionError(StoreError):
+    """The metastore database does not let its user do what the metastore needs."""
+
+    code = "STORE_PERMISSION"
+
+    def __init__(self, url: str, reason: str) -> None:
+        super().__init__(
+            f"Metastore database {url} refuses what the metastore needs: {reason}. Its user must own the schema, "
+            "or have the privileges USAGE and CREATE on it.",
+            url,
+            reason,
         )
 
 

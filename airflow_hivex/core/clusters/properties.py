@@ -17,6 +17,7 @@ from airflow_hivex.core.errors import (
     LocationOutsideClusterError,
     UnknownClusterError,
 )
+from airflow_hivex.core.model.secrets import hide_in_uri, remember, secrets_of, secrets_of_uri
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
 _REQUIRED = ("filesystem", "jobtracker")
@@ -68,11 +69,14 @@ class Cluster:
     name: str
     filesystem: str
     jobtracker: str
-    spark_conf: Mapping[str, str] = field(default_factory=dict)
-    storage_options: Mapping[str, Any] = field(default_factory=dict)
+    spark_conf: Mapping[str, str] = field(default_factory=dict, repr=False)
+    storage_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
     root: Root = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        remember(secrets_of(self.spark_conf))
+        remember(secrets_of(self.storage_options))
+        remember(secrets_of_uri(self.filesystem) + secrets_of_uri(self.jobtracker))
         root = parse_root(self.filesystem)
         if root is None:
             raise InvalidClusterPropertiesError(
@@ -82,6 +86,19 @@ class Cluster:
         object.__setattr__(self, "root", root)
         object.__setattr__(self, "filesystem", root.uri)
         jobtracker_kind(self.jobtracker, self.name)
+
+    def __repr__(self) -> str:
+        return f"Cluster({self.name!r}, {self.shown_filesystem!r}, {self.shown_jobtracker!r})"
+
+    @property
+    def shown_filesystem(self) -> str:
+        """The file system without a password in it, for people."""
+        return hide_in_uri(self.filesystem)
+
+    @property
+    def shown_jobtracker(self) -> str:
+        """The job tracker without a token in it, for people."""
+        return hide_in_uri(self.jobtracker)
 
     @property
     def kind(self) -> JobTrackerKind:
@@ -95,6 +112,10 @@ class Cluster:
             LocationOutsideClusterError: it lies outside.
         """
         return self.root.join(self.relative(location))
+
+    def shown_uri(self, location: str) -> str:
+        """The full URI without a password in it, for people."""
+        return hide_in_uri(self.uri(location))
 
     def relative(self, location: str) -> str:
         """The location below the cluster's root; the empty text is the root itself.
@@ -206,9 +227,13 @@ def _read(text: str, source: str) -> Any:
     try:
         return json.loads(text, object_pairs_hook=_without_duplicates)
     except json.JSONDecodeError as error:
+        # The error holds the whole text, with its secrets.
         raise InvalidClusterPropertiesError(
             f"{source} is not JSON: {error.msg}, line {error.lineno} column {error.colno}"
-        ) from error
+        ) from None
+    except (RecursionError, ValueError) as error:
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else "a number has too many digits"
+        raise InvalidClusterPropertiesError(f"{source} cannot be read: {reason}") from None
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -224,7 +249,7 @@ def _cluster(name: object, properties: object) -> Cluster:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise InvalidClusterPropertiesError("a cluster's name has letters, digits, '_', '.' and '-' only", str(name))
     if not isinstance(properties, Mapping):
-        raise InvalidClusterPropertiesError(f"its properties are {properties!r}, not an object", name)
+        raise InvalidClusterPropertiesError(f"its properties are {_kind(properties)}, not an object", name)
     unknown = [str(key) for key in properties if key not in (*_REQUIRED, *_OPTIONAL)]
     if unknown:
         raise InvalidClusterPropertiesError(
@@ -236,7 +261,7 @@ def _cluster(name: object, properties: object) -> Cluster:
     texts = {key: properties[key] for key in _REQUIRED}
     for key, text in texts.items():
         if not isinstance(text, str) or not text.strip():
-            raise InvalidClusterPropertiesError(f"{key} is {text!r}, not a text", name)
+            raise InvalidClusterPropertiesError(f"{key} is {_kind(text)}; a text is expected", name)
     return Cluster(
         name,
         texts["filesystem"].strip(),
@@ -251,7 +276,7 @@ def _options(name: str, properties: Mapping[str, Any], key: str) -> dict[str, An
     if options is None:
         return {}
     if not isinstance(options, Mapping) or not all(isinstance(option, str) for option in options):
-        raise InvalidClusterPropertiesError(f"{key} is {options!r}, not an object", name)
+        raise InvalidClusterPropertiesError(f"{key} is {_kind(options)}, not an object", name)
     return dict(options)
 
 
@@ -260,7 +285,22 @@ def _conf_text(name: str, key: str, value: object) -> str:
         return str(value).lower()
     if isinstance(value, str | int | float):
         return str(value)
-    raise InvalidClusterPropertiesError(f"spark_conf {key} is {value!r}, not a text, number or boolean", name)
+    raise InvalidClusterPropertiesError(f"spark_conf {key} is {_kind(value)}, not a text, number or boolean", name)
+
+
+def _kind(value: object) -> str:
+    """What a value is, in JSON's words. The value itself may be a secret in the wrong place."""
+    if value is None:
+        return "null"
+    if isinstance(value, str):
+        return "a text" if value.strip() else "an empty text"
+    if isinstance(value, bool):
+        return "a boolean"
+    if isinstance(value, int | float):
+        return "a number"
+    return (
+        "an object" if isinstance(value, Mapping) else "a list" if isinstance(value, list | tuple) else "no JSON value"
+    )
 
 
 def _check_disjoint(clusters: list[Cluster]) -> None:

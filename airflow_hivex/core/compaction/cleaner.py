@@ -367,7 +367,8 @@ class Cleaner:
 
     def _deletions(self, doomed: Iterable[_Doomed]) -> Iterable[Deletion]:
         return (
-            Deletion(each.cluster, self._clusters.get(each.cluster).uri(each.location), each.why) for each in doomed
+            Deletion(each.cluster, self._clusters.get(each.cluster).shown_uri(each.location), each.why)
+            for each in doomed
         )
 
 

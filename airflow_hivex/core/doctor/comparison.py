@@ -240,7 +240,7 @@ def _finding(
 ) -> Finding:
     table = rows.table
     return Finding(
-        kind, cluster.name, table.database, table.name, partition, cluster.uri(path), message, files, size_bytes
+        kind, cluster.name, table.database, table.name, partition, cluster.shown_uri(path), message, files, size_bytes
     )
 
 

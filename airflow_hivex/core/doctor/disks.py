@@ -111,7 +111,7 @@ class Disks:
             for location, place in elsewhere.items():
                 found |= entries(files.walk(location), location, partition=place.partition)
         except StorageError as error:
-            table, uri = rows.table, self._clusters.get(name).uri(location)
+            table, uri = rows.table, self._clusters.get(name).shown_uri(location)
             return Finding(
                 FindingKind.UNREACHABLE, name, table.database, table.name, None, uri, f"{error} It was not examined"
             )
@@ -125,7 +125,7 @@ def unconfigured(name: str, tables: int) -> Finding:
 
 
 def _unreachable(cluster: Cluster, message: str) -> Finding:
-    return Finding(FindingKind.UNREACHABLE, cluster.name, None, None, None, cluster.filesystem, message)
+    return Finding(FindingKind.UNREACHABLE, cluster.name, None, None, None, cluster.shown_filesystem, message)
 
 
 def sizes(files: Iterator[tuple[str, int]]) -> tuple[int, int]:

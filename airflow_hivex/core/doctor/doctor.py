@@ -221,7 +221,7 @@ class Doctor:
                     break
                 found = [each for each in found if each in before]
         except StorageError as error:
-            uri = disks.cluster(name).filesystem
+            uri = disks.cluster(name).shown_filesystem
             message = f"{error} What lies beside its tables was not examined"
             return [Finding(FindingKind.UNREACHABLE, name, database, None, None, uri, message)]
         return found

@@ -102,7 +102,7 @@ class Folders:
         else:
             kind = FindingKind.UNKNOWN
             message = f"it is no table's of database {database}, and takes space; delete it if nobody needs it"
-        yield Finding(kind, cluster.name, database, name, None, cluster.uri(location), message, count, size_bytes)
+        yield Finding(kind, cluster.name, database, name, None, cluster.shown_uri(location), message, count, size_bytes)
 
 
 def read_folders(connection: Connection) -> Folders:

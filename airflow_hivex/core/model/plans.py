@@ -230,7 +230,7 @@ class Plan:
     inserts: tuple[PlannedInsert, ...] = ()
     compaction: Compaction | None = None
     scheduler_pool: str = ""
-    spark_conf: Mapping[str, str] = field(default_factory=dict)
+    spark_conf: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def writes(self) -> tuple[Write, ...]:

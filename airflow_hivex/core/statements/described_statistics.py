@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from airflow_hivex.core.catalog.statistics import select_statistics
 from airflow_hivex.core.errors import NoSuchColumnError
 from airflow_hivex.core.model.objects import Column, Partition, Table
+from airflow_hivex.core.model.secrets import hide_in_uri
 from airflow_hivex.core.model.statistics import Statistics, is_exact
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
 from airflow_hivex.core.statements.context import StatementContext
@@ -52,7 +53,7 @@ def partition_rows(context: StatementContext, table: Table, partition: Partition
     yield "Database", table.database
     yield "Table", table.name
     yield "Partition Values", f"[{values}]"
-    yield "Location", partition.location
+    yield "Location", hide_in_uri(partition.location)
     yield "Created Time", "" if partition.created_at is None else partition.created_at.isoformat()
     yield "Secondary Clusters", ", ".join(copy.cluster for copy in partition.secondaries)
     yield from statistics_facts(context, table, partition).items()

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from airflow_hivex.core.model.objects import CLUSTER, TRANSACTIONAL, Table, TableType
 from airflow_hivex.core.model.partitions import partition_values
+from airflow_hivex.core.model.secrets import hide_in_properties, hide_in_uri
 from airflow_hivex.core.model.statements import (
     DescribeDatabase,
     DescribeTable,
@@ -55,7 +56,13 @@ def show_clusters(context: StatementContext, statement: ShowClusters) -> Result:
     """SHOW CLUSTERS: the configured ones, which is the default and which the session is pinned to."""
     clusters = context.services.clusters
     rows: list[tuple[object, ...]] = [
-        (name, cluster.filesystem, cluster.jobtracker, name == clusters.default, name == context.session.cluster)
+        (
+            name,
+            cluster.shown_filesystem,
+            cluster.shown_jobtracker,
+            name == clusters.default,
+            name == context.session.cluster,
+        )
         for name, cluster in ((name, clusters.get(name)) for name in clusters)
     ]
     return Result(["cluster", "filesystem", "jobtracker", "is_default", "is_pinned"], rows)
@@ -71,7 +78,7 @@ def describe_database(context: StatementContext, statement: DescribeDatabase) ->
         ("Owner", database.owner or ""),
     ]
     if statement.extended:
-        rows.append(("Properties", _properties(database.parameters)))
+        rows.append(("Properties", _properties(hide_in_properties(database.parameters))))
     return Result(["info_name", "info_value"], rows)
 
 
@@ -145,7 +152,7 @@ def create_statement(table: Table) -> str:
     if table.is_external or table.is_insert_only:
         parts.append(f"USING {storage.format}")
         if storage.serde_parameters:
-            parts.append(f"OPTIONS ({_properties(storage.serde_parameters)})")
+            parts.append(f"OPTIONS ({_properties(hide_in_properties(storage.serde_parameters))})")
     if table.is_partitioned:
         parts.append(f"PARTITIONED BY ({', '.join(_column(c.name, c.type, c.comment) for c in table.partition_keys)})")
     if storage.num_buckets > 0:
@@ -157,9 +164,9 @@ def create_statement(table: Table) -> str:
     if table.comment:
         parts.append(f"COMMENT {quoted_text(table.comment)}")
     if table.is_external:
-        parts.append(f"LOCATION {quoted_text(table.location)}")
+        parts.append(f"LOCATION {quoted_text(hide_in_uri(table.location))}")
     if table.parameters:
-        parts.append(f"TBLPROPERTIES ({_properties(table.parameters)})")
+        parts.append(f"TBLPROPERTIES ({_properties(hide_in_properties(table.parameters))})")
     return "\n".join(parts)
 
 
@@ -192,10 +199,10 @@ def _facts(table: Table) -> dict[str, str]:
         "Created Time": "" if table.created_at is None else table.created_at.isoformat(),
         "Type": table.type.value,
         "Provider": storage.format,
-        "Location": table.location,
+        "Location": hide_in_uri(table.location),
         "Primary Cluster": storage.primary.cluster,
         "Secondary Clusters": ", ".join(copy.cluster for copy in storage.secondaries),
-        "Table Properties": f"[{_properties(table.parameters)}]",
+        "Table Properties": f"[{_properties(hide_in_properties(table.parameters))}]",
     }
     if table.is_view:
         for fact in ("Provider", "Location", "Primary Cluster", "Secondary Clusters"):
@@ -204,7 +211,7 @@ def _facts(table: Table) -> dict[str, str]:
     if table.comment:
         facts["Comment"] = table.comment
     if storage.serde_parameters:
-        facts["Storage Properties"] = f"[{_properties(storage.serde_parameters)}]"
+        facts["Storage Properties"] = f"[{_properties(hide_in_properties(storage.serde_parameters))}]"
     if storage.num_buckets > 0:
         facts["Num Buckets"] = str(storage.num_buckets)
         facts["Bucket Columns"] = ", ".join(storage.bucket_columns)

@@ -1,0 +1,185 @@
+"""Secrets are given in every place that takes one, and looked for in all that the warehouse says."""
+
+from __future__ import annotations
+
+import json
+import logging
+import pickle
+import subprocess
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_hivex.core import HivexError, Metastore
+from airflow_hivex.core.clusters.properties import Clusters
+from airflow_hivex.core.errors import InvalidClusterPropertiesError, InvalidSettingError, StorageError
+from airflow_hivex.core.model.secrets import hide, hide_in_database_url, is_secret_name
+
+SECRET = "wJalrXUtnFEMI/K7MDENG"
+TOKEN = "eyJhbGciOiJIUzI1NiJ9.x"
+
+
+def secretive(folder: Path) -> dict[str, Any]:
+    return {
+        "c1": {
+            "filesystem": (folder / "c1").as_uri(),
+            "jobtracker": "local[1]",
+            "spark_conf": {"spark.hadoop.fs.s3a.secret.key": SECRET, "spark.authenticate.secret": TOKEN},
+            "storage_options": {"secret": SECRET, "client_kwargs": {"headers": {"token": TOKEN}}},
+        },
+        "c2": {
+            "filesystem": f"nosuchscheme://AKIA:{SECRET}@bucket/c2",
+            "jobtracker": f"sc://host:15002/;token={TOKEN}",
+        },
+        "c3": {"filesystem": f"nosuchscheme://account/c3?sig={TOKEN}", "jobtracker": "spark://host:7077"},
+    }
+
+
+def assert_silent(*said: object) -> None:
+    for each in said:
+        for secret in (SECRET, TOKEN):
+            assert secret not in str(each)
+            assert secret not in repr(each)
+
+
+def failures_of(error: BaseException) -> list[object]:
+    return [
+        error,
+        getattr(error, "facts", ""),
+        getattr(error, "value", ""),
+        pickle.dumps(error),
+        "".join(traceback.format_exception(error)),
+    ]
+
+
+def test_nothing_that_is_said_of_clusters_has_their_secrets(
+    metastore_url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    described = secretive(tmp_path)
+    checks = Metastore.check(metastore_url, clusters=described, default_cluster="c1")
+    assert_silent(checks, Clusters.from_properties(described, "c1"))
+    with Metastore.open(metastore_url, clusters=described, default_cluster="c1") as metastore:
+        assert_silent(metastore.clusters, metastore.settings, metastore)
+        with metastore.session(user="tester") as session:
+            session.sql("CREATE TABLE t (id INT)")
+            session.sql("INSERT INTO t VALUES (1)")
+            session.sql(f"CREATE DATABASE d WITH DBPROPERTIES ('access.token' = '{TOKEN}')")
+            session.sql(f"ALTER TABLE t SET TBLPROPERTIES ('fs.s3a.secret.key' = '{SECRET}')")
+            for statement in (
+                "SHOW CLUSTERS",
+                "DESCRIBE EXTENDED t",
+                "DESCRIBE DATABASE EXTENDED d",
+                "SHOW CREATE TABLE t",
+                "EXPLAIN ROUTE SELECT * FROM t",
+            ):
+                result = session.sql(statement)
+                assert result.rows, statement
+                assert_silent(statement, result)
+            for statement in (
+                "USE CLUSTER c2",
+                "CREATE TABLE t2 (id INT)",
+                "INSERT INTO t2 VALUES (1)",
+                f"CREATE EXTERNAL TABLE e (id INT) STORED AS ORC LOCATION 's3://AKIA:{SECRET}@other/e'",
+                f"LOAD DATA INPATH 's3://AKIA:{SECRET}@other/e' INTO TABLE t2",
+            ):
+                try:
+                    assert_silent(session.sql(statement))
+                except HivexError as error:
+                    assert_silent(*failures_of(error))
+        assert_silent(metastore.doctor.examine())
+    assert_silent(caplog.text)
+
+
+@pytest.mark.parametrize(
+    "description",
+    [
+        {"c1": SECRET},
+        {"c1": {"filesystem": f"s3://AKIA:{SECRET}@b/../c", "jobtracker": "local"}},
+        {"c1": {"filesystem": "s3://b", "jobtracker": f"sc://h:x/;token={TOKEN}"}},
+        {"c1": {"filesystem": "s3://b", "jobtracker": "local", "storage_options": f"secret={SECRET}"}},
+        {"c1": {"filesystem": "s3://b", "jobtracker": "local", "storage_options": [SECRET]}},
+        {"c1": {"filesystem": "s3://b", "jobtracker": "local", "spark_conf": {"spark.x.password": [SECRET]}}},
+        {"c1": {"filesystem": {"key": SECRET}, "jobtracker": "local"}},
+        f'{{"c1": {{"secret": "{SECRET}"',
+    ],
+)
+def test_refused_description_of_a_cluster_is_not_quoted(description: Any) -> None:
+    with pytest.raises(InvalidClusterPropertiesError) as raised:
+        Clusters.from_properties(description)
+    assert_silent(*failures_of(raised.value))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"oracle://scott:{SECRET}@host/db",
+        f"mysql+pymysql://scott:{SECRET}@host/db",
+        f"postgresql://scott:{SECRET}@host:port/db",
+        f"postgresql:/scott:{SECRET}@host/db",
+        f"postgresql//scott:{SECRET}@host/db",
+        f"oracle://host/db?password={SECRET}",
+        f"sqlite:///x.db?password={SECRET}",
+        f"postgresql://scott:{SECRET} {SECRET}@[::1/db",
+    ],
+)
+def test_refused_url_is_told_without_its_password(url: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidSettingError) as raised:
+        Metastore.open(url, clusters=secretive(tmp_path), default_cluster="c1")
+    assert_silent(*failures_of(raised.value))
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        f"cannot open s3a://AKIA:{SECRET}@bucket/x",
+        f"spark.hadoop.fs.s3a.secret.key={SECRET} is set twice",
+        f"fs.azure.sas.container.account: {TOKEN}",
+        f"GET https://account.blob/x?sv=2024&sig={TOKEN}&se=1 failed",
+        f"options are {{'account_key': '{SECRET}', 'timeout': 3}}",
+        json.dumps({"storage": {"password": SECRET}}),
+        f"java -Djavax.net.ssl.trustStorePassword={SECRET} -cp x",
+        f"could not connect: postgresql://u:{SECRET}@db/x?sslpassword={TOKEN}",
+    ],
+)
+def test_secrets_in_sentences_of_others_are_found_by_their_form(sentence: str) -> None:
+    error = StorageError("s3://bucket", sentence)
+    assert_silent(hide(sentence), *failures_of(error))
+    assert_silent(pickle.loads(pickle.dumps(error)))
+
+
+def test_ordinary_sentences_stay_as_they_are() -> None:
+    for sentence in (
+        "a token: SELECT is expected at line 1",
+        "hdfs://namenode:8020/warehouse/t@sales is not there",
+        "partition ds=2024-01-01/token=abc of default.t",
+        "abfss://container@account.dfs.core.windows.net/x",
+        "key = value, monkey = 3, orc.bloom.filter.columns=id",
+        "sqlite:////data/metastore.db",
+    ):
+        assert hide(sentence) == sentence
+    assert hide_in_database_url("postgresql://etl@db:5432/hivex") == "postgresql://etl@db:5432/hivex"
+    assert not any(is_secret_name(name) for name in ("orc.compress", "primary_key", "hive.txn.timeout", "keys"))
+
+
+def test_command_line_says_no_secret(tmp_path: Path) -> None:
+    clusters = tmp_path / "clusters.json"
+    clusters.write_text(json.dumps(secretive(tmp_path)))
+    for url in (
+        f"postgresql://u:{SECRET}@127.0.0.1:1/x",
+        f"postgresql://127.0.0.1:1/x?password={SECRET}",
+        f"db2://u:{SECRET}@h",
+    ):
+        command = [sys.executable, "-m", "airflow_hivex.cli.main", "--metastore", url, "--clusters", str(clusters)]
+        found = subprocess.run(
+            [*command, "--default-cluster", "c1", "sql", "-e", "SHOW CLUSTERS"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert found.returncode == 1
+        assert_silent(found.stdout, found.stderr)
+        assert "Traceback" not in found.stderr
