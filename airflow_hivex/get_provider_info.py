@@ -59,11 +59,6 @@ def get_provider_info() -> dict[str, Any]:
                         "host": "db.example.com",
                         "port": "5432",
                         "schema": "hivex, or the path of the file for sqlite",
-                        "metastore_url": "sqlite:////var/lib/hivex/metastore.db",
-                        "cluster_properties": ('{"c1": {"filesystem": "file:///data/c1", "jobtracker": "local[2]"}}'),
-                        "default_cluster": "c1",
-                        "database": "default",
-                        "settings": '{"hive.txn.timeout": 300}',
                     },
                 },
                 "conn-fields": _connection_fields(),
@@ -78,27 +73,29 @@ def _connection_fields() -> dict[str, Any]:
         "metastore_url": {
             "label": "Metastore URL",
             "description": (
-                "SQLAlchemy URL of the metastore database, instead of host, port, name, user and password. "
+                "URL of the metastore database, instead of host, port, name, user and password: "
+                "sqlite:////var/lib/hivex/metastore.db or postgresql://user@db.example.com/hivex. "
                 "Leave the password out of it: only the password field is masked."
             ),
             "schema": {"type": text},
         },
         "dialect": {
             "label": "Dialect",
-            "description": "The kind of database when no metastore URL is given; postgresql if empty.",
-            "schema": {"type": text, "enum": ["postgresql", "sqlite", None]},
+            "description": "The kind of database when no metastore URL is given.",
+            "schema": {"type": "string", "enum": ["postgresql", "sqlite"], "default": "postgresql"},
         },
         "cluster_properties": {
             "label": "Cluster properties",
             "description": (
-                "hive.cluster.properties: JSON text, or the path of a file with it. "
+                'hive.cluster.properties: JSON text such as {"c1": {"filesystem": "file:///data/c1", '
+                '"jobtracker": "local[2]"}}, or the path of a file with it, such as /etc/hivex/clusters.json. '
                 "May be left out with SQLite: one local cluster beside its file then holds all data."
             ),
             "schema": {"type": text, "format": "multiline"},
         },
         "default_cluster": {
             "label": "Default cluster",
-            "description": "hive.default.cluster.name",
+            "description": "hive.default.cluster.name, such as c1; may be left out where there is one cluster.",
             "schema": {"type": text},
         },
         "use_default_cluster": {
@@ -108,12 +105,12 @@ def _connection_fields() -> dict[str, Any]:
         },
         "database": {
             "label": "Database",
-            "description": "The current database of a new session; default if empty.",
+            "description": "The current database of a new session, such as sales; default if empty.",
             "schema": {"type": text},
         },
         "settings": {
             "label": "Settings",
-            "description": "Any hive.* parameters, as a JSON object.",
+            "description": 'Any hive.* parameters, as a JSON object such as {"hive.txn.timeout": 300}.',
             "schema": {"type": text, "format": "multiline"},
         },
     }

@@ -105,8 +105,8 @@ def compiled_statements() -> Iterator[None]:
     """
     make = engine._engine
 
-    def make_sharing(url: URL) -> Engine:
-        made = make(url)
+    def make_sharing(url: URL, *, create: bool) -> Engine:
+        made = make(url, create=create)
         if made.dialect.name in _COMPILED:
             # What was compiled is found by the dialect, too.
             made.dialect, made._compiled_cache = _COMPILED[made.dialect.name]

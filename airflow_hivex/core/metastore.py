@@ -13,6 +13,7 @@ from typing import Any, Self
 from airflow_hivex.core.catalog.commits import Commits
 from airflow_hivex.core.catalog.notification_log import NotificationLog
 from airflow_hivex.core.catalog.object_store import ObjectStore
+from airflow_hivex.core.checks import Check, check_clusters, check_database, local_cluster_properties
 from airflow_hivex.core.clock import Clock, system_clock
 from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.compaction.compactor import Compactor
@@ -105,12 +106,9 @@ class Metastore:
             StoreUnavailableError: the database cannot be reached.
         """
         checked = Settings(settings or {})
-        given = clusters if clusters is not None else checked["hive.cluster.properties"]
-        default = default_cluster or checked["hive.default.cluster.name"] or None
         store = Store(url, fault)
         try:
-            described = _local_cluster(store) if given is None or given == "" else given
-            configured = Clusters.from_properties(described, default, checked["hive.use.default.cluster"])
+            configured = _clusters(store, checked, clusters, default_cluster)
             migrating.prepare(store)
             checked = agree(store, checked)
         except BaseException:
@@ -142,9 +140,38 @@ class Metastore:
         return {"url": store.name, "before": before.found, "revision": before.head, "state": "current"}
 
     @staticmethod
+    def check(
+        url: str,
+        *,
+        clusters: ClusterProperties | None = None,
+        default_cluster: str | None = None,
+        settings: Mapping[str, object] | None = None,
+    ) -> list[Check]:
+        """Check what :meth:`open` would be given: the database, then each cluster. The database is only read.
+
+        In the root of each cluster that exists a small file is written and deleted again.
+
+        Raises:
+            SettingsError: a parameter, the URL or a cluster's description is not usable.
+            StoreUnavailableError: the database file is in a place where there can be none.
+        """
+        checked = Settings(settings or {})
+        store = Store(url, create=False)
+        try:
+            configured = _clusters(store, checked, clusters, default_cluster)
+            return [check_database(store), *check_clusters(configured)]
+        finally:
+            store.close()
+
+    @staticmethod
     def status(url: str) -> dict[str, str | None]:
-        """Where the schema of the database at ``url`` stands: ``state`` is new, current, older or newer."""
-        store = Store(url)
+        """Where the schema of the database at ``url`` stands: ``state`` is new, current, older or newer. Reads only.
+
+        Raises:
+            NotAMetastoreError: the database holds something else.
+            StoreUnavailableError: it cannot be reached.
+        """
+        store = Store(url, create=False)
         try:
             found = migrating.status(store)
         finally:
@@ -223,9 +250,13 @@ class Metastore:
         self.close()
 
 
-def _local_cluster(store: Store) -> Mapping[str, Any]:
-    """The one cluster of users who configure none (S6): beside the SQLite file."""
-    if store.is_postgresql:
-        raise InvalidClusterPropertiesError("no cluster is given, and PostgreSQL tells no place for the data")
-    folder = Path(str(store.url.database)).absolute().parent / "warehouse"
-    return {"local": {"filesystem": folder.as_uri(), "jobtracker": "local[*]"}}
+def _clusters(
+    store: Store, settings: Settings, clusters: ClusterProperties | None, default_cluster: str | None
+) -> Clusters:
+    described = clusters if clusters is not None else settings["hive.cluster.properties"]
+    if described is None or described == "":
+        described = local_cluster_properties(store)
+        if described is None:
+            raise InvalidClusterPropertiesError("no cluster is given, and PostgreSQL tells no place for the data")
+    default = default_cluster or settings["hive.default.cluster.name"] or None
+    return Clusters.from_properties(described, default, settings["hive.use.default.cluster"])

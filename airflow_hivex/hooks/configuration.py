@@ -29,6 +29,7 @@ EXTRAS = (
 )
 DIALECTS = {
     "postgresql": "postgresql+psycopg",
+    "postgres": "postgresql+psycopg",
     "postgresql+psycopg": "postgresql+psycopg",
     "sqlite": "sqlite",
 }
@@ -42,7 +43,7 @@ class Configuration:
     """
 
     url: str = field(repr=False)
-    clusters: Mapping[str, Any] | str | None = None
+    clusters: Mapping[str, Any] | str | None = field(default=None, repr=False)
     default_cluster: str | None = None
     database: str = "default"
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -66,6 +67,11 @@ def from_connection(connection: Connection) -> Configuration:
     :raises InvalidConnectionError: a field is missing, malformed, contradicts another or is unknown
     """
     return _ConnectionReader(connection).read()
+
+
+def _json_reason(error: Exception) -> str:
+    # The errors hold the text, which may have secrets.
+    return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
 
 
 class _ConnectionReader:
@@ -96,8 +102,8 @@ class _ConnectionReader:
         # look like a connection without any field.
         try:
             extra = json.loads(self._connection.extra) if self._connection.extra else {}
-        except ValueError as error:
-            raise self._invalid(f"its extra is not JSON ({error})") from error
+        except (ValueError, RecursionError) as error:
+            raise self._invalid(f"its extra is not JSON ({_json_reason(error)})") from None
         if not isinstance(extra, dict):
             raise self._invalid("its extra is not a JSON object")
         for name in extra:
@@ -132,8 +138,8 @@ class _ConnectionReader:
         if isinstance(value, str):
             try:
                 value = json.loads(value) if value.strip() else None
-            except ValueError as error:
-                raise self._invalid(f"{name} is not JSON ({error})") from error
+            except (ValueError, RecursionError) as error:
+                raise self._invalid(f"{name} is not JSON ({_json_reason(error)})") from None
         if value is None:
             return {}
         if not isinstance(value, dict):

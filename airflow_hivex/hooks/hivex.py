@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import atexit
+import json
 import logging
 import os
 import threading
+from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from airflow.sdk import BaseHook, get_current_context
 from airflow.sdk.exceptions import AirflowNotFoundException
@@ -19,11 +22,12 @@ from airflow_hivex.core.errors import (
     InvalidOperationError,
     StatementSyntaxError,
 )
+from airflow_hivex.core.model.secrets import secrets_of, secrets_of_uri
 from airflow_hivex.hooks.configuration import CONNECTION_TYPE, embedded_configuration, from_connection
 from airflow_hivex.hooks.tasks import part_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from airflow_hivex.core.metastore import Metastore
     from airflow_hivex.core.session import Result, Session
@@ -116,7 +120,7 @@ class HivexHook(BaseHook):
                 ) from None
             return embedded_configuration()
         configuration = from_connection(connection)
-        _mask_password(configuration.url)
+        _mask_secrets(configuration)
         return configuration
 
     def get_metastore(self) -> Metastore:
@@ -195,13 +199,25 @@ class HivexHook(BaseHook):
         return result
 
     def test_connection(self) -> tuple[bool, str]:
-        """Whether the metastore can be opened and asked, and a sentence about it."""
+        """Whether the metastore's database and its clusters can be used, and sentences about each of them.
+
+        The database is only read: a metastore that does not exist is not created.
+        """
+        from airflow_hivex.core.checks import describe
+        from airflow_hivex.core.metastore import Metastore
+
         try:
-            with self.session(agent_info="connection test") as session:
-                clusters = session.sql("SHOW CLUSTERS")
+            configuration = self.get_configuration()
+            return describe(
+                Metastore.check(
+                    configuration.url,
+                    clusters=configuration.clusters,
+                    default_cluster=configuration.default_cluster,
+                    settings=configuration.settings,
+                )
+            )
         except (HivexError, AirflowNotFoundException) as error:
             return False, str(error)
-        return True, f"The metastore answers; its clusters are: {', '.join(str(row[0]) for row in clusters.rows)}."
 
     @staticmethod
     def _open(configuration: Configuration) -> Metastore:
@@ -242,13 +258,15 @@ def _part_of_task(configuration: Configuration, txn_id: int) -> _Part | None:
     return part
 
 
-def _mask_password(url: str) -> None:
-    """Have Airflow hide the password of a URL that was given as a whole in its logs."""
-    try:
-        password = urlsplit(url).password
-    except ValueError:
-        # Not a URL: the metastore will say so.
-        return
-    if password:
-        mask_secret(password)
-        mask_secret(unquote(password))
+def _mask_secrets(configuration: Configuration) -> None:
+    """Have Airflow hide the secrets of a configuration in its logs, rendered fields and results."""
+    found = secrets_of_uri(configuration.url)
+    if isinstance(configuration.clusters, Mapping):
+        found += secrets_of(configuration.clusters)
+    elif configuration.clusters and configuration.clusters.lstrip().startswith("{"):
+        with suppress(ValueError, RecursionError):
+            # What is no JSON is refused when the metastore is opened.
+            found += secrets_of(json.loads(configuration.clusters))
+    for secret in found:
+        mask_secret(secret)
+        mask_secret(unquote(secret))

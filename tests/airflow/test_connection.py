@@ -145,3 +145,59 @@ def test_broken_connection_fails_its_test_with_the_reason(monkeypatch: pytest.Mo
     succeeded, sentence = HivexHook().test_connection()
     assert not succeeded
     assert "neither metastore_url nor a host" in sentence
+
+
+def test_connection_test_names_what_it_checked_and_creates_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "c1").mkdir()
+    extra = {
+        "metastore_url": f"sqlite:///{tmp_path / 'metastore.db'}",
+        "default_cluster": "c1",
+        "cluster_properties": {
+            "c1": {"filesystem": (tmp_path / "c1").as_uri(), "jobtracker": "local[2]"},
+            "c2": {"filesystem": (tmp_path / "c2").as_uri(), "jobtracker": "spark://host:7077"},
+        },
+    }
+    monkeypatch.setenv("AIRFLOW_CONN_HIVEX_DEFAULT", json.dumps({"conn_type": "hivex", "extra": extra}))
+    succeeded, sentence = HivexHook().test_connection()
+    assert not succeeded
+    assert sentence.startswith("Cluster c2:")
+    assert "metastore.db: it is empty; the metastore is created when it is first used." in sentence
+    assert "c1 is reachable and writable, job tracker local[2]." in sentence
+    assert [each.name for each in tmp_path.iterdir()] == ["c1"]
+    del extra["cluster_properties"]["c2"]
+    monkeypatch.setenv("AIRFLOW_CONN_HIVEX_DEFAULT", json.dumps({"conn_type": "hivex", "extra": extra}))
+    assert HivexHook().test_connection()[0]
+
+
+def test_secrets_of_a_connection_are_told_to_airflow(monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow.sdk.log import redact
+
+    extra = {
+        "metastore_url": "postgresql://etl:first-p%40ss@db/hivex?sslpassword=second-pass",
+        "cluster_properties": {
+            "c1": {
+                "filesystem": "file:///c1",
+                "jobtracker": "sc://host:15002/;token=third-pass",
+                "storage_options": {"secret": "fourth-pass", "anon": False},
+            }
+        },
+    }
+    monkeypatch.setenv("AIRFLOW_CONN_HIVEX_DEFAULT", json.dumps({"conn_type": "hivex", "extra": extra}))
+    configuration = HivexHook().get_configuration()
+    text = "first-p@ss second-pass third-pass fourth-pass"
+    assert redact(text) == "*** *** *** ***"
+    assert not any(word in repr(configuration) for word in (*text.split(), "first-p%40ss"))
+
+
+def test_fields_of_the_form_show_examples() -> None:
+    from airflow_hivex.get_provider_info import get_provider_info
+
+    (described,) = get_provider_info()["connection-types"]
+    fields = described["conn-fields"]
+    assert None not in fields["dialect"]["schema"]["enum"]
+    for name in ("metastore_url", "cluster_properties", "default_cluster", "database", "settings"):
+        # Airflow shows placeholders of its own fields only.
+        assert name not in described["ui-field-behaviour"]["placeholders"]
+        assert "such as" in fields[name]["description"] or ":////" in fields[name]["description"]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
 import fsspec
+from fsspec.implementations.local import LocalFileSystem
 
 from airflow_hivex.core.errors import InvalidOperationError, StorageError
 
@@ -33,6 +36,31 @@ class ClusterFiles:
         path = self._path(location)
         with _storage(path):
             return bool(self._fs.exists(path))
+
+    def check_access(self) -> bool:
+        """Whether the root is there; if so, a file can be written in it and deleted again, which is tried.
+
+        A root that is not there yet has to have a folder above it in which it can be made, where there are folders.
+
+        Raises:
+            StorageError: the file system cannot be reached, or not be written to.
+        """
+        path = self._root or "/"
+        with _storage(self._filesystem):
+            self._fs.invalidate_cache()
+            if self._fs.exists(path):
+                if not self._fs.isdir(path):
+                    raise StorageError(self._filesystem, "it is a file, not a folder")
+                probe = f"{self._root}/_hivex_check_{uuid.uuid4().hex}"
+                self._fs.pipe_file(probe, b"")
+                self._fs.rm_file(probe)
+                return True
+            above = path
+            while not self._fs.exists(above) and "/" in above.strip("/"):
+                above = above.rstrip("/").rpartition("/")[0] or "/"
+            if isinstance(self._fs, LocalFileSystem) and not os.access(above, os.W_OK | os.X_OK):
+                raise StorageError(self._filesystem, f"it is not there, and {above} may not be written to")
+            return False
 
     def list_files(self, location: str) -> dict[str, int]:
         """All data files below a location, at any depth: name relative to it, and size in bytes.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import select
+import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,15 +14,23 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import (
     ArgumentError,
+    DatabaseError,
     DBAPIError,
     InterfaceError,
     InvalidatePoolError,
-    NoSuchModuleError,
     OperationalError,
 )
 from sqlalchemy.pool import PoolProxiedConnection
 
-from airflow_hivex.core.errors import InvalidSettingError, Outcome, StoreUnavailableError
+from airflow_hivex.core.errors import (
+    InvalidSettingError,
+    NotAMetastoreError,
+    Outcome,
+    StoreDamagedError,
+    StoreError,
+    StoreUnavailableError,
+)
+from airflow_hivex.core.model.secrets import hide_in_database_url, remember, secrets_of_uri
 from airflow_hivex.core.store.exchange import (
     BUSY_TIMEOUT_S,
     Call,
@@ -39,6 +48,8 @@ T = TypeVar("T")
 # invalid_sql_statement_name (behind a pooler a connection may get another server process).
 _TRANSIENT_SQLSTATES = frozenset({"40001", "40P01", "55P03", "26000"})
 _WRITING = "hivex_writing"
+# An extended result code of SQLite has the primary one in its lowest byte.
+_PRIMARY_CODE = 0xFF
 
 
 class OutcomeUnknownError(StoreUnavailableError):
@@ -52,16 +63,20 @@ class OutcomeUnknownError(StoreUnavailableError):
 class Store:
     """The metastore database as every service uses it.
 
-    ``fault`` is called at named points, none by default.
+    ``fault`` is called at named points, none by default. Without ``create`` a SQLite file that does not exist is an
+    empty database, and stays away.
     ``read`` gives a connection with one consistent snapshot of a statement; ``write`` runs a
     function in one database transaction and repeats it when the database asks for that
     (deadlock, serialization failure, a busy SQLite file), so the function must have no other
     effects.
     """
 
-    def __init__(self, url: str, fault: Callable[[str], None] | None = None) -> None:
+    def __init__(self, url: str, fault: Callable[[str], None] | None = None, *, create: bool = True) -> None:
         self.url = _parse(url)
-        self.engine = _engine(self.url)
+        self.name = hide_in_database_url(self.url.render_as_string(hide_password=True))
+        """The URL without secrets, for messages."""
+        remember([self.url.password, *secrets_of_uri(self.url.render_as_string(hide_password=False))])
+        self.engine = _engine(self.url, create=create)
         # A statement has its own snapshot anyway, so that a transaction around it is two round trips for nothing.
         # SQLite's readers need one: they may look twice.
         options = {"isolation_level": "AUTOCOMMIT"} if self.is_postgresql else {}
@@ -81,11 +96,6 @@ class Store:
         return self._fault is not None
 
     @property
-    def name(self) -> str:
-        """The URL without its password, for messages."""
-        return self.url.render_as_string(hide_password=True)
-
-    @property
     def is_postgresql(self) -> bool:
         """Whether the database is PostgreSQL; else it is SQLite."""
         return self.engine.dialect.name == "postgresql"
@@ -93,6 +103,31 @@ class Store:
     def close(self) -> None:
         """Give all connections back."""
         self.engine.dispose()
+
+    @property
+    def file(self) -> Path:
+        """The file of a SQLite database."""
+        return Path(str(self.url.database))
+
+    def enable_write_ahead_log(self) -> None:
+        """Let readers of a SQLite file go on beside a writer. The file keeps it; other people's files are left alone.
+
+        Raises:
+            StoreUnavailableError: others kept the file busy.
+        """
+        if self.is_postgresql:
+            return
+
+        def enable() -> None:
+            with self.engine.connect() as connection:
+                raw: Any = connection.connection.dbapi_connection
+                try:
+                    raw.execute("PRAGMA journal_mode = WAL")
+                except sqlite3.Error as error:
+                    lost = ExchangeError(error, is_lost=False, was_committing=False)
+                    raise as_sqlalchemy(lost, self.engine.dialect) from error
+
+        self._repeating(enable)
 
     @contextmanager
     def read(self, connection: Connection | None = None) -> Iterator[Connection]:
@@ -124,6 +159,8 @@ class Store:
                 yield own
         except (OperationalError, InterfaceError) as error:
             raise StoreUnavailableError(self.name, _reason(error)) from error
+        except DatabaseError as error:
+            raise self._damage(error) or error from error.orig
 
     def write(self, work: Callable[[Connection], T], connection: Connection | None = None, *, name: str = "write") -> T:
         """What ``work`` returns, after its changes were committed.
@@ -162,6 +199,17 @@ class Store:
             return _RETRYING(attempt)
         except (OperationalError, InterfaceError) as error:
             raise StoreUnavailableError(self.name, _reason(error)) from error
+        except DatabaseError as error:
+            raise self._damage(error) or error from error.orig
+
+    def _damage(self, error: DatabaseError) -> StoreError | None:
+        """What is wrong with the file of a SQLite database, if that is the error."""
+        code = getattr(error.orig, "sqlite_errorcode", None)
+        if code == sqlite3.SQLITE_NOTADB:
+            return NotAMetastoreError(self.name, "the file is not a SQLite database")
+        if code is not None and code & _PRIMARY_CODE == sqlite3.SQLITE_CORRUPT:
+            return StoreDamagedError(self.name, _reason(error))
+        return None
 
     def _attempt_exchange(self, work: Callable[[Exchange], T], name: str) -> T:
         connection = self._raw_connection()
@@ -238,35 +286,65 @@ class _Committing:
 
 
 def _parse(url: str) -> URL:
+    if not isinstance(url, str):
+        raise InvalidSettingError("metastore URL", type(url).__name__, "text is expected")
+
+    def unusable(reason: str) -> InvalidSettingError:
+        return InvalidSettingError("metastore URL", hide_in_database_url(url), reason)
+
     try:
-        parsed = make_url(url)
-        backend = parsed.get_backend_name()
-    except (ArgumentError, NoSuchModuleError) as error:
-        raise InvalidSettingError("metastore URL", url, "it is not a database URL") from error
-    if backend not in ("sqlite", "postgresql"):
-        raise InvalidSettingError("metastore URL", url, "the database is SQLite or PostgreSQL")
-    if backend == "postgresql":
+        parsed = make_url(url.strip())
+    except (ArgumentError, ValueError):
+        # Their messages quote the URL, with its password.
+        raise unusable(
+            "it is not a database URL such as sqlite:////data/metastore.db or postgresql://user@host:5432/database"
+        ) from None
+    if any(character in url for character in "\0\r\n"):
+        raise unusable("it has control characters")
+    backend = parsed.drivername.partition("+")[0]
+    if backend in ("postgresql", "postgres"):
         return parsed.set(drivername="postgresql+psycopg")
-    if parsed.database in (None, "", ":memory:"):
-        raise InvalidSettingError("metastore URL", url, "give a file: processes share the metastore")
-    return parsed
+    if backend != "sqlite":
+        raise unusable("the metastore is in SQLite or PostgreSQL")
+    database = parsed.database or ""
+    if database in ("", ":memory:"):
+        raise unusable("give a file: processes share the metastore")
+    if not Path(database).is_absolute():
+        raise unusable(
+            f"its path is relative, so that each process would mean another file by it; with four slashes it is "
+            f"absolute: sqlite:///{Path(database).absolute()}"
+        )
+    return parsed.set(drivername="sqlite")
 
 
-def _engine(url: URL) -> Engine:
+def _engine(url: URL, *, create: bool) -> Engine:
     if url.get_backend_name() == "postgresql":
         engine = create_engine(url, isolation_level="READ COMMITTED")
         event.listen(engine, "connect", _prepare_postgresql)
         event.listen(engine, "checkout", _check_alive)
         return engine
-    folder = Path(str(url.database)).parent
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StoreUnavailableError(str(url), f"its folder cannot be made: {error}") from error
+    file = Path(str(url.database))
+    if create:
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreUnavailableError(str(url), f"its folder cannot be made: {error}") from error
+    elif not _exists(file):
+        url = url.set(database=":memory:")
+    if _exists(file) and file.is_dir():
+        raise StoreUnavailableError(f"sqlite:///{file}", "a folder is in the place of its file")
     engine = create_engine(url, connect_args={"timeout": BUSY_TIMEOUT_S, "check_same_thread": False})
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine
+
+
+def _exists(file: Path) -> bool:
+    try:
+        return file.exists()
+    except OSError as error:
+        # Such as a name of more bytes than the file system takes, or a folder that may not be looked into.
+        raise StoreUnavailableError(f"sqlite:///{file}", str(error)) from error
 
 
 def _prepare_postgresql(connection: Any, _record: object) -> None:
@@ -290,7 +368,6 @@ def _prepare_sqlite(connection: Any, _record: object) -> None:
     # The driver's own transaction handling begins too late for DDL and for reads.
     connection.isolation_level = None
     cursor = connection.cursor()
-    cursor.execute("PRAGMA journal_mode = WAL")
     cursor.execute("PRAGMA synchronous = NORMAL")
     cursor.execute("PRAGMA foreign_keys = ON")
     cursor.close()

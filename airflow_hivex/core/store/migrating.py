@@ -14,15 +14,21 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, inspect, text
-from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import InterfaceError, OperationalError, ProgrammingError
 
-from airflow_hivex.core.errors import NotAMetastoreError, StoreTooNewError, StoreTooOldError, StoreUnavailableError
+from airflow_hivex.core.errors import (
+    NotAMetastoreError,
+    StorePermissionError,
+    StoreTooNewError,
+    StoreTooOldError,
+    StoreUnavailableError,
+)
 from airflow_hivex.core.store.engine import Store
-from airflow_hivex.core.store.schema import metadata
 
 VERSION_TABLE = "hivex_alembic_version"
 # Any constant will do, as long as all clients take the same one.
 _ADVISORY_LOCK = 0x68697665_78
+_MOST_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +53,7 @@ def status(store: Store) -> SchemaStatus:
     """Where the database stands. Reads only.
 
     Raises:
-        NotAMetastoreError: it has tables of our names that we did not make.
+        NotAMetastoreError: it has tables that we did not make.
     """
     with store.read() as connection:
         return _status(store, connection)
@@ -59,16 +65,16 @@ def prepare(store: Store) -> None:
     Raises:
         StoreTooOldError: the database must be upgraded first; the message has the command.
         StoreTooNewError: a newer release has upgraded it.
-        NotAMetastoreError: it has tables of our names that we did not make.
+        NotAMetastoreError: it has tables that we did not make, or is no database.
     """
     found = status(store)
     if found.state == "new":
         upgrade(store)
-        return
     if found.state == "older":
         raise StoreTooOldError(store.name, str(found.found), found.head)
     if found.state == "newer":
         raise StoreTooNewError(store.name, str(found.found), found.head)
+    store.enable_write_ahead_log()
 
 
 def upgrade(store: Store) -> SchemaStatus:
@@ -76,7 +82,7 @@ def upgrade(store: Store) -> SchemaStatus:
 
     Raises:
         StoreTooNewError: a newer release has upgraded it.
-        NotAMetastoreError: it has tables of our names that we did not make.
+        NotAMetastoreError: it has tables that we did not make, or is no database.
     """
     try:
         with _connected(store) as connection:
@@ -93,6 +99,9 @@ def upgrade(store: Store) -> SchemaStatus:
             return before
     except (OperationalError, InterfaceError) as error:
         raise StoreUnavailableError(store.name, str(error.orig).partition("\n")[0]) from error
+    except ProgrammingError as error:
+        # The definitions are ours, so that it can only be about who may make them, and where.
+        raise StorePermissionError(store.name, str(error.orig).partition("\n")[0]) from error
 
 
 @contextmanager
@@ -119,10 +128,26 @@ def _status(store: Store, connection: Connection) -> SchemaStatus:
     script = _script()
     head = str(script.get_current_head())
     found = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE}).get_current_revision()
-    if found is None and set(inspect(connection).get_table_names()) & set(metadata.tables):
-        raise NotAMetastoreError(store.name)
+    if found is None:
+        _check_empty(store, connection)
     known = found is None or any(revision.revision == found for revision in script.walk_revisions())
     return SchemaStatus(found, head, known)
+
+
+def _check_empty(store: Store, connection: Connection) -> None:
+    """Refuse to make the schema beside the tables of others, such as Airflow's own.
+
+    A database that some other program calls its own is most often given by mistake, and ours would be in its way.
+    """
+    inspector = inspect(connection)
+    foreign = sorted((*inspector.get_table_names(), *inspector.get_view_names()))
+    if foreign:
+        shown = ", ".join(foreign[:_MOST_NAMED]) + (
+            f" and {len(foreign) - _MOST_NAMED} more" * (len(foreign) > _MOST_NAMED)
+        )
+        raise NotAMetastoreError(store.name, f"it has tables of something else ({shown})")
+    if store.is_postgresql and inspector.default_schema_name is None:
+        raise StorePermissionError(store.name, "no schema of its search path exists; CREATE SCHEMA first")
 
 
 @cache
