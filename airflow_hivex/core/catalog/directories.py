@@ -328,6 +328,10 @@ def forget_partitions(connection: Connection, ids: Sequence[int]) -> None:
 
 def forget_tables(connection: Connection, ids: Sequence[int]) -> None:
     """Remove all rows of dropped tables, after their files are gone."""
+    # First, because a transaction that takes a write id locks this row before it refers to that of the table.
+    connection.execute(delete(next_write_ids).where(next_write_ids.c.table_id.in_(ids)))
+    # From here no row that refers to the tables is added.
+    connection.execute(select(tables.c.id).where(tables.c.id.in_(ids)).order_by(tables.c.id).with_for_update()).all()
     of_tables = select(directories.c.id).where(directories.c.table_id.in_(ids))
     connection.execute(delete(directory_copies).where(directory_copies.c.directory_id.in_(of_tables)))
     for child in (
@@ -341,7 +345,6 @@ def forget_tables(connection: Connection, ids: Sequence[int]) -> None:
         completed_txn_components,
         write_set,
         txn_to_write_id,
-        next_write_ids,
     ):
         connection.execute(delete(child).where(child.c.table_id.in_(ids)))
     connection.execute(delete(tables).where(tables.c.id.in_(ids), tables.c.dropped))

@@ -101,7 +101,11 @@ class ObjectStore:
         def work(connection: Connection) -> list[Table]:
             stored = database_from_row(databases.select_database(connection, name))
             names = tables.select_table_names(connection, stored.name, None) if cascade else []
-            dropped = tables.select_tables(connection, [(stored.name, table) for table in names])
+            ids = [
+                int(table.id or 0)
+                for table in tables.select_tables(connection, [(stored.name, each) for each in names])
+            ]
+            dropped = tables.select_tables_by_id(connection, tables.lock_for_change(connection, ids))
             for batch in batches([int(table.id or 0) for table in dropped]):
                 tables.mark_dropped(connection, batch)
             databases.delete_database(connection, stored.name)
@@ -190,7 +194,7 @@ class ObjectStore:
         """
 
         def work(connection: Connection) -> Table:
-            stored = tables.select_table(connection, database, name)
+            stored = tables.select_table_for_change(connection, database, name)
             if normalise(table.database) != stored.database:
                 raise InvalidOperationError("ALTER TABLE", stored.full_name, "a table cannot change its database")
             if table.storage.primary.cluster != stored.storage.primary.cluster:
@@ -221,7 +225,7 @@ class ObjectStore:
         """
 
         def work(connection: Connection) -> Table:
-            table = tables.select_table(connection, database, name)
+            table = tables.select_table_for_change(connection, database, name)
             tables.mark_dropped(connection, [int(table.id or 0)])
             self._record(connection, EventType.DROP_TABLE, table, valid_write_ids, txn_id)
             return table
@@ -274,7 +278,7 @@ class ObjectStore:
         """
 
         def work(connection: Connection) -> list[str]:
-            stored = self._partitioned(connection, database, table, "ADD PARTITION")
+            stored = self._partitioned(connection, database, table, "ADD PARTITION", for_change=True)
             cluster = self._clusters.get(stored.storage.primary.cluster)
             by_name = {partitions.name_of(stored, partition.values): partition for partition in new}
             existing = partitions.partition_ids(connection, stored, list(by_name))
@@ -369,7 +373,7 @@ class ObjectStore:
         """
 
         def work(connection: Connection) -> list[Partition]:
-            stored = self._partitioned(connection, database, table, "DROP PARTITION")
+            stored = self._partitioned(connection, database, table, "DROP PARTITION", for_change=True)
             ids = partitions.partition_ids(connection, stored, names)
             missing = [name for name in names if name not in ids]
             if missing and not if_exists:
@@ -402,7 +406,7 @@ class ObjectStore:
         """
 
         def work(connection: Connection) -> None:
-            stored = self._partitioned(connection, database, table, "RENAME PARTITION")
+            stored = self._partitioned(connection, database, table, "RENAME PARTITION", for_change=True)
             row = partitions.select_partition(connection, stored, name)
             partitions.rename_partition(connection, stored, row, new_name)
             message = {"partitions": [new_name], "was": name}
@@ -515,6 +519,8 @@ class ObjectStore:
         names = [partition.name or stored.full_name for partition in bound.partitions]
 
         def work(connection: Connection) -> None:
+            if not tables.lock_for_change(connection, [int(stored.id or 0)]):
+                raise NoSuchTableError(stored.database, stored.name)
             copies.store_copies(connection, bound, ids, target.name, root, self._clock())
             message = {"cluster": target.name, "partitions": names if stored.is_partitioned else None}
             self._record(connection, EventType.REGISTER_COPY, stored, bound.write_ids, None, message)
@@ -609,8 +615,11 @@ class ObjectStore:
             if everywhere or any(copy.cluster == cluster for copy in secondaries.get(row.id, ()))
         ]
 
-    def _partitioned(self, connection: Connection, database: str, name: str, operation: str) -> Table:
-        table = tables.select_table(connection, database, name)
+    def _partitioned(
+        self, connection: Connection, database: str, name: str, operation: str, *, for_change: bool = False
+    ) -> Table:
+        find = tables.select_table_for_change if for_change else tables.select_table
+        table = find(connection, database, name)
         if not table.is_partitioned:
             raise InvalidOperationError(operation, table.full_name, "the table has no partition keys")
         return table

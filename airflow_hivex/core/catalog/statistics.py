@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 
 from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
 
+from airflow_hivex.core.catalog.tables import lock_for_change
 from airflow_hivex.core.errors import NoSuchTableError
 from airflow_hivex.core.model.objects import Table
 from airflow_hivex.core.model.statistics import ColumnStatistics, Statistics
 from airflow_hivex.core.store.batches import batches
-from airflow_hivex.core.store.schema import partitions, statistics, tables
+from airflow_hivex.core.store.schema import partitions, statistics
 
 
 def select_statistics(
@@ -45,8 +46,7 @@ def store_statistics(connection: Connection, table: Table, found: Mapping[str | 
         NoSuchTableError: the table was dropped meanwhile.
     """
     # Others that analyze the same table wait here, so that none loses what another has found.
-    held = connection.execute(select(tables.c.dropped).where(tables.c.id == table.id).with_for_update())
-    if held.scalar_one_or_none() is not False:
+    if not lock_for_change(connection, [int(table.id or 0)]):
         raise NoSuchTableError(table.database, table.name)
     ids: dict[str | None, int | None] = {None: None}
     for names in batches(sorted(name for name in found if name is not None)):

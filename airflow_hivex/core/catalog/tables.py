@@ -57,6 +57,34 @@ def select_table(connection: Connection, database: str, name: str) -> Table:
     return found[0]
 
 
+def select_table_for_change(connection: Connection, database: str, name: str) -> Table:
+    """:func:`select_table`, and nobody else changes or drops it until the caller's transaction ends. Three round trips.
+
+    Call it before anything else in that transaction touches the table. A row that was locked in order to be read is
+    not locked for a change later: two that do so wait for each other.
+
+    Raises:
+        NoSuchDatabaseError, NoSuchTableError: it does not exist.
+    """
+    of_name = (databases.c.name == normalise(database), tables.c.name == normalise(name), ~tables.c.dropped)
+    named = select(tables.c.id).join(databases, databases.c.id == tables.c.database_id).where(*of_name)
+    # In a statement of its own: the next one sees what was committed while this one waited.
+    connection.execute(named.with_for_update(key_share=True, of=tables)).all()
+    return select_table(connection, database, name)
+
+
+def lock_for_change(connection: Connection, table_ids: Collection[int]) -> frozenset[int]:
+    """The ids of those tables that exist, which nobody else changes or drops until the caller's transaction ends.
+
+    In the order of ids, as everywhere; see :func:`select_table_for_change`. One round trip a batch.
+    """
+    held: set[int] = set()
+    for batch in batches(sorted(table_ids)):
+        existing = select(tables.c.id).where(tables.c.id.in_(batch), ~tables.c.dropped).order_by(tables.c.id)
+        held.update(connection.execute(existing.with_for_update(key_share=True)).scalars())
+    return frozenset(held)
+
+
 def select_tables(connection: Connection, names: Iterable[tuple[str, str]]) -> list[Table]:
     """Those tables of (database, name) pairs that exist. Two round trips, whatever the number."""
     by_database: dict[str, list[str]] = defaultdict(list)
@@ -272,7 +300,7 @@ def update_table(connection: Connection, stored: Table, table: Table) -> None:
 
 
 def mark_dropped(connection: Connection, table_ids: Sequence[int]) -> None:
-    """Take tables out of sight; their rows stay until their files are gone."""
+    """Take tables, which the caller has locked for a change, out of sight; rows stay until their files are gone."""
     connection.execute(update(tables).where(tables.c.id.in_(table_ids)).values(dropped=True))
     copies = cluster_storage_descriptors
     connection.execute(delete(copies).where(copies.c.table_id.in_(table_ids)))

@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 
 from airflow_hivex.core.catalog.directories import OriginalFile, register_originals
 from airflow_hivex.core.catalog.pruning import FoundPartition, find_partitions
-from airflow_hivex.core.catalog.tables import check_apart, has_secondaries, select_table
+from airflow_hivex.core.catalog.tables import check_apart, has_secondaries, select_table, select_table_for_change
 from airflow_hivex.core.errors import InvalidOperationError
 from airflow_hivex.core.model.directories import parse_directory
 from airflow_hivex.core.model.file_properties import check_file_options
@@ -72,7 +72,7 @@ def convert_table(context: StatementContext, table: Table, properties: Mapping[s
         originals = _originals(context, converted, partitions)
 
         def changes(connection: Connection) -> None:
-            if _check_stored(connection, table) != partitions:
+            if _check_stored(connection, table, for_change=True) != partitions:
                 raise InvalidOperationError(_OPERATION, table.full_name, "its partitions changed meanwhile; try again")
             stored = services.catalog.alter_table(
                 table.database, table.name, converted, None, running.txn_id, connection
@@ -131,7 +131,7 @@ def _converted(table: Table, properties: Mapping[str, str]) -> Table:
     return converted
 
 
-def _check_stored(connection: Connection, table: Table) -> list[FoundPartition]:
+def _check_stored(connection: Connection, table: Table, *, for_change: bool = False) -> list[FoundPartition]:
     """The table's partitions, after what the catalog has was held against the rules.
 
     Raises:
@@ -139,7 +139,7 @@ def _check_stored(connection: Connection, table: Table) -> list[FoundPartition]:
         InvalidOperationError: it was changed, has copies, or a partition lies elsewhere.
         InvalidObjectError: its folder is not its own.
     """
-    stored = select_table(connection, table.database, table.name)
+    stored = (select_table_for_change if for_change else select_table)(connection, table.database, table.name)
     if (stored.id, stored.storage, stored.parameters) != (table.id, table.storage, table.parameters):
         raise InvalidOperationError(_OPERATION, table.full_name, "it was changed meanwhile; try again")
     if has_secondaries(connection, table):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from sqlalchemy import Connection
 
-from airflow_hivex.core.catalog.tables import is_visible
+from airflow_hivex.core.catalog.tables import lock_for_change
 from airflow_hivex.core.errors import InvalidObjectError, NoSuchTableError
 from airflow_hivex.core.model.locks import LockComponent
 from airflow_hivex.core.model.objects import Table
@@ -37,11 +37,12 @@ def change_metadata(
             before(running)
 
         def changes(connection: Connection) -> None:
+            # Its row first, before that of its write ids: others do so in this order.
+            if not lock_for_change(connection, [table_id]):
+                raise NoSuchTableError(table.database, table.name)
             if not table.is_transactional:
                 change(connection, None, None)
                 return
-            if not is_visible(connection, table):
-                raise NoSuchTableError(table.database, table.name)
             services.transactions.allocate_in(connection, [running.txn_id], table_id)
             valid_txns = read_valid_txns(connection, running.txn_id)
             write_ids = read_valid_write_ids(connection, {table_id: table.full_name}, valid_txns)[table_id]

@@ -30,7 +30,7 @@ from sqlalchemy import (
 from airflow_hivex.core.model.transactions import Operation, TxnState
 from airflow_hivex.core.model.write_ids import ValidTxnList
 from airflow_hivex.core.store.batches import batches
-from airflow_hivex.core.store.exchange import Call, Exchange, Prepared, Rows
+from airflow_hivex.core.store.exchange import Call, Exchange, Prepared, Rows, joined
 from airflow_hivex.core.store.schema import (
     completed_txn_components,
     counters,
@@ -60,8 +60,11 @@ _PARTS = union_all(
         txn_to_write_id.c.txn_id == _TXN_ID
     ),
 ).subquery()
-_LOCK_WRITE_IDS = Prepared(
-    select(next_write_ids.c.table_id).where(next_write_ids.c.table_id == _TABLE_ID).with_for_update(),
+_WRITE_IDS = select(next_write_ids.c.table_id).where(next_write_ids.c.table_id == _TABLE_ID)
+_LOCK_WRITE_IDS = Prepared(_WRITE_IDS.with_for_update(), skipped_on_sqlite=True)
+_SHARE_WRITE_IDS = Prepared(_WRITE_IDS.with_for_update(read=True), skipped_on_sqlite=True)
+_HOLD_TABLE = Prepared(
+    select(tables.c.id).where(tables.c.id == _TABLE_ID, ~tables.c.dropped).with_for_update(read=True),
     skipped_on_sqlite=True,
 )
 _OF_TXN_IDS = counters.c.name == literal_column("'txn'")
@@ -189,12 +192,16 @@ def find_conflict(exchange: Exchange, txn_id: int, written: Sequence[Write]) -> 
 def one_after_the_other(connection: Connection, tables: Mapping[int, bool]) -> None:
     """Keep a commit that updates a table and others that write to it from each other until the caller's end.
 
-    ``tables`` are ids, with whether the caller updates.
+    ``tables`` are ids, with whether the caller updates. Nobody changes or drops one of them meanwhile. One round trip.
     """
+    calls: list[Call] = []
     for table_id in sorted(tables):
+        # Before the table's write ids its own row, as whoever changes or drops it does.
+        calls.append(_HOLD_TABLE(table_id=table_id))
         # The rows that :func:`find_conflict` locks, in its order.
-        row = select(next_write_ids.c.table_id).where(next_write_ids.c.table_id == table_id)
-        connection.execute(row.with_for_update(read=not tables[table_id])).all()
+        calls.append((_LOCK_WRITE_IDS if tables[table_id] else _SHARE_WRITE_IDS)(table_id=table_id))
+    if calls:
+        joined(connection).send(*calls)
 
 
 def would_conflict(connection: Connection, txn_id: int, resources: Collection[tuple[int, str | None]]) -> bool:

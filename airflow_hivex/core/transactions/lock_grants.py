@@ -110,10 +110,13 @@ _NOTE = Prepared(
         ["txn_id", "table_id", "partition", "operation"],
         _NAMED_TABLE.with_only_columns(
             _TXN_ID, tables.c.id, _PARTITION, bindparam("letter", type_=String), maintain_column_froms=True
-        ).where(
+        )
+        .where(
             func.lower(JsonText(tables.c.parameters, "transactional")) == literal_column("'true'"),
             select(locks.c.lock_id).where(_OF_REQUEST).exists(),
-        ),
+        )
+        # A table that is being forgotten has no notes.
+        .with_for_update(read=True, key_share=True, of=tables),
     )
 )
 

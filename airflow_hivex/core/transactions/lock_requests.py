@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, and_, select, true
+from sqlalchemy import Connection, and_, insert, select, true
 
 from airflow_hivex.core.errors import NoSuchDatabaseError, NoSuchTableError, NoSuchTransactionError
 from airflow_hivex.core.model.identifiers import check_name
 from airflow_hivex.core.model.locks import DataOperation, LockComponent
 from airflow_hivex.core.model.objects import TRANSACTIONAL
 from airflow_hivex.core.model.transactions import Operation
-from airflow_hivex.core.store.schema import databases, tables, txns
+from airflow_hivex.core.store.schema import databases, tables, txn_components, txns
 from airflow_hivex.core.transactions.allocation import is_id
 from airflow_hivex.core.transactions.txn_rows import raise_if_settled
 
@@ -50,17 +50,27 @@ def check_request(
     }
 
 
-def components_to_note(
-    components: Iterable[LockComponent], txn_id: int | None, transactional: Mapping[tuple[str, str], int]
-) -> list[dict[str, Any]]:
-    """The rows that tell what a transaction is about to write (2.3): for transactional tables only."""
-    if txn_id is None:
-        return []
-    return [
+def note_components(
+    connection: Connection,
+    components: Iterable[LockComponent],
+    txn_id: int,
+    transactional: Mapping[tuple[str, str], int],
+) -> None:
+    """Store what a transaction is about to write (2.3): for transactional tables only. Two round trips, or none."""
+    rows = [
         {"txn_id": txn_id, "table_id": transactional[name], "partition": partition, "operation": operation.value}
         for name, partition, operation in writes_of_request(components)
         if name in transactional
     ]
+    if not rows:
+        return
+    # A table that is being forgotten has no notes; the others stay until the caller's transaction ends.
+    wanted = sorted({row["table_id"] for row in rows})
+    named = select(tables.c.id).where(tables.c.id.in_(wanted)).order_by(tables.c.id)
+    held = set(connection.execute(named.with_for_update(read=True, key_share=True)).scalars())
+    noted = [row for row in rows if row["table_id"] in held]
+    if noted:
+        connection.execute(insert(txn_components), noted)
 
 
 def writes_of_request(

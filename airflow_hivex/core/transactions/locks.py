@@ -42,11 +42,11 @@ from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.exchange import Exchange
 from airflow_hivex.core.store.listening import Listener, listening
-from airflow_hivex.core.store.schema import counters, locks, txn_components
+from airflow_hivex.core.store.schema import counters, locks
 from airflow_hivex.core.transactions.allocation import is_id
 from airflow_hivex.core.transactions.lock_grants import grant_at_once, is_simple
 from airflow_hivex.core.transactions.lock_queue import blocker_of, locks_of_waiting_transactions
-from airflow_hivex.core.transactions.lock_requests import check_request, components_to_note
+from airflow_hivex.core.transactions.lock_requests import check_request, note_components
 from airflow_hivex.core.transactions.lock_rows import CHANNEL, lock_from_row, release, select_locks, unlocking
 from airflow_hivex.core.transactions.manager import TransactionManager
 
@@ -142,9 +142,8 @@ class LockManager:
 
         def work(connection: Connection) -> LockResponse:
             checked = check_request(connection, wanted, txn_id, new_tables=exclusive_ctas)
-            noted = components_to_note(wanted, txn_id, checked)
-            if noted:
-                connection.execute(insert(txn_components), noted)
+            if txn_id is not None:
+                note_components(connection, wanted, txn_id, checked)
             return self._enqueue(connection, wanted, txn_id, who, zero_wait_read, exclusive_ctas)
 
         response = None

@@ -23,7 +23,7 @@ from sqlalchemy import (
 
 from airflow_hivex.core.catalog import notification_log
 from airflow_hivex.core.catalog.notification_log import EventType
-from airflow_hivex.core.catalog.tables import select_table, update_table
+from airflow_hivex.core.catalog.tables import select_table, select_table_for_change, update_table
 from airflow_hivex.core.clock import Clock, to_datetime
 from airflow_hivex.core.errors import (
     CommitOutcomeUnknownError,
@@ -264,7 +264,7 @@ class TransactionManager:
             raise InvalidTransactionRequestError(f"A commit sets no property {key}; its name starts with {_META}.")
 
         def change(connection: Connection) -> None:
-            found = select_table(connection, database, table)
+            found = select_table_for_change(connection, database, table)
             if key not in found.parameters:
                 raise InvalidTransactionRequestError(f"Table {found.full_name} has no property {key} to set.")
             changed = replace(found, parameters={**found.parameters, key: value})
