@@ -12,6 +12,9 @@ from typing import Any, Self
 from airflow_hivex.core.errors import InvalidSettingError, UnknownSettingError
 from airflow_hivex.core.settings_table import SETTINGS, Setting
 
+# SQL may run code of its author's choice on the clusters.
+ALLOW_CODE = "hivex.allow.code.execution"
+
 _NAMES = {name: setting for setting in SETTINGS for name in (setting.name, *setting.aliases) if "<" not in name}
 _PATTERNS = [
     (re.compile(re.escape(setting.name).replace("<pool>", r"[^.\s]+")), setting)

@@ -22,6 +22,7 @@ from airflow_hivex.core.compaction.explaining import Explainer, Explanation
 from airflow_hivex.core.compaction.history import CompactionFilter, CompactionHistory
 from airflow_hivex.core.compaction.initiator import Initiator, InitiatorResult
 from airflow_hivex.core.compaction.queue import CompactionQueue
+from airflow_hivex.core.compaction.spark_options import check_spark_options
 from airflow_hivex.core.compaction.worker import CompactionWorker
 from airflow_hivex.core.errors import InvalidObjectError, InvalidOperationError, NoSuchColumnError
 from airflow_hivex.core.model.buckets import MAX_WRITER_ID
@@ -111,6 +112,7 @@ class Compactor:
         """
         wanted = CompactionType.read(type) if isinstance(type, str) else type
         _check_clauses(wanted, buckets, order_by)
+        check_spark_options(self._settings, f"{database}.{table}", properties or {})
 
         def work(connection: Connection) -> CompactionResponse:
             found, name = _target(connection, database, table, partition)

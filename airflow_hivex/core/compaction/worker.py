@@ -23,6 +23,7 @@ from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.compaction.history import CompactionHistory
 from airflow_hivex.core.compaction.jobs import CompactionJob, CompactionTarget, first_jobs
 from airflow_hivex.core.compaction.queue import CompactionQueue
+from airflow_hivex.core.compaction.spark_options import check_spark_options
 from airflow_hivex.core.compaction.statistics import GATHER_STATISTICS, refresh_statistics
 from airflow_hivex.core.errors import (
     CommitOutcomeUnknownError,
@@ -280,6 +281,7 @@ class CompactionWorker:
                 known = f"{FLAT_LAYOUT} and {HIVE_LAYOUT}"
                 reason = f"there is no row layout {own[ROW_LAYOUT]!r}; have {known}"
                 raise InvalidOperationError("Compaction", entry.name, reason)
+        check_spark_options(self._settings, entry.name, {**table.parameters, **entry.properties})
         requested = replace(table, parameters={**table.parameters, **own})
         check_file_options(table.full_name, table.storage.format, requested.file_options)
         return requested

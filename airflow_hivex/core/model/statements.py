@@ -73,7 +73,8 @@ class Query:
     ``qualifiers`` are edits that shorten ``database.table.column`` to ``table.column``, which is
     how the column is called once the table's name was replaced. ``row_ids`` is where it may read ROW__ID,
     as long as that is not settled by edits, too.
-    ``parameters`` are the names of its ``:name`` markers.
+    ``parameters`` are the names of its ``:name`` markers. ``code_functions`` are the functions that it calls
+    which run any code of the statement's author.
     """
 
     text: str
@@ -83,6 +84,7 @@ class Query:
     qualifiers: tuple[TextEdit, ...] = ()
     parameters: frozenset[str] = frozenset()
     row_ids: RowIdReads = field(default_factory=RowIdReads)
+    code_functions: frozenset[str] = frozenset()
 
     def render(self, views: Sequence[str]) -> str:
         """The query with the table of each reference replaced by the view of the same position."""

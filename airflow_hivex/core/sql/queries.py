@@ -10,6 +10,8 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
 
 from sqlglot import Token as SqlglotToken
 from sqlglot import TokenType, exp
@@ -30,6 +32,8 @@ logging.getLogger("sqlglot").setLevel(logging.ERROR)
 
 _QUERY_WORDS = ("SELECT", "WITH", "VALUES", "FROM", "TABLE")
 _SET_WORDS = ("UNION", "ALL", "DISTINCT", "EXCEPT", "INTERSECT", "MINUS")
+# Source: Spark's CallMethodViaReflection; each of them calls a static method of any class on the class path.
+CODE_FUNCTIONS = frozenset({"reflect", "java_method", "try_reflect"})
 _BEFORE_SUBQUERY = (*_SET_WORDS, "AS", "IN", "EXISTS", "FROM", "JOIN", "LATERAL")
 _NO_PART_OF_A_QUERY = (exp.DDL, exp.DML, exp.Command, exp.Into, exp.QueryTransform, exp.Lock)
 _MISSING_PART = re.compile(r"Required keyword: '\w+' missing for <class '(?:\w+\.)*(\w+)'>\.?")
@@ -59,8 +63,20 @@ def read_query(cursor: Cursor) -> Query:
     table_statements = _table_statements(tokens)
     tree = _parse(text, masked, list(_sqlglot_tokens(text, masked, tokens, table_statements)), tokens[0])
     query = QueryReader(text, tokens, links, cursor.markers, cursor.database).read(tree, table_statements)
+    query = replace(query, code_functions=_code_functions(tokens))
     cursor.markers.use(sorted(query.parameters))
     return query
+
+
+def _code_functions(tokens: Sequence[Token]) -> frozenset[str]:
+    """The functions among the tokens that call any method of Java, however they are quoted or qualified."""
+    return frozenset(
+        name_of(token).lower()
+        for token, following in pairwise(tokens)
+        if token.kind in (Kind.WORD, Kind.QUOTED)
+        and following.is_symbol("(")
+        and name_of(token).lower() in CODE_FUNCTIONS
+    )
 
 
 # -- what must not be there ------------------------------------------------------------

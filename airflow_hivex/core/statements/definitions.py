@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from sqlalchemy import Connection
 
+from airflow_hivex.core.compaction.spark_options import check_spark_options
 from airflow_hivex.core.errors import (
     AlreadyExistsError,
     HivexError,
@@ -169,6 +170,7 @@ def set_table_properties(context: StatementContext, statement: SetTablePropertie
         kept = {key: value for key, value in current.parameters.items() if key not in statement.unset}
         after = {**kept, **statement.set}
         check_properties(current.full_name, current.parameters, after)
+        check_spark_options(context.services.settings, current.full_name, statement.set)
         changed = replace(current, parameters=after)
         if changed.is_transactional:
             check_file_options(changed.full_name, changed.storage.format, changed.file_options)

@@ -14,7 +14,7 @@ from airflow_hivex.core.catalog.pruning import find_partitions, partition_predic
 from airflow_hivex.core.catalog.tables import select_table, select_tables
 from airflow_hivex.core.clusters.properties import Cluster
 from airflow_hivex.core.clusters.router import choose_cluster
-from airflow_hivex.core.errors import InvalidObjectError, NoSuchTableError, RoutingError
+from airflow_hivex.core.errors import InvalidObjectError, InvalidOperationError, NoSuchTableError, RoutingError
 from airflow_hivex.core.model.locks import DataOperation, LockComponent
 from airflow_hivex.core.model.objects import Table
 from airflow_hivex.core.model.plans import WrittenDirectory
@@ -24,12 +24,14 @@ from airflow_hivex.core.model.statements import (
     CreateTable,
     Insert,
     MultiInsert,
+    Query,
     RoutedStatement,
     Select,
     TableName,
     TableReference,
 )
 from airflow_hivex.core.model.write_ids import ValidTxnList
+from airflow_hivex.core.settings import ALLOW_CODE
 from airflow_hivex.core.sql.views import expanded
 from airflow_hivex.core.statements.change_targets import check_change
 from airflow_hivex.core.statements.context import JoinedTransaction, Running, StatementContext
@@ -87,6 +89,7 @@ def route(context: StatementContext, statement: S, running: Running | None = Non
     """
     with context.services.store.read() as connection:
         statement, tables, views = _without_views(context, connection, statement)
+        _refuse_code(context, statement)
         wanted = None if running is None else _lock_plan(context, connection, statement, tables)
     if running is None or wanted is None:
         return _bind_and_route(context, statement, views, None)
@@ -325,6 +328,35 @@ def _read(statement: RoutedStatement) -> tuple[TableReference, ...]:
             return ()
         case Select(query=query) | Insert(query=query) | CreateTable(query=query):
             return query.references if query is not None else ()
+
+
+def _refuse_code(context: StatementContext, statement: RoutedStatement) -> None:
+    """Refuse functions that run any code, in the statement itself and in the views that it reads.
+
+    Raises:
+        InvalidOperationError: there is one, and ``hivex.allow.code.execution`` is off.
+    """
+    if context.services.settings[ALLOW_CODE]:
+        return
+    found = frozenset().union(*(query.code_functions for query in _queries(statement)))
+    if found:
+        raise InvalidOperationError(
+            "Calling",
+            ", ".join(sorted(found)),
+            f"it runs any code on the cluster; an administrator may allow it by the setting {ALLOW_CODE}",
+        )
+
+
+def _queries(statement: RoutedStatement) -> list[Query]:
+    match statement:
+        case MultiInsert():
+            return [*(insert.query for insert in statement.inserts), *statement.sources]
+        case ChangeRows():
+            parts = (statement.matched, statement.unmatched, statement.unmatched_by_source)
+            found = [part.query for part in parts if part is not None]
+            return found if statement.source is None else [*found, statement.source]
+        case Select(query=query) | Insert(query=query) | CreateTable(query=query):
+            return [] if query is None else [query]
 
 
 def _tables(connection: Connection, names: Sequence[tuple[str, str]]) -> Tables:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from airflow_hivex.core.compaction.spark_options import check_spark_options
 from airflow_hivex.core.errors import InvalidObjectError, NoSuchColumnError
 from airflow_hivex.core.model.file_properties import check_file_options, file_options
 from airflow_hivex.core.model.objects import (
@@ -76,6 +77,7 @@ def describe_table(context: StatementContext, statement: CreateTable, cluster: s
         raise InvalidObjectError("table", full_name, "it needs at least one column besides its partition keys")
     external = statement.external or (statement.format is not None and statement.location is not None)
     properties = dict(statement.properties)
+    check_spark_options(context.services.settings, full_name, properties)
     if external:
         _check_external(full_name, data_source, properties, statement)
     else:
