@@ -65,7 +65,7 @@ def note_components(
     if not rows:
         return
     # A table that is being forgotten has no notes; the others stay until the caller's transaction ends.
-    wanted = sorted({row["table_id"] for row in rows})
+    wanted = sorted({transactional[name] for name, _, _ in writes_of_request(components) if name in transactional})
     named = select(tables.c.id).where(tables.c.id.in_(wanted)).order_by(tables.c.id)
     held = set(connection.execute(named.with_for_update(read=True, key_share=True)).scalars())
     noted = [row for row in rows if row["table_id"] in held]
