@@ -32,7 +32,7 @@ $(INSTALLED): pyproject.toml requirements/constraints.txt scripts/install-python
 	@touch $@
 
 .PHONY: setup
-setup: $(INSTALLED) java ## Build .venv and make sure of Java 17
+setup: $(INSTALLED) java ## Build .venv and ensure that Java 17 or newer is there
 
 $(CLASSES): $(INSTALLED) tests/spark_options.py | java
 	@echo "Keeping the classes of Spark for faster starts ..."

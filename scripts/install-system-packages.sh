@@ -6,6 +6,7 @@
 #
 # Usage: scripts/install-system-packages.sh [java] [postgresql] [jdbc]      (default: java postgresql)
 set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/steps.sh"
 
 # The version of the Java that Spark would start: JAVA_HOME wins over PATH, as in Spark's scripts.
 java_major_version() {
@@ -34,31 +35,18 @@ have_jdbc() {
     [[ -e /usr/share/java/postgresql.jar ]]
 }
 
-# Debian releases carry different ones; the first that exists is taken.
+# Debian releases carry different ones; the first is taken that apt can install. Other packages may name one that the
+# release does not have, and then `apt-cache show` succeeds for it.
 java_package() {
     local version
     for version in 17 21 25; do
-        if apt-cache show "openjdk-$version-jre-headless" >/dev/null 2>&1; then
+        if apt-get --simulate install "openjdk-$version-jre-headless" >/dev/null 2>&1; then
             echo "openjdk-$version-jre-headless"
             return
         fi
     done
-    echo openjdk-17-jre-headless
-}
-
-fail() {
-    { echo; printf '%s\n' "$@"; } >&2
-    exit 1
-}
-
-as_root=()
-if ((EUID != 0)); then
-    as_root=(sudo -n)
-fi
-
-may_install() {
-    command -v apt-get >/dev/null || return 1
-    ((EUID == 0)) || { command -v sudo >/dev/null && sudo -n true 2>/dev/null; }
+    fail "Debian's packages here have no Java 17, 21 or 25 that can be installed. Install a Java runtime, 17 or newer," \
+        "and set JAVA_HOME to it."
 }
 
 wanted=("$@")
@@ -87,29 +75,27 @@ fi
 if ! may_install; then
     fail "Missing: ${missing[*]}. Packages cannot be installed from here (no apt-get, or neither root nor sudo" \
         "without a password). Please install:" \
-        "  java:       a Java runtime, 17 or newer          Debian: openjdk-17-jre-headless" \
+        "  java:       a Java runtime, 17 or newer          Debian: openjdk-17-jre-headless, or 21" \
         "  postgresql: PostgreSQL's server programs         Debian: postgresql" \
         "              (or set HIVEX_TEST_POSTGRES_URL to a server whose user may create databases)" \
         "  jdbc:       its JDBC driver                      Debian: libpostgresql-jdbc-java"
 fi
 
-export DEBIAN_FRONTEND=noninteractive
-echo "Installing ${missing[*]} from Debian's packages ..."
-"${as_root[@]}" apt-get update -qq
+update_package_lists
 packages=()
 for what in "${missing[@]}"; do
     case "$what" in
     java)
         # Slim images have no manual pages, and the package links its own into this folder.
-        "${as_root[@]}" mkdir -p /usr/share/man/man1
-        packages+=("$(java_package)")
+        as_root mkdir -p /usr/share/man/man1
+        java=$(java_package)
+        packages+=("$java")
         ;;
     postgresql) packages+=(postgresql) ;;
     jdbc) packages+=(libpostgresql-jdbc-java) ;;
     esac
 done
-"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
-    apt-get install -y -qq --no-install-recommends "${packages[@]}" </dev/null
+step "Installing Debian's packages ${packages[*]} (about 30 seconds)" install_packages "${packages[@]}"
 
 for what in "${missing[@]}"; do
     "have_$what" || fail "${packages[*]} was installed, but $what is still not usable. \
