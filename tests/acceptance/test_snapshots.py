@@ -29,22 +29,22 @@ on_sqlite = pytest.mark.parametrize("metastore_url", ["sqlite"], indirect=True)
 PAUSED = "paused"
 
 
-class _Gate(logging.Handler):
-    """Holds the statement of the paused thread where it tells its route: its snapshot is taken, nothing is run."""
+class _Gate(logging.Filter):
+    """Holds the statement of the paused thread where it tells its route: its snapshot is taken, nothing is run.
+
+    It is a filter because a handler has a lock, for which all other threads would wait.
+    """
 
     def __init__(self) -> None:
-        super().__init__(logging.INFO)
+        super().__init__()
         self.reached = threading.Event()
         self.opened = threading.Event()
 
-    def createLock(self) -> None:  # noqa: N802 - logging's own name
-        # With one, all other threads would wait for the paused one.
-        self.lock = None
-
-    def emit(self, record: logging.LogRecord) -> None:
+    def filter(self, record: logging.LogRecord) -> bool:
         if (record.threadName or "").startswith(PAUSED):
             self.reached.set()
             self.opened.wait(60)
+        return True
 
 
 @contextmanager
@@ -52,7 +52,7 @@ def paused(metastore: Metastore, sql: str) -> Iterator[tuple[Session, Future[Res
     """While the block runs, a statement of another session waits between its snapshot and its work."""
     logger = logging.getLogger("airflow_hivex.core.statements.queries")
     level, gate = logger.level, _Gate()
-    logger.addHandler(gate)
+    logger.addFilter(gate)
     logger.setLevel(logging.INFO)
     try:
         with ThreadPoolExecutor(1, thread_name_prefix=PAUSED) as pool, metastore.session(user=PAUSED) as session:
@@ -64,7 +64,7 @@ def paused(metastore: Metastore, sql: str) -> Iterator[tuple[Session, Future[Res
                 gate.opened.set()
                 wait([running], timeout=120)
     finally:
-        logger.removeHandler(gate)
+        logger.removeFilter(gate)
         logger.setLevel(level)
 
 
