@@ -690,6 +690,19 @@ class StoreUnavailableError(StoreError):
         super().__init__(f"Metastore database {url} is not available: {reason}.", url, reason)
 
 
+class StoreDriverMissingError(StoreError):
+    """The package that connects to a PostgreSQL metastore cannot be imported."""
+
+    code = "STORE_DRIVER_MISSING"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            f"A metastore in PostgreSQL needs the package psycopg, which cannot be imported: {reason}. "
+            "Install it with: pip install 'airflow-provider-hivex[postgresql]'",
+            reason,
+        )
+
+
 class StoreTooOldError(StoreError):
     """The database has an older schema than this release needs."""
 

@@ -27,6 +27,7 @@ from airflow_hivex.core.errors import (
     NotAMetastoreError,
     Outcome,
     StoreDamagedError,
+    StoreDriverMissingError,
     StoreError,
     StoreUnavailableError,
 )
@@ -319,7 +320,11 @@ def _parse(url: str) -> URL:
 
 def _engine(url: URL, *, create: bool) -> Engine:
     if url.get_backend_name() == "postgresql":
-        engine = create_engine(url, isolation_level="READ COMMITTED")
+        try:
+            engine = create_engine(url, isolation_level="READ COMMITTED")
+        except ImportError as error:
+            # Of psycopg without its binary part and without libpq, the first line says so.
+            raise StoreDriverMissingError(str(error).partition("\n")[0].rstrip(".")) from error
         event.listen(engine, "connect", _prepare_postgresql)
         event.listen(engine, "checkout", _check_alive)
         return engine

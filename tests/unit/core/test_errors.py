@@ -64,6 +64,7 @@ EXAMPLES: dict[str, tuple[object, ...]] = {
     "CompactionNotDoneError": (9, "d.t ds=1", "failed", "the disk is full"),
     "CompactionLostError": (9, "d.t ds=1", "host-7"),
     "StoreError": ("the database refused",),
+    "StoreDriverMissingError": ("No module named 'psycopg'",),
     "StoreUnavailableError": ("sqlite:///x", "it is locked"),
     "StoreTooOldError": ("sqlite:///x", "0001", "0002"),
     "StoreTooNewError": ("sqlite:///x", "0003", "0002"),

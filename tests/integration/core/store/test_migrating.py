@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -12,6 +13,7 @@ from sqlalchemy.exc import IntegrityError
 from airflow_hivex.core.errors import (
     InvalidSettingError,
     NotAMetastoreError,
+    StoreDriverMissingError,
     StoreTooNewError,
     StoreTooOldError,
     StoreUnavailableError,
@@ -145,6 +147,12 @@ def test_many_processes_may_open_a_new_database_at_once(empty_metastore_url: str
 def test_url_of_no_usable_database_is_refused(url: str) -> None:
     with pytest.raises(InvalidSettingError):
         Store(url)
+
+
+def test_postgresql_without_its_driver_says_which_extra_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(StoreDriverMissingError, match=r"pip install 'airflow-provider-hivex\[postgresql\]'"):
+        Store("postgresql://someone:secret@127.0.0.1:1/nothing")
 
 
 def test_unreachable_database_is_said_so_without_the_password() -> None:
