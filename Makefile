@@ -83,12 +83,18 @@ bench: setup postgresql jdbc ## Measure, and print the figures as a table and as
 tpch: setup ## Run TPC-H with its refresh functions over two clusters, and verify every row (SCALE=0.1 for less)
 	$(BIN)/python -m benchmarks.tpch --scale $(SCALE)
 
+.PHONY: docs
+docs: $(INSTALLED) ## Build the site of the documentation, in ./build/docs
+	@$(BIN)/uv tool run --quiet --with-requirements requirements/docs.txt mkdocs build --quiet --site-dir build/docs
+
 .PHONY: requirements
 requirements: $(INSTALLED) ## Resolve the pins again (UPGRADE=1: to the newest releases)
 	$(BIN)/uv pip compile pyproject.toml --group dev --extra demo --extra postgresql --python-version 3.11 --no-header --no-annotate \
 		--no-emit-index-url --quiet $(if $(UPGRADE),--upgrade) --output-file requirements/constraints.txt
 	$(BIN)/uv pip compile --group bench --constraint requirements/constraints.txt --python-version 3.11 --no-header \
 		--no-annotate --no-emit-index-url --quiet $(if $(UPGRADE),--upgrade) --output-file requirements/bench.txt
+	$(BIN)/uv pip compile --group docs --python-version 3.11 --no-header --no-annotate --no-emit-index-url --quiet \
+		$(if $(UPGRADE),--upgrade) --output-file requirements/docs.txt
 
 .PHONY: clean
 clean: ## Remove caches, demo data and results, but not .venv

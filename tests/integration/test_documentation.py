@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,10 @@ from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.sql.reader import read, split
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
+# What the site shows of the root, where relative links mean something else.
+ROOT_PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
+PAGES = sorted([*ROOT_PAGES, *(page for page in (ROOT / "docs").rglob("*.md") if not page.is_symlink())])
+SITE = "https://airflow-hivex.readthedocs.io/en/latest/"
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -61,3 +65,18 @@ def test_links_lead_to_files_that_exist(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)", page.read_text()):
         if "://" not in target:
             assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("page", ROOT_PAGES, ids=lambda page: page.name)
+def test_links_of_pages_that_others_show_are_absolute_and_lead_to_pages_of_the_site(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)", page.read_text()):
+        assert target.startswith("https://"), target
+        if target.startswith(SITE):
+            assert (ROOT / "docs" / f"{target.removeprefix(SITE).rstrip('/')}.md").exists(), target
+
+
+def test_every_extra_that_is_named_exists() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    files = [*PAGES, *(ROOT / "airflow_hivex").rglob("*.py")]
+    named = {name for file in files for name in re.findall(r"airflow-provider-hivex\[([a-z]+)\]", file.read_text())}
+    assert named == set(extras)
