@@ -83,6 +83,10 @@ bench: setup postgresql jdbc ## Measure, and print the figures as a table and as
 tpch: setup ## Run TPC-H with its refresh functions over two clusters, and verify every row (SCALE=0.1 for less)
 	$(BIN)/python -m benchmarks.tpch --scale $(SCALE)
 
+.PHONY: wheel-trial
+wheel-trial: $(INSTALLED) java ## Build the wheel and try it in a new venv, in ./build/wheel-trial
+	@scripts/try-wheel.sh
+
 .PHONY: docs
 docs: $(INSTALLED) ## Build the site of the documentation, in ./build/docs
 	@$(BIN)/uv tool run --quiet --with-requirements requirements/docs.txt mkdocs build --quiet --site-dir build/docs
