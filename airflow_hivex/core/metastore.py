@@ -14,7 +14,7 @@ from airflow_hivex.core.catalog.commits import Commits
 from airflow_hivex.core.catalog.notification_log import NotificationLog
 from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.checks import Check, check_clusters, check_database, local_cluster_properties
-from airflow_hivex.core.clock import Clock, system_clock
+from airflow_hivex.core.clock import Clock
 from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.compaction.compactor import Compactor
 from airflow_hivex.core.doctor.doctor import Doctor
@@ -26,6 +26,7 @@ from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.statements import explicit_transactions, pending
 from airflow_hivex.core.statements.context import Services
 from airflow_hivex.core.store import migrating
+from airflow_hivex.core.store.database_clock import DatabaseClock
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.transactions.housekeeper import Housekeeper
 from airflow_hivex.core.transactions.locks import LockManager
@@ -85,7 +86,7 @@ class Metastore:
         clusters: ClusterProperties | None = None,
         default_cluster: str | None = None,
         settings: Mapping[str, object] | None = None,
-        clock: Clock = system_clock,
+        clock: Clock | None = None,
         fault: Callable[[str], None] | None = None,
     ) -> Self:
         """The warehouse whose metadata is in the database at ``url``; an empty database is made one.
@@ -96,7 +97,7 @@ class Metastore:
                 SQLite database it may be left out: one local cluster beside the file then holds all data.
             default_cluster: ``hive.default.cluster.name``; may be left out when there is one cluster.
             settings: any ``hive.*`` parameters by Hive's names.
-            clock: the current time in milliseconds since the epoch.
+            clock: the current time in milliseconds since the epoch; by default the database's.
             fault: for tests: called at named points, such as "before commit" and "while waiting".
 
         Raises:
@@ -107,6 +108,7 @@ class Metastore:
         """
         checked = Settings(settings or {})
         store = Store(url, fault)
+        clock = clock or DatabaseClock(store)
         try:
             configured = _clusters(store, checked, clusters, default_cluster)
             migrating.prepare(store)

@@ -455,6 +455,26 @@ def test_housekeeper_deletes_what_a_transaction_without_heartbeat_wrote(
             session.sql("INSERT INTO t VALUES (6)")
 
 
+@pytest.mark.parametrize("metastore_url", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("ahead_s", [-900, 900])
+def test_the_clock_of_a_client_decides_nothing(
+    metastore: Metastore, metastore_url: str, clusters: dict[str, dict[str, str]], ahead_s: int
+) -> None:
+    (alive,) = metastore.transactions.open()
+    now = metastore.transactions.get(alive).heartbeat_at
+    with pytest.MonkeyPatch.context() as patched:
+        wrong = time.time() + ahead_s
+        patched.setattr(time, "time_ns", lambda: int(wrong * 1_000_000_000))
+        patched.setattr(time, "time", lambda: wrong)
+        with Metastore.open(metastore_url, clusters=clusters, default_cluster="c1") as client:
+            assert client.housekeeper.run().aborted == ()
+            (txn_id,) = client.transactions.open()
+            client.transactions.heartbeat(alive)
+            assert abs(client.transactions.get(txn_id).started_at - now).total_seconds() < 60
+            assert abs(client.transactions.get(alive).heartbeat_at - now).total_seconds() < 60
+    assert metastore.housekeeper.run().aborted == ()
+
+
 # -- a metastore that is lost --------------------------------------------------------------------
 
 
