@@ -59,7 +59,7 @@ class DirectoryState:
     """What a snapshot reads of a table's or partition's directory, by name.
 
     ``deltas`` are in the order to be read. ``originals`` are to be read too, when there is no
-    base. ``obsolete`` are covered by others, ``aborted`` hold nothing but aborted writes.
+    base, sorted by name. ``obsolete`` are covered by others, ``aborted`` hold nothing but aborted writes.
     ``partial`` are the deltas that also hold write ids which the snapshot must not see: their
     rows need a filter. ``has_uncompacted_aborts`` tells that some delta mixes aborted write
     ids with others.
@@ -282,6 +282,8 @@ class _Choice:
 
     def decide(self, originals: list[str]) -> DirectoryState:
         best = self._best_base()
+        # A listing has no order of its own; Hive sorts them by their path.
+        originals = sorted(originals)
         obsolete: list[str] = []
         if best is not None:
             # A base above the chosen one is not usable by this snapshot, but later ones may need it.

@@ -129,6 +129,11 @@ def test_originals_are_read_without_a_base_only() -> None:
     assert directory_state([*listing, *names("b1")], snapshot(1), EVERY_TXN).originals == ()
 
 
+def test_originals_are_sorted_whatever_the_order_of_the_listing() -> None:
+    listing = ["a/000001_0", "000001_0", "000000_0_copy_1", "000000_0"]
+    assert directory_state(listing, snapshot(1), EVERY_TXN).originals == tuple(sorted(listing))
+
+
 def test_a_mix_of_aborted_and_other_writes_is_remembered() -> None:
     state = directory_state(names("d1_10"), snapshot(10, a=(2, 3)), EVERY_TXN)
     assert state.has_uncompacted_aborts
