@@ -16,7 +16,7 @@ from pyarrow import orc
 
 from airflow_hivex.core import Metastore, Session
 from airflow_hivex.core.errors import CompactionLostError, JobCancelledError
-from airflow_hivex.core.model.compaction import Compaction, CompactionState
+from airflow_hivex.core.model.compaction import Compaction, CompactionState, CompactionType
 from airflow_hivex.core.model.transactions import TxnState, TxnType
 from airflow_hivex.core.spark.storage import Place
 from airflow_hivex.core.transactions.manager import TransactionManager
@@ -310,6 +310,30 @@ def test_more_deltas_than_at_once_are_merged_in_steps(
         assert rows(session) == before
 
 
+@pytest.mark.parametrize("most", [1, 2, 3, 4])
+def test_deltas_of_one_transaction_are_never_parted(
+    metastore_url: str, clusters: dict[str, dict[str, str]], tmp_path: Path, most: int
+) -> None:
+    settings = {"hive.compactor.max.num.delta": most}
+    with (
+        Metastore.open(metastore_url, clusters=clusters, default_cluster="c1", settings=settings) as metastore,
+        metastore.session() as session,
+    ):
+        session.sql("CREATE TABLE t (id int, v string, n struct<a:int>, p string)")
+        for statements in (1, 4, 1):
+            session.sql("START TRANSACTION")
+            for at in range(statements):
+                session.sql(f"INSERT INTO t (id, v) VALUES ({at}, 'x')")
+            session.sql("COMMIT")
+        before = rows(session)
+        done = compact(metastore, "minor")
+        assert (done.state, done.error_message) == (CompactionState.READY_FOR_CLEANING, None)
+        assert rows(session) == before
+        metastore.compactor.clean()
+        made = [re.sub(r"_v\d+$", "", name) for name in names(tmp_path)]
+        assert made == ["delete_delta_0000002_0000004", "delta_0000002_0000004"]
+
+
 def test_what_a_compaction_could_not_delete_goes_with_its_cleaning(
     metastore_url: str, clusters: dict[str, dict[str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -396,6 +420,22 @@ def test_insert_only_tables_are_compacted(metastore: Metastore, session: Session
     assert any(name.startswith("base_") for name in names(tmp_path))
 
 
+def test_insert_only_tables_fail_where_they_are_left_out(
+    metastore_url: str, clusters: dict[str, dict[str, str]]
+) -> None:
+    settings = {"hive.compactor.compact.insert.only": False}
+    with (
+        Metastore.open(metastore_url, clusters=clusters, default_cluster="c1", settings=settings) as metastore,
+        metastore.session() as session,
+    ):
+        session.sql("CREATE TABLE t (id int) TBLPROPERTIES ('transactional_properties' = 'insert_only')")
+        for _ in range(2):
+            session.sql("INSERT INTO t VALUES (1)")
+        done = compact(metastore, "major")
+        assert done.state is CompactionState.FAILED
+        assert "hive.compactor.compact.insert.only" in str(done.error_message)
+
+
 def test_converted_files_become_a_base_and_keep_their_ids(
     metastore: Metastore, session: Session, tmp_path: Path
 ) -> None:
@@ -406,6 +446,12 @@ def test_converted_files_become_a_base_and_keep_their_ids(
     session.sql("DELETE FROM t WHERE id % 10 = 3")
     before = session.sql("SELECT ROW__ID, id, v FROM t ORDER BY id").rows
     assert len(before) == 90
+    # The delete delta is larger than a tenth of the files that it belongs to.
+    explanation = metastore.compactor.explain("default", "t")
+    assert explanation.type is CompactionType.MAJOR
+    (waiting,) = metastore.compactor.initiate().initiated
+    assert metastore.compactor.history.get(waiting).type is explanation.type
+    assert metastore.compactor.queue.abort([waiting]) == {waiting: None}
     assert compact(metastore, "major").state is CompactionState.READY_FOR_CLEANING
     assert session.sql("SELECT ROW__ID, id, v FROM t ORDER BY id").rows == before
     session.sql("DELETE FROM t WHERE id % 10 = 4")

@@ -138,19 +138,29 @@ def read_totals(connection: Connection, delta_num: int, delta_pct: float) -> dic
     The thresholds are the lowest of all tables. One statement.
     """
     d = directories.c
-    is_base = d.kind == "base"
-    delta_bytes = func.sum(case((is_base, 0), else_=d.size_bytes))
-    deltas = func.sum(case((is_base, 0), else_=1))
+    is_base, is_original = d.kind == "base", d.kind == "original"
+    is_delta = ~or_(is_base, is_original)
+    delta_bytes = func.sum(case((is_delta, d.size_bytes), else_=0))
+    deltas = func.sum(case((is_delta, 1), else_=0))
     bases = func.sum(case((is_base, 1), else_=0))
     smallest_base = func.min(case((and_(is_base, d.size_bytes > 0), d.size_bytes)))
+    # Of a converted table without a base, the original files are what deltas are compared with.
+    originals = func.sum(case((is_original, d.size_bytes), else_=0))
     query = (
-        select(d.table_id, d.partition_id, delta_bytes, deltas, bases, smallest_base)
+        select(d.table_id, d.partition_id, delta_bytes, deltas, bases, smallest_base, originals)
         .group_by(d.table_id, d.partition_id)
         # Source: DirectoryTotals.may_decide, which has each table's own thresholds.
-        .having(or_(deltas > delta_num, bases > 1, delta_bytes > delta_pct * smallest_base))
+        .having(
+            or_(
+                deltas > delta_num,
+                bases > 1,
+                delta_bytes > delta_pct * smallest_base,
+                and_(originals > 0, delta_bytes > delta_pct * originals),
+            )
+        )
     )
     return {
-        (row[0], row[1]): DirectoryTotals(int(row[2]), int(row[3]), int(row[4]), int(row[5] or 0))
+        (row[0], row[1]): DirectoryTotals(int(row[2]), int(row[3]), int(row[4]), int(row[5] or 0), int(row[6]))
         for row in connection.execute(query)
     }
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from airflow_hivex.core.catalog.directories import RegisteredDirectory
 from airflow_hivex.core.clusters.properties import Cluster
-from airflow_hivex.core.model.directories import AcidDirectory, parse_directory
+from airflow_hivex.core.model.directories import AcidDirectory, DirectoryKind, parse_directory
 from airflow_hivex.core.model.objects import ORIGINAL_LAYOUT, PLAIN_LAYOUT, Table
 from airflow_hivex.core.model.plans import (
     Compaction,
@@ -184,27 +184,31 @@ class CompactionJob:
 def first_jobs(job: CompactionJob, most_deltas: int) -> list[CompactionJob]:
     """The minor compactions that come before a job with more than so many deltas, each of so many of them.
 
-    What has inserted and deleted under the same write ids stays together.
-    Source: hive-semantics 5.5, step 9 (Hive MRCompactor).
+    Deltas that share a write id stay together, whatever their number: each job names its result by the write ids
+    that it covers, and those of two jobs must not overlap. They are the inserts and deletes of a statement, and the
+    statements of a transaction. Source: hive-semantics 5.5, step 9 (Hive MRCompactor).
     """
-    deltas = [each for each in job.inputs if _range(each) is not None]
+    deltas = [(each, ids) for each in job.inputs if (ids := _write_ids(each)) is not None]
     if len(deltas) <= most_deltas:
         return []
     jobs = []
     start = 0
     for _ in range(len(deltas) // most_deltas):
         end = min(start + most_deltas, len(deltas))
-        while end < len(deltas) and _range(deltas[end]) == _range(deltas[end - 1]):
+        highest = max((last for _, (_, last) in deltas[start:end]), default=0)
+        while end < len(deltas) and deltas[end][1][0] <= highest:
+            highest = max(highest, deltas[end][1][1])
             end += 1
         if end - start > 1 and end - start < len(deltas):
-            jobs.append(replace(job, inputs=tuple(deltas[start:end]), is_major=False, rebalance=None))
+            inputs = tuple(each for each, _ in deltas[start:end])
+            jobs.append(replace(job, inputs=inputs, is_major=False, rebalance=None))
         start = end
     return jobs
 
 
-def _range(directory: RegisteredDirectory) -> tuple[int, int, int | None] | None:
-    """The write ids of a delta or delete delta; None of what is none."""
+def _write_ids(directory: RegisteredDirectory) -> tuple[int, int] | None:
+    """The first and last write id of a delta or delete delta; None of a base or an original file."""
     named = parse_directory(directory.name)
-    if named is None or directory.name.startswith("base_"):
+    if named is None or named.kind is DirectoryKind.BASE:
         return None
-    return named.min_write_id, named.max_write_id, named.statement_id
+    return named.min_write_id, named.max_write_id

@@ -237,6 +237,7 @@ class CompactionWorker:
 
         Raises:
             _RefusedError: it is gone, or of a kind that is not compacted.
+            InvalidOperationError: it is insert-only, and the settings exclude such tables.
         """
         with self._store.read(connection) as joined:
             found = self._stored(joined, entry)
@@ -253,7 +254,7 @@ class CompactionWorker:
             kind = "insert-only" if table.is_insert_only else "bucketed (CLUSTERED BY)"
             raise _RefusedError(f"it is {kind}: there is nothing that its rows could be spread by")
         if table.is_insert_only and not self._settings[INSERT_ONLY]:
-            raise _RefusedError(f"it is insert-only, and {INSERT_ONLY} is off")
+            raise InvalidOperationError("Compaction", entry.name, f"it is insert-only, and {INSERT_ONLY} is false")
         cluster = self._clusters.get(table.storage.primary.cluster)
         return CompactionTarget(self._as_requested(table, entry), entry.partition, partition_id, location, cluster)
 

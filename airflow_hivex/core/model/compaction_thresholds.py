@@ -288,20 +288,23 @@ class DirectoryCounters:
 class DirectoryTotals:
     """The same over all registered directories, whoever may read them: bounds of :class:`DirectoryCounters`.
 
-    ``smallest_base_bytes`` is that of the bases that are not empty, 0 without any.
+    ``smallest_base_bytes`` is that of the bases that are not empty, 0 without any; ``original_bytes`` that of all
+    original files.
     """
 
     delta_bytes: int = 0
     delta_count: int = 0
     base_count: int = 0
     smallest_base_bytes: int = 0
+    original_bytes: int = 0
 
     def may_decide(self, thresholds: Thresholds) -> bool:
         """Whether :func:`decide` may come to something; if not, it certainly does not."""
+        compared_with = (self.smallest_base_bytes, self.original_bytes)
         return (
             self.delta_count > thresholds.delta_num
             or self.base_count > 1
-            or (self.smallest_base_bytes > 0 and self.delta_bytes > thresholds.delta_pct * self.smallest_base_bytes)
+            or any(0 < each and self.delta_bytes > thresholds.delta_pct * each for each in compared_with)
         )
 
 

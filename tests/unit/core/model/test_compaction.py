@@ -211,17 +211,20 @@ def test_minor_becomes_major_where_queries_compact_and_original_files_are_there(
     deltas=st.lists(st.integers(0, 30), max_size=14),
     visible=st.integers(0, 14),
     chosen=st.integers(0, 3),
+    originals=st.lists(st.integers(0, 100), max_size=3),
     threshold=st.integers(0, 12),
     pct=st.sampled_from([0.0, 0.1, 1.0]),
 )
 def test_sums_of_all_directories_never_hide_a_compaction(
-    bases: list[int], deltas: list[int], visible: int, chosen: int, threshold: int, pct: float
+    bases: list[int], deltas: list[int], visible: int, chosen: int, originals: list[int], threshold: int, pct: float
 ) -> None:
     """What the initiator leaves out by sums would not be compacted, whichever directories a snapshot reads."""
     thresholds = replace(DEFAULTS, delta_num=threshold, delta_pct=pct)
-    totals = DirectoryTotals(sum(deltas), len(deltas), len(bases), min((size for size in bases if size), default=0))
+    smallest = min((size for size in bases if size), default=0)
+    totals = DirectoryTotals(sum(deltas), len(deltas), len(bases), smallest, sum(originals))
     current = deltas[:visible]
-    base = bases[chosen % len(bases)] if bases else 0
+    # A snapshot that sees none of the bases reads the original files.
+    base = (*bases, sum(originals))[chosen % (len(bases) + 1)]
     counters = DirectoryCounters(base, sum(current), len(current), len(bases) > 1)
     if decide(counters, thresholds).type is not None:
         assert totals.may_decide(thresholds)
