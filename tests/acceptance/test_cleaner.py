@@ -265,6 +265,43 @@ def test_aborted_data_is_the_compactions_where_so_set(
         assert warehouse.now("t") == rows
 
 
+def test_aborted_data_alone_goes_by_way_of_a_compaction_where_so_set(
+    metastore_url: str, clusters: dict[str, dict[str, str]], tmp_path: Path
+) -> None:
+    settings = {
+        "metastore.compactor.clean.aborts.using.cleaner": False,
+        "hive.compactor.abortedtxn.threshold": 0,
+        "hive.compactor.aborted.txn.time.threshold": 0.0,
+    }
+    clock = Clock()
+    with Metastore.open(
+        metastore_url, clusters=clusters, default_cluster="c1", settings=settings, clock=clock
+    ) as metastore:
+        warehouse = CompactedWarehouse(metastore, tmp_path)
+        with metastore.session() as session:
+            session.sql("CREATE TABLE t (a bigint)")
+            session.sql("CREATE TABLE p (a bigint) PARTITIONED BY (ds string)")
+        rows = warehouse.write("t")
+        warehouse.write("t", ends="abort")
+        warehouse.write("p", "ds=a", ends="abort")
+        # One that has not told which partitions it writes to.
+        (txn_id,) = metastore.transactions.open()
+        metastore.transactions.allocate_write_ids([txn_id], "default", "p", operation=Operation.INSERT)
+        left = warehouse.folder("p", "ds=b") / "delta_0000003_0000003_0000"
+        left.mkdir(parents=True)
+        metastore.transactions.abort(txn_id)
+        clock.advance(1)
+        while metastore.compactor.initiate().initiated:
+            while (done := metastore.compactor.work("host-1")) is not None:
+                assert done.state is CompactionState.READY_FOR_CLEANING, done
+            metastore.compactor.clean()
+        assert {entry.state for entry in metastore.compactor.show()} == {CompactionState.SUCCEEDED}
+        assert count(warehouse, txn_components) == 0
+        assert not left.exists()
+        assert len(warehouse.names("t")) == 1
+        assert warehouse.now("t") == rows
+
+
 # -- several clusters, failures ------------------------------------------------------------
 
 
@@ -412,7 +449,8 @@ def test_no_cleanup_delayed_cleanup_and_what_was_dropped(
     with Metastore.open(metastore_url, clusters=clusters, default_cluster="c1", clock=clock, settings=delayed) as other:
         assert {task.outcome for task in clean(other)} == {O.PAUSED}
         clock.advance(61)
-        assert len(clean(other)) == 4
+        # Those of what was dropped have ended with it.
+        assert len(clean(other)) == 2
     assert state(metastore, kept) is CompactionState.REFUSED
     assert {state(metastore, each) for each in (of_u, of_partition, last)} == {CompactionState.SUCCEEDED}
     assert len(warehouse.names("t")) == 3

@@ -10,6 +10,7 @@ import pytest
 from airflow_hivex.core import Metastore, Session
 from airflow_hivex.core.errors import (
     AlreadyExistsError,
+    CompactionLostError,
     InvalidObjectError,
     InvalidOperationError,
     NoSuchColumnError,
@@ -180,3 +181,24 @@ def test_compactions_and_cleanings_in_the_middle_of_a_rename_lose_nothing(
             pass
         assert rows(session, "SELECT id FROM t ORDER BY id") == expected
         check_accounted(metastore, tmp_path)
+
+
+@pytest.mark.parametrize("is_at_work", [False, True])
+def test_a_dropped_partitions_compaction_is_in_nobodys_way(
+    t: Session, metastore: Metastore, *, is_at_work: bool
+) -> None:
+    waiting = metastore.compactor.request("default", "t", "p=2/q=b", "major").id
+    taken = metastore.compactor.queue.next_entry("host-1") if is_at_work else None
+    t.sql("ALTER TABLE t DROP PARTITION (p = 2)")
+    metastore.compactor.request("default", "t", "p=1/q=a", "major")
+    t.sql("ALTER TABLE t PARTITION (p = 1, q = 'a') RENAME TO PARTITION (p = 2, q = 'b')")
+    ended = metastore.compactor.history.get(waiting)
+    assert ended.state is (CompactionState.REFUSED if is_at_work else CompactionState.ABORTED)
+    assert ended.error_message == "the table or partition was dropped"
+    if taken is not None:
+        with pytest.raises(CompactionLostError):
+            metastore.compactor.queue.mark_failed(taken, "too late")
+    done = metastore.compactor.work("host-2")
+    assert done is not None
+    assert (done.partition, done.state) == ("p=2/q=b", CompactionState.READY_FOR_CLEANING)
+    assert rows(t) == [(2, "b", 1)]

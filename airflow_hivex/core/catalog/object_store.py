@@ -15,6 +15,7 @@ from airflow_hivex.core.catalog.pruning import find_partitions
 from airflow_hivex.core.catalog.rows import database_from_row, partition_from_row
 from airflow_hivex.core.clock import Clock
 from airflow_hivex.core.clusters.properties import Clusters
+from airflow_hivex.core.compaction.entries import end_of_dropped
 from airflow_hivex.core.errors import (
     AlreadyExistsError,
     CopyMismatchError,
@@ -108,6 +109,7 @@ class ObjectStore:
             dropped = tables.select_tables_by_id(connection, tables.lock_for_change(connection, ids))
             for batch in batches([int(table.id or 0) for table in dropped]):
                 tables.mark_dropped(connection, batch)
+                end_of_dropped(connection, batch, None, self._clock())
             databases.delete_database(connection, stored.name)
             for table in dropped:
                 self._record(connection, EventType.DROP_TABLE, table)
@@ -227,6 +229,7 @@ class ObjectStore:
         def work(connection: Connection) -> Table:
             table = tables.select_table_for_change(connection, database, name)
             tables.mark_dropped(connection, [int(table.id or 0)])
+            end_of_dropped(connection, [int(table.id or 0)], None, self._clock())
             self._record(connection, EventType.DROP_TABLE, table, valid_write_ids, txn_id)
             return table
 
@@ -380,6 +383,7 @@ class ObjectStore:
                 raise NoSuchPartitionError(stored.database, stored.name, missing[0])
             dropped = self._load(connection, stored, list(ids.values()), None)
             partitions.mark_partitions_dropped(connection, list(ids.values()))
+            end_of_dropped(connection, [int(stored.id or 0)], list(ids), self._clock())
             if dropped:
                 message = {"partitions": sorted(ids)}
                 self._record(connection, EventType.DROP_PARTITION, stored, valid_write_ids, txn_id, message)
@@ -408,6 +412,9 @@ class ObjectStore:
         def work(connection: Connection) -> None:
             stored = self._partitioned(connection, database, table, "RENAME PARTITION", for_change=True)
             row = partitions.select_partition(connection, stored, name)
+            if not partitions.partition_ids(connection, stored, [new_name]):
+                # Those of a partition of that name that an earlier release has dropped.
+                end_of_dropped(connection, [int(stored.id or 0)], [new_name], self._clock())
             partitions.rename_partition(connection, stored, row, new_name)
             message = {"partitions": [new_name], "was": name}
             self._record(connection, EventType.ALTER_PARTITION, stored, valid_write_ids, txn_id, message)

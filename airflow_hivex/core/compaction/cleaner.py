@@ -213,23 +213,34 @@ class Cleaner:
             works[resource] = work
             if due == self._most:
                 break
-        if self._with_aborts:
-            of_aborts = [
-                _Work(resource[0], "", "", resource[1], aborted=found)
-                for resource, found in aborted.items()
-                if resource not in works and _is_wanted(resource, only)
-            ]
-            for work in of_aborts[: self._most]:
-                pause = paused.get((work.table_id, work.partition))
-                if pause is not None:
-                    work.outcome, work.message = CleaningOutcome.PAUSED, _why_paused(pause)
-                works[work.table_id, work.partition] = work
+        of_aborts = [
+            _Work(resource[0], "", "", resource[1], aborted=found)
+            for resource, found in aborted.items()
+            if resource not in works and _is_wanted(resource, only)
+        ]
+        for work in self._own_aborts(of_aborts)[: self._most]:
+            pause = paused.get((work.table_id, work.partition))
+            if pause is not None:
+                work.outcome, work.message = CleaningOutcome.PAUSED, _why_paused(pause)
+            works[work.table_id, work.partition] = work
         found = list(works.values())
         if found:
             with self._store.read() as connection:
                 self._look(connection, found)
         # What was written to a table that is gone went with it, and its components as well.
         return [work for work in found if work.entry is not None or work.table is not None]
+
+    def _own_aborts(self, works: list[_Work]) -> list[_Work]:
+        """What of the aborted data is the cleaner's own business.
+
+        Where compactions take it with them, that is what was written to partitions that have never come to be, or
+        were dropped: nobody compacts these.
+        """
+        if self._with_aborts or not works:
+            return works
+        with self._store.read() as connection:
+            places = _places(connection, works)
+        return [work for work in works if work.partition is not None and (work.table_id, work.partition) not in places]
 
     def _look(self, connection: Connection, works: Sequence[_Work]) -> None:
         """Read all about the places, and decide what is obsolete there."""

@@ -7,7 +7,7 @@ nothing any more. An entry that is over moves to the history together with that.
 from __future__ import annotations
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -125,6 +125,31 @@ def end_locked(
         ]
         if ended:
             connection.execute(insert(completed_compactions), [compaction_to_values(each) for each in ended])
+
+
+def end_of_dropped(
+    connection: Connection, table_ids: Collection[int], names: Collection[str] | None, now_ms: int
+) -> None:
+    """End the entries of tables that are dropped, or of the partitions with these names of one table.
+
+    One that waits ends aborted, one that a worker has refused, and one that waits for the cleaner has succeeded, as
+    the drop deletes its files. So no entry stands for another table or partition later.
+    """
+    for batch in batches(sorted(names)) if names is not None else [None]:
+        query = select(*QUEUE_COLUMNS).where(Q.table_id.in_(table_ids)).order_by(Q.id).with_for_update()
+        if batch is not None:
+            query = query.where(Q.partition.in_(batch))
+        found = [compaction_from_row(row) for row in connection.execute(query)]
+        for state, (ended, message) in _AT_DROP.items():
+            end_locked(connection, [each for each in found if each.state is state], ended, message, now_ms)
+
+
+_DROPPED = "the table or partition was dropped"
+_AT_DROP = {
+    CompactionState.INITIATED: (CompactionState.ABORTED, _DROPPED),
+    CompactionState.WORKING: (CompactionState.REFUSED, _DROPPED),
+    CompactionState.READY_FOR_CLEANING: (CompactionState.SUCCEEDED, None),
+}
 
 
 def _is_owned(entry: Compaction) -> tuple[ColumnElement[bool], ...]:

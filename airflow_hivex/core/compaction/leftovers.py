@@ -13,10 +13,10 @@ from airflow_hivex.core.model.transactions import Operation, TxnState
 from airflow_hivex.core.store.schema import txn_components, txn_to_write_id, txns
 
 
-def read_aborted(connection: Connection) -> Mapping[Resource, Aborted]:
+def read_aborted(connection: Connection, only: Resource | None = None) -> Mapping[Resource, Aborted]:
     """What aborted transactions have written to, or may have, those first that have done so first. One statement.
 
-    A partition of None is the table, or, where it has partitions, any of them.
+    A partition of None is the table, or, where it has partitions, any of them. ``only`` is one table or partition.
     """
     components, mapping = txn_components.c, txn_to_write_id.c
     query = (
@@ -33,6 +33,8 @@ def read_aborted(connection: Connection) -> Mapping[Resource, Aborted]:
         .where(txns.c.state == TxnState.ABORTED.value)
         .order_by(components.id)
     )
+    if only is not None:
+        query = query.where(components.table_id == only[0], components.partition.is_not_distinct_from(only[1]))
     txn_ids: defaultdict[Resource, set[int]] = defaultdict(set)
     write_ids: defaultdict[Resource, set[int]] = defaultdict(set)
     compactions: defaultdict[Resource, set[int]] = defaultdict(set)

@@ -22,6 +22,7 @@ from airflow_hivex.core.clock import Clock
 from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.compaction.history import CompactionHistory
 from airflow_hivex.core.compaction.jobs import CompactionJob, CompactionTarget, first_jobs
+from airflow_hivex.core.compaction.leftovers import read_aborted
 from airflow_hivex.core.compaction.queue import CompactionQueue
 from airflow_hivex.core.compaction.spark_options import check_spark_options
 from airflow_hivex.core.compaction.statistics import GATHER_STATISTICS, refresh_statistics
@@ -84,6 +85,7 @@ class _Found:
     state: DirectoryState
     directories: dict[str, RegisteredDirectory]
     aborted_ids: tuple[int, ...]
+    has_leftovers: bool
 
     def check_ids(self) -> None:
         """Refuse to give rows new ids by which others are about to be deleted.
@@ -173,6 +175,18 @@ class CompactionWorker:
             return None
         log.info("Compaction %s, %s of %s, is with %s", entry.id, entry.type.shown, entry.name, worker_id)
         try:
+            self._work_or_fail(entry, worker_id)
+        except CompactionLostError:
+            ended = self._history.get(entry.id)
+            is_own = (ended.worker_id, ended.started_at) == (entry.worker_id, entry.started_at)
+            if not ended.state.is_over or not is_own:
+                raise
+            log.info("Compaction %s of %s has ended while it was done: %s", entry.id, entry.name, ended.error_message)
+            return ended
+        return self._history.get(entry.id)
+
+    def _work_or_fail(self, entry: Compaction, worker_id: str) -> None:
+        try:
             self._work(entry)
         except CompactionLostError:
             raise
@@ -191,7 +205,6 @@ class CompactionWorker:
         except BaseException as error:
             self._mark_interrupted(entry, error)
             raise
-        return self._history.get(entry.id)
 
     def _give_back(self, entry: Compaction) -> None:
         try:
@@ -241,13 +254,16 @@ class CompactionWorker:
         """
         with self._store.read(connection) as joined:
             found = self._stored(joined, entry)
+            has_leftovers = self._has_leftovers(joined, entry)
         if found is None:
             raise _RefusedError("the table or partition was dropped")
         table, partition_id, location = found
         if not table.is_transactional:
             raise _RefusedError("it is not a transactional table any more")
         if table.is_partitioned and partition_id is None:
-            raise _RefusedError("it has partitions, which are compacted one by one")
+            # A transaction that was aborted may have written to any of them.
+            if not has_leftovers or entry.type is CompactionType.REBALANCE:
+                raise _RefusedError("it has partitions, which are compacted one by one")
         if table.storage.sort_columns:
             raise _RefusedError("its files are sorted (SORTED BY), and no compaction keeps that order")
         if entry.type is CompactionType.REBALANCE and (table.is_insert_only or table.storage.num_buckets > 0):
@@ -257,6 +273,10 @@ class CompactionWorker:
             raise InvalidOperationError("Compaction", entry.name, f"it is insert-only, and {INSERT_ONLY} is false")
         cluster = self._clusters.get(table.storage.primary.cluster)
         return CompactionTarget(self._as_requested(table, entry), entry.partition, partition_id, location, cluster)
+
+    def _has_leftovers(self, connection: Connection, entry: Compaction) -> bool:
+        """Whether the cleaner has to look for what aborted transactions have written there."""
+        return bool(read_aborted(connection, (entry.table_id, entry.partition)))
 
     def _stored(self, connection: Connection, entry: Compaction) -> tuple[Table, int | None, str] | None:
         """The table as it is now, the id of the partition, and the location of what is compacted."""
@@ -295,18 +315,21 @@ class CompactionWorker:
         # After the snapshot: nothing in it has columns that the table has not got now.
         target = self._target(entry, connection)
         started = self._queue.mark_started(entry, txn_id, write_ids.high_watermark, connection=connection)
-        partition_ids = None if target.partition_id is None else [target.partition_id]
-        found = directories_of(connection, target.table, partition_ids).get(target.partition_id, [])
+        partition_ids = [target.partition_id] if target.partition_id is not None else []
+        found = directories_of(connection, target.table, partition_ids if target.table.is_partitioned else None).get(
+            target.partition_id, []
+        )
         by_name = {each.name: each for each in found}
         state = directory_state(by_name, write_ids, valid_txns)
-        return _Found(started, target, write_ids, state, by_name, seen.aborted_ids)
+        has_leftovers = self._has_leftovers(connection, entry)
+        return _Found(started, target, write_ids, state, by_name, seen.aborted_ids, has_leftovers)
 
     # -- work ---------------------------------------------------------------------------
 
     def _compact(self, found: _Found, txn_id: int, made: list[str]) -> None:
         """Do it; the names of directories that were made join ``made``."""
         entry, target = found.entry, found.target
-        todo = next_state(entry.type, found.state)
+        todo = next_state(entry.type, found.state, has_leftovers=found.has_leftovers)
         if todo is CompactionState.REFUSED:
             message = _nothing_to_do(entry.type, found.state)
             self._transactions.commit(

@@ -357,15 +357,17 @@ def is_minor_supported(table: CandidateTable, counters: DirectoryCounters, thres
     return not (thresholds.query_based and not table.is_insert_only and counters.has_originals)
 
 
-def next_state(type: CompactionType, state: DirectoryState) -> CompactionState:
+def next_state(type: CompactionType, state: DirectoryState, *, has_leftovers: bool = False) -> CompactionState:
     """What a worker does with what it finds: WORKING is to compact it (steps 6 and 7 of the worker).
 
     READY_FOR_CLEANING is for a directory with nothing to merge and something to remove, REFUSED for one
-    with neither.
+    with neither. ``has_leftovers`` says that aborted transactions have written what is not among the directories
+    of ``state``: these are the registered ones, and what was aborted never is.
     """
     if _is_enough(type, state):
         return CompactionState.WORKING
-    return CompactionState.READY_FOR_CLEANING if state.obsolete or state.aborted else CompactionState.REFUSED
+    is_removable = state.obsolete or state.aborted or has_leftovers
+    return CompactionState.READY_FOR_CLEANING if is_removable else CompactionState.REFUSED
 
 
 def _is_enough(type: CompactionType, state: DirectoryState) -> bool:
