@@ -83,7 +83,7 @@ class CompactedWarehouse:
         if ends != "commit":
             return rows
         values = nullable_values(partition) if partition else ()
-        made = WrittenDirectory(partition, values, name, 1, 1, 10, "flat")
+        made = WrittenDirectory(partition, values, name, 1, 1, self._size(table, partition, name), "flat")
         cluster = self.metastore.clusters.get("c1")
         write = planning.write(found, cluster, write_id=write_id, overwrite=overwrite)
 
@@ -196,6 +196,9 @@ class CompactedWarehouse:
         text = (self.folder(table, partition) / name / "bucket_00000").read_text()
         return [tuple(row) for row in json.loads(text)]
 
+    def _size(self, table: str, partition: str | None, name: str) -> int:
+        return (self.folder(table, partition) / name / "bucket_00000").stat().st_size
+
     def _make(self, table: str, partition: str | None, name: str, rows: Iterable[Sequence[int]]) -> None:
         folder = self.folder(table, partition) / name
         folder.mkdir(parents=True)
@@ -220,7 +223,7 @@ class CompactedWarehouse:
                 "row_layout": "flat",
                 "files": 1,
                 "rows": 1,
-                "size_bytes": 10,
+                "size_bytes": self._size(table.name, partition, name),
                 "txn_id": txn_id,
             }
             new_id = connection.execute(insert(directories).values(**row).returning(directories.c.id)).scalar_one()

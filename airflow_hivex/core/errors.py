@@ -671,6 +671,26 @@ class CompactionLostError(CompactionError):
         self.compaction_id = compaction_id
 
 
+class ReplacementMissingError(CompactionError):
+    """The cleaner does not find, or not whole, the directory that has the rows of those that it is to delete.
+
+    ``found`` and ``registered`` are numbers of files and of bytes.
+    """
+
+    code = "REPLACEMENT_MISSING"
+
+    def __init__(self, uri: str, found: tuple[int, int], registered: tuple[int, int]) -> None:
+        super().__init__(
+            f"{uri} has {found[0]} files of {found[1]} bytes, and registered are {registered[0]} files of "
+            f"{registered[1]} bytes. The directories that it replaces may hold the last copy of their rows, and were "
+            "not deleted: bring it back from a backup, and keep them until then.",
+            uri,
+            found,
+            registered,
+        )
+        self.uri = uri
+
+
 # -- metastore database ---------------------------------------------------------
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -302,6 +304,39 @@ def test_aborted_data_alone_goes_by_way_of_a_compaction_where_so_set(
         assert warehouse.now("t") == rows
 
 
+@pytest.mark.parametrize("lost", ["the directory", "its file", "a part of its file"])
+@pytest.mark.parametrize("type", ["major", "minor"])
+def test_last_copy_of_a_row_is_never_deleted(
+    metastore: Metastore, warehouse: CompactedWarehouse, clock: Clock, tmp_path: Path, type: str, lost: str
+) -> None:
+    rows = [row for _ in range(3) for row in warehouse.write("t")]
+    warehouse.copy("t", "c2")
+    before = warehouse.names("t")
+    compaction = warehouse.compact("t", type=type)
+    (result,) = warehouse.names("t") - before
+    folder, kept = warehouse.folder("t") / result, tmp_path / "kept"
+    shutil.copytree(folder, kept)
+    if lost == "the directory":
+        shutil.rmtree(folder)
+    elif lost == "its file":
+        (folder / "bucket_00000").unlink()
+    else:
+        os.truncate(folder / "bucket_00000", 5)
+    for run in (metastore.compactor.plan_clean, metastore.compactor.clean):
+        (task,) = run()
+        assert (task.outcome, task.deleted) == (O.FAILED, ())
+        assert f"{result} has {0 if lost != 'a part of its file' else 1} files" in str(task.message)
+    assert before <= warehouse.names("t")
+    assert before == warehouse.names("t", cluster="c2")
+    assert set(warehouse.registered("t")) == before | {result}
+    clock.advance(301)
+    shutil.copytree(kept, folder, dirs_exist_ok=True)
+    (task,) = clean(metastore)
+    assert len(task.deleted) == 6
+    assert state(metastore, compaction) is CompactionState.SUCCEEDED
+    assert warehouse.now("t") == rows
+
+
 # -- several clusters, failures ------------------------------------------------------------
 
 
@@ -488,8 +523,8 @@ def test_many_directories_on_two_clusters_take_few_listings(
     monkeypatch.setattr(LocalFileSystem, "ls", ls)
     (task,) = metastore.compactor.clean()
     assert len(task.deleted) == 120
-    # Of each folder one before, and one to see that they are gone.
-    assert len(listings) == 4
+    # Of each folder one before, and one to see that they are gone; and one of the base, which has to be whole.
+    assert len(listings) == 5
     assert warehouse.now("t") == rows
 
 

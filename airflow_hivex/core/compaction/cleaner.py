@@ -24,7 +24,7 @@ from airflow_hivex.core.compaction.candidates import Resource
 from airflow_hivex.core.compaction.cleaning import CleaningQueue
 from airflow_hivex.core.compaction.leftovers import read_aborted
 from airflow_hivex.core.compaction.readers import Readers
-from airflow_hivex.core.errors import CompactionLostError, HivexError, StorageError
+from airflow_hivex.core.errors import CompactionLostError, HivexError, ReplacementMissingError, StorageError
 from airflow_hivex.core.files.filesystem import ClusterFiles
 from airflow_hivex.core.model.cleaning import (
     Aborted,
@@ -35,6 +35,7 @@ from airflow_hivex.core.model.cleaning import (
     forbids_cleanup,
     is_settled,
     obsolete,
+    replacing,
 )
 from airflow_hivex.core.model.compaction import Compaction, CompactionRequest, CompactionType
 from airflow_hivex.core.model.objects import PLAIN_LAYOUT, Table
@@ -66,6 +67,8 @@ class _Registered:
     id: int
     name: str
     row_layout: str
+    files: int
+    size_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +97,7 @@ class _Work:
     batches: frozenset[tuple[int | None, str]] = frozenset()
     write_ids: ValidWriteIdList | None = None
     obsolete: frozenset[str] = frozenset()
+    replacing: tuple[_Registered, ...] = ()
     waiting: tuple[str, ...] = ()
     blockers: tuple[Blocker, ...] = ()
     outcome: CleaningOutcome = CleaningOutcome.CLEANED
@@ -154,6 +158,7 @@ class Cleaner:
         files = _Files(self._clusters)
         for work in self._works(self._resource(database, table, partition)):
             try:
+                files.check_replaced(work)
                 tasks.append(work.task(self._deletions(files.find(work))))
             except HivexError as error:
                 tasks.append(replace(work, outcome=CleaningOutcome.FAILED, message=str(error)).task())
@@ -345,7 +350,9 @@ class Cleaner:
 
         Raises:
             StorageError: not all of it could be deleted.
+            ReplacementMissingError: the obsolete directories may hold the last copy of rows.
         """
+        files.check_replaced(work)
         doomed = files.find(work)
         if not doomed:
             return doomed
@@ -401,6 +408,28 @@ class _Files:
             cluster = self._clusters.get(name)
             self._files[name] = ClusterFiles(cluster.filesystem, cluster.storage_options)
         return self._files[name]
+
+    def check_replaced(self, work: _Work) -> None:
+        """Ensure that what has the rows of the obsolete directories is whole, on the primary cluster.
+
+        One listing for each directory that replaces others.
+
+        Raises:
+            ReplacementMissingError: files of it are missing, or are shorter than they were.
+            StorageError: the file system cannot be read.
+        """
+        if not work.is_active or work.table is None:
+            return
+        cluster = self._clusters.get(work.table.storage.primary.cluster)
+        folder = work.place.location if work.place is not None else work.table.storage.primary.location
+        for each in work.replacing:
+            location = f"{folder}/{each.name}"
+            found = self.of(cluster.name).list_files(location) if each.files else {}
+            # A streaming batch may have added files since.
+            if len(found) < each.files or sum(found.values()) < each.size_bytes:
+                raise ReplacementMissingError(
+                    cluster.uri(location), (len(found), sum(found.values())), (each.files, each.size_bytes)
+                )
 
     def find(self, work: _Work) -> list[_Doomed]:
         """What is there and can go. One listing of each folder, and for aborted writes one of the table's own.
@@ -532,6 +561,8 @@ def _decide(work: _Work, readers: Readers) -> None:
                 blockers.append(blocker)
                 free &= answers[key]
     work.obsolete = free
+    needed = replacing(names, readers.now(work.table_id, highest), free)
+    work.replacing = tuple(work.registered[name] for name in sorted(needed))
     work.waiting = tuple(sorted(replaced - free))
     work.blockers = tuple(blockers)
     if work.waiting:
@@ -578,7 +609,7 @@ def _registered(
 ) -> dict[tuple[int, int | None], list[_Registered]]:
     """The registered directories of the places. One statement for each 10,000."""
     d = directories.c
-    query = select(d.table_id, d.partition_id, d.id, d.name, d.row_layout)
+    query = select(d.table_id, d.partition_id, d.id, d.name, d.row_layout, d.files, d.size_bytes)
     of_partitions = [place.id for place in places.values()]
     of_tables = sorted({work.table_id for work in works if work.partition is None})
     queries = [query.where(d.partition_id.in_(batch)) for batch in batches(of_partitions)]
@@ -586,7 +617,7 @@ def _registered(
     found: defaultdict[tuple[int, int | None], list[_Registered]] = defaultdict(list)
     for each in queries:
         for row in connection.execute(each):
-            found[row.table_id, row.partition_id].append(_Registered(row.id, row.name, row.row_layout))
+            found[row.table_id, row.partition_id].append(_Registered(*row[2:]))
     return found
 
 

@@ -260,10 +260,10 @@ class CompactionWorker:
         table, partition_id, location = found
         if not table.is_transactional:
             raise _RefusedError("it is not a transactional table any more")
-        if table.is_partitioned and partition_id is None:
-            # A transaction that was aborted may have written to any of them.
-            if not has_leftovers or entry.type is CompactionType.REBALANCE:
-                raise _RefusedError("it has partitions, which are compacted one by one")
+        # A transaction that was aborted may have written to any partition.
+        is_cleanup = has_leftovers and entry.type is not CompactionType.REBALANCE
+        if table.is_partitioned and partition_id is None and not is_cleanup:
+            raise _RefusedError("it has partitions, which are compacted one by one")
         if table.storage.sort_columns:
             raise _RefusedError("its files are sorted (SORTED BY), and no compaction keeps that order")
         if entry.type is CompactionType.REBALANCE and (table.is_insert_only or table.storage.num_buckets > 0):

@@ -12,7 +12,13 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from airflow_hivex.core.errors import NotEnoughHistoryError
-from airflow_hivex.core.model.directories import AcidDirectory, DirectoryKind, directory_state, parse_directory
+from airflow_hivex.core.model.directories import (
+    AcidDirectory,
+    DirectoryKind,
+    DirectoryState,
+    directory_state,
+    parse_directory,
+)
 from airflow_hivex.core.model.write_ids import ValidCleanerWriteIdList, ValidTxnList, ValidWriteIdList
 
 NO_CLEANUP = "no_cleanup"
@@ -86,12 +92,33 @@ def obsolete(names: Iterable[str], view: View) -> frozenset[str]:
 
     Where what replaces them is above ``highest``, or not seen, they stay.
     """
+    state = _state(names, view)
+    return frozenset() if state is None else frozenset(state.obsolete)
+
+
+def replacing(names: Iterable[str], view: View, gone: Collection[str]) -> frozenset[str]:
+    """Those of the directories that have the rows of obsolete ones, by the same view: what must be there when these go.
+
+    They are the base, and deltas that span what is gone.
+    """
+    state = _state(names, view)
+    if state is None or not gone:
+        return frozenset()
+    spans = [(each.min_write_id, each.max_write_id) for name in gone if (each := parse_directory(name)) is not None]
+    deltas = [each for name in state.deltas if (each := parse_directory(name)) is not None]
+    found = {
+        each.name for each in deltas if any(each.min_write_id <= lo and hi <= each.max_write_id for lo, hi in spans)
+    }
+    return frozenset(found if state.base is None else {*found, state.base})
+
+
+def _state(names: Iterable[str], view: View) -> DirectoryState | None:
     seen = [name for name in names if not _is_base_above(name, view.highest)]
     write_ids = ValidCleanerWriteIdList.from_snapshot(view.write_ids, view.highest)
     try:
-        return frozenset(directory_state(seen, write_ids, view.valid_txns).obsolete)
+        return directory_state(seen, write_ids, view.valid_txns)
     except NotEnoughHistoryError:
-        return frozenset()
+        return None
 
 
 def _is_base_above(name: str, highest: int) -> bool:

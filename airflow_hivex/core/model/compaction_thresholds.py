@@ -304,7 +304,7 @@ class DirectoryTotals:
         return (
             self.delta_count > thresholds.delta_num
             or self.base_count > 1
-            or any(0 < each and self.delta_bytes > thresholds.delta_pct * each for each in compared_with)
+            or any(each > 0 and self.delta_bytes > thresholds.delta_pct * each for each in compared_with)
         )
 
 
