@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -209,6 +210,7 @@ def _is_disconnected(error: JobError) -> bool:
 
 def _start(master: str, conf: Mapping[str, str], cluster: str) -> SparkSession:
     _check_java(cluster)
+    _check_pyspark(cluster)
     from py4j.protocol import Py4JError
     from pyspark import SparkContext
     from pyspark.errors import PySparkException
@@ -280,5 +282,28 @@ def _check_java(cluster: str) -> None:
     if java is None or not Path(java).exists():
         where = f"JAVA_HOME is {home}, which has no bin/java" if home else "there is no java on the PATH"
         raise JobError(
-            cluster, f"Spark needs Java 17, and {where}. Install a JRE (openjdk-17-jre-headless) or set JAVA_HOME"
+            cluster,
+            f"Spark needs Java 17 or newer, and {where}. Install one (Debian: openjdk-17-jre-headless or "
+            "openjdk-21-jre-headless), or set JAVA_HOME",
+        )
+
+
+def _check_pyspark(cluster: str) -> None:
+    """Ensure that the package's files are its own.
+
+    pyspark-client, which Airflow's provider for Spark requires, has most of pyspark's files: it puts them over those of
+    another release, and takes them away when it is uninstalled.
+    """
+    import pyspark
+
+    try:
+        installed = version("pyspark")
+    except PackageNotFoundError:
+        return  # Spark's own folder is on the path
+    if getattr(pyspark, "__version__", None) != installed:
+        raise JobError(
+            cluster,
+            f"the files of the package pyspark {installed} were replaced or removed, as pyspark-client does. Install "
+            f"the same release of both: pip install --force-reinstall --no-deps pyspark=={installed} "
+            f"pyspark-client=={installed}",
         )

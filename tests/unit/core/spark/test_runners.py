@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.metadata import version
 
 import pytest
 
@@ -37,20 +38,34 @@ def test_importing_the_data_planes_front_does_not_import_pyspark() -> None:
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
+# In a process of its own: Spark may run in this one already.
+RUN = (
+    "from airflow_hivex.core.errors import JobError\n"
+    "from airflow_hivex.core.model.plans import Plan\n"
+    "from airflow_hivex.core.spark.local import LocalRunner\n"
+    "try:\n    LocalRunner('local[1]').run(Plan('t', 'n', 'SELECT 1'), 'c1')\n"
+    "except JobError as error:\n    print(error)\n"
+)
+
+
 def test_a_missing_java_is_a_clear_error() -> None:
-    # Its own process: Spark may run in this one already.
-    program = (
-        "from airflow_hivex.core.errors import JobError\n"
-        "from airflow_hivex.core.model.plans import Plan\n"
-        "from airflow_hivex.core.spark.local import LocalRunner\n"
-        "try:\n    LocalRunner('local[1]').run(Plan('t', 'n', 'SELECT 1'), 'c1')\n"
-        "except JobError as error:\n    print(error)\n"
-    )
     found = subprocess.run(
-        [sys.executable, "-c", program],
+        [sys.executable, "-c", RUN],
         check=True,
         capture_output=True,
         text=True,
         env={"JAVA_HOME": "/nowhere", "PATH": ""},
     )
     assert "Java 17" in found.stdout
+
+
+@pytest.mark.parametrize("left", ["__version__ = '4.3.0'", ""], ids=["replaced by another release", "removed"])
+def test_files_of_pyspark_that_pyspark_client_changed_are_a_clear_error(left: str) -> None:
+    spoilt = (
+        "import sys, types\n"
+        "spoilt = sys.modules['pyspark'] = types.ModuleType('pyspark')\n"
+        f"exec({left!r}, vars(spoilt))\n"
+    )
+    found = subprocess.run([sys.executable, "-c", spoilt + RUN], check=True, capture_output=True, text=True)
+    release = version("pyspark")
+    assert f"--no-deps pyspark=={release} pyspark-client=={release}" in found.stdout
