@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyarrow import orc
-from pyspark.sql import SparkSession
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 
-from airflow_hivex.core import Metastore, Session
+from airflow_hivex.core import HivexError, Metastore, Session
 from airflow_hivex.core.errors import (
     AnalysisError,
     ColumnCountMismatchError,
@@ -121,3 +123,96 @@ def test_other_engines_find_the_files_of_a_snapshot(warehouse: Warehouse, sessio
     session.sql("CREATE VIEW w AS SELECT id FROM t")
     with pytest.raises(InvalidOperationError, match="it is a view"):
         session.snapshot_files("w")
+
+
+def test_micro_batches_of_a_stream_are_written(warehouse: Warehouse, session: Session, spark: SparkSession) -> None:
+    """As docs/how-to/streaming.md has it: Spark hands each micro-batch over in a session that it has cloned."""
+    source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 5).option("numPartitions", 1).load()
+    rows = source.selectExpr("CAST(value AS int) AS id", "'streamed' AS v", "9 AS p")
+    with session.transaction_batch("t", count=20) as batch:
+
+        def write(micro_batch: DataFrame, batch_id: int) -> None:
+            (batch.write(micro_batch) if batch_id % 2 else warehouse.write(micro_batch, "t"))
+
+        query = rows.writeStream.foreachBatch(write).trigger(availableNow=True).start()
+        query.awaitTermination(120)
+        assert query.exception() is None
+    found = session.sql("SELECT id FROM t WHERE p = 9 ORDER BY id").rows
+    assert len(found) >= 5
+    assert found == [(number,) for number in range(len(found))]
+
+
+_OTHER_SETTINGS = {
+    "spark.sql.session.timeZone": "Asia/Tokyo",
+    "spark.sql.caseSensitive": "true",
+    "spark.sql.ansi.enabled": "false",
+    "spark.sql.storeAssignmentPolicy": "LEGACY",
+    "spark.sql.legacy.charVarcharAsString": "true",
+    "spark.sql.legacy.typeCoercion.datetimeToString.enabled": "true",
+    "spark.sql.groupByAliases": "false",
+    "spark.sql.orderByOrdinal": "false",
+    "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
+    "spark.sql.parser.escapedStringLiterals": "true",
+    "spark.sql.files.ignoreMissingFiles": "true",
+    "spark.sql.files.ignoreCorruptFiles": "true",
+    "spark.sql.files.maxRecordsPerFile": "1",
+    "spark.sql.orc.impl": "hive",
+    "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
+    "spark.sql.optimizer.nestedPredicatePushdown.supportedFileSources": "parquet,orc",
+    "spark.sql.shuffle.partitions": "3",
+}
+
+
+def test_settings_of_the_users_spark_change_no_answer(
+    warehouse: Warehouse, session: Session, spark: SparkSession
+) -> None:
+    session.sql("CREATE TABLE m (id int, s string, at timestamp, c char(3)) CLUSTERED BY (id) INTO 2 BUCKETS")
+    warehouse.sql("INSERT INTO m SELECT id, 'a\\tb', timestamp '2024-01-01 00:00:00', 'x' FROM range(4)")
+    for key, value in _OTHER_SETTINGS.items():
+        spark.conf.set(key, value)
+    # Set after the first statement, and again between two.
+    warehouse.sql("INSERT INTO m SELECT id + 4, 'a\\tb', timestamp '2024-01-01 00:00:00', 'x' FROM range(4)")
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    warehouse.sql("UPDATE m SET S = concat(s, '!') WHERE ID = 1")
+    query = (
+        "SELECT count(*), min(s), max(s), CAST(min(at) AS string), CAST(max(at) AS string), max(c), "
+        "count(DISTINCT hour(at)) FROM m GROUP BY c ORDER BY 1"
+    )
+    expected = [(8, "a\tb", "a\tb!", "2024-01-01 00:00:00", "2024-01-01 00:00:00", "x  ", 1)]
+    assert [tuple(row) for row in warehouse.sql(query).collect()] == expected  # type: ignore[union-attr]
+    assert session.sql(query).rows == expected
+    with pytest.raises(TypeMismatchError):
+        warehouse.sql("INSERT INTO m SELECT 'nine', 's', timestamp '2024-01-01 00:00:00', 'x'")
+    spark.conf.set("spark.sql.timestampType", "TIMESTAMP_NTZ")
+    with pytest.raises(InvalidOperationError, match="TIMESTAMP_LTZ"):
+        warehouse.table("m")
+    assert warehouse.table("t").count() == 2
+    kept = {**_OTHER_SETTINGS, "spark.sql.session.timeZone": "America/New_York"}
+    lasting = {"spark.sql.optimizer.nestedPredicatePushdown.supportedFileSources": "parquet"}
+    assert {key: spark.conf.get(key) for key in kept} == kept | lasting
+
+
+@pytest.mark.parametrize("layout", ["flat", "hive"])
+def test_missing_and_damaged_files_are_errors_whatever_the_users_spark_ignores(
+    session: Session, spark: SparkSession, tmp_path: Path, layout: str
+) -> None:
+    spark.conf.set("spark.sql.files.ignoreMissingFiles", "true")
+    spark.conf.set("spark.sql.files.ignoreCorruptFiles", "true")
+    session.sql(f"CREATE TABLE d (id int, s string) TBLPROPERTIES ('hivex.row.layout' = '{layout}')")
+    warehouse = session.warehouse(spark)
+    warehouse.sql("INSERT INTO d SELECT id, repeat('x', 20) FROM range(1000)")
+    rows = warehouse.table("d")
+    (file,) = (tmp_path / "c1").rglob("bucket_00000*")
+    whole = file.read_bytes()
+    file.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises((PySparkException, Py4JJavaError)):
+        rows.collect()
+    with pytest.raises(HivexError):
+        warehouse.sql("INSERT OVERWRITE TABLE d SELECT * FROM d")
+    file.unlink()
+    with pytest.raises((PySparkException, Py4JJavaError)):
+        rows.collect()
+    with pytest.raises(HivexError):
+        warehouse.sql("INSERT OVERWRITE TABLE d SELECT * FROM d")
+    file.write_bytes(whole)
+    assert rows.count() == 1000

@@ -20,14 +20,14 @@ GivenSession: TypeAlias = SparkSession
 
 
 class GivenRunner:
-    """Runs plans in one SparkSession of the user's, whose SQL configuration a job sets as it needs it."""
+    """Runs plans in one SparkSession of the user's, whose SQL configuration a job sets while it runs."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
 
     def run(self, plan: Plan, cluster: str) -> JobResult:
         """The result of a plan; see ``runners.Runner``."""
-        return documents.result_from_json(job.run(self._spark, documents.plan_to_json(plan)), cluster)
+        return documents.result_from_json(job.run(self._spark, documents.plan_to_json(plan), is_shared=True), cluster)
 
     def cancel(self, tag: str) -> None:
         """Stop the job that runs under a plan's tag, if it does."""
@@ -41,6 +41,11 @@ def frame(spark: SparkSession, plan: Plan) -> DataFrame:
         AnalysisError: Spark refuses the query.
     """
     return job.frame(spark, plan)
+
+
+def session_of(rows: DataFrame) -> SparkSession:
+    """The session that a DataFrame is of: of a micro-batch of a stream, it is one that Spark has cloned."""
+    return rows.sparkSession
 
 
 @contextmanager

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
-from weakref import WeakKeyDictionary
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from airflow_hivex.core.errors import HivexError, JobError
+from airflow_hivex.core.errors import HivexError, InvalidOperationError, JobError
+from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.plans import JobResult, Plan
 from airflow_hivex.core.spark import (
     compactions,
@@ -30,48 +30,28 @@ from airflow_hivex.core.spark import (
     selects,
     writes,
 )
+from airflow_hivex.core.spark.configuration import TIME_ZONE, TIMESTAMP_TYPE, configure, configured
 from airflow_hivex.core.spark.failures import as_error
 
 log = logging.getLogger(__name__)
 
-DEFAULT_CONF = {
-    "spark.sql.session.timeZone": "UTC",
-    # Listing many directories in the driver takes milliseconds, as a Spark job the better part of a second.
-    "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
-    # Each task that writes needs one of 4096 bucket ids.
-    "spark.sql.files.maxPartitionNum": "4000",
-    # Of fields of structs as well: conditions on timestamps would lose rows (scans).
-    "spark.sql.optimizer.nestedPredicatePushdown.supportedFileSources": "parquet",
-    # Small files share a task.
-    "spark.sql.files.openCostInBytes": str(256 * 1024),
-}
-"""What every job runs with unless its cluster says otherwise."""
-
-_FIXED_CONF = {"spark.sql.caseSensitive": "false"}
-_EXCLUDED_RULES = "spark.sql.optimizer.excludedRules"
-# It computes the rows of VALUES, with the number of their task, before they are dealt out to tasks: rows would lie in
-# the file of another bucket than the one in their ids, where Hive does not find what deletes them.
-_EXCLUDED_RULE = "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation"
 _DESCRIPTION = "spark.job.description"
 _POOL = "spark.scheduler.pool"
 _TIME_ZONE_ZERO = ("UTC", "Etc/UTC", "GMT", "Etc/GMT", "Z", "Zulu")
 
 
-_CONFIGURED: WeakKeyDictionary[SparkSession, Mapping[str, str]] = WeakKeyDictionary()
-"""The configuration that a session was given last."""
-
-
-def run(spark: SparkSession, plan_document: str) -> str:
+def run(spark: SparkSession, plan_document: str, *, is_shared: bool = False) -> str:
     """The result document of a plan; a failure is a document too, nothing is raised.
 
-    The session's SQL configuration is set to what the plan asks for.
+    The session's SQL configuration is set to what the plan asks for. One that ``is_shared`` with its user, who may set
+    anything at any time, is configured for each job, and given back as it was.
     """
     try:
         plan = documents.plan_from_json(plan_document)
     except HivexError as error:
         return documents.error_to_json(error)
     try:
-        with _tagged(spark, plan):
+        with _tagged(spark, plan), _configured(spark, plan, is_shared=is_shared):
             return documents.result_to_json(*_execute(spark, plan))
     except Exception as error:
         log.debug("Job %s failed", plan.name, exc_info=True)
@@ -86,19 +66,27 @@ def frame(spark: SparkSession, plan: Plan) -> DataFrame:
     """
     registered: list[str] = []
     try:
-        _configure(spark, plan.spark_conf)
-        _check_time_zone(spark, plan)
-        if originals.needs_one_file_a_task(plan):
-            # It may be computed when the session is configured otherwise, so its rows are found now.
-            with originals.one_file_a_task(spark):
-                return _query(spark, plan, registered).localCheckpoint()
-        return _query(spark, plan, registered)
+        _check_timestamp_type(spark, plan)
+        with configured(spark, plan.spark_conf):
+            _check_time_zone(spark, plan)
+            if originals.needs_one_file_a_task(plan):
+                # It may be computed when the session is configured otherwise, so its rows are found now.
+                with originals.one_file_a_task(spark):
+                    return _query(spark, plan, registered).localCheckpoint()
+            return _query(spark, plan, registered)
     except Exception as error:
         raise as_error(error, plan) from error
     finally:
         # The DataFrame has looked them up.
         for view in registered:
             spark.catalog.dropTempView(view)
+
+
+def _configured(spark: SparkSession, plan: Plan, *, is_shared: bool) -> AbstractContextManager[None]:
+    if is_shared:
+        return configured(spark, plan.spark_conf)
+    configure(spark, plan.spark_conf)
+    return nullcontext()
 
 
 def _query(spark: SparkSession, plan: Plan, registered: list[str]) -> DataFrame:
@@ -117,7 +105,6 @@ def cancel(spark: SparkSession, tag: str) -> None:
 
 
 def _execute(spark: SparkSession, plan: Plan) -> tuple[JobResult, pa.Table | None]:
-    _configure(spark, plan.spark_conf)
     _check_time_zone(spark, plan)
     with originals.one_file_a_task(spark) if originals.needs_one_file_a_task(plan) else nullcontext():
         return _run(spark, plan)
@@ -149,27 +136,34 @@ def _run(spark: SparkSession, plan: Plan) -> tuple[JobResult, pa.Table | None]:
             spark.catalog.dropTempView(view)
 
 
-def _configure(spark: SparkSession, conf: Mapping[str, str]) -> None:
-    # Each key costs two calls of the JVM, so a session is configured again only for other values.
-    if _CONFIGURED.get(spark) == conf:
-        return
-    _CONFIGURED[spark] = dict(conf)
-    # A session that its user has brought may leave out others already.
-    others = conf.get(_EXCLUDED_RULES) or spark.conf.get(_EXCLUDED_RULES, None) or ""
-    excluded = ",".join(dict.fromkeys(filter(None, (*others.split(","), _EXCLUDED_RULE))))
-    for key, value in {**DEFAULT_CONF, **conf, **_FIXED_CONF, _EXCLUDED_RULES: excluded}.items():
-        # The others were fixed when the application started.
-        if spark.conf.isModifiable(key):
-            spark.conf.set(key, value)
-
-
 def _arguments(spark: SparkSession, parameters: Mapping[str, object]) -> dict[str, Any]:
-    zone = ZoneInfo(str(spark.conf.get("spark.sql.session.timeZone")))
+    zone = ZoneInfo(str(spark.conf.get(TIME_ZONE)))
     # A time without a zone is one of the session's; pyspark would take it for one of this machine's.
     return {
         name: value.replace(tzinfo=zone) if isinstance(value, datetime) and value.tzinfo is None else value
         for name, value in parameters.items()
     }
+
+
+def _check_timestamp_type(spark: SparkSession, plan: Plan) -> None:
+    """Refuse a DataFrame that could not be computed: ORC's reader takes its TIMESTAMP columns for those of the session.
+
+    Raises:
+        InvalidOperationError: they are TIMESTAMP_NTZ there.
+    """
+    if spark.conf.get(TIMESTAMP_TYPE) == "TIMESTAMP_NTZ":
+        for scan in plan.scans:
+            if scan.format == "orc" and any(_is_timestamp(column) for column in scan.columns):
+                raise InvalidOperationError(
+                    "A DataFrame",
+                    scan.table,
+                    f"Spark's ORC reader takes its TIMESTAMP columns for TIMESTAMP_NTZ while {TIMESTAMP_TYPE} says so; "
+                    "set it to TIMESTAMP_LTZ",
+                )
+
+
+def _is_timestamp(column: Column) -> bool:
+    return "timestamp" in column.type.lower().replace("timestamp_ntz", "")
 
 
 def _check_time_zone(spark: SparkSession, plan: Plan) -> None:
@@ -182,7 +176,7 @@ def _check_time_zone(spark: SparkSession, plan: Plan) -> None:
         column for scan in plan.scans if scan.is_transactional and scan.format == "orc" for column in scan.columns
     ]
     columns += [column for write in plan.writes if write.format == "orc" for column in write.columns]
-    if any("timestamp" in column.type.lower().replace("timestamp_ntz", "") for column in columns):
+    if any(_is_timestamp(column) for column in columns):
         zone = _jvm_time_zone(spark, str(spark.conf.get("spark.app.id")))
         if zone not in _TIME_ZONE_ZERO:
             raise JobError(

@@ -20,6 +20,7 @@ from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.plans import Scan, ScanPart
 from airflow_hivex.core.spark import loading, nested_rows, originals
 from airflow_hivex.core.spark.assignment import field, quoted
+from airflow_hivex.core.spark.configuration import READ_OPTIONS
 from airflow_hivex.core.spark.deleted_originals import DeletedOriginals
 from airflow_hivex.core.spark.deletes import DeletedRows
 from airflow_hivex.core.spark.layout import FLAT, HIVE, METADATA_COLUMNS, ORIGINAL, PLAIN, ROW_ID_FIELDS, WRITE_ID
@@ -144,7 +145,7 @@ def _load(
     schema = StructType([field(column) for column in (*metadata, *stored)])
     reader = (
         spark.read.format(scan.format)
-        .options(**scan.options)
+        .options(**{**READ_OPTIONS, **scan.options})
         .schema(schema)
         # Nothing above it is looked at for partition values.
         .option("basePath", part.base_path)

@@ -17,6 +17,7 @@ from airflow_hivex.core.model.partitions import unescape
 from airflow_hivex.core.model.plans import Write
 from airflow_hivex.core.spark import layout
 from airflow_hivex.core.spark.assignment import field, quoted
+from airflow_hivex.core.spark.configuration import READ_OPTIONS
 from airflow_hivex.core.spark.orc_tail import nest
 from airflow_hivex.core.spark.storage import Place, place
 
@@ -78,7 +79,7 @@ class Staging:
         if stored:
             names = [F.col(quoted(name)).alias(stored.get(name.lower()) or name) for name in rows.columns]
             rows = rows.select(*names)
-        writer = rows.write.format(self._format).options(**self._options)
+        writer = rows.write.format(self._format).options(**{**READ_OPTIONS, **self._options})
         writer = writer.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
         writer = writer.option("maxRecordsPerFile", 0)
         if self._format == "orc":

@@ -176,7 +176,8 @@ class SessionState:
 class StatementContext:
     """One statement: the metastore, the session, and what came with the text.
 
-    ``batch`` has the transaction that it is to run in, of a streaming batch.
+    ``batch`` has the transaction that it is to run in, of a streaming batch. ``runner`` runs its jobs instead of the
+    session's or the cluster's.
     """
 
     services: Services
@@ -184,6 +185,7 @@ class StatementContext:
     parameters: Mapping[str, object] = field(default_factory=dict)
     max_rows: int | None = None
     batch: BatchTransaction | None = None
+    runner: Runner | None = None
 
     def run(self, cluster: Cluster, plan: Plan) -> JobResult:
         """Run a job of the statement's transaction on a cluster.
@@ -193,7 +195,7 @@ class StatementContext:
         """
         running = self.session.running
         assert running is not None
-        running.runner = self.session.runner or self.services.runner(cluster)
+        running.runner = self.runner or self.session.runner or self.services.runner(cluster)
         running.check_not_cancelled()
         return running.runner.run(plan, cluster.name)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from airflow_hivex.core.errors import InvalidOperationError
@@ -50,6 +51,8 @@ def write_frame(
         raise InvalidOperationError("Write", table.full_name, table.not_written)
     dynamic = [key.name for key in table.partition_keys if key.name.lower() not in static]
     names = [*(column.name for column in table.columns), *dynamic]
+    # Its rows are known by name in its own session alone.
+    context = replace(context, runner=given.GivenRunner(given.session_of(rows)))
     with given.temporary_view(rows, names, table.full_name) as view:
         text = f"SELECT * FROM {view}"  # noqa: S608 - a name of our own
         insert = Insert(

@@ -1,0 +1,155 @@
+"""The SQL configuration of jobs: a statement means the same in every Spark, whatever its user has set there.
+
+A setting of ``spark.sql`` is one of three kinds:
+
+- *of ours*: jobs rely on it (:data:`DEFAULT_CONF`, which a cluster's ``spark_conf`` may change, and ``FIXED_CONF``);
+- *of speed*: it changes how fast or how large something is, and never a value; the user's counts (``_OF_SPEED``);
+- *of meaning*: all others, known or not, such as ``spark.sql.ansi.enabled`` and all of ``spark.sql.legacy``: the
+  cluster's ``spark_conf`` counts, else Spark's default.
+
+Within a session that its user has brought, jobs change settings while they run, and give them back afterwards.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from weakref import WeakKeyDictionary
+
+from pyspark.sql import SparkSession
+
+TIMESTAMP_TYPE = "spark.sql.timestampType"
+TIME_ZONE = "spark.sql.session.timeZone"
+_NESTED_PUSHDOWN = "spark.sql.optimizer.nestedPredicatePushdown.supportedFileSources"
+_EXCLUDED_RULES = "spark.sql.optimizer.excludedRules"
+# It computes the rows of VALUES, with the number of their task, before they are dealt out to tasks: rows would lie in
+# the file of another bucket than the one in their ids, where Hive does not find what deletes them.
+_EXCLUDED_RULE = "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation"
+
+DEFAULT_CONF = {
+    TIME_ZONE: "UTC",
+    # Listing many directories in the driver takes milliseconds, as a Spark job the better part of a second.
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
+    # Each task that writes needs one of 4096 bucket ids.
+    "spark.sql.files.maxPartitionNum": "4000",
+    # Of fields of structs as well: conditions on timestamps would lose rows (scans).
+    _NESTED_PUSHDOWN: "parquet",
+    # Small files share a task.
+    "spark.sql.files.openCostInBytes": str(256 * 1024),
+}
+"""What every job runs with unless its cluster says otherwise."""
+
+FIXED_CONF = {
+    "spark.sql.caseSensitive": "false",
+    # A file that is gone or damaged is an error, never a file without rows. Readers are told as well (READ_OPTIONS).
+    "spark.sql.files.ignoreMissingFiles": "false",
+    "spark.sql.files.ignoreCorruptFiles": "false",
+    "spark.sql.files.ignoreInvalidPartitionPaths": "false",
+    # Files are counted, and a bucket is one file.
+    "spark.sql.files.maxRecordsPerFile": "0",
+}
+"""What every job runs with, whatever its cluster says."""
+
+READ_OPTIONS = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
+"""The options of each reader of ours: they hold for a DataFrame whenever it is computed, in whatever session."""
+
+# What a DataFrame relies on when it is computed, which may be long after it was made.
+_LASTING = (_NESTED_PUSHDOWN,)
+
+_OF_SPEED = re.compile(
+    r"spark\.sql\.(?:"
+    r"adaptive\.(?!customCost|optimizer)|artifact\.|autoBroadcastJoinThreshold|broadcast|cache\.|cartesianProductExec|"
+    r"catalog|cbo\.|classic\.|codegen\.|connect\.|debug\.|defaultCacheStorageLevel|defaultCatalog|error\.|event\.|"
+    r"exchange\.|execution\.|extendedExplain|extensions|files\.(?:maxPartitionBytes|minPartitionNum)|globalTempDatabase|"
+    r"hive\.|inMemoryColumnarStorage\.|inMemoryTableScanStatistics\.|join\.|leafNodeDefaultParallelism|"
+    r"limit\.|max(?:Broadcast|Metadata|Plan|SinglePartition)|maven\.|metadataCacheTTL|"
+    r"objectHashAggregate\.|optimizer\.(?!excludedRules|nestedPredicatePushdown)|"
+    r"(?:orc|parquet)\.(?:columnar|enable\w*Vectorized|filterPushdown$|compression)|"
+    r"(?:avro|csv|json)\.filterPushdown|pipelines\.|planChangeLog|planner\.|preemptive|pyspark\.|queryExecutionListeners|"
+    r"redaction\.|repl\.|requireAllClusterKeys|session\.local|shuffle\.|shuffledHashJoin|shuffleDependency\.|sort|"
+    r"sources\.(?:bucketing|parallelPartitionDiscovery|v2|useV1SourceList)|stackTraces|statistics\.|streaming\.|"
+    r"subexpressionElimination\.|subquery\.|thrift|ui\.|uncached|warehouse\.dir|window|windowExec"
+    r")"
+)
+
+
+@dataclass(slots=True)
+class _Pins:
+    """The jobs that run in a session now, and the user's values of what they have changed."""
+
+    jobs: int = 0
+    before: dict[str, str | None] = field(default_factory=dict)
+
+
+_lock = threading.Lock()
+_pins: WeakKeyDictionary[SparkSession, _Pins] = WeakKeyDictionary()
+_configured: WeakKeyDictionary[SparkSession, Mapping[str, str]] = WeakKeyDictionary()
+
+
+def configure(spark: SparkSession, conf: Mapping[str, str]) -> None:
+    """Configure a session of our own, whose settings nobody else changes, for jobs with a cluster's ``conf``."""
+    # Each key costs two calls of the JVM, so a session is configured again only for other values.
+    if _configured.get(spark) == conf:
+        return
+    _change(spark, conf)
+    _configured[spark] = dict(conf)
+
+
+@contextmanager
+def configured(spark: SparkSession, conf: Mapping[str, str]) -> Iterator[None]:
+    """Configure a session that its user has brought while a job runs, and give it back as it was.
+
+    Other threads of the user see the changes meanwhile. Costs a look at all that is set in the session.
+    """
+    with _lock:
+        pins = _pins.setdefault(spark, _Pins())
+        for key, value in _change(spark, conf).items():
+            # Jobs side by side share the changes; the last of them gives the user's values back.
+            pins.before.setdefault(key, value)
+        pins.jobs += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            pins.jobs -= 1
+            if pins.jobs == 0:
+                del _pins[spark]
+                _restore(spark, pins.before)
+
+
+def _change(spark: SparkSession, conf: Mapping[str, str]) -> dict[str, str | None]:
+    """Set what a job needs; return the values from before of all that was changed."""
+    found = {key: value for key, value in dict(spark.conf.getAll).items() if key.startswith("spark.sql.")}
+    wanted: dict[str, str | None] = {
+        key: conf.get(key) for key in found if key not in conf and _OF_SPEED.match(key) is None
+    }
+    wanted |= {**DEFAULT_CONF, **conf, **FIXED_CONF, _EXCLUDED_RULES: _excluded(conf, found)}
+    before: dict[str, str | None] = {}
+    for key, value in wanted.items():
+        # The others were fixed when the application started.
+        if found.get(key) != value and spark.conf.isModifiable(key):
+            before[key] = found.get(key)
+            if value is None:
+                spark.conf.unset(key)
+            else:
+                spark.conf.set(key, value)
+    return before
+
+
+def _restore(spark: SparkSession, before: Mapping[str, str | None]) -> None:
+    for key, value in before.items():
+        if key in _LASTING:
+            continue
+        if value is None:
+            spark.conf.unset(key)
+        else:
+            spark.conf.set(key, value)
+
+
+def _excluded(conf: Mapping[str, str], found: Mapping[str, str]) -> str:
+    # A session that its user has brought may leave out others already.
+    others = conf.get(_EXCLUDED_RULES) or found.get(_EXCLUDED_RULES) or ""
+    return ",".join(dict.fromkeys(filter(None, (*others.split(","), _EXCLUDED_RULE))))
