@@ -94,7 +94,7 @@ def compaction_dag(
             retries=2,
             # Longer than hive.txn.timeout, after which a worker whose process was killed is known to be gone.
             retry_delay=timedelta(minutes=6),
-            map_index_template="compaction {{ task.compaction_id }}",
+            map_index_template="{{ task.map_name }}",
         ).expand(compaction_id=waiting)
         clean = HivexCleanOperator(task_id="clean", hivex_conn_id=CONNECTION, trigger_rule=TriggerRule.ALL_DONE)
         chain(housekeep, initiate, waiting)

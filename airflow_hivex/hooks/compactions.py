@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_hivex.core.errors import HivexError, InvalidOperationError, Outcome
+from airflow_hivex.hooks.tasks import cause_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from airflow.sdk import Context
 
     from airflow_hivex.core.model.cleaning import CleaningTask
     from airflow_hivex.core.model.compaction import Compaction
@@ -61,6 +64,15 @@ def describe_cleaning(task: CleaningTask) -> dict[str, Any]:
     }
 
 
+def name_in_map(context: Context) -> None:
+    """Show a mapped task under its ``map_name``, unless its DAG gives a ``map_index_template``.
+
+    Airflow renders the template from the context again when the task has ended.
+    """
+    if context.get("map_index_template") is None:
+        context["map_index_template"] = "{{ task.map_name }}"
+
+
 def as_whole_number(name: str, value: object) -> int:
     """What a task was given under a name, as a number of 1 or more.
 
@@ -85,4 +97,4 @@ def failing_for_good(may_pass: Callable[[HivexError], bool] | None = None) -> It
     except HivexError as error:
         if error.retryable or error.outcome is Outcome.UNKNOWN or (may_pass is not None and may_pass(error)):
             raise
-        raise AirflowFailException(str(error)) from error
+        raise AirflowFailException(str(error)) from cause_of(error)

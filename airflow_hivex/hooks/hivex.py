@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 
 from airflow.sdk import BaseHook, get_current_context
-from airflow.sdk.exceptions import AirflowNotFoundException
+from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundException
 from airflow.sdk.log import mask_secret
 
 from airflow_hivex.core.errors import (
@@ -24,6 +24,7 @@ from airflow_hivex.core.errors import (
 )
 from airflow_hivex.core.model.secrets import secrets_of, secrets_of_uri
 from airflow_hivex.hooks.configuration import CONNECTION_TYPE, embedded_configuration, from_connection
+from airflow_hivex.hooks.tasks import agent_info as agent_info_of
 from airflow_hivex.hooks.tasks import part_name
 
 if TYPE_CHECKING:
@@ -97,8 +98,16 @@ class HivexHook(BaseHook):
     conn_type = CONNECTION_TYPE
     hook_name = "Hivex Metastore"
 
-    def __init__(self, hivex_conn_id: str = default_conn_name, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+    def __init__(
+        self, hivex_conn_id: str = default_conn_name, *, logger_name: str | None = None, **unknown: Any
+    ) -> None:
+        if unknown:
+            # Those of common.sql hand over all fields of a connection's extra.
+            raise AirflowFailException(
+                f"HivexHook does not take {', '.join(sorted(unknown))}. If one of the SQL operators of the provider "
+                "common.sql gave it: they do not run on connections of type hivex; use HivexQueryOperator."
+            )
+        super().__init__(logger_name=logger_name)
         self.hivex_conn_id = hivex_conn_id
 
     def get_configuration(self) -> Configuration:
@@ -149,7 +158,8 @@ class HivexHook(BaseHook):
         :param user: who owns its transactions and what it creates
         :param database: the current database; None for that of the connection
         :param cluster: the cluster to pin, as USE CLUSTER does
-        :param agent_info: who runs it, as shown beside its transactions
+        :param agent_info: who runs it, as shown beside its transactions and locks; in a task, the DAG, task, run and
+            try by default
         :param txn_id: the open transaction to join
         :param writer: what part of that transaction's work it does: what an earlier session of the same
             name has written is discarded, so that it can be done again. By default, and so for
@@ -163,7 +173,7 @@ class HivexHook(BaseHook):
             user=user,
             database=database or configuration.database,
             cluster=cluster or None,
-            agent_info=agent_info,
+            agent_info=_agent_of_task() if agent_info is None else agent_info,
             txn_id=txn_id,
             writer=writer if part is None else part.name,
         )
@@ -236,6 +246,14 @@ class HivexHook(BaseHook):
                     settings=configuration.settings,
                 )
             return metastore
+
+
+def _agent_of_task() -> str | None:
+    try:
+        return agent_info_of(get_current_context())
+    except RuntimeError:
+        # Outside of tasks.
+        return None
 
 
 def _part_of_task(configuration: Configuration, txn_id: int) -> _Part | None:

@@ -1,11 +1,15 @@
-"""Names of a task by which the metastore and people know its work."""
+"""Names of a task by which the metastore and people know its work, and what its log tells when it fails."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from airflow_hivex.core.errors import JobError, StorageError, StoreError
+
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+    from airflow_hivex.core.errors import HivexError
 
 
 def agent_info(context: Context) -> str:
@@ -20,3 +24,11 @@ def part_name(context: Context) -> str:
     ti = context["ti"]
     map_index = ti.map_index if ti.map_index is not None else -1
     return f"{ti.dag_id}/{ti.run_id}/{ti.task_id}/{map_index}"
+
+
+def cause_of(error: HivexError) -> BaseException | None:
+    """What the log shows beside the sentence of an error: nothing for one that the sentence explains as a whole.
+
+    A statement that is wrong needs no stack; where something broke, the stack tells where.
+    """
+    return error if isinstance(error, JobError | StoreError | StorageError) else None

@@ -22,6 +22,7 @@ from airflow_hivex.hooks.compactions import (
     describe_cleaning,
     describe_compaction,
     failing_for_good,
+    name_in_map,
     table_to_compact,
 )
 from airflow_hivex.hooks.hivex import HivexHook
@@ -120,7 +121,12 @@ class HivexCompactOperator(BaseOperator):
         # are copied, which a queue cannot be.
         self._killed: SimpleQueue[None] | None = None
 
-    def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002 - Airflow gives it by this name
+    @property
+    def map_name(self) -> str:
+        """The name of a mapped task in Airflow's web interface: the table and partition."""
+        return self._place()
+
+    def execute(self, context: Context) -> dict[str, Any]:
         """Ask, and wait if that is wanted.
 
         :raises AirflowFailException: it cannot be compacted, or the compaction has failed: a retry would fail again
@@ -128,6 +134,7 @@ class HivexCompactOperator(BaseOperator):
         :raises HivexError: the failure may pass
         """
         self._killed = SimpleQueue()
+        name_in_map(context)
         with failing_for_good():
             hook = HivexHook(self.hivex_conn_id)
             compactor = hook.get_metastore().compactor
@@ -292,6 +299,19 @@ class HivexCompactionWorkerOperator(BaseOperator):
         self._working: tuple[Compactor, str] | None = None
         self._killed = False
 
+    @property
+    def map_name(self) -> str:
+        """The name of a mapped task in Airflow's web interface: the table, the partition and the compaction's id."""
+        if self.compaction_id is None:
+            return f"pool {self.compaction_pool}" if self.compaction_pool else "no pool"
+        try:
+            entry = HivexHook(self.hivex_conn_id).get_metastore().compactor.history.get(int(str(self.compaction_id)))
+        except (HivexError, ValueError) as error:
+            # Executing the task tells.
+            self.log.debug("Compaction %s has no name: %s", self.compaction_id, error)
+            return f"compaction {self.compaction_id}"
+        return f"{entry.name}, compaction {entry.id}"
+
     def execute(self, context: Context) -> list[dict[str, Any]]:
         """Do them.
 
@@ -300,6 +320,7 @@ class HivexCompactionWorkerOperator(BaseOperator):
         :raises HivexError: the failure may pass, or the compaction went back to the queue
         """
         self._killed = False
+        name_in_map(context)
         with failing_for_good(self._waits_again):
             metastore = HivexHook(self.hivex_conn_id).get_metastore()
             if self.compaction_id is None:

@@ -14,7 +14,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from airflow_hivex.core.errors import HivexError
 from airflow_hivex.core.model.json_values import json_rows
 from airflow_hivex.hooks.hivex import HivexHook, split_statements
-from airflow_hivex.hooks.tasks import agent_info, part_name
+from airflow_hivex.hooks.tasks import agent_info, cause_of, part_name
 from airflow_hivex.operators.transaction import HivexTransaction, as_txn_id, lasting_failure
 
 if TYPE_CHECKING:
@@ -108,8 +108,11 @@ class HivexQueryOperator(BaseOperator):
             if self._killed or (txn_id is None and error.retryable):
                 raise
             if txn_id is None:
-                raise AirflowFailException(str(error)) from error
-            raise lasting_failure(error, self._begin_task_id) or error from error
+                raise AirflowFailException(str(error)) from cause_of(error)
+            failure = lasting_failure(error, self._begin_task_id)
+            if failure is None:
+                raise
+            raise failure from cause_of(error)
 
     def on_kill(self) -> None:
         """Stop the Spark job. The transaction of a statement alone is aborted; one of several goes on."""
@@ -166,8 +169,6 @@ class HivexQueryOperator(BaseOperator):
         }
 
     def _log(self, result: Result) -> None:
-        if result.route is not None:
-            self.log.info("Route: %s", result.route.describe())
         if result.rows_written is not None:
             self.log.info("Wrote %d rows in transaction %s.", result.rows_written, result.txn_id)
         elif result.columns:

@@ -11,7 +11,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from airflow_hivex.core.errors import HivexError, Outcome
 from airflow_hivex.hooks.hivex import HivexHook
-from airflow_hivex.hooks.tasks import agent_info, part_name
+from airflow_hivex.hooks.tasks import agent_info, cause_of, part_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -332,7 +332,10 @@ class HivexCommitOperator(BaseOperator):
         try:
             HivexHook(self.hivex_conn_id).get_metastore().commit(txn_id)
         except HivexError as error:
-            raise lasting_failure(error, self.begin_task_id) or error from error
+            failure = lasting_failure(error, self.begin_task_id)
+            if failure is None:
+                raise
+            raise failure from cause_of(error)
         self.log.info("Transaction %s has committed.", txn_id)
         return txn_id
 

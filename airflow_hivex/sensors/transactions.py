@@ -11,6 +11,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout, A
 
 from airflow_hivex.core.errors import HivexError
 from airflow_hivex.hooks.hivex import HivexHook
+from airflow_hivex.hooks.tasks import cause_of
 from airflow_hivex.triggers.transactions import (
     HivexTableCommitTrigger,
     HivexTransactionTrigger,
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from airflow_hivex.triggers.transactions import Answer, HivexTrigger
 
 SINCE = "since"
-"""The XCom key of the point from which a run's sensor has waited."""
+"""The XCom key of a run and the point from which its sensor has waited."""
 
 
 class HivexSensor(BaseSensorOperator):
@@ -61,7 +62,7 @@ class HivexSensor(BaseSensorOperator):
         except HivexError as error:
             if error.retryable:
                 raise
-            raise AirflowFailException(str(error)) from error
+            raise AirflowFailException(str(error)) from cause_of(error)
         return PokeReturnValue(answer is not None, answer)
 
     def execute(self, context: Context) -> Any:
@@ -73,13 +74,13 @@ class HivexSensor(BaseSensorOperator):
         if not self.deferrable:
             try:
                 return super().execute(context)
-            except AirflowSensorTimeout as error:
-                raise self._timed_out() from error
+            except AirflowSensorTimeout:
+                raise self._timed_out() from None
         try:
             found = self.poke(context)
         except AirflowFailException as error:
             if self.soft_fail or self.never_fail:
-                raise AirflowSkipException(str(error)) from error
+                raise AirflowSkipException(str(error)) from None
             raise
         if found:
             return found.xcom_value
@@ -106,8 +107,8 @@ class HivexSensor(BaseSensorOperator):
         """Go on after the triggerer."""
         try:
             return super().resume_execution(next_method, next_kwargs, context)
-        except AirflowSensorTimeout as error:
-            raise self._timed_out() from error
+        except AirflowSensorTimeout:
+            raise self._timed_out() from None
 
     def on_kill(self) -> None:
         """End the waiting. Nothing was begun, so that nothing is to be undone."""
@@ -220,28 +221,39 @@ class HivexTableCommitSensor(HivexSensor):
         return f"commit to {place}{after}"
 
     def _mark_of_last_success(self, context: Context) -> dict[str, Any] | None:
-        dag_run = context.get("dag_run")
-        if dag_run is None or dag_run.logical_date is None:
-            raise AirflowFailException(
-                "This run has no logical date, so that no run is the one before it; give after_write_id."
-            )
         ti = context["ti"]
-        previous = ti.get_previous_dagrun(state="success")
-        since: dict[str, Any] | None = None
-        if previous is not None:
-            place: Mapping[str, Any] = {"task_ids": self.task_id, "run_id": previous.run_id}
-            if ti.map_index is not None and ti.map_index >= 0:
-                place = {**place, "map_indexes": ti.map_index}
-            answer = ti.xcom_pull(**place)
-            # A run that succeeded although its sensor was skipped has seen nothing new.
-            since = answer.get("mark") if isinstance(answer, dict) else ti.xcom_pull(**place, key=SINCE)
-        ti.xcom_push(SINCE, since)
-        self.log.info(
-            "Waiting for a commit to %s %s.",
-            self.table,
-            f"after {since}, the mark of run {previous.run_id}" if since and previous else "of any time",
-        )
+        dag_run = context.get("dag_run")
+        place = {"task_ids": self.task_id, "map_indexes": -1 if ti.map_index is None else ti.map_index}
+        if dag_run is None or dag_run.logical_date is None:
+            since = self._mark_before(ti, place)
+        else:
+            previous = ti.get_previous_dagrun(state="success")
+            since = None if previous is None else _mark_of_run(ti, {**place, "run_id": previous.run_id})
+        ti.xcom_push(SINCE, {"run_id": ti.run_id, "since": since})
+        self.log.info("Waiting for a commit to %s %s.", self.table, f"after {since}" if since else "of any time")
         return since
+
+    @staticmethod
+    def _mark_before(ti: Any, place: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The mark for a run without a logical date: that of the run whose sensor began last, if the run succeeded.
+
+        Otherwise it is the mark from which that sensor has waited.
+        """
+        last = ti.xcom_pull(**place, key=SINCE, include_prior_dates=True)
+        if not isinstance(last, dict):
+            return None
+        if ti.get_dagrun_state(ti.dag_id, last["run_id"]) != "success":
+            since: dict[str, Any] | None = last["since"]
+            return since
+        return _mark_of_run(ti, {**place, "run_id": last["run_id"]})
+
+
+def _mark_of_run(ti: Any, place: Mapping[str, Any]) -> dict[str, Any] | None:
+    answer = ti.xcom_pull(**place)
+    # A run that succeeded although its sensor was skipped has seen nothing new.
+    seen = answer if isinstance(answer, dict) else ti.xcom_pull(**place, key=SINCE) or {}
+    mark: dict[str, Any] | None = seen.get("mark", seen.get("since"))
+    return mark
 
 
 def _number(name: str, value: object, lowest: int = 1) -> int:

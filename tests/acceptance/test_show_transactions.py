@@ -95,12 +95,12 @@ def test_open_and_aborted_transactions_are_shown(metastore: Metastore, session: 
     metastore.transactions.abort(aborted, "not needed")
     metastore.transactions.commit(committed)
     result = session.sql("SHOW TRANSACTIONS")
-    assert result.columns == ["txnid", "state", "startedtime", "lastheartbeattime", "user", "host"]
+    assert result.columns == ["txnid", "state", "startedtime", "lastheartbeattime", "user", "host", "agent_info"]
     assert [(row[0], row[1], *row[4:]) for row in result.rows] == [
-        (str(mine), "OPEN", "ann", HOST),
-        (str(aborted), "ABORTED", "bob", HOST),
+        (str(mine), "OPEN", "ann", HOST, None),
+        (str(aborted), "ABORTED", "bob", HOST, None),
     ]
-    assert all(isinstance(value, str) for row in result.rows for value in row)
+    assert all(isinstance(value, str) for row in result.rows for value in row[:-1])
     started_ms, heartbeat_ms = int(str(result.rows[0][2])), int(str(result.rows[0][3]))
     # The database's clock is read across a connection.
     assert before_ms - 1000 <= started_ms == heartbeat_ms <= time.time() * 1000 + 1000
@@ -109,8 +109,16 @@ def test_open_and_aborted_transactions_are_shown(metastore: Metastore, session: 
     assert int(str(shown["lastheartbeattime"])) >= started_ms == int(str(shown["startedtime"]))
 
 
+def test_open_transaction_is_shown_with_its_dag_and_task(metastore: Metastore, session: Session) -> None:
+    agent = "daily.load.orders scheduled__2026-01-01 1"
+    with metastore.session(agent_info=agent) as other:
+        other.sql("START TRANSACTION")
+        (shown,) = rows(session, "SHOW TRANSACTIONS")
+    assert shown["agent_info"] == agent
+
+
 def test_without_transactions_and_locks_there_is_only_the_header(session: Session) -> None:
-    for sql, width in (("SHOW TRANSACTIONS", 6), ("SHOW LOCKS", 13), ("SHOW LOCKS DATABASE default", 13)):
+    for sql, width in (("SHOW TRANSACTIONS", 7), ("SHOW LOCKS", 13), ("SHOW LOCKS DATABASE default", 13)):
         result = session.sql(sql)
         assert (len(result.columns), result.rows) == (width, [])
 

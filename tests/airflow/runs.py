@@ -79,6 +79,32 @@ def create_run(dag: DAG) -> DagRun:
         return run
 
 
+def create_run_without_date(dag: DAG) -> DagRun:
+    """A run as an asset or the API starts it: without a logical date, beside others of this kind."""
+    from airflow.sdk import timezone
+    from airflow.utils.session import create_session
+    from airflow.utils.state import DagRunState
+    from airflow.utils.types import DagRunTriggeredByType, DagRunType
+
+    now = timezone.utcnow()
+    with create_session() as session:
+        run = _scheduled(dag).create_dagrun(
+            run_id=f"manual__{now.isoformat()}",
+            logical_date=None,
+            data_interval=None,
+            run_after=now,
+            run_type=DagRunType.MANUAL,
+            triggered_by=DagRunTriggeredByType.TEST,
+            state=DagRunState.RUNNING,
+            start_date=now,
+            session=session,
+        )
+        session.commit()
+        session.refresh(run)
+        session.expunge_all()
+        return run
+
+
 def mark(dag: DAG, run: DagRun, state: str, running: str | None = None) -> None:
     """Mark a run as ``failed`` or ``success`` as the web interface does, perhaps while a task of it runs."""
     from airflow.api.common.mark_tasks import set_dag_run_state_to_failed, set_dag_run_state_to_success

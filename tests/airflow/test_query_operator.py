@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from airflow.providers.common.sql.operators.sql import SQLExecuteQueryOperator
 from airflow.sdk import DAG, task
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from pyspark import SparkContext
@@ -144,12 +145,43 @@ def test_statement_that_is_wrong_fails_without_a_retry(warehouse: dict[str, Any]
 
 
 def test_statement_that_is_wrong_is_not_retried_by_airflow(
-    warehouse: dict[str, Any], run_dag: Callable[..., DagRun]
+    warehouse: dict[str, Any], run_dag: Callable[..., DagRun], capfd: pytest.CaptureFixture[str]
 ) -> None:
     with DAG("hivex_fails", schedule=None) as dag:
         HivexQueryOperator(task_id="wrong", sql="SELECT * FROM nowhere", retries=3, retry_delay=timedelta(hours=1))
     run = run_dag(dag)
     assert [(ti.state, ti.try_number) for ti in run.get_task_instances()] == [("failed", 1)]
+    told = "".join(capfd.readouterr())
+    assert told.count("Traceback (most recent call last)") == 1
+    assert "alembic" not in told
+
+
+def test_parameters_that_no_statement_uses_are_told_and_left_out(warehouse: dict[str, Any]) -> None:
+    assert execute("SELECT :a AS a", parameters={"a": 1, "b": 2})["rows"] == [[1]]
+    assert HivexHook().run("SELECT 1 AS a", parameters={"b": 2}).rows == [(1,)]
+
+
+def test_session_of_a_task_is_shown_with_dag_run_and_try(
+    warehouse: dict[str, Any], run_dag: Callable[..., DagRun]
+) -> None:
+    seen: list[Any] = []
+    with DAG("hivex_agent", schedule=None) as dag:
+
+        @task
+        def look() -> None:
+            with HivexHook().session() as session:
+                session.sql("START TRANSACTION")
+                seen.extend(session.sql("SHOW TRANSACTIONS").rows)
+
+        look()
+    run = run_dag(dag)
+    assert [row[-1] for row in seen] == [f"hivex_agent.look {run.run_id} 1"]
+
+
+def test_operators_of_common_sql_are_refused_clearly(warehouse: dict[str, Any]) -> None:
+    operator = SQLExecuteQueryOperator(task_id="t", conn_id="hivex_default", sql="SELECT 1")
+    with pytest.raises(AirflowFailException, match=r"common\.sql.*use HivexQueryOperator"):
+        operator.get_db_hook()
 
 
 def test_failure_that_may_pass_is_left_to_airflows_retries(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,7 +197,7 @@ def test_join_of_two_clusters_fails_with_what_each_one_lacks(warehouse: dict[str
     execute(create.format("right_side"), cluster="c2")
     with pytest.raises(AirflowFailException) as raised:
         execute("SELECT * FROM left_side JOIN right_side USING (id)")
-    assert isinstance(raised.value.__cause__, RoutingError)
+    assert isinstance(raised.value.__context__, RoutingError)
     assert "default.left_side" in str(raised.value)
     assert "default.right_side" in str(raised.value)
 

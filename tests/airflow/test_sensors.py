@@ -8,13 +8,14 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from airflow.sdk import DAG
+from airflow.sdk import DAG, task
 from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout, AirflowSkipException, TaskDeferred
 
 from airflow_hivex.core.errors import StoreUnavailableError
 from airflow_hivex.hooks.hivex import HivexHook
 from airflow_hivex.sensors.transactions import HivexTableCommitSensor, HivexTransactionSensor
 from airflow_hivex.triggers.transactions import HivexTableCommitTrigger, HivexTransactionTrigger
+from tests.airflow.runs import create_run_without_date, go_on
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -208,9 +209,26 @@ def test_commit_that_cannot_come_is_not_waited_for(
         sensor.execute(context())
 
 
-def test_run_without_logical_date_has_no_run_before_it(metastore: Metastore) -> None:
-    with pytest.raises(AirflowFailException, match="give after_write_id"):
-        HivexTableCommitSensor(task_id="t", table="sales").execute(context(logical_date=None))
+def test_runs_without_logical_dates_wait_for_what_the_last_success_has_not_seen(
+    metastore: Metastore, store_dag: Callable[[DAG], None]
+) -> None:
+    fails: list[str] = []
+    with DAG("hivex_since_without_dates", schedule=None) as dag:
+
+        @task
+        def work() -> None:
+            if fails:
+                raise RuntimeError(fails.pop())
+
+        HivexTableCommitSensor(task_id="wait", table="sales", timeout=0, poke_interval=0) >> work()
+    store_dag(dag)
+    insert(metastore)
+    runs = [go_on(dag, create_run_without_date(dag)) for _ in range(2)]
+    insert(metastore)
+    # A run that fails has seen nothing.
+    fails.append("once")
+    runs += [go_on(dag, create_run_without_date(dag)) for _ in range(3)]
+    assert [states(run)["wait"] for run in runs] == ["success", "failed", "success", "success", "failed"]
 
 
 def test_commit_after_a_write_id_is_waited_for(metastore: Metastore) -> None:

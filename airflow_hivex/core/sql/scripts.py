@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
-from airflow_hivex.core.errors import InvalidParametersError
 from airflow_hivex.core.sql.tokens import Kind, tokenize
+
+log = logging.getLogger(__name__)
 
 
 def share_parameters(
     statements: Sequence[str], parameters: Mapping[str, object] | None
 ) -> list[Mapping[str, object] | None]:
-    """For each statement the parameters whose ``:name`` markers it has.
+    """For each statement the parameters whose ``:name`` markers it has, as a statement refuses any other.
 
-    A single statement gets all of them, so that the reader judges; several share them, as a
-    statement refuses values that it has no marker for.
+    Values that no statement has a marker for are left out; the log names them.
 
     Raises:
         StatementSyntaxError: a statement's text cannot be taken apart.
-        InvalidParametersError: a value has no marker in any statement.
     """
-    if len(statements) == 1 or parameters is None:
-        return [parameters] * len(statements)
+    if parameters is None:
+        return [None] * len(statements)
     markers = [_marker_names(statement) for statement in statements]
     unused = [str(name) for name in parameters if not any(name in names for names in markers)]
     if unused:
-        raise InvalidParametersError(
-            f"Parameters do not fit the statements: no marker of any of them uses {', '.join(unused)}."
-        )
+        log.warning("No marker of the statements uses the parameters %s.", ", ".join(unused))
     return [
         {name: value for name, value in parameters.items() if name in names} if names else None for names in markers
     ]

@@ -10,11 +10,14 @@ from airflow_hivex.core.statements.context import Result, StatementContext
 from airflow_hivex.core.statements.explicit_transactions import abort_transactions as abort_many
 from airflow_hivex.core.statements.partition_definitions import partition_name_of
 
-_TRANSACTION_COLUMNS = ("txnid", "state", "startedtime", "lastheartbeattime", "user", "host")
+_TRANSACTION_COLUMNS = ("txnid", "state", "startedtime", "lastheartbeattime", "user", "host", "agent_info")
 
 
 def show_transactions(context: StatementContext, statement: ShowTransactions) -> Result:  # noqa: ARG001 - one form only
-    """SHOW TRANSACTIONS: those that are open or aborted; texts only, times in milliseconds since the epoch."""
+    """SHOW TRANSACTIONS: those that are open or aborted; texts only, times in milliseconds since the epoch.
+
+    Hive's columns, and behind them the DAG, task, run and try.
+    """
     rows: list[tuple[object, ...]] = [
         (
             str(found.id),
@@ -23,6 +26,7 @@ def show_transactions(context: StatementContext, statement: ShowTransactions) ->
             _milliseconds(found.heartbeat_at),
             found.user,
             found.host,
+            found.agent_info,
         )
         for found in context.services.transactions.show()
     ]

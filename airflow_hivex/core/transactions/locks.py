@@ -55,6 +55,9 @@ log = logging.getLogger(__name__)
 # Source: Hive DbLockManager (3.4).
 _FIRST_PAUSE_S = 0.1
 _SHORTEST_LIMIT_S = 15
+# How often a waiter tells in the log what it waits for.
+_TOLD_EVERY_S = 60
+_LONGEST_SHOWN = 500
 # How often a waiter looks whether its blocker is still there, where nobody tells.
 _POLL_S = 0.05
 
@@ -349,6 +352,7 @@ class LockManager:
     def _wait(self, request: _Request, timeout_s: float) -> LockResponse:
         """Wait until a request is granted; it ends early when its transaction does."""
         began = self._monotonic()
+        told: float | None = None
         pause_s = _FIRST_PAUSE_S
         with listening(self._store, CHANNEL) as listener:
             while True:
@@ -358,14 +362,24 @@ class LockManager:
                     return response
                 if self._break_deadlock(request.txn_id) or not self._is_there(blocker):
                     continue
-                left_s = timeout_s - (self._monotonic() - began)
+                now = self._monotonic()
+                left_s = timeout_s - (now - began)
                 if left_s <= 0:
                     self._dump()
                     raise LockTimeoutError(request.wanted, timeout_s, blocker)
+                if told is None or now - told >= _TOLD_EVERY_S:
+                    told = now
+                    log.info(
+                        "Waiting for locks on %s, for %d s so far and %d s at most: %s",
+                        _shortened(request.wanted),
+                        now - began,
+                        timeout_s,
+                        blocker.describe(),
+                    )
                 self._store.reach("while waiting")
                 if self.while_waiting is not None:
                     self.while_waiting()
-                self._rest(listener, request, blocker, min(pause_s, left_s))
+                self._rest(listener, request, blocker, min(pause_s, left_s, told + _TOLD_EVERY_S - now))
                 pause_s = min(pause_s * 2, self._longest_pause_s())
 
     def _check_waiting(self, request: _Request) -> LockResponse:
@@ -466,6 +480,10 @@ class LockManager:
     def _dump(self) -> None:
         if self._settings["hive.txn.manager.dump.lock.state.on.acquire.timeout"]:
             log.warning("The locks: %s", "; ".join(lock.describe() for lock in self.show()))
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
 
 
 class _NotGrantedError(Exception):

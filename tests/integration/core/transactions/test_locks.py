@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from itertools import product
+from itertools import count, product
 
 import pytest
 from sqlalchemy import func, select
@@ -246,6 +246,24 @@ def test_lock_that_takes_too_long_names_its_holder_and_leaves_the_queue(locks: L
     assert caught.value.blocker is not None
     assert caught.value.blocker.lock_id == held.lock_id
     assert [lock.lock_id for lock in locks.show()] == [held.lock_id]
+
+
+def test_waiting_is_told_at_once_and_then_each_minute(
+    store: Store, clock: Clock, transactions: TransactionManager, caplog: pytest.LogCaptureFixture
+) -> None:
+    # Some seconds pass whenever somebody looks.
+    seconds = count(step=7)
+    locks = LockManager(store, Settings(), clock, transactions, monotonic=lambda: float(next(seconds)))
+    locks.acquire([on(E)], user="ann", host="worker-7", agent_info="daily.load scheduled__2026-01-01 1")
+    with caplog.at_level("INFO"), pytest.raises(LockTimeoutError):
+        locks.acquire([on(R)], timeout=200)
+    told = [record.getMessage() for record in caplog.records if record.message.startswith("Waiting")]
+    assert len(told) == 3
+    assert told[0] == (
+        "Waiting for locks on default/tab1, for 7 s so far and 200 s at most: "
+        "ann on worker-7 (daily.load scheduled__2026-01-01 1) holds EXCLUSIVE on default/tab1 "
+        "since 2023-11-14 22:13:20 UTC (lock 1.1, no transaction)"
+    )
 
 
 def test_no_retries_means_no_waiting(store: Store, clock: Clock, transactions: TransactionManager) -> None:

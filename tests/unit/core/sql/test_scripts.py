@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_hivex.core.errors import InvalidParametersError
 from airflow_hivex.core.sql.scripts import share_parameters
 
 
@@ -11,14 +10,12 @@ def test_each_statement_gets_the_parameters_it_has_markers_for() -> None:
     assert share_parameters(statements, {"a": 1, "b": 2}) == [{"a": 1}, None, {"b": 2}, {"a": 1, "b": 2}]
 
 
-def test_single_statement_gets_all_parameters() -> None:
-    assert share_parameters(["SELECT 1"], {"a": 1}) == [{"a": 1}]
-
-
 def test_no_parameters_stay_none() -> None:
     assert share_parameters(["SELECT 1", "SELECT 2"], None) == [None, None]
 
 
-def test_parameter_without_any_marker_is_refused() -> None:
-    with pytest.raises(InvalidParametersError, match="uses c"):
-        share_parameters(["SELECT :a", "SELECT ':c' /* :c */"], {"a": 1, "c": 2})
+def test_parameter_without_any_marker_is_left_out_and_told(caplog: pytest.LogCaptureFixture) -> None:
+    statements = ["SELECT :a", "SELECT ':c' /* :c */"]
+    assert share_parameters(statements, {"a": 1, "c": 2}) == [{"a": 1}, None]
+    assert share_parameters(["SELECT 1"], {"c": 2}) == [None]
+    assert [record.message for record in caplog.records] == ["No marker of the statements uses the parameters c."] * 2
