@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -93,12 +94,23 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_sql(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     sql = commands.add_parser("sql", help="run statements and print their results")
-    text = sql.add_mutually_exclusive_group(required=True)
+    sql.description = (
+        "Run statements and print their results. Without -e and -f, statements are read from a prompt, or from "
+        "standard input if that is no terminal."
+    )
+    text = sql.add_mutually_exclusive_group()
     text.add_argument("-e", "--execute", metavar="SQL", help="the statements")
     text.add_argument("-f", "--file", metavar="FILE", help="a file with the statements; - for standard input")
     sql.add_argument("--database", metavar="NAME", default="default", help="the current database (default: default)")
     sql.add_argument("--cluster", metavar="NAME", help="run on this cluster, as USE CLUSTER does")
-    sql.add_argument("--format", choices=("table", "json", "csv"), default="table", help="(default: table)")
+    sql.add_argument(
+        "--output",
+        "--format",
+        dest="format",
+        choices=("table", "json", "csv"),
+        default="table",
+        help="how results are printed (default: table)",
+    )
     sql.add_argument("--max-rows", metavar="N", type=_row_count, help="at most so many rows a result (default: all)")
     sql.set_defaults(command=_run_sql)
 
@@ -182,29 +194,29 @@ def _run_sql(options: argparse.Namespace) -> int:
     text = _read_statements(options)
 
     from airflow_hivex.cli.output import printer
+    from airflow_hivex.cli.sql import StatementRunner, run_prompt, run_script
     from airflow_hivex.core.sql.reader import split
 
-    show = printer(options.format)
-    statements = split(text)
+    statements = None if text is None else split(text)
     with (
         open_metastore(options) as metastore,
         metastore.session(database=options.database, cluster=options.cluster, agent_info="hivex sql") as session,
+        closing(StatementRunner(session, printer(options.format), options.max_rows)) as runner,
     ):
-        for statement in statements:
-            try:
-                result = session.sql(statement, max_rows=options.max_rows)
-            except KeyboardInterrupt:
-                session.cancel()
-                raise
-            show(result)
-        session.check_ended()
+        if statements is None:
+            run_prompt(session, runner, _complain)
+        else:
+            run_script(statements, session, runner)
     return 0
 
 
-def _read_statements(options: argparse.Namespace) -> str:
+def _read_statements(options: argparse.Namespace) -> str | None:
+    """The script, or None for a prompt."""
     if options.execute is not None:
         return str(options.execute)
-    if options.file == "-":
+    if options.file is None and sys.stdin.isatty():
+        return None
+    if options.file in (None, "-"):
         return sys.stdin.read()
     try:
         return Path(options.file).read_text(encoding="utf-8")

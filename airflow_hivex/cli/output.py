@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import sys
 from typing import TYPE_CHECKING
 
 from airflow_hivex.core.model.json_values import json_rows, json_value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+
+    from rich.console import Console
 
     from airflow_hivex.core.session import Result
+
+
+# Below that, a column of a table is hard to read.
+_NARROWEST_COLUMN = 10
 
 
 def printer(format: str) -> Callable[[Result], None]:
@@ -21,22 +28,65 @@ def printer(format: str) -> Callable[[Result], None]:
 
 
 def print_table(result: Result) -> None:
-    """A table for people, or a line that tells what was done."""
-    from rich import box
+    """A table for people, or a line that tells what was done.
+
+    On a terminal that is too narrow cells are wrapped, or the rows stand upright: one line for each column.
+    """
     from rich.console import Console
+
+    # Without a terminal nobody wants cells cut to eighty columns.
+    console = Console(highlight=False) if sys.stdout.isatty() else Console(width=10_000, soft_wrap=True)
+    if result.columns:
+        cells = [[_cell(value) for value in row] for row in result.rows]
+        if sys.stdout.isatty() and _column_width(result.columns, cells, console.width) < _NARROWEST_COLUMN:
+            _print_upright(console, result.columns, cells)
+        else:
+            _print_grid(console, result.columns, cells)
+    console.print(_summary(result), highlight=False, markup=False)
+
+
+def _column_width(columns: Sequence[str], cells: Sequence[Sequence[str]], width: int) -> float:
+    """How many characters each column has that must be wrapped for a table to fit; infinite if it fits."""
+    longest = [
+        max((len(line) for cell in (name, *row) for line in cell.splitlines()), default=0)
+        for name, row in zip(columns, zip(*cells, strict=True) if cells else [()] * len(columns), strict=True)
+    ]
+    left = width - 3 * len(columns) - 1
+    while longest and sum(longest) > left:
+        share = left / len(longest)
+        wide = [each for each in longest if each > share]
+        if len(wide) == len(longest):
+            return share
+        left -= sum(each for each in longest if each <= share)
+        longest = wide
+    return math.inf
+
+
+def _print_grid(console: Console, columns: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
+    from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    # Without a terminal nobody wants cells cut to eighty columns.
-    console = Console(width=None if sys.stdout.isatty() else 10_000, soft_wrap=True)
-    if result.columns:
-        table = Table(box=box.ASCII2)
-        for column in result.columns:
-            table.add_column(Text(column), overflow="fold")
-        for row in result.rows:
-            table.add_row(*(Text(_cell(value)) for value in row))
+    table = Table(box=box.ASCII2)
+    for column in columns:
+        table.add_column(Text(column), overflow="fold")
+    for row in cells:
+        table.add_row(*map(Text, row))
+    console.print(table)
+
+
+def _print_upright(console: Console, columns: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    for number, row in enumerate(cells, start=1):
+        console.print(Text(f"-[ row {number} ]".ljust(console.width, "-")))
+        table = Table(box=None, show_header=False, padding=(0, 1, 0, 0))
+        table.add_column(overflow="fold")
+        table.add_column(overflow="fold")
+        for name, cell in zip(columns, row, strict=True):
+            table.add_row(Text(name), Text(f"| {cell}"))
         console.print(table)
-    console.print(_summary(result), highlight=False, markup=False)
 
 
 def print_json(result: Result) -> None:

@@ -223,6 +223,7 @@ def _start(master: str, conf: Mapping[str, str], cluster: str) -> SparkSession:
     if SparkContext._active_spark_context is not None:
         log.info("Using the Spark that runs in this process already")
         return SparkSession.builder.getOrCreate()
+    log.info("Starting Spark on %s", master)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     # SQL configuration given here would be every cluster's; a job sets its own on its session.
     own = {key: value for key, value in conf.items() if not key.startswith("spark.sql.") or key.startswith(_FIXED)}

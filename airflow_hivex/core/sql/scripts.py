@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
+from airflow_hivex.core.errors import StatementSyntaxError
 from airflow_hivex.core.sql.tokens import Kind, tokenize
 
 log = logging.getLogger(__name__)
@@ -30,6 +31,15 @@ def share_parameters(
     return [
         {name: value for name, value in parameters.items() if name in names} if names else None for names in markers
     ]
+
+
+def is_complete(text: str) -> bool:
+    """Whether a text ends with the semicolon of a statement, not inside of a string, a name or a comment."""
+    try:
+        tokens = tokenize(text)
+    except StatementSyntaxError:
+        return False
+    return bool(tokens) and tokens[-1].is_symbol(";")
 
 
 def _marker_names(statement: str) -> frozenset[str]:

@@ -1,15 +1,21 @@
 from __future__ import annotations
 
+import fcntl
 import io
 import json
 import os
+import pty
+import select
 import subprocess
 import sys
+import termios
 from typing import TYPE_CHECKING
 
 import pytest
 
 from airflow_hivex.cli.main import main
+from airflow_hivex.core import Metastore
+from airflow_hivex.core.model.locks import DataOperation, LockComponent, LockType
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,8 +76,83 @@ def test_statements_come_from_a_file_or_standard_input(
     assert hivex("sql", "-f", str(file))[0] == 0
     monkeypatch.setattr(sys, "stdin", io.StringIO("CREATE DATABASE from_input"))
     assert hivex("sql", "-f", "-")[0] == 0
-    _, out, _ = hivex("sql", "--format", "csv", "-e", "SHOW DATABASES LIKE 'from*'")
-    assert out.splitlines()[1:] == ["from_file", "from_input"]
+    monkeypatch.setattr(sys, "stdin", io.StringIO("CREATE DATABASE from_pipe"))
+    assert hivex("sql")[0] == 0
+    _, out, _ = hivex("sql", "--output", "csv", "-e", "SHOW DATABASES LIKE 'from*'")
+    assert out.splitlines()[1:] == ["from_file", "from_input", "from_pipe"]
+
+
+class Terminal:
+    """``hivex sql`` at a terminal of its own."""
+
+    def __init__(self, environment: dict[str, str], columns: int) -> None:
+        self._screen, terminal = pty.openpty()
+        termios.tcsetwinsize(terminal, (40, columns))
+        command = [sys.executable, "-m", "airflow_hivex.cli.main", "sql"]
+        # Ctrl-C reaches whoever has the terminal as its own.
+        take = lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # noqa: E731
+        self._process = subprocess.Popen(
+            command,
+            stdin=terminal,
+            stdout=terminal,
+            stderr=terminal,
+            env=environment,
+            start_new_session=True,
+            preexec_fn=take,
+        )
+        os.close(terminal)
+        self.seen = ""
+
+    def type(self, text: str) -> None:
+        os.write(self._screen, text.encode())
+
+    def wait_for(self, text: str) -> str:
+        """What was shown since the last wait, up to ``text``."""
+        while text not in self.seen:
+            assert select.select([self._screen], [], [], 60)[0], self.seen
+            self.seen += os.read(self._screen, 65536).decode()
+        shown, _, self.seen = self.seen.partition(text)
+        return shown
+
+    def leave(self) -> int:
+        self.type("\x04")
+        code = self._process.wait(60)
+        os.close(self._screen)
+        return code
+
+
+def test_prompt_keeps_its_session_until_the_person_leaves(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'metastore.db'}"
+    environment = os.environ | {"HIVEX_METASTORE_URL": url, "XDG_STATE_HOME": str(tmp_path), "TERM": "xterm"}
+    terminal = Terminal(environment, columns=60)
+    terminal.wait_for("hivex> ")
+    terminal.type("CREATE DATABASE shop;\r")
+    terminal.wait_for("OK")
+    terminal.type("USE shop; CREATE TABLE t\r")
+    terminal.wait_for("-> ")
+    terminal.type("(id INT); -- ;\r")
+    terminal.wait_for("OK")
+    terminal.wait_for("(transaction 1)")
+    terminal.type("SELEC 1;\r")
+    terminal.wait_for("[SYNTAX]")
+    terminal.type("forgotten 'quote\r\x03")
+    terminal.wait_for("hivex> ")
+    with Metastore.open(url) as metastore:
+        held = LockComponent("shop", "t", None, LockType.EXCLUSIVE, DataOperation.NO_TXN)
+        lock = metastore.locks.acquire([held], user="ann", agent_info="daily.load scheduled__2026-01-01 1")
+        terminal.type("INSERT INTO t VALUES (1);\r")
+        terminal.wait_for("Waiting for locks on")
+        terminal.type("\x03")
+        terminal.wait_for("hivex: cancelled")
+        metastore.locks.unlock(lock.lock_id)
+        assert metastore.transactions.valid_txns().open_ids == ()
+    # Of many columns no terminal is wide enough.
+    terminal.type("SHOW LOCKS; SHOW TRANSACTIONS;\r")
+    terminal.wait_for("-[ row 1 ]---")
+    assert "ABORTED" in terminal.wait_for("(1 row)")
+    assert terminal.leave() == 0
+    assert "INSERT INTO t VALUES (1);" in (tmp_path / "hivex" / "history").read_text()
+    assert (tmp_path / "hivex" / "history").stat().st_mode & 0o077 == 0
 
 
 def test_options_choose_metastore_clusters_database_and_cluster(hivex: Hivex, tmp_path: Path) -> None:
@@ -112,7 +193,6 @@ def test_error_of_ours_is_one_sentence_and_exit_code_1(hivex: Hivex, arguments: 
     "arguments",
     [
         [],
-        ["sql"],
         ["sql", "-e", "SHOW TABLES", "-f", "x.sql"],
         ["sql", "-f", "/nonexistent.sql"],
         ["sql", "-e", "SHOW TABLES", "--max-rows", "-1"],

@@ -1,0 +1,176 @@
+"""``hivex sql``: statements of the command line, a file, standard input, or a person at a prompt."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from airflow_hivex.core.errors import HivexError
+
+if TYPE_CHECKING:
+    from rich.status import Status
+
+    from airflow_hivex.core.session import Result, Session
+
+_CANCEL_LIMIT_S = 60
+_HISTORY_LENGTH = 10_000
+_FIRST_PROMPT = "hivex> "
+_NEXT_PROMPT = "    -> "
+_LEAVE = ("exit", "quit")
+
+
+class StatementRunner:
+    """Runs statements in a thread of their own, so that Ctrl-C finds a wait that it can break off.
+
+    While one runs, a terminal shows on standard error what is done.
+    """
+
+    def __init__(self, session: Session, show: Callable[[Result], None], max_rows: int | None) -> None:
+        self._session = session
+        self._show = show
+        self._max_rows = max_rows
+        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="hivex-statement")
+
+    def run(self, statement: str) -> None:
+        """Run a statement and print its result.
+
+        Raises:
+            KeyboardInterrupt: it was interrupted, and is cancelled.
+            HivexError: it failed.
+        """
+        with _progress():
+            future = self._executor.submit(self._session.sql, statement, max_rows=self._max_rows)
+            try:
+                result = future.result()
+            except KeyboardInterrupt:
+                self._session.cancel()
+                with suppress(HivexError, TimeoutError):
+                    future.result(timeout=_CANCEL_LIMIT_S)
+                raise
+        self._show(result)
+
+    def close(self) -> None:
+        """End the thread."""
+        self._executor.shutdown(wait=False, cancel_futures=True)
+
+
+def run_script(statements: list[str], session: Session, runner: StatementRunner) -> None:
+    """Run the statements of a script; the first error ends it."""
+    for statement in statements:
+        runner.run(statement)
+    session.check_ended()
+
+
+def run_prompt(session: Session, runner: StatementRunner, complain: Callable[[str], None]) -> None:
+    """Read statements from a person and run them, until the person leaves.
+
+    An error or Ctrl-C ends a statement, not the prompt; Ctrl-D leaves.
+    """
+    from airflow_hivex.core.sql.reader import split
+
+    sys.stdout.write("End statements with ';'. Ctrl-C cancels a statement, Ctrl-D leaves.\n")
+    with _history():
+        for text in _texts():
+            try:
+                for statement in split(text):
+                    runner.run(statement)
+            except HivexError as error:
+                complain(f"{error} [{error.code}]")
+            except KeyboardInterrupt:
+                complain("cancelled")
+    if session.txn_id is not None:
+        complain(f"transaction {session.txn_id} has no COMMIT; it is rolled back")
+
+
+def _texts() -> Iterator[str]:
+    """What a person types, up to the semicolon that ends a line."""
+    from airflow_hivex.core.sql.scripts import is_complete
+
+    text = ""
+    while True:
+        try:
+            line = input(_NEXT_PROMPT if text else _FIRST_PROMPT)
+        except EOFError:
+            sys.stdout.write("\n")
+            return
+        except KeyboardInterrupt:
+            sys.stdout.write("\n")
+            text = ""
+            continue
+        if not text and line.strip().rstrip(";").lower() in _LEAVE:
+            return
+        text = f"{text}\n{line}" if text else line
+        if not text.strip():
+            text = ""
+        elif is_complete(text):
+            yield text
+            text = ""
+
+
+@contextmanager
+def _history() -> Iterator[None]:
+    """Lines can be edited, and earlier ones found again, also those of earlier prompts."""
+    try:
+        import readline
+    except ImportError:
+        # Some Pythons are built without it.
+        yield
+        return
+    state = Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser() / "hivex"
+    file = state / "history"
+    with suppress(OSError):
+        readline.read_history_file(file)
+    readline.set_history_length(_HISTORY_LENGTH)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            state.mkdir(parents=True, exist_ok=True)
+            # Statements may hold secrets.
+            file.touch(mode=0o600)
+            readline.write_history_file(file)
+
+
+@contextmanager
+def _progress() -> Iterator[None]:
+    """While a statement runs: on a terminal, one line on standard error that tells what is done."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    with console.status("Running") as status:
+        handler = _StatusHandler(status)
+        logger = logging.getLogger("airflow_hivex")
+        level = logger.level
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO)
+        try:
+            yield
+        finally:
+            logger.removeHandler(handler)
+            logger.setLevel(level)
+
+
+class _StatusHandler(logging.Handler):
+    """Shows the log's last message as the status, and warnings as lines that stay."""
+
+    def __init__(self, status: Status) -> None:
+        super().__init__()
+        self._status = status
+
+    def emit(self, record: logging.LogRecord) -> None:
+        from rich.markup import escape
+
+        message = record.getMessage()
+        if record.levelno >= logging.WARNING:
+            self._status.console.print(f"hivex: {escape(message)}", highlight=False)
+        else:
+            self._status.update(escape(message.partition("\n")[0]))
