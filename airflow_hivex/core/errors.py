@@ -246,6 +246,24 @@ class InvalidObjectError(HivexError):
         self.reason = reason
 
 
+class InvalidTextError(HivexError):
+    """A text has a character that the metastore database cannot keep: NUL, or half of a surrogate pair."""
+
+    code = "INVALID_TEXT"
+
+    def __init__(self, what: str, text: str, position: int) -> None:
+        character = "a NUL character" if text[position] == "\0" else f"half of a surrogate pair ({text[position]!a})"
+        start = max(0, position - 40)
+        super().__init__(
+            f"{what} has {character} at position {position + 1}, which cannot be stored: "
+            f"{text[start : position + 40]!a}. Remove it.",
+            what,
+            text,
+            position,
+        )
+        self.position = position
+
+
 class InvalidOperationError(HivexError):
     """The object exists, but does not allow the operation."""
 
@@ -496,6 +514,20 @@ class InvalidTransactionRequestError(TransactionError):
     code = "INVALID_TRANSACTION_REQUEST"
 
 
+class UnexpectedError(HivexError):
+    """An error that no part of this project knows. Its cause has the details; the transaction is settled."""
+
+    code = "UNEXPECTED"
+
+    def __init__(self, what: str, reason: str) -> None:
+        super().__init__(
+            f"{what} ended with an error that is not known here: {reason}. Its transaction is settled. "
+            "Report the error together with its cause.",
+            what,
+            reason,
+        )
+
+
 class StatementCancelledError(TransactionError):
     """A statement was cancelled; the transaction that it was part of goes on without it."""
 
@@ -723,6 +755,15 @@ class StoreDriverMissingError(StoreError):
         )
 
 
+class StoreRefusedError(StoreError):
+    """The metastore database refused a call for what it holds; nothing was changed."""
+
+    code = "STORE_REFUSED"
+
+    def __init__(self, url: str, reason: str) -> None:
+        super().__init__(f"Metastore database {url} refused a call, and nothing was changed: {reason}.", url, reason)
+
+
 class StoreTooOldError(StoreError):
     """The database has an older schema than this release needs."""
 
@@ -807,6 +848,13 @@ class JobError(HivexError):
     def __init__(self, cluster: str, message: str) -> None:
         super().__init__(f"The job on cluster {cluster} failed: {message}", cluster, message)
         self.cluster = cluster
+
+
+class SparkLostError(JobError):
+    """The Spark of a cluster ended while it ran a job, or did not start. The next statement starts a new one."""
+
+    code = "SPARK_LOST"
+    retryable = True
 
 
 class JobCancelledError(JobError):

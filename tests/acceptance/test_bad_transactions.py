@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from airflow_hivex.core import Metastore, Session
 from airflow_hivex.core.errors import (
     HivexError,
     InvalidLockRequestError,
+    InvalidObjectError,
     InvalidParametersError,
     InvalidSettingError,
     NoSuchDatabaseError,
@@ -22,9 +24,11 @@ from airflow_hivex.core.errors import (
     TransactionAbortedError,
     TransactionCommittedError,
     TransactionNotOpenError,
+    UnexpectedError,
 )
 from airflow_hivex.core.model.locks import LockComponent, LockState, LockType
-from airflow_hivex.core.model.transactions import TxnState
+from airflow_hivex.core.model.objects import Database, Table
+from airflow_hivex.core.model.transactions import Operation, TxnState
 
 NO_IDS: list[Any] = [0, -1, -(2**63), 999_999, 2**63 - 1, 2**63, 10**40, True, 1.5, "1", None]
 
@@ -198,3 +202,142 @@ def test_setting_out_of_range(metastore_url: str, tmp_path: Path, settings: dict
     clusters = {"c1": {"filesystem": tmp_path.as_uri(), "jobtracker": "local[1]"}}
     with pytest.raises(InvalidSettingError, match=name):
         Metastore.open(metastore_url, clusters=clusters, settings=settings)
+
+
+HOSTILE = ["a\0b", "\ud800x"]
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=["NUL", "half of a pair"])
+def test_text_that_no_database_keeps_is_refused_or_replaced_and_settles_everything(
+    metastore: Metastore, txn_id: int, text: str
+) -> None:
+    before = state(metastore)
+    named = Database(name="new", description=text)
+    calls: list[Callable[[], object]] = [
+        lambda: metastore.session(user=text),
+        lambda: metastore.session(database=text),
+        lambda: metastore.session(cluster=text),
+        lambda: metastore.transactions.open(user=text),
+        lambda: metastore.transactions.open(key=text),
+        lambda: metastore.transactions.find(text),
+        lambda: metastore.transactions.allocate_write_ids([txn_id], "default", text),
+        lambda: metastore.transactions.allocate_write_ids(
+            [txn_id], "default", "t", partition=text, operation=Operation.INSERT
+        ),
+        lambda: metastore.locks.acquire([LockComponent("default", "t")], user=text),
+        lambda: metastore.locks.show(text),
+        lambda: LockComponent("default", "t", text),
+        lambda: metastore.catalog.create_database(named),
+        lambda: metastore.catalog.create_database(replace(named, description="", parameters={"a": text})),
+        lambda: metastore.catalog.create_database(replace(named, description="", parameters={text: "a"})),
+        lambda: metastore.catalog.create_database(replace(named, description="", location=text)),
+        lambda: metastore.catalog.create_database(replace(named, description="", owner=text)),
+        lambda: metastore.catalog.get_table("default", text),
+        lambda: metastore.catalog.get_table("default", "t", cluster=text),
+        lambda: metastore.catalog.alter_table("default", "t", replace(table(), comment=text)),
+        lambda: metastore.catalog.alter_table("default", "t", replace(table(), parameters={"k": text})),
+        lambda: metastore.compactor.request("default", text),
+    ]
+
+    def table() -> Table:
+        return metastore.catalog.get_table("default", "t")
+
+    for call in calls:
+        with pytest.raises(HivexError):
+            call()
+    assert state(metastore) == before
+    # What is only told to people is made fit.
+    (other,) = metastore.transactions.open(agent_info=text, host=text)
+    metastore.locks.acquire([LockComponent("default", "t")], other, agent_info=text)
+    metastore.transactions.abort(other, f"because of {text}")
+    reason = metastore.transactions.get(other).reason
+    assert reason is not None
+    assert reason.startswith("because of")
+    metastore.transactions.commit(txn_id)
+    assert metastore.locks.show() == []
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=["NUL", "half of a pair"])
+def test_statements_with_text_that_no_database_keeps(metastore: Metastore, tables: Session, text: str) -> None:
+    tables.sql("CREATE TABLE p (a int) PARTITIONED BY (k string)")
+    statements: list[tuple[Any, Any]] = [
+        (f"SELECT '{text}'", None),
+        (f"SELECT 1 -- {text}", None),
+        (f"CREATE TABLE u (a int) COMMENT '{text}'", None),
+        ("CREATE TABLE u (a int) COMMENT 'a\\0b'", None),
+        ("ALTER TABLE t SET TBLPROPERTIES ('k' = 'a\\0b')", None),
+        ("ALTER TABLE t SET TBLPROPERTIES ('k\\u0000' = 'a')", None),
+        ("CREATE DATABASE d COMMENT 'a\\0b'", None),
+        ("CREATE TABLE u (a int COMMENT 'a\\0b')", None),
+        ("CREATE VIEW v COMMENT 'a\\0b' AS SELECT 1 AS a", None),
+        ("ALTER TABLE p ADD PARTITION (k = 'a\\0b')", None),
+        ("ALTER TABLE p DROP PARTITION (k = 'a\\0b')", None),
+        ("INSERT INTO p PARTITION (k = 'a\\0b') VALUES (1)", None),
+        ("INSERT INTO p VALUES (1, 'a\\0b')", None),
+        ("INSERT INTO p VALUES (1, :k)", {"k": text}),
+        ("INSERT INTO p PARTITION (k = :k) VALUES (1)", {"k": text}),
+        ("SELECT :a", {"a": text} if "\0" not in text else {text: 1}),
+    ]
+    for statement, parameters in statements:
+        try:
+            with pytest.raises(HivexError) as raised:
+                tables.sql(statement, parameters)
+            str(raised.value).encode()
+            assert not isinstance(raised.value, UnexpectedError)
+            assert (metastore.transactions.valid_txns().open_ids, metastore.locks.show()) == ((), [])
+        except BaseException as failure:
+            failure.add_note(ascii(statement))
+            raise
+    tables.sql("INSERT INTO t VALUES (1)")
+    tables.sql("INSERT INTO p VALUES (1, 'x')")
+
+
+def test_names_that_are_too_long_are_refused_alike_on_both_databases(metastore: Metastore, tables: Session) -> None:
+    tables.sql("CREATE TABLE p (a int) PARTITIONED BY (k string)")
+    before = metastore.catalog.list_tables("default")
+    long = "x" * 3000
+    for statement, error in (
+        (f"CREATE TABLE {long} (a int)", InvalidObjectError),
+        (f"CREATE DATABASE {long}", InvalidObjectError),
+        (f"ALTER TABLE t RENAME TO {long}", InvalidObjectError),
+        (f"SELECT * FROM {long}", NoSuchTableError),
+        (f"USE {long}", NoSuchDatabaseError),
+        (f"ALTER TABLE p ADD PARTITION (k = '{long}')", InvalidObjectError),
+        (f"INSERT INTO p PARTITION (k = '{long}') VALUES (1)", InvalidObjectError),
+        (f"INSERT INTO p VALUES (1, '{long}')", InvalidObjectError),
+        (f"INSERT INTO p VALUES (1, '{'ü' * 1500}')", InvalidObjectError),
+        (f"CREATE EXTERNAL TABLE e (a int) STORED AS ORC LOCATION '/{long}'", InvalidParametersError),
+        (f"CREATE DATABASE d LOCATION '/{long}'", InvalidParametersError),
+    ):
+        with pytest.raises(error):
+            tables.sql(statement)
+        assert metastore.catalog.list_tables("default") == before
+        assert (metastore.transactions.valid_txns().open_ids, metastore.locks.show()) == ((), [])
+    with pytest.raises(InvalidLockRequestError):
+        LockComponent("default", "p", f"k={long}")
+    for call in (
+        lambda: metastore.session(user=long),
+        lambda: metastore.catalog.create_database(Database(name="d", owner=long)),
+        lambda: metastore.session(txn_id=metastore.transactions.open()[0], writer=long),
+    ):
+        with pytest.raises(InvalidParametersError):
+            call()
+
+
+@pytest.mark.parametrize("text", [None, b"", b"SELECT 1", 5, ["SELECT 1"]])
+def test_what_is_no_text_is_refused_as_a_statement(tables: Session, text: Any) -> None:
+    for call in (tables.sql, tables.explain, tables.snapshot_files):
+        with pytest.raises(InvalidParametersError, match=type(text).__name__):
+            call(text)
+
+
+@pytest.mark.parametrize("parameters", [5, "a", ["a"], [("a", 1)], {"a"}])
+def test_parameters_that_are_no_mapping_are_refused(tables: Session, parameters: Any) -> None:
+    with pytest.raises(InvalidParametersError, match="mapping"):
+        tables.sql("SELECT 1", parameters)
+
+
+@pytest.mark.parametrize("max_rows", ["1", 1.5, -1, [1]])
+def test_number_of_rows_that_is_none_is_refused(tables: Session, max_rows: Any) -> None:
+    with pytest.raises(InvalidParametersError, match="max_rows"):
+        tables.sql("SELECT 1", max_rows=max_rows)

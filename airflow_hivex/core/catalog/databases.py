@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Row, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from airflow_hivex.core.errors import AlreadyExistsError, InvalidOperationError, NoSuchDatabaseError
-from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE, check_name, normalise
+from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE, check_name, check_owner, normalise
 from airflow_hivex.core.model.objects import Database
 from airflow_hivex.core.store.schema import databases, tables
 
@@ -27,7 +27,7 @@ def insert_database(connection: Connection, database: Database, now_ms: int) -> 
         "name": name,
         "location": database.location or f"{name}.db",
         "description": database.description,
-        "owner": database.owner,
+        "owner": check_owner(database.owner),
         "parameters": dict(database.parameters),
         "created_ms": now_ms,
     }
@@ -66,7 +66,7 @@ def update_database(connection: Connection, name: str, database: Database) -> No
         .values(
             location=database.location or row.location,
             description=database.description,
-            owner=database.owner,
+            owner=check_owner(database.owner),
             parameters=dict(database.parameters),
         )
     )

@@ -17,7 +17,12 @@ from sqlalchemy.exc import IntegrityError
 
 from airflow_hivex.core.errors import AlreadyExistsError, InvalidObjectError, NoSuchPartitionError
 from airflow_hivex.core.model.objects import ClusterStorageDescriptor, Column, Partition, Table
-from airflow_hivex.core.model.partitions import DEFAULT_PARTITION, partition_name, partition_values
+from airflow_hivex.core.model.partitions import (
+    DEFAULT_PARTITION,
+    check_partition_name,
+    partition_name,
+    partition_values,
+)
 from airflow_hivex.core.model.predicates import Value, typed
 from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.schema import (
@@ -124,7 +129,7 @@ def insert_partitions(
     rows = [
         {
             "table_id": table.id,
-            "name": name,
+            "name": check_partition_name(name),
             "location": location or f"{table.storage.primary.location}/{name}",
             "parameters": dict((parameters or {}).get(name, {})),
             "created_ms": now_ms,
@@ -180,9 +185,13 @@ def new_partition_names(table: Table, given: Iterable[Partition], existing: Iter
 
 
 def name_of(table: Table, values: Sequence[Value]) -> str:
-    """The name of the table's partition with these values."""
+    """The name of the table's partition with these values.
+
+    Raises:
+        InvalidObjectError: the table cannot have such a partition.
+    """
     texts = stored_values(table.full_name, table.partition_keys, values)
-    return partition_name([key.name for key in table.partition_keys], texts)
+    return check_partition_name(partition_name([key.name for key in table.partition_keys], texts))
 
 
 def spelled_name(table: Table, partition: str) -> str:
@@ -201,7 +210,7 @@ def spelled_name(table: Table, partition: str) -> str:
             "partition", partition, f"the partition keys of {table.full_name} are {', '.join(keys)}"
         )
     values = [None if given[key] == DEFAULT_PARTITION else given[key] for key in keys]
-    return partition_name(keys, stored_values(table.full_name, table.partition_keys, values))
+    return check_partition_name(partition_name(keys, stored_values(table.full_name, table.partition_keys, values)))
 
 
 def select_partition(connection: Connection, table: Table, name: str) -> Row[Any]:
@@ -249,6 +258,7 @@ def rename_partition(connection: Connection, table: Table, stored: Row[Any], nam
         AlreadyExistsError: there is one of that name.
     """
     old, new = f"/{stored.name}", f"/{name}"
+    check_partition_name(name)
     # The files of an external table stay where their owner has put them.
     moves = not table.is_external and stored.location.endswith(old)
     location = stored.location.removesuffix(old) + new if moves else stored.location

@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import Row
 
 from airflow_hivex.core.clock import to_datetime
+from airflow_hivex.core.model.identifiers import check_owner
 from airflow_hivex.core.model.objects import (
     ClusterStorageDescriptor,
     Column,
@@ -106,7 +107,7 @@ def table_to_values(table: Table) -> dict[str, Any]:
         "type": table.type.value,
         "partition_keys": [asdict(column) for column in table.partition_keys],
         "parameters": dict(table.parameters),
-        "owner": table.owner,
+        "owner": check_owner(table.owner),
         "comment": table.comment,
         "primary_cluster": table.storage.primary.cluster,
         "location": table.storage.primary.location,

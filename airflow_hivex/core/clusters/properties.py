@@ -17,8 +17,12 @@ from airflow_hivex.core.errors import (
     LocationOutsideClusterError,
     UnknownClusterError,
 )
+from airflow_hivex.core.model.identifiers import MAX_NAME_LENGTH
 from airflow_hivex.core.model.secrets import hide_in_uri, remember, secrets_of, secrets_of_uri
+from airflow_hivex.core.model.texts import check_length
 
+_LONGEST_LOCATION = 600
+"""In characters: PostgreSQL finds tables by an index on their locations."""
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
 _REQUIRED = ("filesystem", "jobtracker")
 _OPTIONAL = ("spark_conf", "storage_options")
@@ -122,7 +126,9 @@ class Cluster:
 
         Raises:
             LocationOutsideClusterError: it lies outside, or may leave the root through ``..``.
+            InvalidParametersError: it is too long.
         """
+        check_length("A location", location, _LONGEST_LOCATION)
         found = self.root.relative(location)
         if found is None:
             raise LocationOutsideClusterError(location, self.name, self.filesystem)
@@ -246,7 +252,7 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _cluster(name: object, properties: object) -> Cluster:
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or len(name) > MAX_NAME_LENGTH:
         raise InvalidClusterPropertiesError("a cluster's name has letters, digits, '_', '.' and '-' only", str(name))
     if not isinstance(properties, Mapping):
         raise InvalidClusterPropertiesError(f"its properties are {_kind(properties)}, not an object", name)

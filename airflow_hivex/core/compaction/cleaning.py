@@ -25,6 +25,7 @@ from airflow_hivex.core.compaction.entries import (
 )
 from airflow_hivex.core.compaction.rows import QUEUE_COLUMNS, compaction_from_row, to_milliseconds
 from airflow_hivex.core.model.compaction import Compaction, CompactionRequest, CompactionState, CompactionType
+from airflow_hivex.core.model.texts import told
 from airflow_hivex.core.model.transactions import TxnState
 from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.store.batches import batches
@@ -97,7 +98,7 @@ class CleaningQueue:
                 "state": CompactionState.READY_FOR_CLEANING.value,
                 "committed_ms": now,
                 "retry_retention_ms": self._pause_ms,
-                "error_message": message[:MESSAGE_LENGTH],
+                "error_message": told(message, MESSAGE_LENGTH),
             }
             take_ids(connection, 1)
             row = connection.execute(insert(compaction_queue).values(**values).returning(*QUEUE_COLUMNS)).one()
@@ -151,7 +152,7 @@ class CleaningQueue:
             return None
         values = {
             "retry_retention_ms": self._pause_ms << min(attempts, 20),
-            "error_message": message[:MESSAGE_LENGTH],
+            "error_message": told(message, MESSAGE_LENGTH),
             "cleaner_started_ms": None,
         }
         return self._store.write(lambda joined: change(joined, entry, values), connection, name="cleaning failed")

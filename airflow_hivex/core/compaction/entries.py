@@ -30,6 +30,7 @@ from airflow_hivex.core.model.compaction import (
     CompactionType,
     pool_name,
 )
+from airflow_hivex.core.model.texts import told
 from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.schema import compaction_queue, completed_compactions, counters
 
@@ -119,7 +120,7 @@ def end_locked(
                 each,
                 state=state,
                 ended_at=to_datetime(now_ms),
-                error_message=each.error_message if message is None else message[:MESSAGE_LENGTH],
+                error_message=each.error_message if message is None else told(message, MESSAGE_LENGTH),
             )
             for each in map(compaction_from_row, deleted)
         ]

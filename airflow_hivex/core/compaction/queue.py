@@ -35,6 +35,7 @@ from airflow_hivex.core.model.compaction import (
     CompactionState,
     pool_name,
 )
+from airflow_hivex.core.model.texts import told
 from airflow_hivex.core.model.transactions import Operation, TxnState
 from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.store.batches import batches
@@ -110,9 +111,9 @@ class CompactionQueue:
             first = lock_ids(connection)
             last = _last_of(connection, {request.table_id for request, _ in requests})
             news = [
-                (request, message[:MESSAGE_LENGTH])
+                (request, told(message, MESSAGE_LENGTH))
                 for request, message in requests
-                if last.get(_key(request)) != (state, message[:MESSAGE_LENGTH])
+                if last.get(_key(request)) != (state, told(message, MESSAGE_LENGTH))
             ]
             rows = [
                 {

@@ -6,6 +6,7 @@ import re
 from typing import NewType
 
 from airflow_hivex.core.errors import InvalidObjectError
+from airflow_hivex.core.model.texts import check_length
 
 TxnId = NewType("TxnId", int)
 WriteId = NewType("WriteId", int)
@@ -34,3 +35,12 @@ def check_name(kind: str, name: str) -> str:
     if len(normalised) > MAX_NAME_LENGTH:
         raise InvalidObjectError(kind, repr(name), f"a name has at most {MAX_NAME_LENGTH} characters")
     return normalised
+
+
+def check_owner(owner: str | None) -> str | None:
+    """The owner of a database or table, as long as it fits.
+
+    Raises:
+        InvalidParametersError: it is too long.
+    """
+    return None if owner is None else check_length("The owner", owner, MAX_NAME_LENGTH)

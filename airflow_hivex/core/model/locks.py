@@ -11,8 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from airflow_hivex.core.errors import InvalidLockRequestError
+from airflow_hivex.core.errors import InvalidLockRequestError, InvalidObjectError, InvalidTextError
 from airflow_hivex.core.model.identifiers import normalise
+from airflow_hivex.core.model.partitions import check_partition_name
+from airflow_hivex.core.model.texts import check_values
 
 
 class LockType(enum.Enum):
@@ -73,7 +75,8 @@ class LockComponent:
     ``is_new_table`` that the table need not exist: the transaction is about to make it.
 
     Raises:
-        InvalidLockRequestError: a partition is given without its table, or a name is empty.
+        InvalidLockRequestError: a partition is given without its table, or a name is empty, too long or has a
+            character that cannot be stored.
     """
 
     database: str
@@ -91,8 +94,13 @@ class LockComponent:
         if self.partition is not None:
             object.__setattr__(self, "partition", _normalise_partition(self.partition))
         names = (self.database, self.table, self.partition)
-        if any(name is not None and (not name or "\0" in name) for name in names):
-            raise InvalidLockRequestError(f"one of the names {names} is empty or has a NUL character")
+        if any(name is not None and not name for name in names):
+            raise InvalidLockRequestError(f"one of the names {names} is empty")
+        try:
+            check_values("A name", names)
+            check_partition_name(self.partition or "")
+        except (InvalidTextError, InvalidObjectError) as error:
+            raise InvalidLockRequestError(str(error).rstrip(".")) from error
         if self.partition is not None and self.table is None:
             raise InvalidLockRequestError(f"partition {self.partition} is named without its table")
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from airflow_hivex.core.errors import InvalidObjectError
+from airflow_hivex.core.errors import InvalidObjectError, InvalidTextError
+from airflow_hivex.core.model.texts import check_text
 
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 """The value that stands for NULL (and the empty string) in a partition name."""
+
+MAX_NAME_BYTES = 2000
+"""PostgreSQL finds partitions and their locks by indexes, which take 2,704 bytes together with the table's name."""
 
 # Source: Hive FileUtils.charToEscape; Spark's ExternalCatalogUtils escapes the same ones.
 _ESCAPED = {
@@ -54,6 +58,25 @@ def partition_name(keys: Iterable[str], values: Sequence[str | None]) -> str:
     return "/".join(
         f"{escape(key.lower())}={escape(value or DEFAULT_PARTITION)}" for key, value in zip(keys, values, strict=True)
     )
+
+
+def check_partition_name(name: str) -> str:
+    """Return ``name``, which both databases can keep and find.
+
+    Raises:
+        InvalidObjectError: the name is too long, or has a character that cannot be stored.
+    """
+    try:
+        size = len(check_text("The partition's name", name).encode())
+    except InvalidTextError as error:
+        raise InvalidObjectError("partition", ascii(name[:200]), str(error).rstrip(".")) from error
+    if size > MAX_NAME_BYTES:
+        raise InvalidObjectError(
+            "partition",
+            f"{name[:60]}...",
+            f"its name has {size} bytes; a partition's name has at most {MAX_NAME_BYTES}",
+        )
+    return name
 
 
 def partition_values(name: str) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from decimal import Decimal
 
 from airflow_hivex.core.errors import InvalidParametersError
 from airflow_hivex.core.model.statements import Literal
+from airflow_hivex.core.model.texts import check_encodable, check_text
 
 MAX_PRECISION = 38
 
@@ -20,6 +21,10 @@ class Markers:
     """Which markers a statement has, against the parameters given for it."""
 
     def __init__(self, parameters: Mapping[str, object] | None) -> None:
+        if parameters is not None and not isinstance(parameters, Mapping):
+            raise InvalidParametersError(
+                f"The parameters are a {type(parameters).__name__}; give a mapping from the markers' names to values."
+            )
         self._literals = {name: parameter_literal(name, value) for name, value in (parameters or {}).items()}
         self._given = parameters is not None
         self._used: dict[str, None] = {}
@@ -61,6 +66,7 @@ def parameter_literal(name: str, value: object) -> Literal:
     """
     if not isinstance(name, str):
         raise InvalidParametersError(f"The parameter name {name!r} is not a text.")
+    check_text("The name of a parameter", name)
     match value:
         case None:
             return Literal(None, "void")
@@ -73,7 +79,7 @@ def parameter_literal(name: str, value: object) -> Literal:
         case Decimal():
             return Literal(value, _decimal_parameter_type(name, value))
         case str():
-            return Literal(value, "string")
+            return Literal(check_encodable(f"Parameter {name}", value), "string")
         case bytes() | bytearray():
             return Literal(bytes(value), "binary")
         case datetime():

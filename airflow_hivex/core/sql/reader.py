@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from airflow_hivex.core.errors import StatementSyntaxError, UnsupportedStatementError
+from airflow_hivex.core.errors import (
+    InvalidParametersError,
+    InvalidTextError,
+    StatementSyntaxError,
+    UnsupportedStatementError,
+)
 from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.statements import (
     ChangeRows,
@@ -16,6 +21,7 @@ from airflow_hivex.core.model.statements import (
     Statement,
     TableName,
 )
+from airflow_hivex.core.model.texts import check_text
 from airflow_hivex.core.sql.analyze import read_analyze
 from airflow_hivex.core.sql.changes import read_alter_table, read_drop_table, read_truncate
 from airflow_hivex.core.sql.clauses import unsupported_statement
@@ -67,7 +73,7 @@ def split(text: str) -> list[str]:
     statements: list[str] = []
     first: Token | None = None
     end = 0
-    for token in tokenize(text):
+    for token in tokenize(_checked(text)):
         if token.is_symbol(";"):
             if first is not None:
                 statements.append(text[first.start : end])
@@ -87,9 +93,9 @@ def read(text: str, parameters: Mapping[str, object] | None = None, *, database:
     Raises:
         StatementSyntaxError: the text is not one statement that can be read.
         UnsupportedStatementError: it is SQL that this release does not run.
-        InvalidParametersError: markers and parameters do not fit each other.
+        InvalidParametersError: ``text`` is not a text, or markers and parameters do not fit each other.
     """
-    tokens = tokenize(text)
+    tokens = tokenize(_checked(text))
     end = next((index for index, token in enumerate(tokens) if token.is_symbol(";")), len(tokens))
     second = next((token for token in tokens[end:] if not token.is_symbol(";")), None)
     if end == 0:
@@ -108,6 +114,25 @@ def read(text: str, parameters: Mapping[str, object] | None = None, *, database:
     return statement
 
 
+def _checked(text: str) -> str:
+    """The text of a statement, whose characters Spark and the metastore can take.
+
+    Raises:
+        InvalidParametersError: it is not a text.
+        StatementSyntaxError: it has a NUL character or half of a surrogate pair.
+    """
+    if not isinstance(text, str):
+        raise InvalidParametersError(f"A statement is a text, not a {type(text).__name__}.")
+    try:
+        return check_text("The statement", text)
+    except InvalidTextError as error:
+        before = text[: error.position]
+        # Without the line, which nobody can print.
+        raise StatementSyntaxError(
+            str(error).rstrip("."), before.count("\n") + 1, error.position - before.rfind("\n")
+        ) from error
+
+
 def read_table_name(text: str) -> TableName:
     """The name of a table, ``table`` or ``database.table``, alone in a text.
 
@@ -115,7 +140,7 @@ def read_table_name(text: str) -> TableName:
         StatementSyntaxError: it is something else.
         UnsupportedStatementError: it has more parts.
     """
-    cursor = Cursor(text, tokenize(text), Markers(None))
+    cursor = Cursor(text, tokenize(_checked(text)), Markers(None))
     name = cursor.table_name()
     if not cursor.at_end:
         raise cursor.expected("the end of the name")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import select
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -19,19 +20,25 @@ from sqlalchemy.exc import (
     InterfaceError,
     InvalidatePoolError,
     OperationalError,
+    SQLAlchemyError,
+    StatementError,
 )
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.pool import PoolProxiedConnection
 
 from airflow_hivex.core.errors import (
+    HivexError,
     InvalidSettingError,
     NotAMetastoreError,
     Outcome,
     StoreDamagedError,
     StoreDriverMissingError,
     StoreError,
+    StoreRefusedError,
     StoreUnavailableError,
 )
 from airflow_hivex.core.model.secrets import hide_in_database_url, remember, secrets_of_uri
+from airflow_hivex.core.model.texts import check_values
 from airflow_hivex.core.store.exchange import (
     BUSY_TIMEOUT_S,
     Call,
@@ -48,6 +55,8 @@ T = TypeVar("T")
 # Source: PostgreSQL appendix A: serialization_failure, deadlock_detected, lock_not_available,
 # invalid_sql_statement_name (behind a pooler a connection may get another server process).
 _TRANSIENT_SQLSTATES = frozenset({"40001", "40P01", "55P03", "26000"})
+# The same: program_limit_exceeded and its kin, such as a text that is too long for an index.
+_LIMITS = "54"
 _WRITING = "hivex_writing"
 # An extended result code of SQLite has the primary one in its lowest byte.
 _PRIMARY_CODE = 0xFF
@@ -155,13 +164,31 @@ class Store:
 
     @contextmanager
     def _connected(self, engine: Engine) -> Iterator[Connection]:
+        with self._own_errors(), engine.connect() as own:
+            yield own
+
+    @contextmanager
+    def _own_errors(self) -> Iterator[None]:
+        """Raise errors of SQLAlchemy and of the driver as ours."""
+        driver: Any = self.engine.dialect.loaded_dbapi
         try:
-            with engine.connect() as own:
-                yield own
-        except (OperationalError, InterfaceError) as error:
-            raise StoreUnavailableError(self.name, _reason(error)) from error
-        except DatabaseError as error:
-            raise self._damage(error) or error from error.orig
+            yield
+        except (SQLAlchemyError, driver.Error) as error:
+            original: Any = error.orig if isinstance(error, StatementError) else error
+            if isinstance(original, HivexError):
+                # Of a value that was refused on its way to the driver.
+                raise original from None
+            damage = self._damage(error) if isinstance(error, DatabaseError) else None
+            if damage is not None:
+                raise damage from original
+            is_limit = (getattr(original, "sqlstate", None) or "").startswith(_LIMITS)
+            unavailable = (OperationalError, InterfaceError, driver.OperationalError, driver.InterfaceError)
+            if not is_limit and isinstance(error, (*unavailable, PoolTimeoutError)):
+                raise StoreUnavailableError(self.name, _first_line(original)) from error
+            raise StoreRefusedError(self.name, _first_line(original)) from error
+        except (OverflowError, UnicodeError) as error:
+            # Of the driver, for a value that it cannot send.
+            raise StoreRefusedError(self.name, _first_line(error)) from error
 
     def write(self, work: Callable[[Connection], T], connection: Connection | None = None, *, name: str = "write") -> T:
         """What ``work`` returns, after its changes were committed.
@@ -171,6 +198,7 @@ class Store:
 
         Raises:
             StoreUnavailableError: the database cannot be reached or stayed too busy; nothing was applied.
+            StoreRefusedError: the database refuses a value or a change; nothing was applied.
             OutcomeUnknownError: the connection was lost while committing.
         """
         if connection is not None:
@@ -184,13 +212,14 @@ class Store:
 
         Raises:
             StoreUnavailableError: the database cannot be reached or stayed too busy; nothing was applied.
+            StoreRefusedError: the database refuses a value or a change; nothing was applied.
             OutcomeUnknownError: the connection was lost while committing.
         """
         return self._repeating(lambda: self._attempt_exchange(work, name))
 
     def _repeating(self, attempt: Callable[[], T]) -> T:
         """What ``attempt`` returns, in the end; most succeed at once."""
-        try:
+        with self._own_errors():
             try:
                 return attempt()
             except DBAPIError as error:
@@ -198,10 +227,6 @@ class Store:
                 if not _is_transient(error) and not error.connection_invalidated:
                     raise
             return _RETRYING(attempt)
-        except (OperationalError, InterfaceError) as error:
-            raise StoreUnavailableError(self.name, _reason(error)) from error
-        except DatabaseError as error:
-            raise self._damage(error) or error from error.orig
 
     def _damage(self, error: DatabaseError) -> StoreError | None:
         """What is wrong with the file of a SQLite database, if that is the error."""
@@ -321,10 +346,11 @@ def _parse(url: str) -> URL:
 def _engine(url: URL, *, create: bool) -> Engine:
     if url.get_backend_name() == "postgresql":
         try:
-            engine = create_engine(url, isolation_level="READ COMMITTED")
+            engine = create_engine(url, isolation_level="READ COMMITTED", json_serializer=_to_json)
         except ImportError as error:
             # Of psycopg without its binary part and without libpq, the first line says so.
             raise StoreDriverMissingError(str(error).partition("\n")[0].rstrip(".")) from error
+        event.listen(engine, "before_cursor_execute", _check_texts)
         event.listen(engine, "connect", _prepare_postgresql)
         event.listen(engine, "checkout", _check_alive)
         return engine
@@ -338,7 +364,10 @@ def _engine(url: URL, *, create: bool) -> Engine:
         url = url.set(database=":memory:")
     if _exists(file) and file.is_dir():
         raise StoreUnavailableError(f"sqlite:///{file}", "a folder is in the place of its file")
-    engine = create_engine(url, connect_args={"timeout": BUSY_TIMEOUT_S, "check_same_thread": False})
+    engine = create_engine(
+        url, connect_args={"timeout": BUSY_TIMEOUT_S, "check_same_thread": False}, json_serializer=_to_json
+    )
+    event.listen(engine, "before_cursor_execute", _check_texts)
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine
@@ -350,6 +379,19 @@ def _exists(file: Path) -> bool:
     except OSError as error:
         # Such as a name of more bytes than the file system takes, or a folder that may not be looked into.
         raise StoreUnavailableError(f"sqlite:///{file}", str(error)) from error
+
+
+def _check_texts(
+    _connection: Connection, _cursor: object, _statement: str, parameters: Any, _context: object, _many: object
+) -> None:
+    """Refuse a text that one of the databases cannot keep, so that both refuse the same."""
+    check_values("A text for the metastore", parameters.values() if isinstance(parameters, dict) else parameters)
+
+
+def _to_json(value: Any) -> str:
+    # Its text has escapes in place of the characters themselves.
+    check_values("A text for the metastore", [value])
+    return json.dumps(value)
 
 
 def _prepare_postgresql(connection: Any, _record: object) -> None:

@@ -21,6 +21,8 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import PoolProxiedConnection
 
+from airflow_hivex.core.model.texts import check_values
+
 Value: TypeAlias = int | str | bool | None
 Rows: TypeAlias = list[tuple[Any, ...]]
 
@@ -186,7 +188,9 @@ class SqliteExchange:
         if statement.skipped_on_sqlite:
             return []
         text = statement.for_sqlite()
-        return self._connection.execute(text, statement.values(call.values)).fetchall()
+        values = statement.values(call.values)
+        check_values("A text for the metastore", values.values())
+        return self._connection.execute(text, values).fetchall()
 
 
 BUSY_TIMEOUT_S = 60

@@ -10,6 +10,7 @@ import psycopg
 from psycopg.errors import InvalidSqlStatementName, error_from_result
 from psycopg.pq import ExecStatus, PipelineStatus, TransactionStatus
 
+from airflow_hivex.core.model.texts import check_text
 from airflow_hivex.core.store.exchange import Call, ExchangeError, Rows, Value
 
 if TYPE_CHECKING:
@@ -122,10 +123,7 @@ class PostgresqlExchange:
             if value is None:
                 encoded.append(None)
             elif isinstance(value, str):
-                if "\0" in value:
-                    error = psycopg.DataError("PostgreSQL text fields cannot contain NUL (0x00) bytes")
-                    raise ExchangeError(error, is_lost=False, was_committing=False)
-                encoded.append(value.encode(self._encoding))
+                encoded.append(check_text("A text for the metastore", value).encode(self._encoding))
             else:
                 encoded.append(b"%d" % value)
         return encoded

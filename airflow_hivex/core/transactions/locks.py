@@ -36,6 +36,7 @@ from airflow_hivex.core.model.locks import (
     find_deadlock,
     show_order,
 )
+from airflow_hivex.core.model.texts import check_text, told
 from airflow_hivex.core.model.transactions import AbortReason
 from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.store.batches import batches
@@ -138,9 +139,9 @@ class LockManager:
         if timeout is not None and not timeout >= 0:
             raise InvalidLockRequestError(f"a time-out of {timeout} s is not possible")
         who = {
-            "user": user[:128],
-            "host": (host or socket.gethostname())[:255],
-            "agent_info": None if agent_info is None else agent_info[:4096],
+            "user": check_text("The name of a user", user)[:128],
+            "host": told(host or socket.gethostname(), 255),
+            "agent_info": None if agent_info is None else told(agent_info, 4096),
         }
 
         def work(connection: Connection) -> LockResponse:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -40,6 +41,7 @@ from airflow_hivex.core.errors import (
 )
 from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.locks import LockState
+from airflow_hivex.core.model.texts import check_text, is_storable, told
 from airflow_hivex.core.model.transactions import (
     AbortReason,
     HeartbeatRange,
@@ -62,7 +64,10 @@ from airflow_hivex.core.transactions.opening import KeyTakenError, NewTransactio
 from airflow_hivex.core.transactions.snapshots import read_valid_txns, read_valid_write_ids
 from airflow_hivex.core.transactions.txn_rows import TxnRow, raise_if_settled
 
+log = logging.getLogger(__name__)
+
 _AGENT_INFO_LENGTH = 4096
+_REASON_LENGTH = 4096
 _KEY_LENGTH = 1024
 _META = "_meta"
 _LONGEST_TIMEOUT_S = 10 * 365 * 86_400
@@ -129,6 +134,7 @@ class TransactionManager:
 
         Raises:
             TransactionNotOpenError: ``count`` or ``timeout`` is not positive, or ten years are exceeded.
+            InvalidTextError: ``user`` has a character that cannot be stored.
             TooManyOpenTransactionsError: ``hive.max.open.txns`` are open, or were and no tenth has ended.
             TransactionAbortedError, TransactionCommittedError: so has the one of that key ended.
             InvalidTransactionRequestError: that can be no key, or it is given to several transactions.
@@ -141,9 +147,9 @@ class TransactionManager:
         new = NewTransaction(
             type=type,
             timeout_s=timeout_s,
-            user=user[:128],
-            host=(host or socket.gethostname())[:255],
-            agent_info=None if agent_info is None else agent_info[:_AGENT_INFO_LENGTH],
+            user=check_text("The name of a user", user)[:128],
+            host=told(host or socket.gethostname(), 255),
+            agent_info=None if agent_info is None else told(agent_info, _AGENT_INFO_LENGTH),
             key=key,
         )
         if key is None:
@@ -154,14 +160,30 @@ class TransactionManager:
         return [self._open_once(new, key)]
 
     def _open(self, new: NewTransaction, count: int) -> list[int]:
+        opened: list[int] = []
+
         def work(exchange: Exchange) -> list[int]:
             now = self._clock()
             check = (lambda found: self._limit.check(found, now)) if self._limit.must_count(count, now) else None
-            return open_transactions(exchange, new, count, now, check)
+            # It has committed then.
+            opened[:] = open_transactions(exchange, new, count, now, check)
+            return opened
 
-        ids = self._store.exchange(work, name="open")
+        try:
+            ids = self._store.exchange(work, name="open")
+        except BaseException:
+            if new.key is None:
+                # Nobody has learned the ids.
+                self._abort_quietly(opened, "its owner was interrupted when it was opened")
+            raise
         self._limit.opened(len(ids))
         return ids
+
+    def _abort_quietly(self, txn_ids: Sequence[int], reason: str) -> None:
+        try:
+            self.abort_many(txn_ids, reason)
+        except HivexError as failure:
+            log.warning("Transactions %s could not be aborted and will time out: %s", txn_ids, failure)
 
     def _open_once(self, new: NewTransaction, key: str) -> int:
         found: TxnRow | Row[Any] | None = self._of_key(key)
@@ -301,6 +323,7 @@ class TransactionManager:
             NoSuchTransactionError: there is none of that id.
         """
         _check_id(txn_id)
+        opened: list[int] = []
 
         def work(connection: Connection) -> int:
             stored = connection.execute(select(txns).where(txns.c.id == txn_id)).one_or_none()
@@ -314,14 +337,32 @@ class TransactionManager:
                 agent_info=stored.agent_info,
                 key=None,
             )
-            (successor,) = open_transactions(joined(connection), new, 1, self._clock(), None)
+            opened[:] = open_transactions(joined(connection), new, 1, self._clock(), None)
+            (successor,) = opened
             held = (locks.c.txn_id == txn_id, locks.c.state == LockState.ACQUIRED.value)
             connection.execute(update(locks).where(*held).values(txn_id=successor))
             if not self.abort_in(connection, [txn_id], reason, AbortReason.WRITE_CONFLICT):
                 raise_if_settled(txn_id, self._row(connection, txn_id))
             return successor
 
-        return self._store.write(work, name="abort")
+        try:
+            return self._store.write(work, name="abort")
+        except BaseException:
+            self._abort_unknown_successor(txn_id, opened, reason)
+            raise
+
+    def _abort_unknown_successor(self, txn_id: int, opened: Sequence[int], reason: str) -> None:
+        """Abort a successor that nobody has learned of, if it exists: an interrupt may come after the commit.
+
+        Else its id may be another one's by now.
+        """
+        for successor in opened:
+            try:
+                found = self.get(txn_id)
+                if (found.reason, found.reason_code) == (reason, AbortReason.WRITE_CONFLICT.number):
+                    self.abort_many([successor], "its owner was interrupted when it was opened")
+            except HivexError as failure:
+                log.warning("Transaction %s could not be aborted and will time out: %s", successor, failure)
 
     def abort_many(
         self, txn_ids: Iterable[int], reason: str | None = None, code: AbortReason = AbortReason.ABORT_QUERY
@@ -685,6 +726,7 @@ class TransactionManager:
         limit: int | None = None,
     ) -> list[int]:
         """Abort the open transactions that meet the condition, with their locks and events; return their ids."""
+        reason = None if reason is None else told(reason, _REASON_LENGTH)
         # In the order of ids, as everywhere; a reaper (with a limit) leaves alone who is just now
         # committing or sending a heartbeat.
         chosen = (
@@ -779,9 +821,10 @@ def _check_id(txn_id: int) -> None:
 
 
 def _check_key(key: str) -> None:
-    if not (isinstance(key, str) and 0 < len(key) <= _KEY_LENGTH and "\0" not in key):
+    if not (isinstance(key, str) and 0 < len(key) <= _KEY_LENGTH and is_storable(key)):
         raise InvalidTransactionRequestError(
-            f"{key!r:.100} cannot be the key of a transaction: it has 1 to {_KEY_LENGTH} characters, none of them NUL."
+            f"{key!a:.100} cannot be the key of a transaction: it has 1 to {_KEY_LENGTH} characters, none of them NUL "
+            "or half of a surrogate pair."
         )
 
 

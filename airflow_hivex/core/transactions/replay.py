@@ -10,6 +10,7 @@ from sqlalchemy import Connection, delete, func, insert, select, update
 from airflow_hivex.core.catalog.tables import select_table
 from airflow_hivex.core.clock import Clock
 from airflow_hivex.core.errors import InvalidTransactionRequestError, NoSuchObjectError
+from airflow_hivex.core.model.texts import check_text, told
 from airflow_hivex.core.model.transactions import AbortReason, TxnState, TxnType
 from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.store.batches import batches
@@ -64,9 +65,9 @@ class ReplayedTransactions:
                     "started_ms": now,
                     "heartbeat_ms": now,
                     "timeout_s": self._timeout_s,
-                    "user": user[:128],
-                    "host": socket.gethostname()[:255],
-                    "agent_info": agent_info,
+                    "user": check_text("The name of a user", user)[:128],
+                    "host": told(socket.gethostname(), 255),
+                    "agent_info": None if agent_info is None else told(agent_info, 4096),
                 }
                 for target in targets.values()
             ]

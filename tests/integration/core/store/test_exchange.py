@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from sqlalchemy import BigInteger, Connection, String, bindparam, func, insert, select, text, update
-from sqlalchemy.exc import DataError, IntegrityError
 
+from airflow_hivex.core.errors import InvalidTextError, StoreRefusedError
 from airflow_hivex.core.store import migrating
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.exchange import Exchange, Prepared, joined
@@ -51,7 +51,7 @@ def test_work_that_does_not_finish_its_exchange_is_committed_too(store: Store) -
 
 def test_failing_statement_undoes_those_before_it(store: Store) -> None:
     for _ in range(2):
-        with pytest.raises(IntegrityError):
+        with pytest.raises(StoreRefusedError):
             store.exchange(lambda exchange: exchange.finish(_INSERT(name="a", value=1), _INSERT(name="a", value=2)))
     assert find(store, "a") == []
     store.exchange(lambda exchange: exchange.finish(_INSERT(name="a", value=3)))
@@ -145,7 +145,7 @@ def test_prepared_statements_that_a_pooler_forgot_are_prepared_again(postgresql_
 def test_text_that_postgresql_cannot_hold_is_refused(postgresql_url: str) -> None:
     store = Store(postgresql_url)
     migrating.prepare(store)
-    with pytest.raises(DataError, match="NUL"):
+    with pytest.raises(InvalidTextError, match="NUL"):
         store.exchange(lambda exchange: exchange.finish(_INSERT(name="c", value=1), _INSERT(name="a\0b", value=1)))
     assert find(store, "c") == []
     store.close()

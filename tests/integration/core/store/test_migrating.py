@@ -8,12 +8,12 @@ from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import text
-from sqlalchemy.exc import IntegrityError
 
 from airflow_hivex.core.errors import (
     InvalidSettingError,
     NotAMetastoreError,
     StoreDriverMissingError,
+    StoreRefusedError,
     StoreTooNewError,
     StoreTooOldError,
     StoreUnavailableError,
@@ -114,10 +114,10 @@ def test_upgrade_keeps_tables_that_are_made_anew(empty_metastore_url: str) -> No
         context = MigrationContext.configure(connection, opts={"version_table": migrating.VERSION_TABLE})
         assert compare_metadata(context, metadata) == []
     # Names are given once among what is not dropped, and nothing is deleted that others name.
-    with pytest.raises(IntegrityError):
+    with pytest.raises(StoreRefusedError):
         change(table.format(9, "false"))
     change(table.format(9, "true"))
-    with pytest.raises(IntegrityError):
+    with pytest.raises(StoreRefusedError):
         change("DELETE FROM partitions WHERE id = 8")
     store.close()
 

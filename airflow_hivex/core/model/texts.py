@@ -1,0 +1,76 @@
+"""Texts that the metastore database can keep: refused where they come in, or made fit where only people read them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from airflow_hivex.core.errors import InvalidParametersError, InvalidTextError
+
+# PostgreSQL keeps no NUL, and UTF-8 has no half of a surrogate pair. SQLite would keep the first.
+_REFUSED = re.compile("[\0\ud800-\udfff]")
+_HALF = re.compile("[\ud800-\udfff]")
+
+
+def check_text(what: str, text: str) -> str:
+    """Return ``text``, which is named ``what`` in the error.
+
+    Raises:
+        InvalidTextError: it has a NUL character or half of a surrogate pair.
+    """
+    found = _REFUSED.search(text)
+    if found is not None:
+        raise InvalidTextError(what, text, found.start())
+    return text
+
+
+def is_storable(text: str) -> bool:
+    """Whether :func:`check_text` lets ``text`` pass."""
+    return _REFUSED.search(text) is None
+
+
+def check_encodable(what: str, text: str) -> str:
+    """:func:`check_text` for a value of a row, which may have a NUL.
+
+    Raises:
+        InvalidTextError: it has half of a surrogate pair.
+    """
+    found = _HALF.search(text)
+    if found is not None:
+        raise InvalidTextError(what, text, found.start())
+    return text
+
+
+def check_values(what: str, values: Iterable[object]) -> None:
+    """:func:`check_text` of all texts among ``values``, and in the lists and mappings among them.
+
+    Raises:
+        InvalidTextError: one of them has a NUL character or half of a surrogate pair.
+    """
+    for value in values:
+        if isinstance(value, str):
+            if _REFUSED.search(value):
+                check_text(what, value)
+        elif isinstance(value, Mapping):
+            check_values(what, value.keys())
+            check_values(what, value.values())
+        elif isinstance(value, (list, tuple, set, frozenset)):
+            check_values(what, value)
+
+
+def check_length(what: str, text: str, most: int) -> str:
+    """Return ``text``, which the column of a database must hold.
+
+    Raises:
+        InvalidParametersError: it has more than ``most`` characters.
+    """
+    if len(text) > most:
+        raise InvalidParametersError(
+            f"{what} has {len(text)} characters, and at most {most} are kept: {text[:60]!a}..."
+        )
+    return text
+
+
+def told(text: str, length: int) -> str:
+    """``text`` for people to read, such as a reason: what cannot be kept is replaced, and the end is cut off."""
+    return _REFUSED.sub("\N{REPLACEMENT CHARACTER}", text[:length])
