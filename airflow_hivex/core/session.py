@@ -17,8 +17,9 @@ from airflow_hivex.core.errors import (
     TransactionCommittedError,
 )
 from airflow_hivex.core.model import statements as kinds
-from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE
+from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE, MAX_NAME_LENGTH
 from airflow_hivex.core.model.routes import Route
+from airflow_hivex.core.model.texts import check_length, check_text
 from airflow_hivex.core.sql.reader import read, read_table_name
 from airflow_hivex.core.statements import (
     administration,
@@ -39,6 +40,7 @@ from airflow_hivex.core.statements import (
 )
 from airflow_hivex.core.statements.context import Result, Running, Services, SessionState, StatementContext
 from airflow_hivex.core.statements.exports import Export
+from airflow_hivex.core.statements.own_errors import own_errors
 from airflow_hivex.core.statements.routing import route
 from airflow_hivex.core.statements.snapshot_files import SnapshotFiles, snapshot_files
 from airflow_hivex.core.streaming import TransactionBatch
@@ -140,6 +142,7 @@ class Session:
         writer: str = "",
     ) -> None:
         self._services = services
+        check_length("The name of a user", check_text("The name of a user", user), MAX_NAME_LENGTH)
         self._state = SessionState(user=user, agent_info=agent_info)
         self._is_closed = False
         self._execute(kinds.UseDatabase(database))
@@ -191,9 +194,10 @@ class Session:
         if self._is_closed:
             # Out of the transaction that closing has rolled back, it would count on its own.
             raise InvalidOperationError("A statement", "the session", "it is closed; begin another one")
-        if max_rows is not None and max_rows < 0:
-            raise InvalidParametersError(f"max_rows = {max_rows} is not a number of rows; None brings all.")
-        return self._execute(read(text, parameters, database=self._state.database), parameters, max_rows)
+        if max_rows is not None and not (isinstance(max_rows, int) and max_rows >= 0):
+            raise InvalidParametersError(f"max_rows = {max_rows!r} is not a number of rows; None brings all.")
+        with own_errors("The statement"):
+            return self._execute(read(text, parameters, database=self._state.database), parameters, max_rows)
 
     def check_ended(self) -> None:
         """See to it that no transaction is open that the session has begun, at the end of a script.
@@ -214,14 +218,15 @@ class Session:
 
         A statement that no cluster can run has a route without a cluster; its candidates say why.
         """
-        statement = read(text, parameters, database=self._state.database)
-        if isinstance(statement, kinds.ExplainRoute):
-            statement = statement.statement
-        if not isinstance(statement, kinds.RoutedStatement):
-            raise InvalidOperationError(
-                "EXPLAIN ROUTE", type(statement).__name__, "only statements that run on a cluster have a route"
-            )
-        return route(self._context(parameters), statement).route
+        with own_errors("The search for a route"):
+            statement = read(text, parameters, database=self._state.database)
+            if isinstance(statement, kinds.ExplainRoute):
+                statement = statement.statement
+            if not isinstance(statement, kinds.RoutedStatement):
+                raise InvalidOperationError(
+                    "EXPLAIN ROUTE", type(statement).__name__, "only statements that run on a cluster have a route"
+                )
+            return route(self._context(parameters), statement).route
 
     def snapshot_files(self, table: str) -> SnapshotFiles:
         """The files of a table in the snapshot of now, or of the session's transaction, for other engines to read.
@@ -237,7 +242,8 @@ class Session:
             raise InvalidOperationError("snapshot_files", table, "it is a view, which has no files")
         statement = read(f"SELECT * FROM {table}", database=self._state.database)  # noqa: S608 - it was read as a name
         assert isinstance(statement, kinds.Select)
-        return snapshot_files(self._context(None), statement)
+        with own_errors("The search for files"):
+            return snapshot_files(self._context(None), statement)
 
     def export_for_hive(self, table: str, directory: str | Path, partitions: Sequence[str] = ()) -> Export:
         """Copy the rows that a table has now to a new local directory, as full ACID files that Hive itself can read.
@@ -255,7 +261,8 @@ class Session:
         text = exports.query_of(found, partitions)
         statement = read(text, database=self._state.database)
         assert isinstance(statement, kinds.Select)
-        return exports.export_for_hive(self._context(None), statement, found, Path(directory))
+        with own_errors("The export"):
+            return exports.export_for_hive(self._context(None), statement, found, Path(directory))
 
     def warehouse(self, spark: GivenSession, cluster: str | None = None) -> Warehouse:
         """The session's tables as DataFrames of a SparkSession, in which the session runs its statements from now on.

@@ -14,6 +14,7 @@ from airflow_hivex.core.model.statements import TableName
 from airflow_hivex.core.statements.batch_writes import check_alone, close_batch, insert_rows, open_batch
 from airflow_hivex.core.statements.context import BatchTransaction, Result, StatementContext
 from airflow_hivex.core.statements.frames import write_frame
+from airflow_hivex.core.statements.own_errors import own_errors
 
 if TYPE_CHECKING:
     from airflow_hivex.core.spark.given import Frame
@@ -76,7 +77,8 @@ class TransactionBatch:
         check_alone(self._context(None))
         transaction = self._open.pop(0)
         try:
-            return self._write(rows, transaction)
+            with own_errors("The write"):
+                return self._write(rows, transaction)
         except BaseException:
             self._end([transaction])
             raise

@@ -11,6 +11,7 @@ from airflow_hivex.core.sql.markers import parameter_literal
 from airflow_hivex.core.sql.reader import read, read_table_name
 from airflow_hivex.core.statements.context import Result, StatementContext
 from airflow_hivex.core.statements.frames import query_frame, write_frame
+from airflow_hivex.core.statements.own_errors import own_errors
 
 if TYPE_CHECKING:
     from airflow_hivex.core.spark.given import Frame, GivenSession
@@ -54,11 +55,12 @@ class Warehouse:
         Raises:
             HivexError: as :meth:`Session.sql`.
         """
-        context = self._context(parameters)
-        statement = read(text, parameters, database=context.session.database)
-        if isinstance(statement, Select):
-            return query_frame(context, statement, self._spark)
-        return self._execute(statement, parameters)
+        with own_errors("The statement"):
+            context = self._context(parameters)
+            statement = read(text, parameters, database=context.session.database)
+            if isinstance(statement, Select):
+                return query_frame(context, statement, self._spark)
+            return self._execute(statement, parameters)
 
     def write(
         self, rows: Frame, name: str, mode: str = "append", partition: Mapping[str, object] | None = None
@@ -74,5 +76,6 @@ class Warehouse:
         """
         if mode not in _MODES:
             raise InvalidOperationError("Write", name, f"mode {mode!r} is neither append nor overwrite")
-        static = {key.lower(): parameter_literal(key, value) for key, value in (partition or {}).items()}
-        return write_frame(self._context(None), rows, read_table_name(name), overwrite=_MODES[mode], static=static)
+        with own_errors("The write"):
+            static = {key.lower(): parameter_literal(key, value) for key, value in (partition or {}).items()}
+            return write_frame(self._context(None), rows, read_table_name(name), overwrite=_MODES[mode], static=static)

@@ -99,6 +99,7 @@ class Running:
 
     ``joined`` is set when the transaction goes on after the statement. ``snapshot`` is what the
     statement reads, once it is taken. ``waiting_lock_id`` is the request for locks that it waits for.
+    ``ended`` is why its transaction has ended under it, as its heartbeats have found.
     ``undo`` is called once it is certain that what the statement
     has written never counts: it deletes that.
     """
@@ -109,6 +110,7 @@ class Running:
     snapshot: ValidTxnList | None = None
     runner: Runner | None = None
     cancelled: bool = False
+    ended: TransactionAbortedError | None = None
     waiting_lock_id: int | None = None
     undo: list[Callable[[], object]] = field(default_factory=list)
 
@@ -123,14 +125,22 @@ class Running:
                 operation, f"transaction {self.txn_id}", "it was started READ ONLY; write in another one"
             )
 
+    def end(self, error: TransactionAbortedError) -> None:
+        """Stop the statement, whose transaction somebody else has ended: its job would run in vain."""
+        self.ended = error
+        if self.runner is not None:
+            self.runner.cancel(self.tag)
+
     def check_not_cancelled(self) -> None:
         """Raise what a statement that was cancelled ends with.
 
         Raises:
-            TransactionAbortedError: it was cancelled.
+            TransactionAbortedError: it was cancelled, or its transaction was aborted by somebody else.
             StatementCancelledError: it was cancelled, and its transaction goes on.
         """
         if not self.cancelled:
+            if self.ended is not None:
+                raise self.ended
             return
         if self.joined is None or self.joined.is_own:
             raise TransactionAbortedError(self.txn_id, "it was cancelled")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 
 from sqlalchemy import Connection
 
@@ -14,14 +15,17 @@ from airflow_hivex.core.errors import (
     TransactionAbortedError,
 )
 from airflow_hivex.core.model.statements import Commit, Rollback, StartTransaction
+from airflow_hivex.core.model.texts import check_length
 from airflow_hivex.core.model.transactions import AbortReason, TxnType
-from airflow_hivex.core.statements.context import JoinedTransaction, Result, Services, StatementContext
+from airflow_hivex.core.statements.context import JoinedTransaction, Result, Services, SessionState, StatementContext
 from airflow_hivex.core.statements.pending import take_back_writer
 from airflow_hivex.core.transactions import allocation
 from airflow_hivex.core.transactions.heartbeats import heartbeats
 from airflow_hivex.core.transactions.joined import mark_shared, next_statement_id
 
 log = logging.getLogger(__name__)
+
+_LONGEST_WRITER = 1024
 
 
 def start_transaction(context: StatementContext, statement: StartTransaction) -> Result:
@@ -39,12 +43,26 @@ def start_transaction(context: StatementContext, statement: StartTransaction) ->
         )
     kind = TxnType.READ_ONLY if statement.read_only else TxnType.DEFAULT
     (txn_id,) = services.transactions.open(user=session.user, agent_info=session.agent_info, type=kind)
-    services.store.write(lambda connection: mark_shared(connection, txn_id), name="start")
     timeout_s = int(services.settings["hive.txn.timeout"])
     transaction = JoinedTransaction(txn_id, timeout_s, is_own=True, is_read_only=statement.read_only)
-    transaction.keep_alive.enter_context(heartbeats(services.transactions, txn_id, timeout_s))
-    session.transaction = transaction
+    try:
+        services.store.write(lambda connection: mark_shared(connection, txn_id), name="start")
+        transaction.keep_alive.enter_context(
+            heartbeats(services.transactions, txn_id, timeout_s, partial(_end_running, session, txn_id))
+        )
+        session.transaction = transaction
+    except BaseException as error:
+        _abort_quietly(services, txn_id, str(error) or type(error).__name__, AbortReason.NONE)
+        transaction.keep_alive.close()
+        raise
     return Result(txn_id=txn_id)
+
+
+def _end_running(session: SessionState, txn_id: int, error: TransactionAbortedError) -> None:
+    """Stop the statement of a transaction that somebody else has ended, if one runs."""
+    running = session.running
+    if running is not None and running.txn_id == txn_id:
+        running.end(error)
 
 
 def commit(context: StatementContext, statement: Commit) -> Result:  # noqa: ARG001 - one form only
@@ -101,6 +119,7 @@ def join(context: StatementContext, txn_id: int, writer: str) -> None:
         NoSuchTransactionError, TransactionAbortedError, TransactionCommittedError: it is not open.
     """
     services = context.services
+    check_length("The name of a writer", writer, _LONGEST_WRITER)
     transaction = services.transactions.get(txn_id)
 
     def check(connection: Connection) -> None:

@@ -10,15 +10,17 @@ from typing import TypeVar
 from airflow_hivex.core.errors import (
     CommitOutcomeUnknownError,
     HivexError,
+    JobCancelledError,
     NoSuchTransactionError,
     TransactionAbortedError,
     TransactionCommittedError,
+    TransactionError,
     TransactionNotOpenError,
     WriteConflictError,
 )
 from airflow_hivex.core.model.transactions import AbortReason, TxnState, TxnType
 from airflow_hivex.core.statements.context import JoinedTransaction, Running, StatementContext, new_tag
-from airflow_hivex.core.transactions.heartbeats import heartbeats
+from airflow_hivex.core.transactions.heartbeats import gone, heartbeats
 
 log = logging.getLogger(__name__)
 
@@ -51,18 +53,24 @@ def in_transaction(context: StatementContext, work: Callable[[Running], T], *, r
             return work(running)
     most = int(context.services.settings["hive.txn.retrysnapshot.max.count"])
     txn_id = None if context.batch is None else context.batch.txn_id
-    for attempt in range(most + 1):
-        try:
-            with own_transaction(context, read_only=read_only, txn_id=txn_id, again=attempt < most) as running:
-                return work(running)
-        except OutrunError as outrun:
-            txn_id = outrun.successor
-            if running.cancelled and txn_id is not None:
-                _abort(context, txn_id, outrun)
-            running.check_not_cancelled()
-            if attempt == most:
-                raise WriteConflictError(running.txn_id, f"{outrun}; it was begun again {most} times") from outrun
-            log.info("Transaction %s begins again: %s", running.txn_id, outrun)
+    successor: int | None = None
+    try:
+        for attempt in range(most + 1):
+            try:
+                with own_transaction(context, read_only=read_only, txn_id=txn_id, again=attempt < most) as running:
+                    successor = None
+                    return work(running)
+            except OutrunError as outrun:
+                txn_id = successor = outrun.successor
+                running.check_not_cancelled()
+                if attempt == most:
+                    raise WriteConflictError(running.txn_id, f"{outrun}; it was begun again {most} times") from outrun
+                log.info("Transaction %s begins again: %s", running.txn_id, outrun)
+    except BaseException as error:
+        if successor is not None:
+            # Nobody has begun with it.
+            _abort(context, successor, error)
+        raise
     raise AssertionError("the loop returns or raises")
 
 
@@ -83,20 +91,26 @@ def own_transaction(
     )
     if txn_id is None:
         (txn_id,) = transactions.open(user=session.user, agent_info=session.agent_info, type=kind)
+    timeout_s = int(context.services.settings["hive.txn.timeout"])
     running = Running(txn_id, new_tag(txn_id))
     session.running = running
     try:
-        with heartbeats(transactions, txn_id, int(context.services.settings["hive.txn.timeout"])):
+        with heartbeats(transactions, txn_id, timeout_s, running.end):
             yield running
     except BaseException as error:
         # A commit that may have been applied is left for its owner to look up.
         if again and isinstance(error, OutrunError) and not running.cancelled:
             error.successor = transactions.begin_again(txn_id, str(error))
-            _undo(running)
+            try:
+                _undo(running)
+            except BaseException:
+                _abort(context, error.successor, error)
+                raise
         elif not isinstance(error, CommitOutcomeUnknownError) and _abort(context, txn_id, error):
             _undo(running)
-        if isinstance(error, TransactionNotOpenError):
-            raise _own_error(context, txn_id, error) from error
+        told = _own_error(context, running, error, timeout_s)
+        if told is not None:
+            raise told from error
         raise
     finally:
         session.running = None
@@ -112,15 +126,16 @@ def _joined_transaction(context: StatementContext, joined: JoinedTransaction) ->
     try:
         _beat(context, txn_id)
         # A session keeps its own transaction alive all the time.
-        with nullcontext() if joined.is_own else heartbeats(transactions, txn_id, joined.timeout_s):
+        with nullcontext() if joined.is_own else heartbeats(transactions, txn_id, joined.timeout_s, running.end):
             yield running
     except BaseException as error:
         _undo(running)
         if isinstance(error, OutrunError):
             transactions.abort(txn_id, str(error), AbortReason.WRITE_CONFLICT)
             raise WriteConflictError(txn_id, str(error)) from error
-        if isinstance(error, TransactionNotOpenError):
-            raise _own_error(context, txn_id, error) from error
+        told = _own_error(context, running, error, joined.timeout_s)
+        if told is not None:
+            raise told from error
         raise
     finally:
         context.session.running = None
@@ -131,7 +146,7 @@ def _undo(running: Running) -> None:
     for undo in running.undo:
         try:
             undo()
-        except HivexError as failure:
+        except Exception as failure:
             log.warning("What a statement of transaction %s wrote is not all deleted: %s", running.txn_id, failure)
 
 
@@ -145,23 +160,44 @@ def _beat(context: StatementContext, txn_id: int) -> None:
         raise
 
 
-def _own_error(context: StatementContext, txn_id: int, error: TransactionNotOpenError) -> HivexError:
-    """Why the statement's own transaction is not open any more."""
-    transaction = context.services.transactions.get(txn_id)
-    return TransactionAbortedError(txn_id, transaction.reason) if transaction.state is TxnState.ABORTED else error
+def _own_error(context: StatementContext, running: Running, error: BaseException, timeout_s: int) -> HivexError | None:
+    """Why the statement's own transaction is not open any more, if that is what its error comes from."""
+    if running.ended is not None and not running.cancelled and isinstance(error, (JobCancelledError, TransactionError)):
+        return None if isinstance(error, TransactionAbortedError) else running.ended
+    if not isinstance(error, (TransactionNotOpenError, NoSuchTransactionError)):
+        return None
+    try:
+        transaction = context.services.transactions.get(running.txn_id)
+    except NoSuchTransactionError:
+        return gone(running.txn_id, timeout_s)
+    except HivexError:
+        return None
+    return (
+        TransactionAbortedError(running.txn_id, transaction.reason) if transaction.state is TxnState.ABORTED else None
+    )
 
 
 def _abort(context: StatementContext, txn_id: int, error: BaseException) -> bool:
     """Abort the transaction, and tell whether it is certain to be aborted now."""
     reason = (str(error) or type(error).__name__).partition("\n")[0]
     try:
-        context.services.transactions.abort(txn_id, reason[:1000])
+        try:
+            context.services.transactions.abort(txn_id, reason[:1000])
+        except Exception:
+            raise
+        except BaseException:
+            # An interrupt on top: the transaction is settled before it goes on.
+            context.services.transactions.abort(txn_id, reason[:1000])
+            raise
     except TransactionCommittedError:
         # An interrupt, such as a signal's, that came between the commit and its answer.
         log.warning("Transaction %s had committed before it was interrupted", txn_id)
         return False
-    except HivexError as failure:
-        # The first error is the one to tell; the housekeeper aborts the transaction after its time-out.
+    except NoSuchTransactionError:
+        log.warning("Transaction %s has ended before, and its record is gone", txn_id)
+        return False
+    except Exception as failure:
+        # The housekeeper aborts the transaction after its time-out.
         log.warning("Transaction %s could not be aborted and will time out: %s", txn_id, failure)
         return False
     return True

@@ -8,32 +8,59 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from airflow_hivex.core.errors import HivexError, StoreUnavailableError, TransactionError
+from airflow_hivex.core.errors import (
+    HivexError,
+    NoSuchTransactionError,
+    TransactionAbortedError,
+    TransactionError,
+)
 from airflow_hivex.core.transactions.manager import TransactionManager
 
 log = logging.getLogger(__name__)
 
+Ended = Callable[[TransactionAbortedError], object]
+
 
 @contextmanager
-def heartbeats(transactions: TransactionManager, txn_id: int, timeout_s: int) -> Iterator[None]:
+def heartbeats(
+    transactions: TransactionManager, txn_id: int, timeout_s: int, ended: Ended | None = None
+) -> Iterator[None]:
     """While the block runs, beat every half time-out, first after a random part of that.
 
-    A transaction that turns out to be aborted ends the beating, not the block: its commit is
-    refused anyway. Source: Hive DbTxnManager.Heartbeater (2.5).
+    A transaction that turns out to be aborted ends the beating; ``ended`` is called with the reason, in the thread of
+    the heartbeats, to stop what is done in vain. Source: Hive DbTxnManager.Heartbeater (2.5).
     """
-    with _beating(lambda: transactions.heartbeat(txn_id), f"transaction {txn_id}", timeout_s):
+
+    def heartbeat() -> None:
+        try:
+            transactions.heartbeat(txn_id)
+        except NoSuchTransactionError:
+            # Of one that has committed just now there is a record.
+            try:
+                transactions.get(txn_id)
+            except NoSuchTransactionError:
+                raise gone(txn_id, timeout_s) from None
+
+    with _beating(heartbeat, f"transaction {txn_id}", timeout_s, ended):
         yield
 
 
 @contextmanager
 def batch_heartbeats(transactions: TransactionManager, lo: int, hi: int, timeout_s: int) -> Iterator[None]:
     """:func:`heartbeats` of all transactions from ``lo`` to ``hi``; those that have ended are passed over."""
-    with _beating(lambda: transactions.heartbeat_range(lo, hi), f"transactions {lo} to {hi}", timeout_s):
+    with _beating(lambda: transactions.heartbeat_range(lo, hi), f"transactions {lo} to {hi}", timeout_s, None):
         yield
 
 
+def gone(txn_id: int, timeout_s: int) -> TransactionAbortedError:
+    """The error for a transaction that nobody has ended but a time-out, and whose record was removed since."""
+    return TransactionAbortedError(
+        txn_id, f"its owner had sent no heartbeat for longer than its time-out of {timeout_s} s"
+    )
+
+
 @contextmanager
-def _beating(heartbeat: Callable[[], object], whose: str, timeout_s: int) -> Iterator[None]:
+def _beating(heartbeat: Callable[[], object], whose: str, timeout_s: int, ended: Ended | None) -> Iterator[None]:
     stop = threading.Event()
     period = timeout_s / 2
 
@@ -43,15 +70,17 @@ def _beating(heartbeat: Callable[[], object], whose: str, timeout_s: int) -> Ite
             delay = period
             try:
                 heartbeat()
-            except StoreUnavailableError as error:
-                log.warning("Heartbeat of %s failed, trying again: %s", whose, error)
-                delay = min(period, 1)
             except TransactionError as error:
+                if stop.is_set():
+                    return
                 log.warning("Heartbeats of %s end: %s", whose, error)
+                if ended is not None and isinstance(error, TransactionAbortedError):
+                    ended(error)
                 return
-            except HivexError:
-                log.exception("Heartbeats of %s end", whose)
-                return
+            except HivexError as error:
+                if not stop.is_set():
+                    log.warning("Heartbeat of %s failed, trying again: %s", whose, error)
+                delay = min(period, 1)
 
     thread = threading.Thread(target=beat, name=f"hivex-heartbeat of {whose}", daemon=True)
     thread.start()
