@@ -857,6 +857,12 @@ class SparkLostError(JobError):
     retryable = True
 
 
+class JobCause(HivexError):  # noqa: N818 - it is the cause of an error, and never raised by itself
+    """What Spark said where a job failed; the ``__cause__`` of the job's error."""
+
+    code = "JOB_CAUSE"
+
+
 class JobCancelledError(JobError):
     """A job was stopped on request."""
 

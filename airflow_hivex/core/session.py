@@ -279,17 +279,18 @@ class Session:
         self._state.runner = GivenRunner(spark)
         return Warehouse(spark, self._context, self._execute)
 
-    def transaction_batch(self, table: str, count: int = 10) -> TransactionBatch:
+    def transaction_batch(self, table: str, count: int = 10, app_id: str | None = None) -> TransactionBatch:
         """``count`` transactions on a table, opened together, for small writes that follow each other.
 
         Their rows share one delta directory, so that a stream of small commits does not leave one directory each.
+        With ``app_id`` each write has a ``batch_id``, and counts once.
 
         Raises:
             NoSuchTableError: the table does not exist.
             InvalidOperationError: it cannot be written, or is insert-only, or the session is in a transaction.
             InvalidTransactionRequestError: the count is not one that can be opened at once.
         """
-        return TransactionBatch(self._context, read_table_name(table), count)
+        return TransactionBatch(self._context, read_table_name(table), count, app_id)
 
     def cancel(self) -> None:
         """Stop the statement that runs now: its transaction is aborted, then its job is stopped.

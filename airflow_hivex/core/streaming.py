@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from airflow_hivex.core.errors import HivexError, InvalidOperationError, InvalidParametersError
+from airflow_hivex.core.model.batches import BatchKey, batch_key
 from airflow_hivex.core.model.statements import TableName
 from airflow_hivex.core.statements.batch_writes import check_alone, close_batch, insert_rows, open_batch
 from airflow_hivex.core.statements.context import BatchTransaction, Result, StatementContext
@@ -32,9 +33,16 @@ class TransactionBatch:
     with its next transaction. Closing it ends those that are left. Source: Hive's streaming ingest, ``delta_W1_W2``.
     """
 
-    def __init__(self, context: Callable[[Mapping[str, object] | None], StatementContext], name: TableName, count: int):
+    def __init__(
+        self,
+        context: Callable[[Mapping[str, object] | None], StatementContext],
+        name: TableName,
+        count: int,
+        app_id: str | None = None,
+    ) -> None:
         self._context = context
         self._name = name
+        self._app_id = app_id
         self._resources = ExitStack()
         self._open = open_batch(context(None), name, count, self._resources)
 
@@ -54,13 +62,15 @@ class TransactionBatch:
         """How many transactions are left."""
         return len(self._open)
 
-    def write(self, rows: Sequence[Row] | Frame) -> Result:
+    def write(self, rows: Sequence[Row] | Frame, batch_id: int | None = None) -> Result:
         """Commit rows in the batch's next transaction.
 
         Args:
             rows: sequences of values in the order of the table's columns, its partition columns last; or mappings from
                 column names to values, all with the same names, where columns left out become NULL; or, in a session
                 with a :meth:`Session.warehouse`, a DataFrame with the table's columns.
+            batch_id: in a batch with an ``app_id``, the rising number of these rows: rows whose number is not above
+                the last one that the application has committed to the table are skipped, and ``rows_written`` is 0.
 
         Raises:
             InvalidOperationError: no transaction is left, or the batch was closed; or the session has begun a
@@ -75,16 +85,17 @@ class TransactionBatch:
                 "Write", f"a batch of transactions on {self._name}", "none of them is left; open another batch"
             )
         check_alone(self._context(None))
+        key = batch_key(self._app_id, batch_id)
         transaction = self._open.pop(0)
         try:
             with own_errors("The write"):
-                return self._write(rows, transaction)
+                return self._write(rows, transaction, key)
         except BaseException:
             self._end([transaction])
             raise
 
-    def _write(self, rows: Sequence[Row] | Frame, transaction: BatchTransaction) -> Result:
-        context = replace(self._context(None), batch=transaction)
+    def _write(self, rows: Sequence[Row] | Frame, transaction: BatchTransaction, key: BatchKey | None) -> Result:
+        context = replace(self._context(None), batch=transaction, batch_key=key)
         if isinstance(rows, Sequence):
             return insert_rows(context, self._name, rows)
         if context.session.runner is None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Self
 
-from airflow_hivex.core.errors import InvalidOperationError
-from airflow_hivex.core.model.statements import Select, Statement
+from airflow_hivex.core.errors import HivexError, InvalidOperationError
+from airflow_hivex.core.model.batches import batch_key
+from airflow_hivex.core.model.statements import Commit, Rollback, Select, StartTransaction, Statement
 from airflow_hivex.core.sql.markers import parameter_literal
 from airflow_hivex.core.sql.reader import read, read_table_name
 from airflow_hivex.core.statements.context import Result, StatementContext
@@ -23,8 +26,9 @@ class Warehouse:
     """Tables of a session as DataFrames; from :meth:`Session.warehouse`.
 
     A DataFrame shows one snapshot whenever it is computed: that of the call, or in a transaction
-    (``START TRANSACTION``) that of the transaction. Nothing keeps its files from being deleted by DROP once the
-    call has returned; a transaction of several statements does.
+    (``START TRANSACTION``) that of the transaction. Its files stay as long as a transaction of several statements or
+    :meth:`snapshot` lasts, and else until they are dropped, or until compacted files have been obsolete for
+    ``hive.compactor.cleaner.retention.time.seconds``.
     """
 
     def __init__(
@@ -36,6 +40,26 @@ class Warehouse:
         self._spark = spark
         self._context = context
         self._execute = execute
+
+    @contextmanager
+    def snapshot(self) -> Iterator[Self]:
+        """One snapshot for all DataFrames that are made within, whose files stay until the block ends.
+
+        It is a read-only transaction of the session: locks and the cleaner know of it, and it counts as an open reader
+        as long as it lasts. Compute DataFrames within the block.
+
+        Raises:
+            InvalidOperationError: the session is in a transaction already, which does the same.
+        """
+        self._execute(StartTransaction(read_only=True), None)
+        try:
+            yield self
+        except BaseException:
+            # The error of the block is the one to tell; a transaction that has ended meanwhile needs no end.
+            with suppress(HivexError):
+                self._execute(Rollback(), None)
+            raise
+        self._execute(Commit(), None)
 
     def table(self, name: str) -> Frame:
         """All rows of ``table`` or ``database.table``, in one snapshot.
@@ -63,12 +87,21 @@ class Warehouse:
             return self._execute(statement, parameters)
 
     def write(
-        self, rows: Frame, name: str, mode: str = "append", partition: Mapping[str, object] | None = None
+        self,
+        rows: Frame,
+        name: str,
+        mode: str = "append",
+        partition: Mapping[str, object] | None = None,
+        *,
+        app_id: str | None = None,
+        batch_id: int | None = None,
     ) -> Result:
         """Commit a DataFrame's rows to a table, its columns matched by name.
 
         ``mode`` is ``append`` or ``overwrite``: all of the table, or the partitions that the rows are of.
-        ``partition`` gives values to leading partition columns, which the DataFrame then lacks.
+        ``partition`` gives values to leading partition columns, which the DataFrame then lacks. With ``app_id`` and
+        ``batch_id``, which rises, the rows are written once: a batch whose number is not above the last one that the
+        application has committed to the table is skipped, and ``rows_written`` is 0.
 
         Raises:
             NoSuchColumnError, ColumnCountMismatchError, TypeMismatchError: the columns are not those of the table.
@@ -78,4 +111,5 @@ class Warehouse:
             raise InvalidOperationError("Write", name, f"mode {mode!r} is neither append nor overwrite")
         with own_errors("The write"):
             static = {key.lower(): parameter_literal(key, value) for key, value in (partition or {}).items()}
-            return write_frame(self._context(None), rows, read_table_name(name), overwrite=_MODES[mode], static=static)
+            context = replace(self._context(None), batch_key=batch_key(app_id, batch_id))
+            return write_frame(context, rows, read_table_name(name), overwrite=_MODES[mode], static=static)

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
+from urllib.parse import unquote, urlsplit
 
 import pytest
+from pyarrow import orc
 from pyspark.sql import SparkSession
 
 from airflow_hivex.core import Metastore, Session
@@ -17,6 +27,7 @@ from airflow_hivex.core.errors import (
     RoutingError,
     TransactionAbortedError,
 )
+from airflow_hivex.core.model.write_ids import ValidWriteIdList
 
 pytestmark = pytest.mark.spark
 
@@ -166,3 +177,75 @@ def test_batches_that_cannot_be_opened_are_refused(session: Session) -> None:
     with pytest.raises(InvalidOperationError, match="COMMIT or ROLLBACK"):
         session.transaction_batch("events")
     session.sql("ROLLBACK")
+
+
+@pytest.mark.parametrize("metastore_url", ["sqlite", "postgresql"], indirect=True)
+def test_a_batch_that_is_written_again_counts_once(session: Session, other: Session, metastore: Metastore) -> None:
+    session.sql("CREATE TABLE events (id int, name string)")
+    with session.transaction_batch("events", 8, app_id="orders") as batch:
+        assert batch.write([(1, "a")], batch_id=0).rows_written == 1
+        assert batch.write([(1, "a")], batch_id=0).rows_written == 0
+        assert batch.write([(2, "b")], batch_id=7).rows_written == 1
+        # As in Delta Lake, numbers rise: an earlier one is of a stream that was restarted.
+        assert batch.write([(3, "c")], batch_id=6).rows_written == 0
+        with pytest.raises(InvalidParametersError, match="belong together"):
+            batch.write([(4, "d")])
+        for wrong in (-1, True, "8", 2**63):
+            with pytest.raises(InvalidParametersError, match="batch_id"):
+                batch.write([(4, "d")], batch_id=wrong)  # type: ignore[arg-type]
+        with pytest.raises(NoSuchColumnError):
+            batch.write([{"nothing": 1}], batch_id=8)
+        assert batch.write([(8, "h")], batch_id=8).rows_written == 1
+    with other.transaction_batch("events", 2, app_id="clicks") as batch:
+        assert batch.write([(9, "i")], batch_id=0).rows_written == 1
+    assert ids(session) == [1, 2, 8, 9]
+    session.sql("DROP TABLE events")
+    session.sql("CREATE TABLE events (id int, name string)")
+    with session.transaction_batch("events", 1, app_id="orders") as batch:
+        assert batch.write([(1, "a")], batch_id=0).rows_written == 1
+
+
+def test_of_two_writers_of_one_batch_one_counts(metastore: Metastore, session: Session) -> None:
+    session.sql("CREATE TABLE events (id int, name string)")
+    at_once = Barrier(4)
+
+    def write(_: int) -> int | None:
+        with metastore.session() as own, own.transaction_batch("events", 1, app_id="orders") as batch:
+            at_once.wait(60)
+            return batch.write([(1, "a")], batch_id=3).rows_written
+
+    with ThreadPoolExecutor(4) as pool:
+        assert sorted(pool.map(write, range(4))) == [0, 0, 0, 1]  # type: ignore[type-var]
+    assert ids(session) == [1]
+
+
+@on_sqlite
+def test_a_killed_stream_loses_and_doubles_nothing(
+    metastore: Metastore, metastore_url: str, clusters: dict[str, dict[str, str]], tmp_path: Path
+) -> None:
+    """More kills than in the gate: HIVEX_STREAM_KILLS=100."""
+    kills = int(os.environ.get("HIVEX_STREAM_KILLS", "3"))
+    batches = max(12, kills)
+    chance = random.Random(int(os.environ.get("HIVEX_RANDOM_SEED", "1")))
+    script = Path(__file__).with_name("streaming_process.py")
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    described = json.dumps({"c1": clusters["c1"]})
+
+    def stream(point: str, times: int) -> int:
+        arguments = [metastore_url, described, str(tmp_path / "checkpoint"), str(batches), point, str(times)]
+        return subprocess.run([sys.executable, str(script), *arguments], env=environment, check=False).returncode
+
+    with metastore.session() as session:
+        session.sql("CREATE TABLE events (id int, name string)")
+        # The first kill lies between a commit and its checkpoint, where a batch without a key would double.
+        moments = [("after commit", 2), ("before commit", 2), ("after allocate", 1)]
+        moments += [(chance.choice(moments)[0], chance.randint(1, 4)) for _ in range(kills - len(moments))]
+        assert stream(*moments[0]) == -signal.SIGKILL
+        for point, times in moments[1:]:
+            assert stream(point, times) in (0, -signal.SIGKILL)
+        assert stream("nowhere", 1) == 0
+        found = session.snapshot_files("events")
+        valid = ValidWriteIdList.parse(str(found.valid_write_ids))
+        read = [orc.read_table(unquote(urlsplit(file.uri).path)).to_pylist() for file in found.files]
+        seen = [row["id"] for rows in read for row in rows if valid.is_valid(row["__write_id"])]
+        assert sorted(seen) == list(range(4 * batches))

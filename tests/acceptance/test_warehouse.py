@@ -21,6 +21,7 @@ from airflow_hivex.core.errors import (
     RoutingError,
     StatementSyntaxError,
     TypeMismatchError,
+    UnsupportedStatementError,
 )
 from airflow_hivex.core.warehouse import Warehouse
 
@@ -216,3 +217,42 @@ def test_missing_and_damaged_files_are_errors_whatever_the_users_spark_ignores(
         warehouse.sql("INSERT OVERWRITE TABLE d SELECT * FROM d")
     file.write_bytes(whole)
     assert rows.count() == 1000
+
+
+def test_frames_within_a_snapshot_outlive_what_others_do(
+    warehouse: Warehouse, session: Session, metastore: Metastore
+) -> None:
+    with warehouse.snapshot():
+        rows = warehouse.table("t")
+        with metastore.session() as other:
+            other.sql("INSERT INTO t VALUES (4, 'later', 1)")
+            metastore.compactor.request("default", "t", "p=1", type="major")
+            metastore.compactor.work()
+            assert all(not task.deleted for task in metastore.compactor.clean())
+        assert sorted(map(tuple, rows.collect()), key=str) == [(1, "a", 1), (3, None, None)]
+        assert warehouse.table("t").count() == 2
+    assert warehouse.table("t").count() == 3
+    assert "OPEN" not in [row[1] for row in session.sql("SHOW TRANSACTIONS").rows]
+    with pytest.raises(NoSuchTableError), warehouse.snapshot():
+        warehouse.table("nowhere")
+    with pytest.raises(InvalidOperationError), warehouse.snapshot(), warehouse.snapshot():
+        pass
+    assert "OPEN" not in [row[1] for row in session.sql("SHOW TRANSACTIONS").rows]
+
+
+def test_an_error_of_a_job_keeps_what_spark_has_said(warehouse: Warehouse, session: Session) -> None:
+    for run in (warehouse.sql, session.sql):
+        with pytest.raises(HivexError) as raised:
+            run("INSERT INTO t SELECT CAST(v AS int), v, p FROM t WHERE id = 1")
+        cause = raised.value.__cause__
+        assert "CAST_INVALID_INPUT" in str(cause)
+        assert "\tat " not in str(cause)
+
+
+def test_history_of_a_table_is_not_taken_for_a_column(session: Session) -> None:
+    session.sql("CREATE TABLE history (t int)")
+    session.sql("CREATE TABLE t (id int)")
+    with pytest.raises(UnsupportedStatementError, match="DESCRIBE HISTORY is not a statement"):
+        session.sql("DESCRIBE HISTORY t")
+    assert session.sql("DESCRIBE `history` t").rows[0] == ("col_name", "t")
+    assert session.sql("DESCRIBE history").rows[0][0] == "t"

@@ -28,6 +28,7 @@ from airflow_hivex.core.store.schema import (
     txn_components,
     txn_to_write_id,
     write_set,
+    written_batches,
 )
 
 
@@ -345,6 +346,7 @@ def forget_tables(connection: Connection, ids: Sequence[int]) -> None:
         completed_txn_components,
         write_set,
         txn_to_write_id,
+        written_batches,
     ):
         connection.execute(delete(child).where(child.c.table_id.in_(ids)))
     connection.execute(delete(tables).where(tables.c.id.in_(ids), tables.c.dropped))

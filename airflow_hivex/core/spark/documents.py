@@ -9,7 +9,8 @@ from __future__ import annotations
 import base64
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -24,6 +25,7 @@ from airflow_hivex.core.errors import (
     InvalidOperationError,
     InvalidParametersError,
     JobCancelledError,
+    JobCause,
     JobError,
     MergeCardinalityError,
     NoSuchColumnError,
@@ -50,6 +52,10 @@ from airflow_hivex.core.model.plans import (
     WriteIdFilter,
     WrittenDirectory,
 )
+
+# A frame of Java's or Python's stack, and how many were left out.
+_FRAME = re.compile(r"\s+(?:at |\.\.\. \d+ more|File \")|\s*Traceback ")
+_LONGEST_CAUSE = 4000
 
 _ERRORS: dict[str, type[HivexError]] = {
     error.code: error
@@ -111,12 +117,27 @@ def result_to_json(result: JobResult, rows: pa.Table | None = None) -> str:
     return json.dumps(document)
 
 
-def error_to_json(error: HivexError) -> str:
-    """The document of a job that failed."""
+def error_to_json(error: HivexError, cause: BaseException | None = None) -> str:
+    """The document of a job that failed, with what its cause says."""
+    said = {"cause": _cause(cause)} if cause is not None and cause is not error else {}
     if isinstance(error, JobError):
         kind = next((kind for kind, of_kind in _JOB_ERRORS.items() if type(error) is of_kind), "job")
-        return json.dumps({"version": VERSION, "error": {"kind": kind, "facts": list(error.facts[1:])}})
-    return json.dumps({"version": VERSION, "error": {"kind": error.code, "facts": _plain(error.facts)}})
+        return json.dumps({"version": VERSION, "error": {"kind": kind, "facts": list(error.facts[1:]), **said}})
+    return json.dumps({"version": VERSION, "error": {"kind": error.code, "facts": _plain(error.facts), **said}})
+
+
+def _cause(error: BaseException) -> str:
+    """An exception and those that have led to it, without the frames of their stacks."""
+    lines = [f"{type(error).__name__}: {error}", *(f"caused by {each!r}" for each in _causes_of(error))]
+    told = [line for line in "\n".join(lines).splitlines() if not _FRAME.match(line)]
+    return "\n".join(dict.fromkeys(told))[:_LONGEST_CAUSE]
+
+
+def _causes_of(error: BaseException) -> Iterator[BaseException]:
+    following = error.__cause__ or error.__context__
+    while following is not None:
+        yield following
+        following = following.__cause__ or following.__context__
 
 
 def result_from_json(text: str, cluster: str) -> JobResult:
@@ -131,7 +152,8 @@ def result_from_json(text: str, cluster: str) -> JobResult:
     """
     document = json.loads(text)
     if "error" in document:
-        raise _error(document["error"], cluster)
+        cause = document["error"].get("cause")
+        raise _error(document["error"], cluster) from (JobCause(cause) if cause else None)
     columns = tuple(Column(**column) for column in document["columns"])
     directories = _directories(document["directories"])
     inserted = tuple(map(_directories, document["inserted"]))

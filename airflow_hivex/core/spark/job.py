@@ -55,7 +55,7 @@ def run(spark: SparkSession, plan_document: str, *, is_shared: bool = False) -> 
             return documents.result_to_json(*_execute(spark, plan))
     except Exception as error:
         log.debug("Job %s failed", plan.name, exc_info=True)
-        return documents.error_to_json(as_error(error, plan))
+        return documents.error_to_json(as_error(error, plan), error)
 
 
 def frame(spark: SparkSession, plan: Plan) -> DataFrame:

@@ -82,6 +82,13 @@ def read_describe(cursor: Cursor, first: Token) -> DescribeTable | DescribeDatab
     if following is not None and following.kind in (Kind.WORD, Kind.QUOTED):
         if cursor.accept_one("FUNCTION", "QUERY"):
             raise unsupported_statement(cursor, first)
+        if cursor.at("HISTORY") or cursor.at("DETAIL"):
+            word = cursor.next("a name")
+            raise cursor.unsupported(
+                f"DESCRIBE {word.word} is not a statement of this release; for a table of that name write "
+                f"DESCRIBE `{word.text}`",
+                word,
+            )
         cursor.accept("TABLE")
     extended = cursor.peek(1) is not None and cursor.accept_one("EXTENDED", "FORMATTED") is not None
     table = cursor.table_name()

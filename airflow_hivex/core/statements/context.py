@@ -13,6 +13,7 @@ from airflow_hivex.core.clusters.properties import Cluster, Clusters
 from airflow_hivex.core.compaction.compactor import Compactor
 from airflow_hivex.core.errors import InvalidOperationError, StatementCancelledError, TransactionAbortedError
 from airflow_hivex.core.files.filesystem import ClusterFiles
+from airflow_hivex.core.model.batches import BatchKey
 from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE
 from airflow_hivex.core.model.plans import JobResult, Plan
 from airflow_hivex.core.model.routes import Route
@@ -187,7 +188,7 @@ class StatementContext:
     """One statement: the metastore, the session, and what came with the text.
 
     ``batch`` has the transaction that it is to run in, of a streaming batch. ``runner`` runs its jobs instead of the
-    session's or the cluster's.
+    session's or the cluster's. ``batch_key`` is recorded with the commit of what it writes, which counts once.
     """
 
     services: Services
@@ -196,6 +197,7 @@ class StatementContext:
     max_rows: int | None = None
     batch: BatchTransaction | None = None
     runner: Runner | None = None
+    batch_key: BatchKey | None = None
 
     def run(self, cluster: Cluster, plan: Plan) -> JobResult:
         """Run a job of the statement's transaction on a cluster.

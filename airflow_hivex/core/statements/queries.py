@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from airflow_hivex.core.catalog import partitions, pending_writes, tables
+from airflow_hivex.core.catalog import partitions, pending_writes, tables, written_batches
 from airflow_hivex.core.clusters.properties import Cluster
 from airflow_hivex.core.errors import (
     AlreadyExistsError,
@@ -17,6 +17,7 @@ from airflow_hivex.core.errors import (
     InvalidOperationError,
     NoSuchTableError,
 )
+from airflow_hivex.core.model.batches import BatchKey
 from airflow_hivex.core.model.objects import Column, Table
 from airflow_hivex.core.model.plans import JobResult, Plan, Write
 from airflow_hivex.core.model.statements import CreateTable, Insert, Query, Select
@@ -30,7 +31,7 @@ from airflow_hivex.core.statements.pending import register_write
 from airflow_hivex.core.statements.routing import RoutedQuery, chosen_cluster, route
 from airflow_hivex.core.statements.table_definitions import check_columns, describe_table
 from airflow_hivex.core.statements.transactions import in_transaction, own_transaction
-from airflow_hivex.core.statements.writing import begin_write, end_write
+from airflow_hivex.core.statements.writing import BatchWrittenError, begin_write, end_write
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +60,17 @@ def run_select(context: StatementContext, statement: Select) -> Result:
 
 
 def run_insert(context: StatementContext, statement: Insert) -> Result:
-    """The rows written: by this process where they are constants, else by a job on the table's primary."""
+    """The rows written: by this process where they are constants, else by a job on the table's primary.
+
+    None are written where the table has the statement's batch already.
+    """
+    key = context.batch_key
+    if key is not None and context.session.transaction is not None:
+        raise InvalidOperationError(
+            "A write with app_id and batch_id",
+            f"transaction {context.session.transaction.txn_id}",
+            "it is open, and the batch is recorded by a commit of its own; COMMIT or ROLLBACK comes first",
+        )
 
     def work(running: Running) -> Result:
         running.check_may_write("INSERT")
@@ -68,6 +79,9 @@ def run_insert(context: StatementContext, statement: Insert) -> Result:
         static = check_insert(statement, target)
         cluster = chosen_cluster(context, routed)
         log.info("Transaction %s: %s", running.txn_id, routed.route.describe())
+        if key is not None and _is_written(context, target, key):
+            context.services.transactions.abort(running.txn_id, f"{target.full_name} has {key} already")
+            return Result(cluster=cluster.name, txn_id=running.txn_id, rows_written=0, route=routed.route)
         whole = static_partition(target, static)
         if statement.if_not_exists and whole is not None and partition_exists(context, running, target, whole):
             if running.joined is None:
@@ -89,7 +103,16 @@ def run_insert(context: StatementContext, statement: Insert) -> Result:
             cluster=cluster.name, txn_id=running.txn_id, rows_written=written.rows_written, route=routed.route
         )
 
-    return in_transaction(context, work)
+    try:
+        return in_transaction(context, work)
+    except BatchWrittenError:
+        log.info("%s was written by another process", key)
+        return Result(rows_written=0)
+
+
+def _is_written(context: StatementContext, table: Table, key: BatchKey) -> bool:
+    with context.services.store.read() as connection:
+        return written_batches.is_written(connection, int(table.id or 0), key)
 
 
 def run_create_table_as_select(context: StatementContext, statement: CreateTable) -> Result:

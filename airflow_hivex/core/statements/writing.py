@@ -8,7 +8,7 @@ from functools import partial
 
 from sqlalchemy import Connection
 
-from airflow_hivex.core.catalog import pending_writes
+from airflow_hivex.core.catalog import pending_writes, written_batches
 from airflow_hivex.core.catalog.pending_writes import PendingWrite
 from airflow_hivex.core.clusters.properties import Cluster
 from airflow_hivex.core.model.objects import Table
@@ -162,6 +162,8 @@ def end_writes(
             one_after_the_other(connection, changed)
             for write, directories in done:
                 _check_nothing_hidden(connection, running.snapshot, write, directories)
+            for write, _ in done:
+                _record_batch(context, connection, write, running.txn_id)
             for write, directories in done:
                 register_write(
                     services,
@@ -187,6 +189,16 @@ def end_writes(
             pending_writes.record(connection, write.table, write.pending, directories)
 
     services.store.write(record)
+
+
+class BatchWrittenError(Exception):
+    """Somebody has committed the statement's batch meanwhile: the statement writes nothing."""
+
+
+def _record_batch(context: StatementContext, connection: Connection, write: OpenWrite, txn_id: int) -> None:
+    key = context.batch_key
+    if key is not None and not written_batches.record(connection, int(write.table.id or 0), key, txn_id):
+        raise BatchWrittenError
 
 
 def _check_nothing_hidden(

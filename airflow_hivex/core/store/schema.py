@@ -462,6 +462,16 @@ completed_compactions = Table(
 )
 """Compactions that are over, with the ids that they had in the queue."""
 
+written_batches = Table(
+    "written_batches",
+    metadata,
+    Column("table_id", Id, ForeignKey("tables.id"), primary_key=True, autoincrement=False),
+    Column("app_id", String(128), primary_key=True),
+    Column("batch_id", BigInteger, nullable=False),
+    Column("txn_id", BigInteger, nullable=False),
+)
+"""The last batch that each application has written to a table: written with the commit of its rows."""
+
 notification_log = Table(
     "notification_log",
     metadata,

@@ -75,6 +75,7 @@ EXAMPLES: dict[str, tuple[object, ...]] = {
     "NotAMetastoreError": ("sqlite:///x", "it has tables of something else (dag)"),
     "StoreDamagedError": ("sqlite:////x", "database disk image is malformed"),
     "StorePermissionError": ("postgresql://u@h/d", "permission denied for schema public"),
+    "JobCause": ("SparkException: a file cannot be read",),
     "JobError": ("c1", "out of memory"),
     "SparkLostError": ("c1", "its JVM ended"),
     "JobCancelledError": ("c1",),
