@@ -6,10 +6,10 @@ Pure rules. Who holds what is in the metastore database; see ``transactions.lock
 from __future__ import annotations
 
 import enum
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import TypeAlias
 
 from airflow_hivex.core.errors import InvalidLockRequestError, InvalidObjectError, InvalidTextError
 from airflow_hivex.core.model.identifiers import normalise
@@ -67,6 +67,9 @@ class DataOperation(enum.Enum):
         return self in (DataOperation.INSERT, DataOperation.UPDATE, DataOperation.DELETE)
 
 
+_Place: TypeAlias = tuple[str, str | None, str | None]
+
+
 @dataclass(frozen=True, slots=True)
 class LockComponent:
     """One lock of a request: on a database, a table or a partition. Names are normalised.
@@ -115,6 +118,11 @@ class LockComponent:
     def full_table(self) -> str:
         """``database/table``, also of a lock on a partition; empty for one on a database."""
         return "" if self.table is None else f"{self.database}/{self.table}"
+
+    @property
+    def place(self) -> _Place:
+        """What the lock is on: database, table and partition."""
+        return self.database, self.table, self.partition
 
     @property
     def resource(self) -> str:
@@ -306,39 +314,34 @@ def is_harmless(request: LockComponent, ahead: LockComponent) -> bool:
     return False
 
 
-def find_deadlock(txn_id: int, locks: Sequence[LockInfo], matrix: LockMatrix) -> tuple[int, ...]:
-    """The transactions of a circle of waiting that ``txn_id`` is part of, or none.
+class HeldLocks:
+    """What a transaction has locked, for the question which requests it need not wait for."""
 
-    ``locks`` are all locks, acquired and waiting, of all transactions that wait. A request waits
-    for every lock ahead of it that its type does not bear, also for one that waits itself.
+    def __init__(self) -> None:
+        self._strictest: dict[_Place, LockComponent] = {}
+
+    def add(self, held: LockComponent) -> None:
+        """Count a lock among them."""
+        other = self._strictest.get(held.place)
+        if other is None or other.type.strictness < held.type.strictness:
+            self._strictest[held.place] = held
+
+    def cover(self, request: LockComponent) -> bool:
+        """Whether one of them covers the request (:func:`covers`)."""
+        places = {request.place, (request.database, request.table, None), (request.database, None, None)}
+        return any(covers(held, request) for place in places if (held := self._strictest.get(place)) is not None)
+
+
+def find_circle(start: int, waits_for: Callable[[Collection[int]], Mapping[int, Collection[int]]]) -> tuple[int, ...]:
+    """The transactions of a shortest circle of waiting that ``start`` is part of, or none.
+
+    ``waits_for`` is asked once for each step away from ``start``, about all transactions that are so far from it, and
+    answers whom each of them waits for.
     """
-    waits_for: dict[int, set[int]] = defaultdict(set)
-    for waiting in locks:
-        if waiting.state is not LockState.WAITING or not waiting.txn_id:
-            continue
-        if any(
-            held.txn_id == waiting.txn_id
-            and held.state is LockState.ACQUIRED
-            and covers(held.component, waiting.component)
-            for held in locks
-        ):
-            continue
-        waits_for[waiting.txn_id].update(
-            ahead.txn_id
-            for ahead in locks
-            if ahead.txn_id
-            and ahead.txn_id != waiting.txn_id
-            and ahead.lock_id < waiting.lock_id
-            and matrix.blocker(waiting.component, waiting.txn_id, [ahead]) is not None
-        )
-    return _circle(txn_id, waits_for)
-
-
-def _circle(start: int, edges: Mapping[int, set[int]]) -> tuple[int, ...]:
-    """The shortest way from ``start`` along ``edges`` back to it, or nothing."""
     came_from: dict[int, int] = {}
     frontier = [start]
     while frontier:
+        edges = waits_for(frontier)
         following = []
         for node in frontier:
             for other in sorted(edges.get(node, ())):

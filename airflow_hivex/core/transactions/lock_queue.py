@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import enum
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Select, select, union_all
+from sqlalchemy import ColumnElement, Connection, Select, and_, func, select, union_all
 
-from airflow_hivex.core.model.locks import LockComponent, LockInfo, LockMatrix, LockState, LockType, covers
+from airflow_hivex.core.model.locks import HeldLocks, LockComponent, LockInfo, LockMatrix, LockState, LockType
 from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.schema import locks
-from airflow_hivex.core.transactions.lock_rows import lock_from_row, select_locks
+from airflow_hivex.core.transactions.lock_rows import component_from_row, lock_from_row
 
 # A statement of more branches, or a branch of more names, is split: SQLite takes 32,766 values.
 _NAMES = 1000
-_BRANCHES = 20
+BRANCHES = 20
+
+
+class Reach(enum.IntEnum):
+    """Where a lock ahead is, as seen from a request: on its thing or what holds that, or in its table or database."""
+
+    AT_OR_ABOVE = 1
+    IN_TABLE = 2
+    IN_DATABASE = 3
 
 
 def blocker_of(
@@ -33,15 +42,18 @@ def blocker_of(
     only locks that meet the request and are of a type that can be in its way.
     """
     ahead: dict[tuple[str, str | None], list[LockInfo]] = defaultdict(list)
-    queries = list(_queries(matrix, components, txn_id, before))
-    for batch in batches(queries, _BRANCHES):
+    queries = [
+        _first_of_requests(reach, and_(*_conditions(condition, txn_id, before)))
+        for reach, condition in conditions_ahead(matrix, components)
+    ]
+    for batch in batches(queries, BRANCHES):
         statement = batch[0] if len(batch) == 1 else union_all(*batch)
         for row in connection.execute(statement):
             lock = lock_from_row(row)
             ahead[lock.component.database, lock.component.table].append(lock)
     if not ahead:
         return None
-    held: list[LockComponent] | None = None
+    held: HeldLocks | None = None
     for component in components:
         if component.table is None:
             met = [lock for (database, _), found in ahead.items() if database == component.database for lock in found]
@@ -52,51 +64,72 @@ def blocker_of(
             continue
         if held is None:
             held = _held_by(connection, txn_id)
-        if not any(covers(each, component) for each in held):
+        if not held.cover(component):
             return component, blocker
     return None
 
 
-def _held_by(connection: Connection, txn_id: int | None) -> list[LockComponent]:
-    if txn_id is None:
-        return []
-    query = select(locks).where(locks.c.txn_id == txn_id, locks.c.state == LockState.ACQUIRED.value)
-    return [lock_from_row(row).component for row in connection.execute(query)]
+def _conditions(
+    condition: ColumnElement[bool], txn_id: int | None, before: int | None
+) -> Iterator[ColumnElement[bool]]:
+    yield condition
+    if txn_id is not None:
+        yield locks.c.txn_id != txn_id
+    if before is not None:
+        yield locks.c.lock_id < before
 
 
-def locks_of_waiting_transactions(connection: Connection) -> list[LockInfo]:
-    """All locks of all transactions that wait for one. One round trip."""
-    waiting = select(locks.c.txn_id).where(locks.c.state == LockState.WAITING.value, locks.c.txn_id > 0)
-    return [lock_from_row(row) for row in connection.execute(select_locks().where(locks.c.txn_id.in_(waiting)))]
+def _first_of_requests(reach: Reach, condition: ColumnElement[bool]) -> Select[Any]:
+    """The locks; of those that a request has in a table one of each type, as all of them are in the way alike."""
+    if reach is Reach.AT_OR_ABOVE:
+        return select(locks).where(condition)
+    first = (
+        select(locks.c.lock_id, func.min(locks.c.internal_id).label("internal_id"))
+        .where(condition)
+        .group_by(locks.c.lock_id, locks.c.full_table, locks.c.type, locks.c.state)
+        .subquery()
+    )
+    return select(locks).join(
+        first, and_(locks.c.lock_id == first.c.lock_id, locks.c.internal_id == first.c.internal_id)
+    )
 
 
-def _queries(
-    matrix: LockMatrix, components: Sequence[LockComponent], txn_id: int | None, before: int | None
-) -> Iterator[Select[Any]]:
-    """For every type of request: what is on its things themselves or above them, and what is below them."""
-    at_or_above: dict[LockType, set[str]] = defaultdict(set)
-    of_tables: dict[LockType, set[str]] = defaultdict(set)
-    in_databases: dict[LockType, set[str]] = defaultdict(set)
+def _held_by(connection: Connection, txn_id: int | None) -> HeldLocks:
+    held = HeldLocks()
+    if txn_id is not None:
+        query = select(locks).where(locks.c.txn_id == txn_id, locks.c.state == LockState.ACQUIRED.value)
+        for row in connection.execute(query):
+            held.add(component_from_row(row))
+    return held
+
+
+def conditions_ahead(
+    matrix: LockMatrix, components: Iterable[LockComponent]
+) -> Iterator[tuple[Reach, ColumnElement[bool]]]:
+    """Conditions that together hold for the locks that meet one of the components and are of a type in its way.
+
+    Each asks one column with an index of its own for up to 1,000 names.
+    """
+    names: dict[tuple[Reach, LockType], set[str]] = defaultdict(set)
     for component in components:
+        at_or_above = names[Reach.AT_OR_ABOVE, component.type]
         if component.table is None:
-            in_databases[component.type].add(component.database)
+            names[Reach.IN_DATABASE, component.type].add(component.database)
             continue
-        at_or_above[component.type].add(component.database)
+        at_or_above.add(component.database)
         if component.partition is None:
-            of_tables[component.type].add(component.full_table)
+            names[Reach.IN_TABLE, component.type].add(component.full_table)
         else:
-            at_or_above[component.type] |= {component.full_table, component.resource}
-    for column, names_by_type in (
-        (locks.c.resource, at_or_above),
-        (locks.c.full_table, of_tables),
-        (locks.c.database, in_databases),
-    ):
-        for requested, names in names_by_type.items():
-            mildest = min(ahead.strictness for ahead in matrix.blocking[requested])
-            for batch in batches(sorted(names), _NAMES):
-                query = select(locks).where(column.in_(batch), locks.c.strictness >= mildest)
-                if txn_id is not None:
-                    query = query.where(locks.c.txn_id != txn_id)
-                if before is not None:
-                    query = query.where(locks.c.lock_id < before)
-                yield query
+            at_or_above |= {component.full_table, component.resource}
+    for (reach, requested), wanted in names.items():
+        column = _COLUMNS[reach]
+        mildest = min(ahead.strictness for ahead in matrix.blocking[requested])
+        for batch in batches(sorted(wanted), _NAMES):
+            yield reach, and_(column.in_(batch), locks.c.strictness >= mildest)
+
+
+_COLUMNS: dict[Reach, ColumnElement[str]] = {
+    Reach.AT_OR_ABOVE: locks.c.resource,
+    Reach.IN_TABLE: locks.c.full_table,
+    Reach.IN_DATABASE: locks.c.database,
+}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import (
@@ -75,13 +76,7 @@ def lock_from_row(row: Row[Any]) -> LockInfo:
         lock_id=row.lock_id,
         internal_id=row.internal_id,
         txn_id=row.txn_id or None,
-        component=LockComponent(
-            database=row.database,
-            table=row.table or None,
-            partition=row.partition or None,
-            type=LockType(row.type),
-            operation=DataOperation(row.operation),
-        ),
+        component=replace(component_from_row(row), operation=DataOperation(row.operation)),
         state=LockState(row.state),
         requested_at=to_datetime(row.requested_ms),
         heartbeat_at=to_datetime(getattr(row, "alive_ms", row.heartbeat_ms)),
@@ -91,6 +86,11 @@ def lock_from_row(row: Row[Any]) -> LockInfo:
         agent_info=row.agent_info,
         blocked_by=blocked_by,
     )
+
+
+def component_from_row(row: Row[Any]) -> LockComponent:
+    """What a row locks and how; of its columns these only."""
+    return LockComponent(row.database, row.table or None, row.partition or None, LockType(row.type))
 
 
 def release(connection: Connection, *conditions: ColumnElement[bool]) -> frozenset[int]:

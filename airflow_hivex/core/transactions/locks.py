@@ -33,7 +33,6 @@ from airflow_hivex.core.model.locks import (
     LockResponse,
     LockState,
     LockType,
-    find_deadlock,
     show_order,
 )
 from airflow_hivex.core.model.texts import check_text, told
@@ -45,10 +44,18 @@ from airflow_hivex.core.store.exchange import Exchange
 from airflow_hivex.core.store.listening import Listener, listening
 from airflow_hivex.core.store.schema import counters, locks
 from airflow_hivex.core.transactions.allocation import is_id
+from airflow_hivex.core.transactions.deadlocks import deadlock_of
 from airflow_hivex.core.transactions.lock_grants import grant_at_once, is_simple
-from airflow_hivex.core.transactions.lock_queue import blocker_of, locks_of_waiting_transactions
+from airflow_hivex.core.transactions.lock_queue import blocker_of
 from airflow_hivex.core.transactions.lock_requests import check_request, note_components
-from airflow_hivex.core.transactions.lock_rows import CHANNEL, lock_from_row, release, select_locks, unlocking
+from airflow_hivex.core.transactions.lock_rows import (
+    CHANNEL,
+    component_from_row,
+    lock_from_row,
+    release,
+    select_locks,
+    unlocking,
+)
 from airflow_hivex.core.transactions.manager import TransactionManager
 
 log = logging.getLogger(__name__)
@@ -309,19 +316,19 @@ class LockManager:
         return LockResponse(lock_id, state, blocker)
 
     def _check(self, connection: Connection, lock_id: int) -> LockResponse:
-        rows = connection.execute(select_locks().where(locks.c.lock_id == lock_id).order_by(locks.c.internal_id)).all()
-        own = [lock_from_row(row) for row in rows]
+        own = connection.execute(select(locks).where(locks.c.lock_id == lock_id).order_by(locks.c.internal_id)).all()
         if not own:
             raise NoSuchLockError(lock_id)
-        txn_id = own[0].txn_id
+        txn_id = own[0].txn_id or None
         of_request = locks.c.lock_id == lock_id
         if txn_id is None:
             connection.execute(update(locks).where(of_request).values(heartbeat_ms=self._clock()))
         else:
             self._transactions.heartbeat_in(connection, txn_id)
-        if own[0].state is LockState.ACQUIRED:
+        if own[0].state == LockState.ACQUIRED.value:
             return LockResponse(lock_id, LockState.ACQUIRED)
-        found = blocker_of(connection, self._matrix, [lock.component for lock in own], txn_id, before=lock_id)
+        components = [component_from_row(row) for row in own]
+        found = blocker_of(connection, self._matrix, components, txn_id, before=lock_id)
         if found is None:
             granted = connection.execute(
                 update(locks)
@@ -337,15 +344,15 @@ class LockManager:
                 raise NoSuchLockError(lock_id)
             return LockResponse(lock_id, LockState.ACQUIRED)
         blocked, blocker = found
-        number = next(lock.internal_id for lock in own if lock.component == blocked)
+        waiting = own[components.index(blocked)]
         blocked_by = (blocker.lock_id, blocker.internal_id)
-        if own[number - 1].blocked_by != blocked_by:
+        if (waiting.blocked_by_lock_id, waiting.blocked_by_internal_id) != blocked_by:
             connection.execute(
                 update(locks).where(of_request).values(blocked_by_lock_id=None, blocked_by_internal_id=None)
             )
             connection.execute(
                 update(locks)
-                .where(of_request, locks.c.internal_id == number)
+                .where(of_request, locks.c.internal_id == waiting.internal_id)
                 .values(blocked_by_lock_id=blocked_by[0], blocked_by_internal_id=blocked_by[1])
             )
         return LockResponse(lock_id, LockState.WAITING, blocker)
@@ -435,7 +442,7 @@ class LockManager:
         if txn_id is None:
             return False
         with self._store.read() as connection:
-            circle = find_deadlock(txn_id, locks_of_waiting_transactions(connection), self._matrix)
+            circle = deadlock_of(connection, self._matrix, txn_id)
         if not circle:
             return False
         victim = max(circle)

@@ -6,8 +6,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count, product
+from random import Random
 
 import pytest
 from sqlalchemy import func, select
@@ -38,9 +39,11 @@ from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.schema import locks as lock_rows
 from airflow_hivex.core.store.schema import txn_components
+from airflow_hivex.core.transactions.deadlocks import waits_for
 from airflow_hivex.core.transactions.locks import LockManager
 from airflow_hivex.core.transactions.manager import TransactionManager
 from tests.integration.core.conftest import Clock
+from tests.unit.core.model.test_locks import edges
 
 pytestmark = pytest.mark.usefixtures("warehouse")
 
@@ -372,6 +375,46 @@ def test_circle_of_three_loses_only_its_youngest(locks: LockManager, transaction
         outcomes = list(pool.map(work, range(3)))
     assert outcomes[:2] == [ACQUIRED, ACQUIRED]
     assert isinstance(outcomes[2], DeadlockError)
+
+
+def test_who_waits_for_whom_is_what_every_pair_of_locks_says(store: Store, transactions: TransactionManager) -> None:
+    random = Random(14)
+    places = [(None, None), ("tab1", None), ("tab2", None), ("tab1", "p=1"), ("tab1", "p=2"), ("tab2", "p=1")]
+    for matrix in MATRICES.values():
+        manager = LockManager(store, Settings({"hivex.lock.matrix": matrix.name}), lambda: 1, transactions)
+        for _ in range(12):
+            txn_ids = transactions.open(5)
+            for _ in range(10):
+                components = [
+                    LockComponent("default", *random.choice(places), type=random.choice(list(LockType)))
+                    for _ in range(random.choice([1, 1, 2, 3]))
+                ]
+                with suppress(DeadlockError, TransactionAbortedError):
+                    manager.acquire(components, random.choice([*txn_ids, None]), wait=False)
+            stored = manager.show()
+            waiting = {lock.txn_id for lock in stored if lock.state is WAITING}
+            expected = edges(stored, matrix, txn_ids)
+            with store.read() as connection:
+                found = waits_for(connection, matrix, txn_ids)
+            for txn_id in txn_ids:
+                assert found.get(txn_id, set()) == expected.get(txn_id, set()) & waiting
+            transactions.abort_many(txn_ids)
+            for lock in manager.show():
+                manager.unlock(lock.lock_id)
+
+
+def test_readers_of_many_partitions_look_for_deadlocks_in_no_time(
+    transactions: TransactionManager, locks: LockManager
+) -> None:
+    (holder, *readers) = transactions.open(9)
+    locks.acquire([on(E)], holder)
+    partitions = [on(R, partition=f"p={number}") for number in range(365)]
+    for reader in readers[:-1]:
+        locks.acquire(partitions, reader, wait=False)
+    before_s = time.process_time()
+    assert locks.acquire(partitions, readers[-1], wait=False).state is WAITING
+    # Comparing every lock with every other takes four seconds.
+    assert time.process_time() - before_s < 1
 
 
 # -- ids and states -------------------------------------------------------------------

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from itertools import permutations, product
 
@@ -21,7 +22,7 @@ from airflow_hivex.core.model.locks import (
     LockState,
     LockType,
     covers,
-    find_deadlock,
+    find_circle,
     meet,
     show_order,
     show_row,
@@ -166,6 +167,30 @@ def test_writing_operations_are_those_that_change_rows() -> None:
         DataOperation.UPDATE,
         DataOperation.DELETE,
     ]
+
+
+def edges(locks: Sequence[LockInfo], matrix: LockMatrix, txn_ids: Collection[int]) -> dict[int, set[int]]:
+    """Whom each of the transactions waits for, one lock after the other held against all."""
+    found: dict[int, set[int]] = {}
+    for mine in locks:
+        if mine.state is not WAITING or mine.txn_id not in txn_ids:
+            continue
+        own = [lock.component for lock in locks if lock.txn_id == mine.txn_id and lock.state is ACQUIRED]
+        if any(covers(held, mine.component) for held in own):
+            continue
+        found.setdefault(mine.txn_id, set()).update(
+            theirs.txn_id
+            for theirs in locks
+            if theirs.txn_id
+            and theirs.txn_id != mine.txn_id
+            and theirs.lock_id < mine.lock_id
+            and matrix.blocker(mine.component, mine.txn_id, [theirs]) is not None
+        )
+    return found
+
+
+def find_deadlock(txn_id: int, locks: Sequence[LockInfo], matrix: LockMatrix) -> tuple[int, ...]:
+    return find_circle(txn_id, lambda txn_ids: edges(locks, matrix, txn_ids))
 
 
 def test_circle_of_two_is_found() -> None:
