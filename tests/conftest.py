@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from sqlalchemy.util import LRUCache
 
+from airflow_hivex.core.spark import class_archive
 from airflow_hivex.core.store import engine
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.migrating import VERSION_TABLE, prepare
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 # Read by every Spark that tests and their processes start.
 os.environ.setdefault(spark_options.VARIABLE, spark_options.java_options())
+# They have an archive of classes of their own.
+os.environ.setdefault(class_archive.VARIABLE, "")
 
 _COUNT = "count: "
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from pathlib import Path
 
 VARIABLE = "SPARK_SUBMIT_OPTS"
@@ -18,18 +17,6 @@ ARCHIVE = Path(sys.prefix) / "spark-classes.jsa"
 _OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=256m"
 # Java tells on standard output why it does not use an archive, or what it leaves out of one.
 _QUIET = "-Xlog:disable"
-_STATEMENTS = (
-    "CREATE TABLE t (id bigint, v string) PARTITIONED BY (p string)",
-    "INSERT INTO t VALUES (-1, 'a', 'x')",
-    "INSERT INTO t SELECT id, concat('v', id), CAST(id % 3 AS string) FROM range(100)",
-    "CREATE TABLE b CLUSTERED BY (id) INTO 2 BUCKETS AS SELECT id, v FROM t",
-    "UPDATE t SET v = 'new' WHERE id % 7 = 0",
-    "DELETE FROM b WHERE id % 5 = 0",
-    "MERGE INTO t USING b ON t.id = b.id WHEN MATCHED AND t.id > 50 THEN DELETE "
-    "WHEN MATCHED THEN UPDATE SET v = b.v WHEN NOT MATCHED THEN INSERT VALUES (b.id, b.v, 'm')",
-    "INSERT OVERWRITE t PARTITION (p) SELECT id, v, p FROM t WHERE id > 3",
-    "SELECT p, count(*), sum(id), max(t.v) FROM t JOIN b USING (id) GROUP BY p ORDER BY p",
-)
 
 
 def java_options() -> str:
@@ -39,29 +26,12 @@ def java_options() -> str:
 
 def make_archive() -> None:
     """Run a few statements, and keep the classes that they have loaded."""
-    from pyspark import SparkContext
+    from airflow_hivex.cli import spark
 
-    from airflow_hivex.core import Metastore
-
-    # Others may read the archive while this one is made.
-    new = ARCHIVE.with_suffix(f".{os.getpid()}")
-    os.environ[VARIABLE] = f"{_OPTIONS} {_QUIET} -XX:ArchiveClassesAtExit={new}"
-    with tempfile.TemporaryDirectory() as folder:
-        clusters = {"c1": {"filesystem": Path(folder).as_uri(), "jobtracker": "local[2]"}}
-        with (
-            Metastore.open(f"sqlite:///{folder}/metastore.db", clusters=clusters) as metastore,
-            metastore.session() as session,
-        ):
-            for statement in _STATEMENTS:
-                session.sql(statement)
-        SparkContext.getOrCreate().stop()
-    java = SparkContext._gateway.proc
-    # It ends with its input, and writes the archive then.
-    java.stdin.close()
-    java.wait()
+    os.environ[VARIABLE] = f"{_OPTIONS} {_QUIET}"
+    spark.make_archive(ARCHIVE)
     # A Java that cannot make one gets an empty file, which it does not use.
-    new.touch()
-    new.replace(ARCHIVE)
+    ARCHIVE.touch()
 
 
 if __name__ == "__main__":

@@ -88,6 +88,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_export(commands)
     _add_metastore(commands)
     _add_compaction(commands)
+    _add_spark(commands)
     _add_demo(commands)
     return parser
 
@@ -163,6 +164,12 @@ def _add_compaction(commands: argparse._SubParsersAction[argparse.ArgumentParser
 
     compaction = commands.add_parser("compaction", help="ask for compactions, see what became of them")
     add_actions(compaction, open_metastore)
+
+
+def _add_spark(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    from airflow_hivex.cli.spark import add_actions
+
+    add_actions(commands.add_parser("spark", help="look after this machine's Spark"), _tell)
 
 
 def _add_demo(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

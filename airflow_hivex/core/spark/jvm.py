@@ -135,6 +135,19 @@ def forget() -> None:
         gateway.shutdown()
 
 
+def end() -> None:
+    """End this process's Spark and its Java process, if they run."""
+    context = SparkContext._active_spark_context
+    process = getattr(SparkContext._gateway, "proc", None)
+    if context is not None:
+        context.stop()
+    if process is not None:
+        # It ends with its input.
+        process.stdin.close()
+        process.wait()
+        forget()
+
+
 def _quiet_py4j() -> None:
     # Under a root logger at INFO, as in Airflow, py4j tells of every connection, and of each lost one with its stack.
     logging.getLogger("py4j").setLevel(logging.WARNING)

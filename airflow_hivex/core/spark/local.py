@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_hivex.core.errors import HivexError, JobCancelledError, JobError
 from airflow_hivex.core.model.plans import JobResult, Plan
+from airflow_hivex.core.spark import class_archive
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -270,7 +271,7 @@ def _start_conf(master: str) -> dict[str, str]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": _DRIVER_MEMORY,
         # ORC's timestamps are local times of the JVM.
-        "spark.driver.extraJavaOptions": "-Duser.timezone=UTC",
+        "spark.driver.extraJavaOptions": f"-Duser.timezone=UTC {class_archive.options_to_use()}".rstrip(),
         "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / "hivex-spark-warehouse"),
         "spark.sql.shuffle.partitions": str(2 * count),
         "spark.sql.adaptive.enabled": "true",

@@ -1,6 +1,12 @@
 from __future__ import annotations
 
-from airflow_hivex.core.errors import ExecutorsLostError, JobCancelledError, JobError, StorageError
+from airflow_hivex.core.errors import (
+    ExecutorsLostError,
+    JobCancelledError,
+    JobError,
+    SparkProcessError,
+    StorageError,
+)
 from airflow_hivex.core.model.plans import Plan, PlannedInsert, Scan, Write
 from airflow_hivex.core.spark.failures import as_error
 
@@ -61,3 +67,15 @@ def test_lost_executors_are_told_apart_and_may_come_back() -> None:
     assert isinstance(error, ExecutorsLostError)
     assert error.retryable
     assert "d.a" in str(error)
+
+
+def test_job_without_memory_may_be_run_again() -> None:
+    text = (
+        "An error occurred while calling o1.save.\n: org.apache.spark.SparkException: Job aborted due to stage "
+        "failure: Task 0 in stage 2.0 failed 1 times\nCaused by: java.lang.OutOfMemoryError: Java heap space\n"
+        "\tat java.base/java.util.Arrays.copyOf(Arrays.java:3537)"
+    )
+    error = as_error(RuntimeError(text), Plan("t", "n", "SELECT 1"))
+    assert isinstance(error, SparkProcessError)
+    assert error.retryable
+    assert "Java heap space" in str(error)

@@ -1,0 +1,104 @@
+"""``hivex spark``: look after what makes Spark start faster on this machine."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+
+# What most statements need, so that most classes are loaded.
+_STATEMENTS = (
+    "CREATE TABLE t (id bigint, v string) PARTITIONED BY (p string)",
+    "INSERT INTO t VALUES (-1, 'a', 'x')",
+    "INSERT INTO t SELECT id, concat('v', id), CAST(id % 3 AS string) FROM range(100)",
+    "CREATE TABLE b CLUSTERED BY (id) INTO 2 BUCKETS AS SELECT id, v FROM t",
+    "UPDATE t SET v = 'new' WHERE id % 7 = 0",
+    "DELETE FROM b WHERE id % 5 = 0",
+    "MERGE INTO t USING b ON t.id = b.id WHEN MATCHED AND t.id > 50 THEN DELETE "
+    "WHEN MATCHED THEN UPDATE SET v = b.v WHEN NOT MATCHED THEN INSERT VALUES (b.id, b.v, 'm')",
+    "INSERT OVERWRITE t PARTITION (p) SELECT id, v, p FROM t WHERE id > 3",
+    "SELECT p, count(*), sum(id), max(t.v) FROM t JOIN b USING (id) GROUP BY p ORDER BY p",
+)
+
+
+def add_actions(spark: argparse.ArgumentParser, tell: Callable[[str], None]) -> None:
+    """Add the actions of ``hivex spark``."""
+    actions = spark.add_subparsers(title="actions", required=True, metavar="ACTION")
+    archive = actions.add_parser(
+        "archive",
+        help="make the archive of classes with which Spark starts in about half the time",
+        description=(
+            "Run a few statements, and keep the classes that Spark loads for them. Each Spark that starts in a process "
+            "of this user on this machine uses them from then on. Make it again after Java or Spark was upgraded; one "
+            "that does not fit is not used. The variable HIVEX_SPARK_ARCHIVE names another file than that in ~/.cache."
+        ),
+    )
+    archive.add_argument("--remove", action="store_true", help="remove the archive")
+    archive.set_defaults(command=lambda options: _archive(options, tell))
+
+
+def _archive(options: argparse.Namespace, tell: Callable[[str], None]) -> int:
+    from airflow_hivex.core.spark import class_archive
+
+    file = class_archive.archive_file()
+    if file is None:
+        tell(f"hivex: there is no place for it: {class_archive.VARIABLE} is empty, or pyspark is not installed")
+        return 1
+    if options.remove:
+        file.unlink(missing_ok=True)
+        sys.stdout.write(f"removed {file}\n")
+        return 0
+    tell("running a few statements, which takes half a minute")
+    began = time.monotonic()
+    try:
+        make_archive(file)
+    except (OSError, ValueError) as error:
+        tell(f"hivex: {error}")
+        return 1
+    if not file.exists():
+        tell("hivex: this Java does not make such archives; Spark starts as ever")
+        return 1
+    tell(f"made in {time.monotonic() - began:.0f} s")
+    sys.stdout.write(f"{file}\n")
+    return 0
+
+
+def make_archive(file: Path) -> None:
+    """Run a few statements in this process's Spark, which ends then, and keep the classes that they have loaded.
+
+    Raises:
+        ValueError: the file's name cannot be used.
+        OSError: it cannot be written.
+        JobError: Spark does not run.
+    """
+    from airflow_hivex.core import Metastore
+    from airflow_hivex.core.spark import class_archive, jvm
+
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # Others may read the archive while this one is made.
+    new = file.with_suffix(f".{os.getpid()}")
+    java = f"-Duser.timezone=UTC {class_archive.options_to_make(new)}"
+    with tempfile.TemporaryDirectory() as folder:
+        cluster = {
+            "filesystem": Path(folder).as_uri(),
+            "jobtracker": "local[2]",
+            "spark_conf": {"spark.driver.extraJavaOptions": java},
+        }
+        with (
+            Metastore.open(f"sqlite:///{folder}/metastore.db", clusters={"c1": cluster}) as metastore,
+            metastore.session() as session,
+        ):
+            for statement in _STATEMENTS:
+                session.sql(statement)
+        # Java writes the archive when it ends.
+        jvm.end()
+    if new.exists():
+        new.chmod(0o600)
+        new.replace(file)
