@@ -143,6 +143,16 @@ def _add_metastore(commands: argparse._SubParsersAction[argparse.ArgumentParser]
     status.set_defaults(command=_show_metastore_status)
     housekeep = actions.add_parser("housekeep", help="end transactions and locks without heartbeat, remove old records")
     housekeep.set_defaults(command=_housekeep_metastore)
+    accept = actions.add_parser(
+        "accept-root",
+        help="take the root of a cluster's file system as it is now",
+        description=(
+            "Take the root of a cluster's file system as it is now: after its files were lost, or came back from a "
+            "backup without their marker. Nothing else is changed."
+        ),
+    )
+    accept.add_argument("cluster", metavar="CLUSTER", help="its name in hive.cluster.properties")
+    accept.set_defaults(command=_accept_root)
     doctor = actions.add_parser(
         "doctor",
         help="compare the registered directories with what lies on the clusters' disks",
@@ -278,6 +288,17 @@ def _housekeep_metastore(options: argparse.Namespace) -> int:
 
     with open_metastore(options) as metastore:
         return housekeep(metastore, options)
+
+
+def _accept_root(options: argparse.Namespace) -> int:
+    with open_metastore(options) as metastore:
+        registered = metastore.accept_root(options.cluster)
+        filesystem = metastore.clusters.get(options.cluster).shown_filesystem
+    sys.stdout.write(
+        f"{filesystem} is the root of cluster {options.cluster} from now on. {registered} directories are registered "
+        "there; `hivex metastore doctor` tells which of them are missing.\n"
+    )
+    return 0
 
 
 def _examine_metastore(options: argparse.Namespace) -> int:

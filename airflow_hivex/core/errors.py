@@ -897,6 +897,42 @@ class StorageError(HivexError):
         self.location = location
 
 
+class RootMissingError(HivexError):
+    """The root of a cluster's file system lacks what was written to it."""
+
+    code = "ROOT_MISSING"
+    retryable = True
+
+    def __init__(self, cluster: str, filesystem: str, missing: str) -> None:
+        super().__init__(
+            f"The root {filesystem} of cluster {cluster} is not the one that was written to: {missing}. Is it not "
+            "mounted? Nothing was written or deleted. Mount it and try again; if what it held is lost, "
+            f"`hivex metastore accept-root {cluster}` takes the root as it is now.",
+            cluster,
+            filesystem,
+            missing,
+        )
+        self.cluster = cluster
+
+
+class ForeignRootError(HivexError):
+    """The root of a cluster's file system has the marker of another metastore, or of another cluster."""
+
+    code = "FOREIGN_ROOT"
+
+    def __init__(self, cluster: str, filesystem: str, marker: str) -> None:
+        super().__init__(
+            f"The root {filesystem} of cluster {cluster} has a marker, {marker}, that this metastore has not written "
+            "for it. Two metastores, or two clusters, must not share a root: each would delete what the other one "
+            "writes. Give the cluster another root; if nobody else uses this one, "
+            f"`hivex metastore accept-root {cluster}` takes it.",
+            cluster,
+            filesystem,
+            marker,
+        )
+        self.cluster = cluster
+
+
 class UnsupportedJobTrackerError(HivexError):
     """No runner exists for a cluster's job tracker."""
 

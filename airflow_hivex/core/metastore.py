@@ -16,6 +16,7 @@ from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.checks import Check, check_clusters, check_database, local_cluster_properties
 from airflow_hivex.core.clock import Clock
 from airflow_hivex.core.clusters.properties import Clusters
+from airflow_hivex.core.clusters.roots import Roots
 from airflow_hivex.core.compaction.compactor import Compactor
 from airflow_hivex.core.doctor.doctor import Doctor
 from airflow_hivex.core.errors import HivexError, InvalidClusterPropertiesError
@@ -127,6 +128,7 @@ class Metastore:
             statement_locks=StatementLocks(checked),
             compactor=Compactor(store, checked, clock, configured),
             clock=clock,
+            roots=Roots(store, configured, clock),
         )
         transactions.register_pending_writes = partial(pending.register, services)
         return cls(services)
@@ -235,6 +237,17 @@ class Metastore:
             NoSuchTransactionError: there is none of that id.
         """
         explicit_transactions.abort_transaction(self._services, txn_id, reason)
+
+    def accept_root(self, cluster: str) -> int:
+        """Take the root of a cluster's file system as it is now, after the one that was there is lost or replaced.
+
+        Returns how many directories are registered there; :attr:`doctor` tells which of them are missing.
+
+        Raises:
+            UnknownClusterError: the cluster is not configured.
+            StorageError: the file system cannot be written.
+        """
+        return self._services.roots.accept(cluster)
 
     def close(self) -> None:
         """Give back the connections to the database."""

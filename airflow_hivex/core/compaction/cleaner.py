@@ -20,6 +20,7 @@ from sqlalchemy import Connection, and_, delete, or_, select
 from airflow_hivex.core.catalog.partitions import secondaries_of, spelled_name
 from airflow_hivex.core.catalog.tables import select_table, select_tables_by_id
 from airflow_hivex.core.clusters.properties import Clusters
+from airflow_hivex.core.clusters.roots import Roots
 from airflow_hivex.core.compaction.candidates import Resource
 from airflow_hivex.core.compaction.cleaning import CleaningQueue
 from airflow_hivex.core.compaction.leftovers import read_aborted
@@ -144,6 +145,7 @@ class Cleaner:
     ) -> None:
         self._store = store
         self._clusters = clusters
+        self._roots = Roots(store, clusters)
         self._cleaning = cleaning
         self._with_aborts = bool(settings[_CLEANS_ABORTS])
         self._without_locks = bool(settings["hive.acid.lockless.reads.enabled"]) or not settings["hive.txn.read.locks"]
@@ -155,7 +157,7 @@ class Cleaner:
     ) -> list[CleaningTask]:
         """What :meth:`run` would do now, for everything or for one table or partition; it only reads."""
         tasks = []
-        files = _Files(self._clusters)
+        files = _Files(self._clusters, self._roots)
         for work in self._works(self._resource(database, table, partition)):
             try:
                 files.check_replaced(work)
@@ -167,7 +169,7 @@ class Cleaner:
     def run(self) -> list[CleaningTask]:
         """One cycle; safe to run at any time, from several places, and again after it was killed."""
         self._end_needless()
-        files = _Files(self._clusters)
+        files = _Files(self._clusters, self._roots)
         return [task for work in self._works(None) if (task := self._clean(work, files)) is not None]
 
     def _end_needless(self) -> None:
@@ -393,8 +395,9 @@ class Cleaner:
 class _Files:
     """The file systems of the clusters, and what is found there."""
 
-    def __init__(self, clusters: Clusters) -> None:
+    def __init__(self, clusters: Clusters, roots: Roots) -> None:
         self._clusters = clusters
+        self._roots = roots
         self._files: dict[str, ClusterFiles] = {}
 
     def of(self, name: str) -> ClusterFiles:
@@ -402,10 +405,12 @@ class _Files:
 
         Raises:
             UnknownClusterError: it is not configured any more.
+            RootMissingError, ForeignRootError: its root is not the one that it was.
             StorageError: there is no such file system.
         """
         if name not in self._files:
             cluster = self._clusters.get(name)
+            self._roots.check(name)
             self._files[name] = ClusterFiles(cluster.filesystem, cluster.storage_options)
         return self._files[name]
 
@@ -428,7 +433,7 @@ class _Files:
             # A streaming batch may have added files since.
             if len(found) < each.files or sum(found.values()) < each.size_bytes:
                 raise ReplacementMissingError(
-                    cluster.uri(location), (len(found), sum(found.values())), (each.files, each.size_bytes)
+                    cluster.shown_uri(location), (len(found), sum(found.values())), (each.files, each.size_bytes)
                 )
 
     def find(self, work: _Work) -> list[_Doomed]:

@@ -20,6 +20,7 @@ from airflow_hivex.core.catalog.partitions import select_partition
 from airflow_hivex.core.catalog.tables import select_tables_by_id
 from airflow_hivex.core.clock import Clock
 from airflow_hivex.core.clusters.properties import Clusters
+from airflow_hivex.core.clusters.roots import Roots
 from airflow_hivex.core.compaction.history import CompactionHistory
 from airflow_hivex.core.compaction.jobs import CompactionJob, CompactionTarget, first_jobs
 from airflow_hivex.core.compaction.leftovers import read_aborted
@@ -129,6 +130,7 @@ class CompactionWorker:
         self._settings = settings
         self._clock = clock
         self._clusters = clusters
+        self._roots = Roots(store, clusters, clock)
         self._transactions = TransactionManager(store, settings, clock)
         self._locks = LockManager(store, settings, clock, self._transactions)
         self._statement_locks = StatementLocks(settings)
@@ -231,6 +233,7 @@ class CompactionWorker:
         )
         made: list[str] = []
         try:
+            self._roots.check(target.cluster.name)
             with heartbeats(self._transactions, txn_id, int(self._settings["hive.txn.timeout"])):
                 if entry.type is CompactionType.REBALANCE:
                     self._keep_ids(entry, txn_id)

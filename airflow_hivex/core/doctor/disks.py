@@ -7,9 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from airflow_hivex.core.clusters.properties import Cluster, Clusters
+from airflow_hivex.core.clusters.roots import Roots
 from airflow_hivex.core.doctor.on_disk import Entry, entries
 from airflow_hivex.core.doctor.registered import TableRows
-from airflow_hivex.core.errors import StorageError
+from airflow_hivex.core.errors import ForeignRootError, RootMissingError, StorageError
 from airflow_hivex.core.files.filesystem import ClusterFiles
 from airflow_hivex.core.model.findings import Finding, FindingKind
 
@@ -28,8 +29,9 @@ class Looked:
 class Disks:
     """What lies on the clusters' disks. Listings run side by side; clusters that do not answer are left out."""
 
-    def __init__(self, clusters: Clusters, names: Iterable[str]) -> None:
+    def __init__(self, clusters: Clusters, roots: Roots, names: Iterable[str]) -> None:
         self._clusters = clusters
+        self._roots = roots
         self._files: dict[str, ClusterFiles] = {}
         self._without_root: set[str] = set()
         self.unreachable: dict[str, Finding] = {}
@@ -40,12 +42,13 @@ class Disks:
         cluster = self._clusters.get(name)
         try:
             files = self._files.get(name) or ClusterFiles(cluster.filesystem, cluster.storage_options)
+            self._roots.examine(name)
             if files.exists(""):
                 self._without_root.discard(name)
             else:
                 # A cluster that nothing was written to yet has none.
                 self._without_root.add(name)
-        except StorageError as error:
+        except (StorageError, RootMissingError, ForeignRootError) as error:
             self._files.pop(name, None)
             self.unreachable[name] = _unreachable(cluster, f"{error} Nothing on it was examined")
         else:

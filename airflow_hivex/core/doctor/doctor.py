@@ -18,6 +18,7 @@ from sqlalchemy import Connection, func, select
 from airflow_hivex.core.catalog.databases import select_database
 from airflow_hivex.core.catalog.tables import select_table
 from airflow_hivex.core.clusters.properties import Clusters
+from airflow_hivex.core.clusters.roots import Roots
 from airflow_hivex.core.compaction.readers import Readers
 from airflow_hivex.core.doctor.comparison import Difference, lost, unregistered
 from airflow_hivex.core.doctor.disks import Disks, Looked, unconfigured
@@ -87,7 +88,7 @@ class Doctor:
         names = self._clusters.names if cluster is None else (self._clusters.get(cluster).name,)
         with self._store.read_together() as connection:
             listed = _list(connection, database, table)
-        disks = Disks(self._clusters, names)
+        disks = Disks(self._clusters, Roots(self._store, self._clusters), names)
         chosen = [each for each in listed if cluster is None or cluster in each.clusters]
         progress(f"comparing {len(chosen)} tables on {', '.join(names)}")
         found: list[Finding] = []

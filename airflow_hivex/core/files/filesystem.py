@@ -164,6 +164,31 @@ class ClusterFiles:
         inside = [each[len(path) :].strip("/") for each in found if each.rstrip("/").endswith(f"/{name}")]
         return sorted(each.rpartition("/")[0] for each in inside if each.count("/") == depth)
 
+    def read_text(self, location: str) -> str | None:
+        """The text of a small file, or None if it is not there; what is not UTF-8 in it is replaced.
+
+        Raises:
+            StorageError: the file system cannot be read.
+        """
+        path = self._path(location)
+        with _storage(path):
+            self._fs.invalidate_cache(path)
+            try:
+                content: bytes = self._fs.cat_file(path)
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+            return content.decode(errors="replace")
+
+    def write_text(self, location: str, text: str) -> None:
+        """Write a small file, in the place of one that may be there.
+
+        Raises:
+            StorageError: it could not be written.
+        """
+        path = self._path(location)
+        with _storage(path):
+            self._fs.pipe_file(path, text.encode())
+
     def make_directory(self, location: str) -> None:
         """Make a directory and those above it; it may exist.
 

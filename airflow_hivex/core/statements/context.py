@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.clock import Clock
 from airflow_hivex.core.clusters.properties import Cluster, Clusters
+from airflow_hivex.core.clusters.roots import Roots
 from airflow_hivex.core.compaction.compactor import Compactor
 from airflow_hivex.core.errors import InvalidOperationError, StatementCancelledError, TransactionAbortedError
 from airflow_hivex.core.files.filesystem import ClusterFiles
@@ -60,9 +61,19 @@ class Services:
     statement_locks: StatementLocks
     compactor: Compactor
     clock: Clock
+    roots: Roots
+
+    def files_to_change(self, cluster: Cluster) -> ClusterFiles:
+        """The file system of a cluster, to write or delete there.
+
+        Raises:
+            RootMissingError, ForeignRootError: its root is not the one that it was.
+        """
+        self.roots.check(cluster.name)
+        return self.files(cluster)
 
     def files(self, cluster: Cluster) -> ClusterFiles:
-        """The file system of a cluster."""
+        """The file system of a cluster, to read."""
         return ClusterFiles(cluster.filesystem, cluster.storage_options)
 
     def runner(self, cluster: Cluster) -> Runner:

@@ -169,7 +169,7 @@ def _originals(context: StatementContext, table: Table, partitions: Sequence[Fou
     """
     cluster = context.services.clusters.get(table.storage.primary.cluster)
     root = table.storage.primary.location
-    found = context.services.files(cluster).list_files(root)
+    found = context.services.files_to_change(cluster).list_files(root)
     log.info("%s has %s files in %s partitions", table.full_name, len(found), len(partitions))
     by_name = {partition.name: partition.id for partition in partitions}
     depth = len(table.partition_keys)

@@ -206,7 +206,9 @@ def _delete_tables(context: StatementContext, dropped: Sequence[Table]) -> None:
         copies = (table.storage.primary, *table.storage.secondaries) if has_files else ()
         try:
             for copy in copies:
-                context.services.files(context.services.clusters.get(copy.cluster)).delete_directory(copy.location)
+                context.services.files_to_change(context.services.clusters.get(copy.cluster)).delete_directory(
+                    copy.location
+                )
         except HivexError as error:
             log.warning("Files of the dropped table %s are still there: %s", table.full_name, error)
         else:

@@ -127,7 +127,7 @@ def rename_partition(context: StatementContext, statement: RenamePartition) -> R
             target = source.location.removesuffix(old) + new
             made.append((source, directories))
             running.undo.append(partial(_delete_copied, context, table, [(source.cluster, target, directories)]))
-            files = context.services.files(context.services.clusters.get(source.cluster))
+            files = context.services.files_to_change(context.services.clusters.get(source.cluster))
             for directory in directories:
                 log.info("Copying %s of %s to %s", directory, partition.name, new)
                 # What a rename that was killed has left there.
@@ -183,7 +183,7 @@ def _delete_copied(context: StatementContext, table: Table, places: Iterable[tup
     """Delete directories of a partition that no row names; what cannot be deleted is logged."""
     for cluster, location, directories in places:
         try:
-            files = context.services.files(context.services.clusters.get(cluster))
+            files = context.services.files_to_change(context.services.clusters.get(cluster))
             for directory in directories:
                 files.delete_directory(f"{location}/{directory}")
             files.delete_empty_directories(location, len(table.partition_keys))
@@ -215,7 +215,7 @@ def _delete_partitions(
     for partition, directories in dropped:
         try:
             for copy in _managed_copies(table, partition):
-                files = context.services.files(context.services.clusters.get(copy.cluster))
+                files = context.services.files_to_change(context.services.clusters.get(copy.cluster))
                 for directory in directories:
                     files.delete_directory(f"{copy.location}/{directory}")
                 files.delete_empty_directories(copy.location, len(table.partition_keys))

@@ -214,7 +214,7 @@ def delete_directories(
 ) -> None:
     """Delete the directories of an aborted write, whose names no other write has; of a streaming batch its files."""
     try:
-        files = services.files(services.clusters.get(cluster))
+        files = services.files_to_change(services.clusters.get(cluster))
         for directory in directories:
             if write.batch is None:
                 _delete_directory(files, table, directory.partition, directory.name)
@@ -230,7 +230,7 @@ def _delete(services: Services, write: PendingWrite, table: Table | None, kept: 
         return True
     root = table.storage.primary.location
     try:
-        files = services.files(services.clusters.get(write.cluster))
+        files = services.files_to_change(services.clusters.get(write.cluster))
         for partition in _partitions(files, table, write):
             if partition not in kept:
                 for name in write.directory_names:

@@ -243,7 +243,7 @@ def _insert_hidden(context: StatementContext, running: Running, table: Table) ->
 
 def _delete_table_files(context: StatementContext, hidden: Table, cluster: Cluster) -> None:
     try:
-        context.services.files(cluster).delete_directory(hidden.storage.primary.location)
+        context.services.files_to_change(cluster).delete_directory(hidden.storage.primary.location)
     except HivexError as error:
         # The hidden row still names the place for whoever cleans up.
         log.warning("Files of %s could not be deleted: %s", hidden.full_name, error)

@@ -64,8 +64,10 @@ def begin_write(
             or another of its statements may be about to.
         TransactionNotOpenError: the transaction has ended meanwhile.
         WriteTakenBackError: a later session of the same writer has written.
+        RootMissingError, ForeignRootError: the cluster's root is not the one that it was.
     """
     services = context.services
+    services.roots.check(cluster.name)
     table_id = int(table.id or 0)
     joined = running.joined
     # INSERT OVERWRITE counts as update (2.4).

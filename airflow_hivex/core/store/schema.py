@@ -367,6 +367,16 @@ directory_copies = Table(
 )
 """The clusters that hold a directory, its primary among them."""
 
+cluster_roots = Table(
+    "cluster_roots",
+    metadata,
+    Column("cluster", Cluster, primary_key=True),
+    Column("root_id", String(36), nullable=False),
+    Column("is_marked", Boolean, nullable=False),
+    Column("registered_ms", BigInteger, nullable=False),
+)
+"""What the marker file in the root of a cluster's file system says. One that is not marked is being marked."""
+
 statistics = Table(
     "statistics",
     metadata,
