@@ -13,7 +13,7 @@ from sqlalchemy import delete, update
 from airflow_hivex.cli.main import main
 from airflow_hivex.core import Metastore, Session
 from airflow_hivex.core.clusters.roots import MARKER
-from airflow_hivex.core.errors import ForeignRootError, RootMissingError
+from airflow_hivex.core.errors import ForeignRootError, InvalidObjectError, InvalidOperationError, RootMissingError
 from airflow_hivex.core.model.cleaning import CleaningOutcome
 from airflow_hivex.core.model.findings import FindingKind
 from airflow_hivex.core.model.transactions import Operation
@@ -150,3 +150,65 @@ def test_a_marker_that_its_writer_did_not_finish_is_finished(
         (root / MARKER).write_text(whole if left else "")
     t.sql("INSERT INTO t VALUES (3, 3)")
     assert (root / MARKER).read_text() == whole
+
+
+# -- locations ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def places(metastore: Metastore, session: Session, root: Path, tmp_path: Path) -> Session:
+    """A managed table ``m``, external ones ``e`` and ``f`` with a partition apart, a file, and links that lead away."""
+    session.sql("CREATE TABLE m (id int) PARTITIONED BY (p int)")
+    session.sql("INSERT INTO m VALUES (1, 1)")
+    session.sql("CREATE TABLE copied (id int) LOCATION 'copied'")
+    session.sql("CREATE EXTERNAL TABLE e (id int) USING csv PARTITIONED BY (p int) LOCATION 'e'")
+    session.sql("ALTER TABLE e ADD PARTITION (p = 1) LOCATION 'apart/1'")
+    (root / "e").mkdir()
+    (root / "e" / "x.csv").write_text("1\n")
+    (root / "a[1]").mkdir()
+    (tmp_path / "outside").mkdir()
+    (root / "away").symlink_to(tmp_path / "outside")
+    (root / "inside").symlink_to(root / "e")
+    return session
+
+
+LOCATIONS = [
+    ("ALTER TABLE e ADD PARTITION (p = 2) LOCATION 'default.db/m'", "apart from that of table default.m"),
+    ("ALTER TABLE e ADD PARTITION (p = 2) LOCATION 'default.db/m/p=1'", "apart from that of table default.m"),
+    ("ALTER TABLE e ADD PARTITION (p = 2) LOCATION 'default.db'", "apart from that of table default.m"),
+    ("CREATE TABLE n (id int) LOCATION 'apart'", "apart from that of a partition of table default.e"),
+    ("CREATE TABLE n (id int) LOCATION 'apart/1/below'", "apart from that of a partition of table default.e"),
+    ("LOAD DATA INPATH 'apart/1' INTO TABLE m PARTITION (p = 1)", "belongs to a partition of table default.e"),
+    ("CREATE EXTERNAL TABLE n (id int) USING csv LOCATION 'e/*.csv'", "is a pattern"),
+    ("CREATE EXTERNAL TABLE n (id int) USING csv LOCATION 'e/{x,y}.csv'", "is a pattern"),
+    ("ALTER TABLE e ADD PARTITION (p = 2) LOCATION 'e/p=[12]'", "is a pattern"),
+    ("CREATE EXTERNAL TABLE n (id int) USING csv LOCATION 'e/x.csv'", "is a file"),
+    ("ALTER TABLE e ADD PARTITION (p = 2) LOCATION 'e/x.csv'", "is a file"),
+    ("CREATE EXTERNAL TABLE n (id int) USING csv LOCATION 'away'", "symbolic links to .*outside"),
+    ("CREATE TABLE n (id int) LOCATION 'away/below'", "symbolic links to .*outside/below"),
+    ("ALTER TABLE e ADD PARTITION (p = 2) LOCATION 'away'", "symbolic links to .*outside"),
+    ("CREATE DATABASE d LOCATION 'away/d'", "symbolic links to .*outside/d"),
+    ("ALTER DATABASE default SET LOCATION 'away/d'", "symbolic links to .*outside/d"),
+    ("LOAD DATA INPATH 'away' INTO TABLE m PARTITION (p = 1)", "symbolic links to .*outside"),
+]
+
+
+def test_location_that_is_no_folder_of_its_own_is_refused(places: Session) -> None:
+    for statement, reason in LOCATIONS:
+        with pytest.raises((InvalidObjectError, InvalidOperationError), match=reason):
+            places.sql(statement)
+    assert places.sql("SHOW TABLES").rows == [("copied",), ("e",), ("m",)]
+    places.sql("CREATE EXTERNAL TABLE n (id int) USING csv LOCATION 'a[1]'")
+    places.sql("ALTER TABLE e ADD PARTITION (p = 2) LOCATION 'inside'")
+    places.sql("ALTER TABLE e ADD PARTITION (p = 3) LOCATION 'not there yet'")
+
+
+def test_copies_of_managed_tables_are_apart_too(
+    metastore: Metastore, places: Session, root: Path, tmp_path: Path
+) -> None:
+    places.sql("INSERT INTO copied VALUES (1)")
+    shutil.copytree(root / "copied", tmp_path / "c2" / "copied")
+    metastore.catalog.register_copy("default", "copied", "c2")
+    places.sql("USE CLUSTER c2")
+    with pytest.raises(InvalidObjectError, match=r"apart from that of the copy of table default\.copied"):
+        places.sql("CREATE EXTERNAL TABLE n (id int) USING csv LOCATION 'copied'")

@@ -276,7 +276,7 @@ class ObjectStore:
 
         Raises:
             AlreadyExistsError: one exists already and ``if_not_exists`` is false.
-            InvalidObjectError: values do not fit the keys.
+            InvalidObjectError: values do not fit the keys, or a location is not apart from a managed table.
             LocationOutsideClusterError: a location is not on the table's primary cluster.
         """
 
@@ -289,6 +289,9 @@ class ObjectStore:
             places = {
                 name: cluster.relative(by_name[name].location) if by_name[name].location else "" for name in names
             }
+            for name, place in places.items():
+                if place:
+                    tables.check_partition_apart(connection, stored, name, place)
             parameters = {name: by_name[name].parameters for name in names}
             added = partitions.insert_partitions(connection, stored, places, self._clock(), parameters)
             lost = sorted(set(names) - set(added))

@@ -22,6 +22,7 @@ from airflow_hivex.core.store.schema import (
     completed_compactions,
     databases,
     next_write_ids,
+    partitions,
     statistics,
     storage_descriptors,
     tables,
@@ -232,20 +233,9 @@ def check_apart(connection: Connection, table: Table) -> None:
         InvalidObjectError: the location is not the table's alone.
     """
     cluster, location = table.storage.primary.cluster, table.storage.primary.location
-    names = location.split("/")
-    above = ["/".join(names[:depth]) for depth in range(1, len(names) + 1)]
-    column = tables.c.location
-    overlapping = select(databases.c.name, tables.c.name, column).where(
-        tables.c.database_id == databases.c.id,
-        tables.c.id != table.id,
-        tables.c.primary_cluster == cluster,
-        column.in_(above) | _starts_with(column, f"{location}/"),
-    )
-    if table.is_external:
-        overlapping = overlapping.where(tables.c.type != table.type.value)
-    other = connection.execute(overlapping.limit(1)).one_or_none()
+    other = _owner(connection, cluster, location, int(table.id or 0), only_managed=table.is_external)
     if other is not None:
-        reason = f"location {location} is not apart from that of table {other[0]}.{other[1]}, {other[2]}"
+        reason = f"location {location} is not apart from that of {other}"
         raise InvalidObjectError("table", table.full_name, f"{reason}; give it another one")
     column = databases.c.location
     holds = select(databases.c.name).where((column == location) | _starts_with(column, f"{location}/"))
@@ -255,22 +245,60 @@ def check_apart(connection: Connection, table: Table) -> None:
         raise InvalidObjectError("table", table.full_name, f"{reason}; give it another one")
 
 
-def table_at(connection: Connection, cluster: str, location: str) -> str | None:
-    """The full name of a table whose folder is, holds or lies in a location of a cluster, None if there is none."""
+def check_partition_apart(connection: Connection, table: Table, partition: str, location: str) -> None:
+    """Refuse a location of a partition of an external table that is, holds or lies in the folder of a managed table.
+
+    Its directories are read as that table's snapshots allow, and deleted with it.
+
+    Raises:
+        InvalidObjectError: a managed table is there.
+    """
+    other = _owner(connection, table.storage.primary.cluster, location, int(table.id or 0), only_managed=True)
+    if other is not None:
+        reason = f"location {location} is not apart from that of {other}"
+        raise InvalidObjectError("partition", f"{table.full_name} {partition}", f"{reason}; give it another one")
+
+
+def _owner(connection: Connection, cluster: str, location: str, but_id: int, *, only_managed: bool) -> str | None:
+    """Whose folder is, holds or lies in a location of a cluster, besides a table's own: as people read it.
+
+    It is a table, its copy, or a partition that lies apart from its table, which only external tables have.
+    """
     names = location.split("/")
     above = ["/".join(names[:depth]) for depth in range(1, len(names) + 1)]
-    column = tables.c.location
-    found = connection.execute(
-        select(databases.c.name, tables.c.name)
-        .where(
-            tables.c.database_id == databases.c.id,
-            tables.c.primary_cluster == cluster,
-            column.in_(above) | _starts_with(column, f"{location}/" if location else ""),
-            column != "",
+
+    def overlaps(column: ColumnElement[str]) -> ColumnElement[bool]:
+        # A view has no location.
+        return (column != "") & (column.in_(above) | _starts_with(column, f"{location}/" if location else ""))
+
+    t, copies, p = tables.c, cluster_storage_descriptors.c, partitions.c
+    of_table = select(databases.c.name, t.name).where(t.database_id == databases.c.id, t.id != but_id)
+    if only_managed:
+        of_table = of_table.where(t.type != TableType.EXTERNAL_TABLE.value)
+    queries = {
+        "table": of_table.add_columns(t.location).where(t.primary_cluster == cluster, overlaps(t.location)),
+        "the copy of table": of_table.add_columns(copies.location).where(
+            copies.table_id == t.id, copies.cluster == cluster, overlaps(copies.location)
+        ),
+    }
+    if not only_managed:
+        queries["a partition of table"] = of_table.add_columns(p.location).where(
+            t.type == TableType.EXTERNAL_TABLE.value,
+            t.primary_cluster == cluster,
+            p.table_id == t.id,
+            ~p.dropped,
+            overlaps(p.location),
         )
-        .limit(1)
-    ).one_or_none()
-    return None if found is None else f"{found[0]}.{found[1]}"
+    for kind, query in queries.items():
+        found = connection.execute(query.limit(1)).one_or_none()
+        if found is not None:
+            return f"{kind} {found[0]}.{found[1]}, {found[2]}"
+    return None
+
+
+def owner_at(connection: Connection, cluster: str, location: str) -> str | None:
+    """Whose folder is, holds or lies in a location of a cluster, as people read it; None if it is nobody's."""
+    return _owner(connection, cluster, location, 0, only_managed=False)
 
 
 def _starts_with(column: ColumnElement[str], prefix: str) -> ColumnElement[bool]:

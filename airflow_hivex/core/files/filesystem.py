@@ -6,6 +6,7 @@ import os
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import fsspec
@@ -61,6 +62,26 @@ class ClusterFiles:
             if isinstance(self._fs, LocalFileSystem) and not os.access(above, os.W_OK | os.X_OK):
                 raise StorageError(self._filesystem, f"it is not there, and {above} may not be written to")
             return False
+
+    def is_file(self, location: str) -> bool:
+        """Whether a file, not a directory, is there.
+
+        Raises:
+            StorageError: the file system cannot be read.
+        """
+        path = self._path(location)
+        with _storage(path):
+            return bool(self._fs.isfile(path))
+
+    def link_target(self, location: str) -> str | None:
+        """Where symbolic links lead a location, if that is outside of the root; None for a location inside.
+
+        Only local file systems have such links.
+        """
+        if not isinstance(self._fs, LocalFileSystem):
+            return None
+        root, place = Path(self._root or "/").resolve(), Path(self._path(location)).resolve()
+        return None if place.is_relative_to(root) else str(place)
 
     def list_files(self, location: str) -> dict[str, int]:
         """All data files below a location, at any depth: name relative to it, and size in bytes.

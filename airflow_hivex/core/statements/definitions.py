@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 
 def create_database(context: StatementContext, statement: CreateDatabase) -> Result:
     """CREATE DATABASE."""
-    check_location("database", statement.name, statement.location)
+    check_location(context, "database", statement.name, statement.location)
     database = Database(
         name=statement.name,
         location=statement.location or "",
@@ -84,7 +84,7 @@ def alter_database(context: StatementContext, statement: AlterDatabase) -> Resul
     """ALTER DATABASE: properties are added to those it has."""
     catalog = context.services.catalog
     database = catalog.get_database(statement.name)
-    check_location("database", statement.name, statement.location)
+    check_location(context, "database", statement.name, statement.location)
     catalog.alter_database(
         statement.name,
         replace(

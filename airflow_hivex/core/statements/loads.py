@@ -9,6 +9,7 @@ from dataclasses import replace
 from airflow_hivex.core.catalog import tables
 from airflow_hivex.core.errors import AnalysisError, HivexError, InvalidOperationError
 from airflow_hivex.core.files.filesystem import ClusterFiles
+from airflow_hivex.core.model.objects import Table
 from airflow_hivex.core.model.statements import Insert, LoadData, Query
 from airflow_hivex.core.statements.context import Result, StatementContext
 from airflow_hivex.core.statements.queries import run_insert
@@ -42,18 +43,12 @@ def run_load(context: StatementContext, statement: LoadData) -> Result:
     location = cluster.relative(statement.path)
     if not statement.is_local:
         with services.store.read() as connection:
-            owner = tables.table_at(connection, cluster.name, location)
+            owner = tables.owner_at(connection, cluster.name, location)
         if owner is not None:
-            reason = f"{statement.path} belongs to table {owner}; read it by INSERT INTO ... SELECT"
+            reason = f"{statement.path} belongs to {owner}; read it by INSERT INTO ... SELECT"
             raise InvalidOperationError("LOAD DATA", table.full_name, reason)
     files = ClusterFiles(cluster.filesystem, cluster.storage_options)
-    names = files.list_loose_files(location)
-    if not names:
-        raise InvalidOperationError("LOAD DATA", table.full_name, f"there are no files in {statement.path}")
-    below = next((name for name in names if "/" in name), None)
-    if below is not None:
-        reason = f"{statement.path} has subdirectories, as of {below}; load one directory at a time"
-        raise InvalidOperationError("LOAD DATA", table.full_name, reason)
+    names = _files_below(files, location, statement, table)
     dynamic = [key.name for key in table.partition_keys if key.name not in statement.static]
     text = _query(cluster.uri(location), names)
     insert = Insert(
@@ -79,6 +74,26 @@ def run_load(context: StatementContext, statement: LoadData) -> Result:
                 # The rows count already; loading what is left would double them.
                 log.warning("File %s of %s is loaded and could not be deleted: %s", name, statement.path, error)
     return result
+
+
+def _files_below(files: ClusterFiles, location: str, statement: LoadData, table: Table) -> list[str]:
+    """The names of the files to load.
+
+    Raises:
+        InvalidOperationError: there are none, or they lie in subdirectories, or outside of the cluster's root.
+    """
+    target = None if statement.is_local else files.link_target(location)
+    if target is not None:
+        reason = f"{statement.path} leads by symbolic links to {target}, out of the root of its cluster"
+        raise InvalidOperationError("LOAD DATA", table.full_name, reason)
+    names = files.list_loose_files(location)
+    if not names:
+        raise InvalidOperationError("LOAD DATA", table.full_name, f"there are no files in {statement.path}")
+    below = next((name for name in names if "/" in name), None)
+    if below is not None:
+        reason = f"{statement.path} has subdirectories, as of {below}; load one directory at a time"
+        raise InvalidOperationError("LOAD DATA", table.full_name, reason)
+    return names
 
 
 def _query(uri: str, names: list[str]) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 
 from sqlalchemy import Connection
 
 from airflow_hivex.core.catalog.tables import lock_for_change
-from airflow_hivex.core.errors import InvalidObjectError, NoSuchTableError
+from airflow_hivex.core.clusters.properties import Cluster
+from airflow_hivex.core.errors import InvalidObjectError, NoSuchTableError, StorageError
 from airflow_hivex.core.model.locks import LockComponent
 from airflow_hivex.core.model.objects import Table
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
@@ -15,6 +17,8 @@ from airflow_hivex.core.statements.context import Result, Running, StatementCont
 from airflow_hivex.core.statements.locking import acquire
 from airflow_hivex.core.statements.transactions import own_transaction
 from airflow_hivex.core.transactions.snapshots import read_valid_txns, read_valid_write_ids
+
+_PATTERN = re.compile(r"[*?\[\]{}]")
 
 
 def change_metadata(
@@ -52,11 +56,43 @@ def change_metadata(
         return Result(txn_id=running.txn_id)
 
 
-def check_location(kind: str, name: str, location: str | None) -> None:
-    """Refuse a location that is no folder of its own.
+def check_location(
+    context: StatementContext,
+    kind: str,
+    name: str,
+    location: str | None,
+    cluster: Cluster | None = None,
+    *,
+    is_external: bool = False,
+) -> None:
+    """Refuse a location that is no folder of its own on a cluster, by default the default cluster.
+
+    An external table or partition has files there already, which are not found by a pattern. A cluster whose file
+    system does not answer is not looked at; statements that read there tell of that.
 
     Raises:
-        InvalidObjectError: it is not.
+        InvalidObjectError: the location is the root, a file or a pattern, or links lead out of the cluster's root.
+        LocationOutsideClusterError: it is outside of the cluster's root.
     """
-    if location is not None and not location.strip("/."):
+    if location is None:
+        return
+    if not location.strip("/."):
         raise InvalidObjectError(kind, name, f"location {location!r} names no folder of its own")
+    services = context.services
+    place = cluster or services.clusters.get(services.clusters.default)
+    relative = place.relative(location)
+    try:
+        files = services.files(place)
+        target = files.link_target(relative)
+        is_file, exists = files.is_file(relative), files.exists(relative)
+    except StorageError:
+        return
+    if target is not None:
+        reason = f"location {location!r} leads by symbolic links to {target}, out of the root of cluster {place.name}"
+    elif is_file:
+        reason = f"location {location!r} is a file; name the folder that it is in"
+    elif is_external and not exists and _PATTERN.search(location):
+        reason = f"location {location!r} is a pattern, and a location names one folder; add a partition for each folder"
+    else:
+        return
+    raise InvalidObjectError(kind, name, reason)

@@ -37,6 +37,7 @@ def add_partitions(context: StatementContext, statement: AddPartitions) -> Resul
     table = catalog.get_table(database, name)
     check_partitioned("ADD PARTITION", table)
     keys = {key.name: key for key in table.partition_keys}
+    cluster = context.services.clusters.get(table.storage.primary.cluster)
     new = []
     for specification, location in statement.partitions:
         for key in specification:
@@ -46,7 +47,7 @@ def add_partitions(context: StatementContext, statement: AddPartitions) -> Resul
             raise InvalidOperationError(
                 "ADD PARTITION with LOCATION", table.full_name, "partitions of a managed table lie below the table"
             )
-        check_location("partition", f"of {table.full_name}", location)
+        check_location(context, "partition", f"of {table.full_name}", location, cluster, is_external=True)
         missing = [key for key in keys if key not in specification]
         if missing:
             raise InvalidObjectError("partition", f"of {table.full_name}", f"no value for key {missing[0]}")

@@ -27,6 +27,7 @@ from airflow_hivex.core.model.predicates import is_partition_type
 from airflow_hivex.core.model.statements import CreateTable
 from airflow_hivex.core.spark.bucketing import check_bucketable
 from airflow_hivex.core.statements.context import StatementContext
+from airflow_hivex.core.statements.metadata_changes import check_location
 
 EXTERNAL_FORMATS = ("avro", "binaryfile", "csv", "json", "orc", "parquet", "text", "xml")
 INSERT_ONLY_FORMATS = ("avro", "csv", "json", "orc", "parquet", "text")
@@ -88,6 +89,7 @@ def describe_table(context: StatementContext, statement: CreateTable, cluster: s
     location = "" if statement.location is None else chosen.relative(statement.location)
     if statement.location is not None and not location:
         raise InvalidObjectError("table", full_name, f"location {statement.location!r} names no folder of its own")
+    check_location(context, "table", full_name, statement.location, chosen, is_external=external)
     # The storage descriptor says where the table is; the property only chooses.
     properties.pop(CLUSTER, None)
     storage = StorageDescriptor(
