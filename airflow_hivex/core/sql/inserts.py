@@ -34,7 +34,8 @@ class InsertHead:
 
         Raises:
             StatementSyntaxError: it is not SQL.
-            UnsupportedStatementError: it writes a directory, by name, or a link.
+            UnsupportedStatementError: it writes a directory, by name, or a link, or has IF NOT EXISTS without
+                one whole partition.
         """
         overwrite = cursor.accept_one("INTO", "OVERWRITE")
         if overwrite is None:
@@ -44,7 +45,7 @@ class InsertHead:
         cursor.accept("TABLE")
         target = cursor.own_table_name("INSERT")
         partition: dict[str, Literal | None] = read_partition(cursor) if cursor.accept("PARTITION") else {}
-        if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
+        if_not_exists = _read_if_not_exists(cursor, overwrite == "OVERWRITE", partition)
         if cursor.at("BY", "NAME"):
             raise cursor.unsupported("INSERT ... BY NAME is not a statement of this release; list the columns")
         if cursor.at("REPLACE"):
@@ -78,6 +79,25 @@ def read_insert(cursor: Cursor) -> Insert:
         raise cursor.expected("VALUES or a query")
     rows, query = _read_source(cursor)
     return head.insert(query, rows)
+
+
+def _read_if_not_exists(cursor: Cursor, overwrite: bool, partition: Mapping[str, Literal | None]) -> bool:
+    """Read IF NOT EXISTS, which asks whether one partition exists that an INSERT OVERWRITE names.
+
+    Source: Hive's error 10127, INSERT_INTO_DYNAMICPARTITION_IFNOTEXISTS; visitInsertIntoTable of Spark's AstBuilder.
+    """
+    token = cursor.peek()
+    if not cursor.accept("IF", "NOT", "EXISTS"):
+        return False
+    if not overwrite:
+        raise cursor.unsupported("INSERT INTO does not support IF NOT EXISTS; write INSERT OVERWRITE", token)
+    if not partition:
+        raise cursor.error("IF NOT EXISTS follows a PARTITION clause that gives every partition key a value", token)
+    dynamic = [name for name, value in partition.items() if value is None]
+    if dynamic:
+        reason = f"dynamic partitions do not support IF NOT EXISTS; give partition key {dynamic[0]} a value"
+        raise cursor.unsupported(reason, token)
+    return True
 
 
 def _at_directory(cursor: Cursor) -> bool:

@@ -35,6 +35,24 @@ def test_overwrite_is_read() -> None:
 
 
 @pytest.mark.parametrize(
+    ("head", "reason"),
+    [
+        ("INSERT OVERWRITE t PARTITION (ds = 'a', hr)", "dynamic partitions do not support IF NOT EXISTS"),
+        ("INSERT OVERWRITE t PARTITION (ds, hr)", "give partition key ds a value"),
+        ("INSERT OVERWRITE t", "follows a PARTITION clause"),
+        ("INSERT INTO t PARTITION (ds = 'a')", "INSERT INTO does not support IF NOT EXISTS"),
+        ("INSERT INTO t", "INSERT INTO does not support IF NOT EXISTS"),
+    ],
+)
+@pytest.mark.parametrize(
+    "shape", ["{} IF NOT EXISTS SELECT 1", "FROM s INSERT INTO u SELECT a {} IF NOT EXISTS SELECT b"]
+)
+def test_if_not_exists_needs_one_whole_partition_to_overwrite(head: str, reason: str, shape: str) -> None:
+    with pytest.raises((UnsupportedStatementError, StatementSyntaxError), match=reason):
+        read(shape.format(head))
+
+
+@pytest.mark.parametrize(
     ("source", "tables"),
     [
         ("SELECT * FROM u", ["u"]),
