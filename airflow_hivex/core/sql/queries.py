@@ -94,6 +94,12 @@ def _refuse_tokens(text: str, tokens: Sequence[Token]) -> None:
             raise syntax_error(text, token.start, "nothing follows this comma")
         if token.word == "IDENTIFIER" and following is not None and following.is_symbol("("):
             raise unsupported_error(text, token.start, "IDENTIFIER(...) hides what is read; write the name itself")
+        if token.word == "BUCKET" and index > 1 and tokens[index - 2].word == "TABLESAMPLE":
+            reason = (
+                "TABLESAMPLE (BUCKET ...) is not supported: Hive reads whole buckets, Spark would take rows at random; "
+                "compare a hash of a column, such as pmod(hash(id), 16) = 0"
+            )
+            raise unsupported_error(text, token.start, reason)
         if token.word == "INSERT" and following is not None and following.word in ("INTO", "OVERWRITE"):
             raise unsupported_error(text, token.start, "a query reads only; INSERT is not a part of one")
         if token.word == "TABLE" and _is_table_argument(tokens, index):

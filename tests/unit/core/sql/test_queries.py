@@ -124,8 +124,8 @@ def test_query_rendered_with_its_own_names_reads_the_same_tables(text: str) -> N
         ),
         ("SELECT * FROM t TABLESAMPLE (10 PERCENT)", "SELECT * FROM v0 TABLESAMPLE (10 PERCENT) AS `t`"),
         (
-            "SELECT * FROM t TABLESAMPLE (BUCKET 1 OUT OF (2)) REPEATABLE (3) JOIN u",
-            "SELECT * FROM v0 TABLESAMPLE (BUCKET 1 OUT OF (2)) REPEATABLE (3) AS `t` JOIN v1 AS `u`",
+            "SELECT * FROM t TABLESAMPLE ((5 + 5) PERCENT) REPEATABLE (3) JOIN u",
+            "SELECT * FROM v0 TABLESAMPLE ((5 + 5) PERCENT) REPEATABLE (3) AS `t` JOIN v1 AS `u`",
         ),
         ("SELECT * FROM t TABLESAMPLE (5 ROWS) x", "SELECT * FROM v0 TABLESAMPLE (5 ROWS) x"),
         ("SELECT * FROM t PIVOT (sum(a) FOR b IN (1))", "SELECT * FROM v0 AS `t` PIVOT (sum(a) FOR b IN (1))"),
@@ -266,3 +266,9 @@ def test_link_is_a_name_of_its_own() -> None:
     (reference,) = query("SELECT * FROM db.T@Y").references
     assert reference.table == TableName("t", "db", "y")
     assert (reference.alias, reference.has_alias) == ("t", False)
+
+
+@pytest.mark.parametrize("sample", ["BUCKET 1 OUT OF 2", "bucket 3 out of 16 ON id", "BUCKET 1 OUT OF 4 ON rand()"])
+def test_buckets_are_not_sampled_at_random(sample: str) -> None:
+    with pytest.raises(UnsupportedStatementError, match="TABLESAMPLE \\(BUCKET"):
+        read(f"SELECT * FROM t TABLESAMPLE ({sample}) AS s")
