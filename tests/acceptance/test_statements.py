@@ -120,6 +120,28 @@ def test_dropped_table_is_gone_with_its_files_and_its_successor_is_empty(session
     assert session.sql("SELECT * FROM t").rows == [(2, "y")]
 
 
+@pytest.mark.parametrize(
+    ("property", "reason"),
+    [
+        ("'immutable' = 'true'", "INSERT INTO would add rows to it"),
+        ("'Immutable' = 'TRUE'", "INSERT INTO would add rows to it"),
+        ("'EXTERNAL' = 'TRUE'", "CREATE EXTERNAL TABLE|cannot be changed"),
+        ("'bucketing_version' = '1'", "bucketing version 2 only|cannot be changed"),
+        ("'TRANSACTIONAL' = 'false'", "transactional"),
+        ("'location' = '/x'", "the clause LOCATION"),
+        ("'provider' = 'parquet'", "the clause USING"),
+        ("'owner' = 'root'", "the user of the session"),
+    ],
+)
+def test_properties_that_nothing_would_obey_are_refused(session: Session, property: str, reason: str) -> None:
+    create = "CREATE TABLE {} (id int) CLUSTERED BY (id) INTO 2 BUCKETS TBLPROPERTIES ({})"
+    with pytest.raises(InvalidObjectError, match=reason):
+        session.sql(create.format("t", property))
+    session.sql(create.format("u", "'immutable' = 'false', 'auto.purge' = 'true'"))
+    with pytest.raises(InvalidObjectError, match=reason):
+        session.sql(f"ALTER TABLE u SET TBLPROPERTIES ({property})")
+
+
 DEFINITIONS = [
     "CREATE TABLE t (ID int COMMENT 'it''s', `select` string, s struct<a:int,b:array<string>>) COMMENT 'c\\n'",
     "CREATE TABLE t (a int) PARTITIONED BY (ds string COMMENT 'day', n decimal(5,2)) TBLPROPERTIES ('k' = '\\\\v\\'')",

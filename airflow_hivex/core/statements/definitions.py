@@ -30,6 +30,7 @@ from airflow_hivex.core.model.statements import (
     UseCluster,
     UseDatabase,
 )
+from airflow_hivex.core.model.table_properties import normalised
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
 from airflow_hivex.core.statements.context import Result, StatementContext
 from airflow_hivex.core.statements.conversions import convert_table, is_conversion
@@ -159,8 +160,9 @@ def set_table_properties(context: StatementContext, statement: SetTablePropertie
     database, name = context.session.qualify(statement.table)
     catalog = context.services.catalog
     table = catalog.get_table(database, name)
-    if is_conversion(table, statement.set):
-        return convert_table(context, table, statement.set)
+    given = normalised(statement.set)
+    if is_conversion(table, given):
+        return convert_table(context, table, given)
     missing = [key for key in statement.unset if key not in table.parameters]
     if missing and not statement.if_exists:
         raise InvalidObjectError("table", table.full_name, f"it has no property {missing[0]} to unset")
@@ -168,7 +170,7 @@ def set_table_properties(context: StatementContext, statement: SetTablePropertie
     def change(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:
         current = catalog.get_table(database, name, connection=connection)
         kept = {key: value for key, value in current.parameters.items() if key not in statement.unset}
-        after = {**kept, **statement.set}
+        after = {**kept, **given}
         check_properties(current.full_name, current.parameters, after)
         check_spark_options(context.services.settings, current.full_name, statement.set)
         changed = replace(current, parameters=after)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from airflow_hivex.core.compaction.spark_options import check_spark_options
 from airflow_hivex.core.errors import InvalidObjectError, NoSuchColumnError
+from airflow_hivex.core.model import table_properties
 from airflow_hivex.core.model.file_properties import check_file_options, file_options
 from airflow_hivex.core.model.objects import (
     BUCKETING_VERSION,
@@ -77,8 +78,9 @@ def describe_table(context: StatementContext, statement: CreateTable, cluster: s
     if not columns:
         raise InvalidObjectError("table", full_name, "it needs at least one column besides its partition keys")
     external = statement.external or (statement.format is not None and statement.location is not None)
-    properties = dict(statement.properties)
+    properties = table_properties.normalised(statement.properties)
     check_spark_options(context.services.settings, full_name, properties)
+    table_properties.check_properties(full_name, properties, external=external, bucketed=statement.num_buckets > 0)
     if external:
         _check_external(full_name, data_source, properties, statement)
     else:
@@ -152,6 +154,9 @@ def check_properties(table: str, before: Mapping[str, str], after: Mapping[str, 
         if before.get(name, "").lower() != after.get(name, "").lower():
             raise InvalidObjectError("table", table, f"property {name} cannot be changed after the table was made")
     _check_layout(table, after)
+    changed = {name: value for name, value in after.items() if before.get(name) != value}
+    external = TRANSACTIONAL not in before
+    table_properties.check_properties(table, changed, external=external, bucketed=BUCKETING_VERSION in before)
 
 
 def _split_columns(table: str, statement: CreateTable) -> tuple[tuple[Column, ...], tuple[Column, ...]]:
