@@ -309,3 +309,38 @@ def test_conditions_on_times_find_rows_by_their_microseconds(session: Session) -
             assert [number for (number,) in found] == expected, (column, condition)
     session.sql(f"DELETE FROM t WHERE c = TIMESTAMP'{time}'")
     assert session.sql("SELECT id FROM t ORDER BY id").rows == [(1,), (2,)]
+
+
+@on_sqlite
+@pytest.mark.parametrize("layout", ["flat", "hive"])
+def test_times_of_both_kinds_are_read_whatever_is_pruned(session: Session, layout: str) -> None:
+    moments = {"c": "TIMESTAMP'2013-01-31 12:30:00Z'", "n": "TIMESTAMP_NTZ'0001-01-31 12:30:00.000001'", "s": "'x'"}
+    kinds = {"c": "timestamp", "n": "timestamp_ntz", "s": "string"}
+    # Whatever a query leaves, one kind comes to stand where a file has the other.
+    orders = ["cns", "ncs"]
+    structs = {f"s{at}": f"struct<{','.join(f'{f}:{kinds[f]}' for f in fields)}>" for at, fields in enumerate(orders)}
+    pairs = [", ".join(f"'{name}', {moments[name]}" for name in fields) for fields in orders]
+    values = ", ".join(f"named_struct({pair})" for pair in pairs)
+    for at, fields in enumerate(orders):
+        columns = {**{name: kinds[name] for name in fields}, **structs}
+        declared = ", ".join(f"{name} {kind}" for name, kind in columns.items())
+        session.sql(f"CREATE TABLE t{at} ({declared}) TBLPROPERTIES ('hivex.row.layout' = '{layout}')")
+        session.sql(f"INSERT INTO t{at} SELECT {', '.join(moments[name] for name in fields)}, {values}")
+    expected = {name: session.sql(f"SELECT {moments[name]}").rows[0][0] for name in moments}
+    queries = [
+        (f"t{at}", wanted, condition)
+        for at in range(len(orders))
+        for wanted in ["c", "n"]
+        for condition in ["s IS NOT NULL", *(f"s{at}.{wanted} IS NOT NULL" for at in range(len(orders)))]
+    ]
+    answers = session.sql(
+        " UNION ALL ".join(
+            f"SELECT {n} AS q, {'c, NULL AS n' if wanted == 'c' else 'NULL AS c, n'} FROM {table} WHERE {condition}"
+            for n, (table, wanted, condition) in enumerate(queries)
+        )
+    )
+    found = {query: c if c is not None else n for query, c, n in answers.rows}
+    assert {n: found.get(n) for n in range(len(queries))} == {n: expected[each[1]] for n, each in enumerate(queries)}
+    session.sql("UPDATE t0 SET s = 'y', s0 = NULL WHERE s1.n IS NOT NULL")
+    session.sql("ALTER TABLE t0 DROP COLUMN c")
+    assert session.sql("SELECT s, n, s0, s0.n, s1.n FROM t0").rows == [("y", expected["n"], None, None, expected["n"])]

@@ -17,7 +17,7 @@ from pyspark.sql.types import StructField, StructType
 
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.partitions import DEFAULT_PARTITION
-from airflow_hivex.core.spark import loading
+from airflow_hivex.core.spark import loading, local_times
 from airflow_hivex.core.spark.assignment import field
 from airflow_hivex.core.spark.configuration import READ_OPTIONS
 from airflow_hivex.core.spark.layout import BUCKET, METADATA_COLUMNS, OPERATION, ORIGINAL_WRITE_ID, ROW_ID, WRITE_ID
@@ -43,7 +43,8 @@ def load(
 
     The values of the partition keys are the texts that stand in the paths, ``.../key=value/delta_.../bucket_...``.
     """
-    stored = StructType([field(replace(column, name=column.in_files)) for column in columns])
+    declared = StructType([field(replace(column, name=column.in_files)) for column in columns])
+    stored = local_times.as_stored(declared)
     metadata = [field(replace(column, name=HIVE_NAMES[column.name])) for column in METADATA_COLUMNS]
     reader = (
         spark.read.format("orc")
@@ -60,7 +61,10 @@ def load(
         for column in METADATA_COLUMNS
     ]
     row = _row(stored)
-    values = [row.getField(item.name).alias(item.name, metadata=item.metadata or None) for item in stored.fields]
+    values = [
+        local_times.restore(row.getField(item.name), item.dataType).alias(item.name, metadata=item.metadata or None)
+        for item in declared.fields
+    ]
     return rows.where(F.expr(_READS_ALL)).select(*ids, *values, *_partition_texts(keys))
 
 

@@ -16,9 +16,10 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark prog
 from pyspark.sql.types import StructField, StructType, TimestampNTZType, TimestampType
 
 from airflow_hivex.core.errors import InvalidOperationError, JobError
+from airflow_hivex.core.model.directories import parse_directory
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.plans import Scan, ScanPart
-from airflow_hivex.core.spark import loading, nested_rows, originals
+from airflow_hivex.core.spark import loading, local_times, nested_rows, originals
 from airflow_hivex.core.spark.assignment import field, quoted
 from airflow_hivex.core.spark.configuration import READ_OPTIONS
 from airflow_hivex.core.spark.deleted_originals import DeletedOriginals
@@ -88,7 +89,7 @@ def _frames(spark: SparkSession, scan: Scan, part: ScanPart, deleted: Deleted | 
             (exact if _metadata(scan) or touched else plain).append(file)
         if plain:
             paths = tuple(file.uri for file in plain)
-            yield _part(spark, scan, replace(part, layout=PLAIN, files=len(paths)), paths, None)
+            yield _part(spark, scan, replace(part, files=len(paths)), paths, None)
         if exact:
             paths = tuple(file.uri for file in exact)
             yield _part(spark, scan, replace(part, files=len(paths)), paths, deleted, exact)
@@ -139,10 +140,14 @@ def _load(
     """The data below ``paths``, with the partition columns that stand in them."""
     if part.layout == HIVE:
         return _load_nested(spark, scan, part, deleted)
-    columns = (*scan.columns, *(scan.partition_columns if part.values is None else ()))
+    keys = scan.partition_columns if part.values is None else ()
+    columns = (*scan.columns, *keys)
     metadata = METADATA_COLUMNS if part.layout == FLAT else ()
-    stored = [replace(column, name=column.in_files) for column in columns]
-    schema = StructType([field(column) for column in (*metadata, *stored)])
+    schema = StructType([field(replace(column, name=column.in_files)) for column in (*metadata, *scan.columns)])
+    numbered_times = scan.format == "orc" and _is_written_here(part)
+    if numbered_times:
+        schema = local_times.as_stored(schema)
+    schema = StructType([*schema.fields, *(field(replace(key, name=key.in_files)) for key in keys)])
     reader = (
         spark.read.format(scan.format)
         .options(**{**READ_OPTIONS, **scan.options})
@@ -174,11 +179,15 @@ def _load(
         and not numbered
         and not renamed
         and not opaque
+        and not numbered_times
         and not any(item.metadata for item in schema.fields)
     ):
         return rows
     # Spark forgets what a field notes, such as that it is CHAR, when it finds the values in the path.
-    own = (_named(column, opaque=column.name in opaque) for column in (*_metadata(scan), *scan.columns))
+    own = (
+        _named(column, opaque=column.name in opaque, numbered_times=numbered_times)
+        for column in (*_metadata(scan), *scan.columns)
+    )
     return rows.select(*own, *map(_named, columns[len(scan.columns) :]))
 
 
@@ -223,15 +232,22 @@ def _is_timestamp(column: Column) -> bool:
     return isinstance(field(column).dataType, (TimestampType, TimestampNTZType))
 
 
-def _named(column: Column, *, opaque: bool = False) -> Expression:
-    """A column as it is called now, from what files call it.
+def _is_written_here(part: ScanPart) -> bool:
+    """Whether all files of a part are of directories that transactions wrote, none an original file."""
+    return part.layout is not None and all(parse_directory(path.rpartition("/")[2]) for path in part.paths)
+
+
+def _named(column: Column, *, opaque: bool = False, numbered_times: bool = False) -> Expression:
+    """A column as it is called now, from what files call it, where ``numbered_times`` as :mod:`local_times` has it.
 
     Conditions on an ``opaque`` one stay with Spark: it hands the times in them to ORC without their microseconds, and
     ORC then leaves out stripes that have rows for ``=``, ``<`` and ``<=``.
     """
     value = F.col(quoted(column.in_files))
-    noted = field(column).metadata
-    if opaque and isinstance(field(column).dataType, TimestampType):
+    declared, noted = field(column).dataType, field(column).metadata
+    if numbered_times and local_times.holds_local_times(declared):
+        return local_times.restore(value, declared).alias(column.name, metadata=noted)
+    if opaque and isinstance(declared, TimestampType):
         return F.timestamp_micros(F.unix_micros(value)).alias(column.name, metadata=noted)
     if opaque:
         return (value + F.make_dt_interval()).alias(column.name, metadata=noted)

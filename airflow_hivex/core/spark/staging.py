@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 from airflow_hivex.core.model.file_properties import COMPRESSION
 from airflow_hivex.core.model.partitions import unescape
 from airflow_hivex.core.model.plans import Write
-from airflow_hivex.core.spark import layout
+from airflow_hivex.core.spark import layout, local_times
 from airflow_hivex.core.spark.assignment import field, quoted
 from airflow_hivex.core.spark.configuration import READ_OPTIONS
 from airflow_hivex.core.spark.orc_tail import nest
@@ -79,6 +79,8 @@ class Staging:
         if stored:
             names = [F.col(quoted(name)).alias(stored.get(name.lower()) or name) for name in rows.columns]
             rows = rows.select(*names)
+        if self._format == "orc":
+            rows = local_times.store(rows, tuple(parted_by))
         writer = rows.write.format(self._format).options(**{**READ_OPTIONS, **self._options})
         writer = writer.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
         writer = writer.option("maxRecordsPerFile", 0)

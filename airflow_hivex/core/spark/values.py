@@ -174,7 +174,7 @@ def _schema(write: Write) -> pa.Schema:
     for column in write.columns:
         name = (parse_atomic(column.type) or (column.type, ()))[0]
         arrow_type = pa.int64() if name == "timestamp_ntz" else _arrow_type(column.type)
-        noted = name if name == "timestamp_ntz" else _NOTED_TYPES.get(name)
+        noted = _NOTED_TYPES.get(name)
         fields.append(pa.field(column.in_files, arrow_type, metadata={_SPARK_TYPE: noted} if noted else None))
     return pa.schema(fields)
 
