@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
@@ -35,15 +35,20 @@ _PARTS = {
 _SparkParser: Any = Spark.parser_class
 
 
-class QueryParser(_SparkParser):  # type: ignore[misc]
-    """Spark's parser, which leaves the functions that we compute as they were written.
+_WITH_OWN_SYNTAX = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "SUBSTR", "SUBSTRING", "POSITION", "OVERLAY")
+"""Functions whose arguments stand between words, as in ``TRIM(BOTH 'x' FROM text)``."""
 
-    sqlglot turns many of them into others that mean the same to it, such as formats of dates into
-    those of another language.
+
+class QueryParser(_SparkParser):  # type: ignore[misc]
+    """Spark's parser, which leaves functions as they were written: their arguments are Spark's to judge.
+
+    sqlglot knows other signatures of many, and turns some into others that mean the same to it, such as formats of
+    dates into those of another language.
     """
 
-    FUNCTIONS = {  # noqa: RUF012 - sqlglot's own way
-        name: build for name, build in _SparkParser.FUNCTIONS.items() if name.lower() not in SYNONYMS
+    FUNCTIONS: ClassVar[dict[str, Any]] = {}
+    FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
+        name: read for name, read in _SparkParser.FUNCTION_PARSERS.items() if name in _WITH_OWN_SYNTAX
     }
 
     def _parse_types(self, *options: Any, **named: Any) -> exp.Expr | None:

@@ -27,6 +27,7 @@ Links: TypeAlias = Mapping[int, tuple[int, str, str]]
 Names: TypeAlias = Mapping[str, "Output"]
 """The names of WITH, and what each brings."""
 
+_NAMING_GENERATORS = ("inline", "inline_outer", "json_tuple", "stack")
 _PATH = re.compile(r"[/:.*\\]")
 _QUERIES = (exp.Select, exp.SetOperation, exp.Subquery, exp.Values)
 _TABLE_PARTS = ("this", "db", "alias", "joins", "laterals", "pivots", "sample")
@@ -349,7 +350,7 @@ class ScopeReader:
                     self.columns.append((node, scope))
             elif isinstance(node, exp.Placeholder):
                 self.markers.add(node.name)
-            elif isinstance(node, exp.Star) and scope is not None and not isinstance(node.parent, exp.Count):
+            elif isinstance(node, exp.Star) and scope is not None and not _is_called(node.parent, "count"):
                 self.stars.append((node, scope))
                 stack.extend(node.iter_expressions())
             else:
@@ -406,10 +407,15 @@ def _output(expression: exp.Expr, scope: Scope) -> Output:
         return Output(is_known=output.is_known) if left_out else output
     if isinstance(expression, exp.Aliases):
         return Output(sum(_is_row_id(str(name)) for name in expression.aliases))
-    if not expression.alias_or_name and isinstance(expression, exp.Func):
-        # Generators such as inline() bring columns with names of their own.
-        return Output(is_known=not expression.find(exp.Inline))
+    if isinstance(expression, exp.Anonymous):
+        # Some generators bring columns with names of their own.
+        return Output(is_known=not _is_called(expression, *_NAMING_GENERATORS))
     return Output(int(_is_row_id(expression.alias_or_name)))
+
+
+def _is_called(node: exp.Expr | None, *names: str) -> bool:
+    """Whether a node is the call of a function that has one of these names."""
+    return isinstance(node, exp.Anonymous) and isinstance(node.this, str) and node.this.lower() in names
 
 
 def _starred(star: exp.Expr, scope: Scope) -> Sequence[Source]:

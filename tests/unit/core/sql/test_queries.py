@@ -272,3 +272,35 @@ def test_link_is_a_name_of_its_own() -> None:
 def test_buckets_are_not_sampled_at_random(sample: str) -> None:
     with pytest.raises(UnsupportedStatementError, match="TABLESAMPLE \\(BUCKET"):
         read(f"SELECT * FROM t TABLESAMPLE ({sample}) AS s")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT a + .5, 1., .5e2, .5BD FROM t WHERE a > .5",
+        "SELECT count(*) FROM t GROUP BY window(ts, '5 minutes'), a",
+        "SELECT a << 2, a >> 2 FROM t",
+        "SELECT first_value(a, false), corr(DISTINCT a, b), shuffle(c, 1), new_one(a => 1) FROM t",
+        "WITH RECURSIVE r(n) MAX RECURSION LEVEL 200 AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT * FROM r, t",
+        "SELECT X '1F', x'1f' FROM t",
+        "SELECT * EXCEPT (all) FROM t",
+        "WITH x AS (SELECT a FROM t) VALUES (1)",
+        "WITH x AS (SELECT a FROM t) (VALUES ((SELECT max(a) FROM x)))",
+        "SELECT end, table.key, 1 AS escape FROM t AS table WHERE asc = 1 AND fetch.x > 2",
+        "SELECT 1a, 2b.c FROM t",
+        "SELECT a FROM t WHERE `it``s` = 'it''s' AND b = r'\\' ORDER BY descr",
+    ],
+)
+def test_what_spark_parses_is_read(text: str) -> None:
+    assert tables(text) == ["t"]
+
+
+def test_a_keyword_that_is_no_name_here_is_named_with_a_way_out() -> None:
+    with pytest.raises(StatementSyntaxError, match="a name that is a keyword, too, is written in backquotes"):
+        read("SELECT qualify FROM t")
+    assert tables("SELECT `qualify` FROM t") == ["t"]
+
+
+def test_a_number_without_a_leading_zero_restricts() -> None:
+    (short,), (long,) = (query(f"SELECT * FROM t WHERE a > {text}").references for text in (".5", "0.5"))
+    assert short.filters == long.filters != ()
