@@ -18,8 +18,8 @@ MAX_NAME_LENGTH = 128
 
 
 def normalise(name: str) -> str:
-    """The form in which a name is stored and compared: names are case-insensitive, as in Hive."""
-    return name.strip().lower()
+    """The form in which a name is stored and compared: names are case-insensitive, as in Hive, and blanks count."""
+    return name.lower()
 
 
 def check_name(kind: str, name: str) -> str:

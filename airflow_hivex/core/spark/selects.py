@@ -11,6 +11,7 @@ from pyspark.sql.types import (
     CalendarIntervalType,
     DataType,
     MapType,
+    StructField,
     StructType,
     VariantType,
     YearMonthIntervalType,
@@ -26,13 +27,14 @@ def fetch(rows: DataFrame, max_rows: int | None) -> tuple[JobResult, pa.Table | 
     """Columns of a query and at most ``max_rows`` of its rows (None: all).
 
     With 0 nothing is run: the columns alone are asked for. A column that holds intervals of
-    months, or VARIANT, comes as text, since Python has no such values.
+    months, or VARIANT, comes as text, since Python has no such values. Of a struct's fields that
+    have one name, the values are called ``name_0``, ``name_1``, as in Spark's ``toPandas``.
     """
     columns = tuple(Column(field.name, field.dataType.simpleString()) for field in rows.schema.fields)
     if max_rows == 0:
         return JobResult(columns), None
     types = [field.dataType for field in rows.schema.fields]
-    foreign = any(map(_is_foreign, types))
+    foreign = any(_is_foreign(each) or _distinct(each) != each for each in types)
     if foreign or len({column.name for column in columns}) < len(columns):
         # By position: a query may give one name to several columns.
         rows = rows.toDF(*(f"c{i}" for i in range(len(columns))))
@@ -59,4 +61,23 @@ def _is_foreign(type: DataType) -> bool:
 def _readable(value: Expression, type: DataType) -> Expression:
     if isinstance(type, VariantType):
         return F.to_json(value)
-    return value.cast("string") if _is_foreign(type) else value
+    if _is_foreign(type):
+        return value.cast("string")
+    distinct = _distinct(type)
+    return value if distinct == type else value.cast(distinct)
+
+
+def _distinct(type: DataType) -> DataType:
+    """The type with numbers behind the names that a struct has several times: a dict has each of its keys once."""
+    match type:
+        case ArrayType():
+            return ArrayType(_distinct(type.elementType), type.containsNull)
+        case MapType():
+            return MapType(_distinct(type.keyType), _distinct(type.valueType), type.valueContainsNull)
+        case StructType():
+            fields: list[StructField] = []
+            for at, field in enumerate(type.fields):
+                number = f"_{type.names[:at].count(field.name)}" if type.names.count(field.name) > 1 else ""
+                fields.append(StructField(f"{field.name}{number}", _distinct(field.dataType), field.nullable))
+            return StructType(fields)
+    return type

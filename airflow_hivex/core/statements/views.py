@@ -21,7 +21,6 @@ from airflow_hivex.core.statements.context import Result, StatementContext
 from airflow_hivex.core.statements.locking import acquire
 from airflow_hivex.core.statements.queries import plan_query
 from airflow_hivex.core.statements.routing import chosen_cluster, route
-from airflow_hivex.core.statements.table_definitions import check_columns
 from airflow_hivex.core.statements.transactions import own_transaction
 
 log = logging.getLogger(__name__)
@@ -130,5 +129,6 @@ def _columns(full_name: str, statement: CreateView, given: tuple[Column, ...]) -
         replace(column, name=name, comment=comment)
         for column, (name, comment) in zip(given, statement.columns or ((c.name, None) for c in given), strict=True)
     )
-    check_columns(full_name, columns)
+    if not all(column.name for column in columns):
+        raise InvalidObjectError("view", full_name, "its query brings a column without a name; give it one by AS")
     return columns

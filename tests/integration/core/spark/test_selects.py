@@ -65,6 +65,16 @@ def test_one_name_may_stand_for_several_columns(runner: Runner) -> None:
     assert [column.name for column in found.columns] == ["a", "a", "A"]
 
 
+def test_one_name_may_stand_for_several_fields(runner: Runner) -> None:
+    found = run(
+        runner,
+        "SELECT struct(1 AS a, 2 AS a, 3 AS b) AS s, array(struct(4 AS x, 5 AS x)) AS l, "
+        "map('k', struct(struct(6 AS y, 7 AS y) AS y)) AS m",
+    )
+    assert found.rows == (({"a_0": 1, "a_1": 2, "b": 3}, [{"x_0": 4, "x_1": 5}], {"k": {"y": {"y_0": 6, "y_1": 7}}}),)
+    assert found.columns[0].type == "struct<a:int,a:int,b:int>"
+
+
 def test_at_most_so_many_rows_come_back(runner: Runner) -> None:
     found = run(runner, "SELECT id FROM range(10) ORDER BY id DESC", max_rows=3)
     assert found.rows == ((9,), (8,), (7,))
