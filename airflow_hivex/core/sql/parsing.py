@@ -8,6 +8,7 @@ takes for a keyword where Spark takes a name is given to it as a name.
 from __future__ import annotations
 
 import logging
+import math
 import re
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Sequence
@@ -48,18 +49,31 @@ def parse(text: str, tokens: Sequence[Token], links: Links, table_statements: Co
     Raises:
         StatementSyntaxError: sqlglot cannot read it.
     """
-    names: set[int] = set()
-    first_error: _ParseFailure | None = None
-    while True:
-        found = list(_Translation(text, tokens, links, table_statements, names).tokens())
-        try:
-            return _tree(text, found, tokens)
-        except _ParseFailure as failure:
-            first_error = first_error or failure
-            mistaken = _mistaken(tokens, failure.offset, names)
-            if mistaken is None or len(names) == _MOST_NAMES:
-                raise first_error.readable(text, tokens) from first_error.cause
-            names.add(mistaken)
+    names: frozenset[int] = frozenset()
+    found = first = _attempt(text, tokens, links, table_statements, names)
+    while isinstance(found, _ParseFailure):
+        others = [names | {index} for index in _mistaken(tokens, found.offset, names)]
+        attempts = [(_attempt(text, tokens, links, table_statements, other), other) for other in others]
+        if not attempts or len(names) == _MOST_NAMES:
+            assert isinstance(first, _ParseFailure)
+            raise first.readable(text, tokens) from first.cause
+        found, names = max(attempts, key=lambda attempt: _progress(attempt[0]))
+    return found
+
+
+def _attempt(
+    text: str, tokens: Sequence[Token], links: Links, table_statements: Collection[int], names: Collection[int]
+) -> exp.Expr | _ParseFailure:
+    """The tree where the tokens ``names`` are names, or how far sqlglot came."""
+    translated = list(_Translation(text, tokens, links, table_statements, names).tokens())
+    try:
+        return _tree(text, translated, tokens)
+    except _ParseFailure as failure:
+        return failure
+
+
+def _progress(attempt: exp.Expr | _ParseFailure) -> float:
+    return attempt.offset if isinstance(attempt, _ParseFailure) else math.inf
 
 
 class _ParseFailure(Exception):  # noqa: N818 - it never leaves this module
@@ -96,18 +110,11 @@ def _at(tokens: Sequence[Token], offset: int) -> int:
     return bisect_right(tokens, offset, key=lambda token: token.start) - 1
 
 
-def _mistaken(tokens: Sequence[Token], offset: int, names: Collection[int]) -> int | None:
-    """The word at an error, or just before it, that may be a name."""
+def _mistaken(tokens: Sequence[Token], offset: int, names: Collection[int]) -> list[int]:
+    """The words at an error, and just before it, that may be names."""
     index = _at(tokens, offset)
-    return next(
-        (
-            each
-            for each in (index, index - 1)
-            if 0 <= each < len(tokens) and each not in names and _is_keyword(tokens[each])
-            if tokens[each].word not in _STRUCTURE
-        ),
-        None,
-    )
+    around = [each for each in (index, index - 1) if 0 <= each < len(tokens) and each not in names]
+    return [each for each in around if _is_keyword(tokens[each]) and tokens[each].word not in _STRUCTURE]
 
 
 def _is_keyword(token: Token) -> bool:
