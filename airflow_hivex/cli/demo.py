@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,8 @@ from airflow_hivex.cli import busy_day
 from airflow_hivex.core import Metastore
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from airflow.models.dagrun import DagRun
     from airflow.sdk import DAG, Context
 
@@ -65,7 +68,7 @@ def run(directory: Path) -> int:
     console.print(f"Airflow's home, the metastore and the clusters c1 and c2: {directory}", soft_wrap=True)
     # It may be of an earlier release's demo.
     Metastore.upgrade(connection["extra"]["metastore_url"])
-    with console.status("Starting Airflow ..."):
+    with _progress(console, "Starting Airflow (about 15 seconds) ..."):
         dag = _load_dag(directory, QUICKSTART)
     dag_run = _run_with_progress(console, dag)
     results = _results(dag_run)
@@ -142,11 +145,26 @@ def _load_dag(directory: Path, dag_id: str) -> DAG:
     return bag.dags[dag_id]
 
 
+@contextmanager
+def _progress(console: Console, text: str) -> Iterator[Callable[[str], None]]:
+    """While the block runs, show what is done: in a line that changes on a terminal, else in a line for each step."""
+    if console.is_terminal:
+        with console.status(text) as status:
+            yield status.update
+    else:
+
+        def tell(text: str) -> None:
+            console.print(text, markup=False, soft_wrap=True)
+
+        tell(text)
+        yield tell
+
+
 def _run_with_progress(console: Console, dag: DAG) -> DagRun:
-    with console.status("Running ...") as status:
+    with _progress(console, f"Running the DAG {dag.dag_id} (about a minute) ...") as tell:
 
         def show(context: Context) -> None:
-            status.update(f"Running {context['ti'].task_id} ...")
+            tell(f"Running {context['ti'].task_id} ...")
 
         for task in dag.tasks:
             task.on_execute_callback = [show]
@@ -216,10 +234,10 @@ def _compact_after_a_day(console: Console, directory: Path) -> bool:
     flights = hook.get_metastore().catalog.get_table(busy_day.DATABASE, "flights").storage.primary
     place = (directory / flights.cluster, flights.location)
     with hook.session(database=busy_day.DATABASE, agent_info="hivex demo") as session:
-        with console.status("Looking at December ...") as status:
+        with _progress(console, "Looking at December ...") as tell:
             loaded = busy_day.look(session, *place)
-            transactions = busy_day.write_a_day(session, lambda what: status.update(f"Writing {what} ..."))
-            status.update("Looking at December ...")
+            transactions = busy_day.write_a_day(session, lambda what: tell(f"Writing {what} ..."))
+            tell("Looking at December ...")
             written = busy_day.look(session, *place)
         console.print(
             f"[bold]A day of small writes:[/] 31 December was deleted and inserted again, {busy_day.HOURS} hours at a "
@@ -230,7 +248,7 @@ def _compact_after_a_day(console: Console, directory: Path) -> bool:
         console.print(f"[bold]{COMPACTION}: {dag_run.state}[/] ({_seconds_of_tasks(dag_run)})", soft_wrap=True)
         if not _succeeded(console, dag_run):
             return False
-        with console.status("Looking at December ..."):
+        with _progress(console, "Looking at December ..."):
             compacted = busy_day.look(session, *place)
         shown = session.sql(f"{busy_day.COMPACTIONS} LIMIT 3")
     console.print(busy_day.table_of_looks({"as loaded": loaded, "after the day": written, "after the DAG": compacted}))
