@@ -2,15 +2,16 @@
 
 The rules of Spark's lexer decide where a string, a comment or a name ends, because Spark
 reads the same text again. sqlglot's tokenizer differs there (``'it''s'``, comments that a
-backslash continues, everything after SHOW), so it only sees what was read here.
-Source: Spark's SqlBaseLexer grammar.
+backslash continues, everything after SHOW), so it only sees the tokens that were read here.
+A text that Spark might cut in another way is refused.
+Source: Spark's SqlBaseLexer grammar; tests/integration/core/spark/test_lexer.py compares the two.
 """
 
 from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from airflow_hivex.core.errors import StatementSyntaxError, UnsupportedStatementError
@@ -47,43 +48,94 @@ class Token(NamedTuple):
         return self.kind is Kind.SYMBOL and self.text in symbols
 
 
+_BLANKS = r" \t\n\f\r\v\u00a0\u1680\u2000-\u200a\u2028\u202f\u205f\u3000"
 _TOKEN = re.compile(
-    r"""
-      (?P<skip>\s+ | --(?:\\\r?\n|[^\r\n])*+)
+    rf"""
+      (?P<skip>[{_BLANKS}]+ | --(?:\\\n|[^\r\n])*+)
+    | (?P<hint>/\*\+)
     | (?P<comment>/\*)
     | (?P<string>[rR](?:'[^']*+'|"[^"]*+") | '(?:[^'\\]++|\\.|'')*+' | "(?:[^"\\]++|\\.|"")*+")
     | (?P<quoted>`(?:[^`]++|``)*+`)
-    | (?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?:[LlSsYyDdFf]|[bB][dD])?(?!\w))
+    | (?P<number>
+          (?:[0-9]++\.[0-9]*+|\.[0-9]++)(?:[eE][+-]?[0-9]++)?(?:[bB][dD]|[fFdD])?(?!\w)
+        | [0-9]++[eE][+-][0-9]++(?:[bB][dD]|[fFdD])?
+        | [0-9]++(?:(?:[eE][0-9]++)?(?:[bB][dD]|[fFdD])?|[lLsSyY])(?!\w)
+      )
     | (?P<word>\w+)
-    | (?P<symbol><=>|<>|!=|<=|>=|==|::|->|=>|\|>|\|\||<<|[()\[\],.;:=<>!+\-*/%&|^~@?])
+    | (?P<symbol><=>|<>|!=|!>|!<|<=|>=|==|::|->|=>|\|>|\|\||<<|\*/|[()\[\],.;:=<>!+\-*/%&|^~@?])
     """,
     re.VERBOSE | re.DOTALL,
 )
 _KINDS = {kind.value: kind for kind in Kind}
 _COMMENT_EDGE = re.compile(r"/\*(?!\+)|\*/")
+_SHIFT_RIGHT = re.compile(r">>>?")
+_URI = re.compile(r"://[A-Za-z0-9_/\-.?=&#%]")
+_IN_HINTS = frozenset("(),.")
+_HINT_START, _HINT_END = "/*+", "*/"
 
 
 def tokenize(text: str) -> list[Token]:
     """The tokens of ``text`` without white space, comments and hints.
 
     Raises:
-        StatementSyntaxError: a string, name or comment does not end, or a character has no
-            place in SQL.
+        StatementSyntaxError: a string, name or comment does not end, a hint holds more than names and
+            numbers, or a character has no place in SQL.
     """
     tokens: list[Token] = []
+    hint: Token | None = None
+    for token in lex(text):
+        if token.kind is Kind.SYMBOL and token.text in (_HINT_START, _HINT_END):
+            if (hint is None) is (token.text == _HINT_END):
+                raise syntax_error(text, token.start, f"no hint can {'end' if hint is None else 'begin'} here")
+            hint = token if hint is None else None
+        elif hint is None:
+            tokens.append(token)
+        elif token.kind is Kind.STRING or (token.kind is Kind.SYMBOL and token.text not in _IN_HINTS):
+            raise syntax_error(text, token.start, f"a hint holds names and numbers only, not {token.text}")
+    if hint is not None:
+        raise syntax_error(text, hint.start, "the hint that begins here has no end")
+    return tokens
+
+
+def lex(text: str) -> Iterator[Token]:
+    """The tokens of ``text`` as Spark's lexer cuts it, hints included.
+
+    Raises:
+        StatementSyntaxError: as :func:`tokenize`, for all but hints.
+    """
     position = 0
+    # Spark reads the two > of array<array<int>> one by one, and 8 >> 1 as one token.
+    open_types = 0
     while position < len(text):
         found = _TOKEN.match(text, position)
         if found is None:
             raise syntax_error(text, position, _stray(text[position]))
-        group = found.lastgroup or ""
+        group, end = found.lastgroup or "", found.end()
         if group == "comment":
             position = _comment_end(text, position)
             continue
+        if group == "hint":
+            group = "symbol"
+        elif group == "word":
+            _check_word(text, position, end)
+            open_types += found.group().upper() in ("ARRAY", "MAP", "STRUCT")
+        elif found.group() == ">":
+            shift = _SHIFT_RIGHT.match(text, position) if open_types == 0 else None
+            end = shift.end() if shift is not None else end
+            open_types = max(open_types - 1, 0)
         if group != "skip":
-            tokens.append(Token(_KINDS[group], found.group(), position, found.end()))
-        position = found.end()
-    return tokens
+            yield Token(_KINDS[group], text[position:end], position, end)
+        position = end
+
+
+def _check_word(text: str, start: int, end: int) -> None:
+    word = text[start:end]
+    if not word.isascii():
+        # Spark refuses such names, too, but takes letters such as the long s for those of a keyword.
+        raise syntax_error(text, start, f"{word} is not a valid name or keyword; write a name such as `{word}` in ` `")
+    if word.isalpha() and _URI.match(text, end):
+        # One token to Spark, with any -- in it.
+        raise syntax_error(text, start, f"the location {word}:// is not a name; a location is written as a string")
 
 
 def _comment_end(text: str, start: int) -> int:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_hivex.core.errors import InvalidParametersError, StatementSyntaxError
+from airflow_hivex.core.model.statements import ChangeRows
 from airflow_hivex.core.sql.literals import unquote
 from airflow_hivex.core.sql.reader import read, split
 from airflow_hivex.core.sql.tokens import tokenize
@@ -29,6 +30,9 @@ from airflow_hivex.core.sql.tokens import tokenize
         ("SELECT 1 -- a; b\n; SELECT 2", ["SELECT 1", "SELECT 2"]),
         ("SELECT 1 /* a; /* b; */ c; */ ; SELECT 2", ["SELECT 1", "SELECT 2"]),
         ("-- first\nSELECT 1 /* x */ + 1;", ["SELECT 1 /* x */ + 1"]),
+        ("SELECT 1 -- C:\\data\\\r\n; SELECT 2", ["SELECT 1", "SELECT 2"]),
+        ("SELECT 1 -- C:\\data\\\n; SELECT 2\n; SELECT 3", ["SELECT 1", "SELECT 3"]),
+        ("SELECT 1 -- a\r; SELECT 2", ["SELECT 1", "SELECT 2"]),
     ],
 )
 def test_scripts_are_parted_at_semicolons(text: str, expected: list[str]) -> None:
@@ -46,6 +50,15 @@ def test_scripts_are_parted_at_semicolons(text: str, expected: list[str]) -> Non
         ("SELECT $x", 1, 8),
         ("SELECT 1\r\n # c", 2, 2),
         ("SELECT {x}", 1, 8),
+        ("SELECT /*+ X('*/ \" ') */ * FROM orc.`/a` -- \"", 1, 14),
+        ("SELECT /*+ a; */ 1", 1, 13),
+        ("SELECT /*+ a", 1, 8),
+        ("SELECT 1 */ 2", 1, 10),
+        ("SELECT file://b--c", 1, 8),
+        ("\u017fELECT 1", 1, 1),
+        ("SELECT gr\u00f6\u00dfe", 1, 8),
+        ("SELECT 1\u0085", 1, 9),
+        ("SELECT 1\x1c", 1, 9),
     ],
 )
 def test_text_that_cannot_be_taken_apart_is_refused_at_its_place(text: str, line: int, column: int) -> None:
@@ -53,6 +66,17 @@ def test_text_that_cannot_be_taken_apart_is_refused_at_its_place(text: str, line
         with pytest.raises(StatementSyntaxError) as error:
             function(text)
         assert (error.value.line, error.value.column) == (line, column)
+
+
+def test_condition_behind_a_comment_that_ends_in_a_backslash_is_read() -> None:
+    statement = read("DELETE FROM t -- C:\\data\\\r\nWHERE a = 2")
+    assert isinstance(statement, ChangeRows)
+    assert "a = 2" in statement.matched.query.text
+
+
+def test_tokens_of_hints_are_left_out() -> None:
+    text = "SELECT /*+ BROADCAST(t, -- */\n`a b`), /* */ REPARTITION(3) */ a /* c */ >> 1"
+    assert [token.text for token in tokenize(text)] == ["SELECT", "a", ">>", "1"]
 
 
 def test_tokens_stand_where_they_are_written() -> None:
