@@ -21,6 +21,8 @@ from weakref import WeakKeyDictionary
 
 from pyspark.sql import SparkSession
 
+from airflow_hivex.core.spark.text_conf import TEXT_CONF, TEXT_DEFAULTS
+
 TIMESTAMP_TYPE = "spark.sql.timestampType"
 TIME_ZONE = "spark.sql.session.timeZone"
 _NESTED_PUSHDOWN = "spark.sql.optimizer.nestedPredicatePushdown.supportedFileSources"
@@ -43,7 +45,7 @@ DEFAULT_CONF = {
 """What every job runs with unless its cluster says otherwise."""
 
 FIXED_CONF = {
-    "spark.sql.caseSensitive": "false",
+    **TEXT_CONF,
     # A file that is gone or damaged is an error, never a file without rows. Readers are told as well (READ_OPTIONS).
     "spark.sql.files.ignoreMissingFiles": "false",
     "spark.sql.files.ignoreCorruptFiles": "false",
@@ -126,7 +128,13 @@ def _change(spark: SparkSession, conf: Mapping[str, str]) -> dict[str, str | Non
     wanted: dict[str, str | None] = {
         key: conf.get(key) for key in found if key not in conf and _OF_SPEED.match(key) is None
     }
-    wanted |= {**DEFAULT_CONF, **conf, **FIXED_CONF, _EXCLUDED_RULES: _excluded(conf, found)}
+    wanted |= {
+        **DEFAULT_CONF,
+        **conf,
+        **dict.fromkeys(TEXT_DEFAULTS),
+        **FIXED_CONF,
+        _EXCLUDED_RULES: _excluded(conf, found),
+    }
     before: dict[str, str | None] = {}
     for key, value in wanted.items():
         # The others were fixed when the application started.
