@@ -120,6 +120,15 @@ def test_dropped_table_is_gone_with_its_files_and_its_successor_is_empty(session
     assert session.sql("SELECT * FROM t").rows == [(2, "y")]
 
 
+def test_create_table_takes_write_id_1_and_the_first_insert_2(session: Session, tmp_path: Path) -> None:
+    session.sql("CREATE TABLE t (id int)")
+    session.sql("INSERT INTO t VALUES (1)")
+    session.sql("CREATE TABLE c AS SELECT 1 AS id")
+    folders = {name: tmp_path / "c1" / "default.db" / name for name in ("t", "c")}
+    found = {name: [path.name for path in folder.iterdir()] for name, folder in folders.items()}
+    assert found == {"t": ["delta_0000002_0000002_0000"], "c": ["delta_0000001_0000001_0000"]}
+
+
 @pytest.mark.parametrize(
     ("property", "reason"),
     [
