@@ -25,11 +25,11 @@ from airflow_hivex.core.store.schema import (
 )
 from airflow_hivex.core.transactions.locks import LockManager
 from airflow_hivex.core.transactions.manager import TransactionManager
+from airflow_hivex.core.transactions.txn_rows import IS_OPEN
 
 log = logging.getLogger(__name__)
 
 _HIGHEST = select(counters.c.value).where(counters.c.name == "txn").scalar_subquery()
-_IS_OPEN = txns.c.state == TxnState.OPEN.value
 _HAS_COMPONENTS = select(txn_components.c.id).where(txn_components.c.txn_id == txns.c.id).exists()
 
 
@@ -118,13 +118,18 @@ class Housekeeper:
         ended_ms = func.coalesce(txns.c.ended_ms, txns.c.heartbeat_ms)
         kept_until = ended_ms + cast(txns.c.timeout_s, BigInteger) * 1000
         return connection.execute(
-            delete(txns).where(~_IS_OPEN, txns.c.id < _HIGHEST, kept_until < self._clock(), ~_HAS_COMPONENTS)
+            delete(txns).where(
+                txns.c.state != TxnState.OPEN.value,
+                txns.c.id < _HIGHEST,
+                kept_until < self._clock(),
+                ~_HAS_COMPONENTS,
+            )
         ).rowcount
 
 
 def _purge_write_sets(connection: Connection) -> int:
     """Remove those that no open transaction overlaps."""
-    lowest_open = select(func.min(txns.c.id)).where(_IS_OPEN).scalar_subquery()
+    lowest_open = select(func.min(txns.c.id)).where(IS_OPEN).scalar_subquery()
     return connection.execute(
         delete(write_set).where(write_set.c.commit_id < func.coalesce(lowest_open, _HIGHEST + 1))
     ).rowcount
@@ -177,7 +182,7 @@ def _lowest_seen_open() -> ScalarSelect[int | None]:
 
     Snapshots of open transactions see everything below it as settled. Source: Hive's MIN_HISTORY_LEVEL.
     """
-    return select(func.min(txns.c.min_open_id)).where(_IS_OPEN).scalar_subquery()
+    return select(func.min(txns.c.min_open_id)).where(IS_OPEN).scalar_subquery()
 
 
 def _lowest_aborted() -> ScalarSelect[int | None]:

@@ -19,6 +19,7 @@ from airflow_hivex.core.store.schema import counters, next_write_ids, replayed_t
 from airflow_hivex.core.transactions import allocation
 from airflow_hivex.core.transactions.allocation import is_id
 from airflow_hivex.core.transactions.manager import TransactionManager
+from airflow_hivex.core.transactions.txn_rows import IS_OPEN
 
 
 class ReplayedTransactions:
@@ -192,7 +193,7 @@ class ReplayedTransactions:
 
 
 _COUNTER = select(counters.c.value).where(counters.c.name == "txn")
-_LOWEST_OPEN = select(func.min(txns.c.id)).where(txns.c.state == TxnState.OPEN.value)
+_LOWEST_OPEN = select(func.min(txns.c.id)).where(IS_OPEN)
 
 
 def _checked(policy: str, source_txn_ids: Sequence[int]) -> list[int]:

@@ -6,10 +6,10 @@ from sqlalchemy import Connection, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from airflow_hivex.core.errors import InvalidSettingError
-from airflow_hivex.core.model.transactions import TxnState
 from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.schema import counters, locks, txns
+from airflow_hivex.core.transactions.txn_rows import IS_OPEN
 
 _TIMEOUT = "hive.txn.timeout"
 _STORED = select(counters.c.value).where(counters.c.name == _TIMEOUT)
@@ -44,7 +44,7 @@ def _store(connection: Connection, wanted: int) -> int:
             stored = connection.execute(_STORED.with_for_update()).scalar_one()
     if stored == wanted:
         return wanted
-    is_open = select(txns.c.id).where(txns.c.state == TxnState.OPEN.value).exists() | select(locks.c.lock_id).exists()
+    is_open = select(txns.c.id).where(IS_OPEN).exists() | select(locks.c.lock_id).exists()
     if connection.execute(select(is_open)).scalar_one():
         raise InvalidSettingError(
             _TIMEOUT,

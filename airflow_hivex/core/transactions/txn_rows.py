@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from sqlalchemy import BigInteger, bindparam, literal_column, select
+from sqlalchemy import BigInteger, and_, bindparam, literal_column, select
 
 from airflow_hivex.core.errors import DeadlockError, TransactionAbortedError, TransactionCommittedError
 from airflow_hivex.core.model.transactions import AbortReason, TxnState
 from airflow_hivex.core.store.exchange import Prepared
 from airflow_hivex.core.store.schema import txns
 
-# Written out, so that both databases see that the index of unsettled transactions answers it.
-IS_OPEN = txns.c.state == literal_column("'o'")
+# Written out, so that both databases see that the index of unsettled transactions answers it. PostgreSQL concludes
+# the second half from the first one; SQLite uses a partial index only for a query that has its condition.
+IS_OPEN = and_(txns.c.state == literal_column("'o'"), txns.c.state != literal_column("'c'"))
 
 
 class TxnRow(NamedTuple):

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from typing import Any
 
 import pytest
+from sqlalchemy import insert, select
 
 from airflow_hivex.core.catalog.notification_log import EventType, NotificationLog
 from airflow_hivex.core.catalog.object_store import ObjectStore
@@ -20,6 +22,7 @@ from airflow_hivex.core.model.objects import ClusterStorageDescriptor, Column, S
 from airflow_hivex.core.model.transactions import AbortReason, HeartbeatRange, TxnState, TxnType
 from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.store.engine import Store
+from airflow_hivex.core.store.schema import txns
 from airflow_hivex.core.transactions.housekeeper import Housekeeper
 from airflow_hivex.core.transactions.manager import TransactionManager
 from tests.integration.core.conftest import Clock
@@ -384,3 +387,38 @@ def test_concurrent_opens_get_distinct_ids(transactions: TransactionManager) -> 
     with ThreadPoolExecutor(8) as pool:
         opened = [txn_id for ids in pool.map(lambda _: transactions.open(), range(64)) for txn_id in ids]
     assert sorted(opened) == list(range(1, 65))
+
+
+@pytest.mark.parametrize("metastore_url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("state", [TxnState.COMMITTED, TxnState.ABORTED])
+def test_opening_and_committing_cost_the_same_beside_many_that_have_ended(
+    store: Store, transactions: TransactionManager, state: TxnState
+) -> None:
+    steps = 0
+
+    def count() -> int:
+        nonlocal steps
+        steps += 1
+        return 0
+
+    def cost() -> int:
+        nonlocal steps
+        transactions.commit(*transactions.open())
+        with store.read() as connection:
+            raw: Any = connection.connection.dbapi_connection
+        # SQLite's virtual machine calls it after each 10 instructions.
+        raw.set_progress_handler(count, 10)
+        steps = 0
+        transactions.commit(*transactions.open())
+        raw.set_progress_handler(None, 0)
+        return steps
+
+    few = cost()
+    (ended,) = transactions.open()
+    transactions.abort(ended)
+    with store.read() as connection:
+        row = dict(connection.execute(select(txns).where(txns.c.id == ended)).one()._mapping)
+    rows = [{**row, "id": 1000 + number, "state": state.value} for number in range(5_000)]
+    store.write(lambda connection: connection.execute(insert(txns), rows))
+    transactions.seed_txn_ids(10_000)
+    assert cost() <= 1.5 * few
