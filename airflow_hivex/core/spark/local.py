@@ -6,6 +6,7 @@ systems. It is started by the first job. pyspark is imported then, not before.
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import re
@@ -18,6 +19,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -272,10 +274,21 @@ def _start_conf(master: str) -> dict[str, str]:
         "spark.driver.memory": _DRIVER_MEMORY,
         # ORC's timestamps are local times of the JVM.
         "spark.driver.extraJavaOptions": f"-Duser.timezone=UTC {class_archive.options_to_use()}".rstrip(),
-        "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / "hivex-spark-warehouse"),
+        "spark.sql.warehouse.dir": _warehouse_folder(),
         "spark.sql.shuffle.partitions": str(2 * count),
         "spark.sql.adaptive.enabled": "true",
     }
+
+
+@cache
+def _warehouse_folder() -> str:
+    """Return a folder of this process's own for the tables of the user's Spark, which go when the process ends.
+
+    A folder that others know the name of could be made, and filled, before us.
+    """
+    folder = tempfile.mkdtemp(prefix="hivex-spark-warehouse-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def _check_java(cluster: str) -> None:

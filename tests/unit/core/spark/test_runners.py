@@ -3,6 +3,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
@@ -28,6 +29,21 @@ def test_a_job_cancelled_before_it_began_never_runs() -> None:
     runner.cancel("early")
     with pytest.raises(JobCancelledError):
         runner.run(Plan("early", "n", "SELECT 1"), "c1")
+
+
+def test_the_folder_of_sparks_own_tables_is_this_processs_alone() -> None:
+    program = (
+        "from pathlib import Path\nfrom airflow_hivex.core.spark.local import _start_conf\n"
+        "folder = Path(_start_conf('local')['spark.sql.warehouse.dir'])\n"
+        "print(folder, oct(folder.stat().st_mode & 0o777))"
+    )
+    told = [
+        subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout.split()
+        for _ in range(2)
+    ]
+    assert [mode for _, mode in told] == ["0o700"] * 2
+    assert told[0][0] != told[1][0]
+    assert not any(Path(folder).exists() for folder, _ in told)
 
 
 def test_importing_the_data_planes_front_does_not_import_pyspark() -> None:
