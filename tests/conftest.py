@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from sqlalchemy import event
 from sqlalchemy.util import LRUCache
 
 from airflow_hivex.core.spark import class_archive
@@ -110,6 +111,8 @@ def compiled_statements() -> Iterator[None]:
 
     def make_sharing(url: URL, *, create: bool) -> Engine:
         made = make(url, create=create)
+        if made.dialect.name == "sqlite":
+            event.listen(made, "connect", _leave_unsynchronized)
         if made.dialect.name in _COMPILED:
             # What was compiled is found by the dialect, too.
             made.dialect, made._compiled_cache = _COMPILED[made.dialect.name]
@@ -118,6 +121,11 @@ def compiled_statements() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(engine, "_engine", make_sharing)
         yield
+
+
+def _leave_unsynchronized(connection: Any, _record: object) -> None:
+    """Tests lose no power: as their PostgreSQL, their SQLite does not wait for the disk."""
+    connection.execute("PRAGMA synchronous = OFF")
 
 
 @pytest.fixture

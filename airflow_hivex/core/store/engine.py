@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import select
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -360,6 +361,7 @@ def _engine(url: URL, *, create: bool) -> Engine:
             file.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StoreUnavailableError(str(url), f"its folder cannot be made: {error}") from error
+        _create_private(file)
     elif not _exists(file):
         url = url.set(database=":memory:")
     if _exists(file) and file.is_dir():
@@ -371,6 +373,16 @@ def _engine(url: URL, *, create: bool) -> Engine:
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine
+
+
+def _create_private(file: Path) -> None:
+    """Create an empty SQLite file that is its owner's alone, if there is none; SQLite gives its log the same mode."""
+    try:
+        os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    except FileExistsError:
+        pass
+    except OSError as error:
+        raise StoreUnavailableError(f"sqlite:///{file}", str(error)) from error
 
 
 def _exists(file: Path) -> bool:
@@ -415,7 +427,8 @@ def _prepare_sqlite(connection: Any, _record: object) -> None:
     # The driver's own transaction handling begins too late for DDL and for reads.
     connection.isolation_level = None
     cursor = connection.cursor()
-    cursor.execute("PRAGMA synchronous = NORMAL")
+    # A commit is acknowledged when it is on disk. NORMAL loses the last ones with the machine's power.
+    cursor.execute("PRAGMA synchronous = FULL")
     cursor.execute("PRAGMA foreign_keys = ON")
     cursor.close()
 

@@ -1,0 +1,42 @@
+"""The metastore's database as it is opened."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from pathlib import Path
+
+from sqlalchemy import select
+
+from airflow_hivex.core.store import engine, migrating
+from airflow_hivex.core.store.engine import Store
+from airflow_hivex.core.store.schema import counters
+
+
+def test_a_new_file_is_its_owners_alone(empty_sqlite_url: str, tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        store = Store(empty_sqlite_url)
+        migrating.prepare(store)
+        with store.read() as connection:
+            connection.execute(select(counters)).all()
+            files = {file.name: file.stat().st_mode & 0o777 for file in tmp_path.glob("empty.db*")}
+        store.close()
+    finally:
+        os.umask(before)
+    assert files == {"empty.db": 0o600, "empty.db-wal": 0o600, "empty.db-shm": 0o600}
+
+
+def test_the_mode_of_a_file_that_is_there_is_left_alone(sqlite_url: str) -> None:
+    file = Path(sqlite_url.removeprefix("sqlite:///"))
+    file.chmod(0o640)
+    Store(sqlite_url).close()
+    assert file.stat().st_mode & 0o777 == 0o640
+
+
+def test_a_commit_is_on_disk_when_it_is_acknowledged(sqlite_url: str) -> None:
+    connection = sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))
+    engine._prepare_sqlite(connection, None)
+    # Source: https://www.sqlite.org/pragma.html#pragma_synchronous: 2 is FULL.
+    assert connection.execute("PRAGMA synchronous").fetchone() == (2,)
+    connection.close()
