@@ -33,7 +33,7 @@ def add_actions(spark: argparse.ArgumentParser, tell: Callable[[str], None]) -> 
     actions = spark.add_subparsers(title="actions", required=True, metavar="ACTION")
     archive = actions.add_parser(
         "archive",
-        help="make the archive of classes with which Spark starts in about half the time",
+        help="make the archive of classes with which Spark starts faster",
         description=(
             "Run a few statements, and keep the classes that Spark loads for them. Each Spark that starts in a process "
             "of this user on this machine uses them from then on. Make it again after Java or Spark was upgraded; one "

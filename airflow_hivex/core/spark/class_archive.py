@@ -1,4 +1,4 @@
-"""The archive of classes with which Spark's Java process starts in about half the time (class-data sharing).
+"""The archive of classes with which Spark's Java process starts faster (class-data sharing).
 
 ``hivex spark archive`` makes it. Java looks whether it fits: with one of another Java, another Spark or other options
 the classes are loaded as ever.
