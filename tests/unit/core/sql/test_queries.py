@@ -279,7 +279,7 @@ def test_buckets_are_not_sampled_at_random(sample: str) -> None:
     [
         "SELECT a + .5, 1., .5e2, .5BD FROM t WHERE a > .5",
         "SELECT count(*) FROM t GROUP BY window(ts, '5 minutes'), a",
-        "SELECT a << 2, a >> 2 FROM t",
+        "SELECT a << 2, a >> 2, a >>> 2 FROM t",
         "SELECT first_value(a, false), corr(DISTINCT a, b), shuffle(c, 1), new_one(a => 1) FROM t",
         "WITH RECURSIVE r(n) MAX RECURSION LEVEL 200 AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT * FROM r, t",
         "SELECT X '1F', x'1f' FROM t",
