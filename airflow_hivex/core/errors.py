@@ -9,6 +9,7 @@ case, ``retryable`` tells whether the same call may succeed later, and
 from __future__ import annotations
 
 import enum
+import re
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_hivex.core.model.secrets import hide
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
     from airflow_hivex.core.model.locks import LockInfo
     from airflow_hivex.core.model.routes import Route
+
+
+_HALF = re.compile("[\ud800-\udfff]")
 
 
 class Outcome(enum.Enum):
@@ -41,7 +45,8 @@ class HivexError(Exception):
     outcome: ClassVar[Outcome] = Outcome.NOT_APPLIED
 
     def __init__(self, sentence: str, *facts: Any) -> None:
-        shown = hide(sentence)
+        # Nobody can print or store half of a surrogate pair, which a fact may have.
+        shown = hide(_HALF.sub("\N{REPLACEMENT CHARACTER}", sentence))
         super().__init__(shown)
         self._facts = tuple(hide(fact) if isinstance(fact, str) else fact for fact in facts) or (shown,)
 

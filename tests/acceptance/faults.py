@@ -17,13 +17,13 @@ from airflow_hivex.core.spark.staging import Staging
 from airflow_hivex.core.spark.storage import Place
 from airflow_hivex.core.store.engine import OutcomeUnknownError
 
-_OF_FILES: tuple[tuple[type[Any], tuple[str, ...]], ...] = (
+OF_FILES: tuple[tuple[type[Any], tuple[str, ...]], ...] = (
     (Place, ("create_directory", "write", "move", "files", "open")),
     (Staging, ("write", "files")),
     (LocalFileSystem, ("cp_file", "makedirs")),
 )
 """What a statement does to files in this process: by Spark, by pyarrow and by fsspec."""
-_DELETING: tuple[tuple[type[Any], tuple[str, ...]], ...] = (
+DELETING: tuple[tuple[type[Any], tuple[str, ...]], ...] = (
     (Place, ("delete",)),
     (LocalFileSystem, ("ls", "rm", "rmdir")),
 )
@@ -131,7 +131,7 @@ class Faults:
 def install(monkeypatch: pytest.MonkeyPatch) -> Faults:
     """The faults of all files of this process; those of a database are told to its metastore (``fault``)."""
     found = Faults()
-    for classes, fault in ((_OF_FILES, found.file), (_DELETING, found.deleting)):
+    for classes, fault in ((OF_FILES, found.file), (DELETING, found.deleting)):
         for owner, names in classes:
             for name in names:
                 monkeypatch.setattr(owner, name, _failing(fault, f"{owner.__name__}.{name}", getattr(owner, name)))

@@ -105,6 +105,10 @@ def rollback(context: StatementContext, statement: Rollback) -> Result:  # noqa:
     transaction = _own(context, "ROLLBACK")
     try:
         abort_transaction(context.services, transaction.txn_id, None, AbortReason.ROLLBACK)
+    except BaseException:
+        # It has no heartbeats any more and keeps no locks.
+        _abort_quietly(context.services, transaction.txn_id, AbortReason.ROLLBACK.words, AbortReason.ROLLBACK)
+        raise
     finally:
         _leave(context, transaction)
     return Result(txn_id=transaction.txn_id)
@@ -198,9 +202,17 @@ def _delete_pending(services: Services, txn_id: int) -> None:
 
 def _abort_quietly(services: Services, txn_id: int, reason: str, code: AbortReason) -> None:
     """Abort a transaction that may have ended already, where another error is the one to tell, or none."""
+    told = reason.partition("\n")[0][:1000]
     try:
-        abort_transaction(services, txn_id, reason.partition("\n")[0][:1000], code)
-    except HivexError as error:
+        try:
+            abort_transaction(services, txn_id, told, code)
+        except Exception:
+            raise
+        except BaseException:
+            # An interrupt on top: the transaction is settled before it goes on.
+            abort_transaction(services, txn_id, told, code)
+            raise
+    except Exception as error:
         log.warning("Transaction %s was not aborted: %s", txn_id, error)
 
 
