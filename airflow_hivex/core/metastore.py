@@ -56,7 +56,7 @@ class Metastore:
         self.notification_log = NotificationLog(services.store)
         self.locks = services.locks
         self.compactor = services.compactor
-        self.doctor = Doctor(services.store, services.settings, services.clusters)
+        self.doctor = Doctor(services.store, services.settings, services.clusters, services.clock)
         self.replayed_transactions = ReplayedTransactions(
             services.store, services.settings, services.clock, services.transactions
         )

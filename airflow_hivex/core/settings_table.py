@@ -87,6 +87,8 @@ SETTINGS: tuple[Setting, ...] = (
     _row("hive.txn.filter.delete.events", "bool", True, "", _ANY, "use delete events outside a file's key range as filtered out"),
     _row("hive.txn.acid.dir.cache.duration", "int", 120, "min", (-1, None), "how long directory listings are cached; 0 read-only tables, -1 off"),
     _row("hive.txn.manager.dump.lock.state.on.acquire.timeout", "bool", False, "", _ANY, "log all locks when one could not be had in time"),
+    # -- DataFrames
+    _row("hivex.dataframe.retention.time", "int", 3600, "s", (0, None), "how long the cleaner keeps the files of a DataFrame, or of listed files, after the call; 0: not at all"),
     # -- what SQL may do
     _row("hivex.allow.code.execution", "bool", False, "", _ANY, "SQL may call any Java method (reflect, java_method, try_reflect), and table properties may set any option of Spark"),
     # -- locks

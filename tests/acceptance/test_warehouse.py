@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import pytest
 from py4j.protocol import Py4JJavaError
@@ -12,6 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from airflow_hivex.core import HivexError, Metastore, Session
+from airflow_hivex.core.clock import system_clock
 from airflow_hivex.core.errors import (
     AnalysisError,
     ColumnCountMismatchError,
@@ -256,3 +258,31 @@ def test_history_of_a_table_is_not_taken_for_a_column(session: Session) -> None:
         session.sql("DESCRIBE HISTORY t")
     assert session.sql("DESCRIBE `history` t").rows[0] == ("col_name", "t")
     assert session.sql("DESCRIBE history").rows[0][0] == "t"
+
+
+def test_a_frame_outlives_the_cleaning_of_its_files_for_a_time(
+    metastore_url: str, clusters: dict[str, dict[str, str]], spark: SparkSession, tmp_path: Path
+) -> None:
+    now_ms = system_clock()
+    with (
+        Metastore.open(metastore_url, clusters=clusters, default_cluster="c1", clock=lambda: now_ms) as metastore,
+        metastore.session(user="ada") as session,
+    ):
+        session.sql("CREATE TABLE kept (id int)")
+        session.sql("INSERT INTO kept VALUES (1)")
+        session.sql("INSERT INTO kept VALUES (2)")
+        rows = session.warehouse(spark).table("kept")
+        listed = session.snapshot_files("kept").files
+        metastore.compactor.request("default", "kept", type="major")
+        metastore.compactor.work()
+        (task,) = metastore.compactor.clean()
+        assert not task.deleted
+        assert "ada" in str(task.blockers[0])
+        assert "kept until" in str(task.blockers[0])
+        assert sorted(row.id for row in rows.collect()) == [1, 2]
+        assert all(Path(unquote(urlsplit(file.uri).path)).exists() for file in listed)
+        now_ms += 3_601_000
+        metastore.housekeeper.run()
+        (task,) = metastore.compactor.clean()
+        assert len(task.deleted) == 2
+        assert session.sql("SELECT count(*) FROM kept").rows == [(2,)]

@@ -19,6 +19,7 @@ from airflow_hivex.core.store.schema import (
     completed_txn_components,
     directories,
     directory_copies,
+    kept_snapshots,
     next_write_ids,
     partition_key_values,
     partitions,
@@ -347,6 +348,7 @@ def forget_tables(connection: Connection, ids: Sequence[int]) -> None:
         write_set,
         txn_to_write_id,
         written_batches,
+        kept_snapshots,
     ):
         connection.execute(delete(child).where(child.c.table_id.in_(ids)))
     connection.execute(delete(tables).where(tables.c.id.in_(ids), tables.c.dropped))

@@ -19,6 +19,7 @@ from sqlalchemy import Connection, and_, delete, or_, select
 
 from airflow_hivex.core.catalog.partitions import secondaries_of, spelled_name
 from airflow_hivex.core.catalog.tables import select_table, select_tables_by_id
+from airflow_hivex.core.clock import Clock
 from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.clusters.roots import Roots
 from airflow_hivex.core.compaction.candidates import Resource
@@ -142,8 +143,10 @@ class Cleaner:
         settings: Settings,
         clusters: Clusters,
         cleaning: CleaningQueue,
+        clock: Clock,
     ) -> None:
         self._store = store
+        self._clock = clock
         self._clusters = clusters
         self._roots = Roots(store, clusters)
         self._cleaning = cleaning
@@ -254,7 +257,10 @@ class Cleaner:
         by_id = {int(t.id or 0): t for t in select_tables_by_id(connection, {work.table_id for work in works})}
         # Before the directories: of what is settled now, all is registered that ever will be.
         readers = Readers(
-            connection, {each: table.full_name for each, table in by_id.items()}, without_locks=self._without_locks
+            connection,
+            {each: table.full_name for each, table in by_id.items()},
+            without_locks=self._without_locks,
+            now_ms=self._clock(),
         )
         places = _places(connection, works)
         elsewhere = secondaries_of(connection, [place.id for place in places.values()])

@@ -75,7 +75,7 @@ class Compactor:
         self.history = CompactionHistory(store, settings, clock)
         self._initiator = Initiator(store, settings, clock, self.queue)
         self._explainer = Explainer(store, settings, clock)
-        self._cleaner = Cleaner(store, settings, clusters, self.cleaning)
+        self._cleaner = Cleaner(store, settings, clusters, self.cleaning, clock)
         self._worker = CompactionWorker(store, settings, clock, clusters, self.queue, self.history)
 
     def request(

@@ -21,7 +21,7 @@ from airflow_hivex.core.model.cleaning import Blocker, View, capped, settled_bel
 from airflow_hivex.core.model.locks import DataOperation
 from airflow_hivex.core.model.transactions import TxnState
 from airflow_hivex.core.model.write_ids import ValidTxnList, ValidWriteIdList
-from airflow_hivex.core.store.schema import databases, locks, tables, txn_components, txns
+from airflow_hivex.core.store.schema import databases, kept_snapshots, locks, tables, txn_components, txns
 from airflow_hivex.core.transactions.snapshots import read_valid_txns, read_valid_write_ids
 
 
@@ -59,13 +59,14 @@ class Readers:
     ``without_locks`` says that readers take no locks here, so that any transaction may read any table.
     """
 
-    def __init__(self, connection: Connection, names: Mapping[int, str], *, without_locks: bool) -> None:
+    def __init__(self, connection: Connection, names: Mapping[int, str], *, without_locks: bool, now_ms: int) -> None:
         self._connection = connection
         self._names = names
         self._without_locks = without_locks
         self._write_ids: dict[ValidTxnList, Mapping[int, ValidWriteIdList]] = {}
         self.valid_txns = read_valid_txns(connection)
         self._open = _read_open(connection)
+        self._kept = _read_kept(connection, now_ms)
 
     def now(self, table_id: int, highest: int | None) -> View:
         """What a reader that begins now sees of a table, up to a write id."""
@@ -80,9 +81,12 @@ class Readers:
         return self._write_ids[seen][table_id]
 
     def of_table(self, table_id: int, highest: int | None) -> list[tuple[Blocker, View]]:
-        """Those that may read a table, each with the least that it sees of it; the oldest first."""
+        """Those that may read a table, each with the least that it sees; kept snapshots, then the oldest."""
         now = self.now(table_id, highest)
         found = []
+        for blocker, settled_txn in self._kept.get(table_id, ()):
+            seen = capped(self.valid_txns, settled_txn)
+            found.append((blocker, View(seen, self.write_ids(table_id, seen), now.highest)))
         for each in self._open:
             if self._without_locks or each.is_undecided or table_id in each.tables:
                 # Its files may be read right now.
@@ -93,6 +97,18 @@ class Readers:
                 settled = settled_below(self.write_ids(table_id, snapshot))
                 found.append((each.blocker, View(now.valid_txns, now.write_ids, min(now.highest, settled))))
         return found
+
+
+def _read_kept(connection: Connection, now_ms: int) -> Mapping[int, list[tuple[Blocker, int]]]:
+    """The snapshots that are kept of each table."""
+    k = kept_snapshots.c
+    found: defaultdict[int, list[tuple[Blocker, int]]] = defaultdict(list)
+    query = select(kept_snapshots).where(k.expires_ms > now_ms).order_by(k.txn_id)
+    for row in connection.execute(query):
+        until = f"a DataFrame or a list of files, kept until {to_datetime(row.expires_ms)}"
+        blocker = Blocker(row.txn_id, row.user, "-", until, to_datetime(row.started_ms))
+        found[row.table_id].append((blocker, row.settled_txn_id))
+    return found
 
 
 def _read_open(connection: Connection) -> list[_Open]:

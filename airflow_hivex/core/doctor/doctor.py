@@ -17,6 +17,7 @@ from sqlalchemy import Connection, func, select
 
 from airflow_hivex.core.catalog.databases import select_database
 from airflow_hivex.core.catalog.tables import select_table
+from airflow_hivex.core.clock import Clock
 from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.clusters.roots import Roots
 from airflow_hivex.core.compaction.readers import Readers
@@ -54,9 +55,16 @@ class Doctor:
     """Holds the registered directories against the clusters' disks; see :meth:`examine`."""
 
     def __init__(
-        self, store: Store, settings: Settings, clusters: Clusters, *, sleep: Callable[[float], None] = time.sleep
+        self,
+        store: Store,
+        settings: Settings,
+        clusters: Clusters,
+        clock: Clock,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._store = store
+        self._clock = clock
         self._clusters = clusters
         self._sleep = sleep
         self._without_locks = bool(settings["hive.acid.lockless.reads.enabled"]) or not settings["hive.txn.read.locks"]
@@ -178,7 +186,7 @@ class Doctor:
         if not differences:
             return
         names = {key: table.table.full_name for key, table in rows.items()}
-        readers = Readers(connection, names, without_locks=self._without_locks)
+        readers = Readers(connection, names, without_locks=self._without_locks, now_ms=self._clock())
         named: defaultdict[tuple[int, int | None], list[str]] = defaultdict(list)
         for table_id in {key[0].table_id for key in differences}:
             for row in rows[table_id].directories:

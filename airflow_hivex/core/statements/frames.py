@@ -12,7 +12,7 @@ from airflow_hivex.core.model.statements import Insert, Literal, Query, Select, 
 from airflow_hivex.core.statements.context import Result, Running, StatementContext
 from airflow_hivex.core.statements.queries import plan_query, run_insert
 from airflow_hivex.core.statements.routing import chosen_cluster, route
-from airflow_hivex.core.statements.transactions import in_transaction
+from airflow_hivex.core.statements.transactions import commit_kept, in_transaction
 
 if TYPE_CHECKING:
     from airflow_hivex.core.spark.given import Frame, GivenSession
@@ -29,8 +29,7 @@ def query_frame(context: StatementContext, statement: Select, spark: GivenSessio
         cluster = chosen_cluster(context, routed)
         log.info("Transaction %s: %s", running.txn_id, routed.route.describe())
         rows = given.frame(spark, plan_query(context, running, routed.statement.query, routed, cluster))
-        if running.joined is None:
-            context.services.transactions.commit(running.txn_id)
+        commit_kept(context, running, (bound.table for bound in routed.bound))
         return rows
 
     return in_transaction(context, work, read_only=True)

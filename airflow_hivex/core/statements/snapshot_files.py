@@ -11,7 +11,7 @@ from airflow_hivex.core.model.partitions import nullable_values
 from airflow_hivex.core.model.statements import Select
 from airflow_hivex.core.statements.context import Running, StatementContext
 from airflow_hivex.core.statements.routing import RoutedQuery, chosen_cluster, route
-from airflow_hivex.core.statements.transactions import in_transaction
+from airflow_hivex.core.statements.transactions import commit_kept, in_transaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +54,7 @@ def snapshot_files(context: StatementContext, statement: Select) -> SnapshotFile
         routed = route(context, statement, running)
         cluster = chosen_cluster(context, routed)
         found = _found(context, routed, cluster)
-        if running.joined is None:
-            context.services.transactions.commit(running.txn_id)
+        commit_kept(context, running, (bound.table for bound in routed.bound))
         return found
 
     return in_transaction(context, work, read_only=True)

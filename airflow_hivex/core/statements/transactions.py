@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import TypeVar
+
+from sqlalchemy import Connection
 
 from airflow_hivex.core.errors import (
     CommitOutcomeUnknownError,
@@ -18,8 +20,10 @@ from airflow_hivex.core.errors import (
     TransactionNotOpenError,
     WriteConflictError,
 )
+from airflow_hivex.core.model.objects import Table
 from airflow_hivex.core.model.transactions import AbortReason, TxnState, TxnType
 from airflow_hivex.core.statements.context import JoinedTransaction, Running, StatementContext, new_tag
+from airflow_hivex.core.transactions import kept_snapshots
 from airflow_hivex.core.transactions.heartbeats import gone, heartbeats
 
 log = logging.getLogger(__name__)
@@ -139,6 +143,33 @@ def _joined_transaction(context: StatementContext, joined: JoinedTransaction) ->
         raise
     finally:
         context.session.running = None
+
+
+def commit_kept(context: StatementContext, running: Running, tables: Iterable[Table]) -> None:
+    """Commit a statement whose result is read later; the cleaner keeps its files for a time.
+
+    A transaction of several statements is left as it is: it keeps them itself.
+    """
+    if running.joined is not None:
+        return
+    services = context.services
+    retention_s = int(services.settings["hivex.dataframe.retention.time"])
+    table_ids = {int(table.id or 0) for table in tables if table.is_transactional}
+    snapshot = running.snapshot
+
+    def keep(connection: Connection) -> None:
+        assert snapshot is not None
+        kept_snapshots.keep(
+            connection,
+            running.txn_id,
+            table_ids,
+            snapshot,
+            now_ms=services.clock(),
+            retention_s=retention_s,
+            user=context.session.user,
+        )
+
+    services.transactions.commit(running.txn_id, keep if table_ids and retention_s and snapshot is not None else None)
 
 
 def _undo(running: Running) -> None:

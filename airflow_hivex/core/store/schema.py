@@ -472,6 +472,18 @@ completed_compactions = Table(
 )
 """Compactions that are over, with the ids that they had in the queue."""
 
+kept_snapshots = Table(
+    "kept_snapshots",
+    metadata,
+    Column("txn_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("table_id", Id, ForeignKey("tables.id"), primary_key=True, autoincrement=False),
+    Column("settled_txn_id", BigInteger, nullable=False),
+    Column("started_ms", BigInteger, nullable=False),
+    Column("expires_ms", BigInteger, nullable=False),
+    Column("user", String(128), nullable=False),
+)
+"""Snapshots of tables whose files the cleaner keeps until they expire, though their transactions have ended."""
+
 written_batches = Table(
     "written_batches",
     metadata,

@@ -23,6 +23,7 @@ from airflow_hivex.core.store.schema import (
     txns,
     write_set,
 )
+from airflow_hivex.core.transactions import kept_snapshots
 from airflow_hivex.core.transactions.locks import LockManager
 from airflow_hivex.core.transactions.manager import TransactionManager
 from airflow_hivex.core.transactions.txn_rows import IS_OPEN
@@ -96,6 +97,7 @@ class Housekeeper:
                 completed_components=self._store.write(_purge_completed_components, name="purge"),
                 abandoned_writes=0 if self._delete_abandoned is None else self._delete_abandoned(),
             )
+            self._store.write(lambda connection: kept_snapshots.purge(connection, self._clock()), name="purge")
             if self._keep_compactions is not None:
                 # After the transactions of dead workers were aborted.
                 requeued, removed = self._keep_compactions()
