@@ -26,7 +26,7 @@ from airflow_hivex.core.store.schema import (
 from airflow_hivex.core.transactions import kept_snapshots
 from airflow_hivex.core.transactions.locks import LockManager
 from airflow_hivex.core.transactions.manager import TransactionManager
-from airflow_hivex.core.transactions.txn_rows import IS_OPEN
+from airflow_hivex.core.transactions.txn_rows import IS_ABORTED, IS_OPEN
 
 log = logging.getLogger(__name__)
 
@@ -188,7 +188,7 @@ def _lowest_seen_open() -> ScalarSelect[int | None]:
 
 
 def _lowest_aborted() -> ScalarSelect[int | None]:
-    return select(func.min(txns.c.id)).where(txns.c.state == TxnState.ABORTED.value, _HAS_COMPONENTS).scalar_subquery()
+    return select(func.min(txns.c.id)).where(IS_ABORTED, _HAS_COMPONENTS).scalar_subquery()
 
 
 def _below(txn_id: ColumnElement[int], lowest: ScalarSelect[int | None]) -> ColumnElement[bool]:

@@ -7,13 +7,26 @@ Functions here read in the caller's connection. Source: ``hive-semantics`` 1.5
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
-from sqlalchemy import BigInteger, Connection, Integer, bindparam, func, literal_column, select, union_all
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Integer,
+    ScalarSelect,
+    Text,
+    bindparam,
+    cast,
+    func,
+    literal_column,
+    select,
+    union_all,
+)
 
-from airflow_hivex.core.model.transactions import TxnState
 from airflow_hivex.core.model.write_ids import ValidTxnList, ValidWriteIdList
 from airflow_hivex.core.store.schema import counters, next_write_ids, txn_to_write_id, txns
+from airflow_hivex.core.transactions.txn_rows import IS_ABORTED, IS_OPEN
 
 # More exceptions than this are looked up as a range of transaction ids instead of one by one.
 _MOST_EXCEPTIONS = 1000
@@ -21,11 +34,15 @@ _MOST_EXCEPTIONS = 1000
 
 _MAPPING = txn_to_write_id.c
 _OF_TABLES = _MAPPING.table_id.in_(bindparam("ids", expanding=True))
-_UNSETTLED = select(txns.c.id, txns.c.state).where(txns.c.state != literal_column("'c'")).subquery()
-_VALID_TXNS = (
-    select(counters.c.value, _UNSETTLED.c.id, _UNSETTLED.c.state)
-    .select_from(counters.outerjoin(_UNSETTLED, _UNSETTLED.c.id > 0))
-    .where(counters.c.name == literal_column("'txn'"))
+
+
+def _ids_where(condition: ColumnElement[bool]) -> ScalarSelect[str]:
+    """The ids of transactions as one text: a row for each would take several times as long to read."""
+    return select(func.aggregate_strings(cast(txns.c.id, Text), ",")).where(condition).scalar_subquery()
+
+
+_VALID_TXNS = select(counters.c.value, _ids_where(IS_OPEN), _ids_where(IS_ABORTED)).where(
+    counters.c.name == literal_column("'txn'")
 )
 _HIGH_WATERMARK = bindparam("high_watermark", type_=BigInteger)
 # Per table, by kind: the last write id handed out; the highest one of a transaction up to the snapshot's
@@ -55,16 +72,13 @@ def read_valid_txns(connection: Connection, txn_id: int | None = None) -> ValidT
     One statement, so that both databases answer it from one consistent state: an id is handed
     out and its row written in the same database transaction, so none is ever missing between.
     """
-    rows = connection.execute(_VALID_TXNS).all()
-    high_watermark = int(rows[0].value)
-    if txn_id is not None:
-        high_watermark = min(txn_id, high_watermark)
-    seen = [row for row in rows if row.id is not None and row.id <= high_watermark and row.id != txn_id]
-    return ValidTxnList.of(
-        high_watermark,
-        open_ids=[row.id for row in seen if row.state == TxnState.OPEN.value],
-        aborted_ids=[row.id for row in seen if row.state == TxnState.ABORTED.value],
+    last, *texts = connection.execute(_VALID_TXNS).one()
+    high_watermark = last if txn_id is None else min(txn_id, last)
+    open_ids, aborted_ids = (
+        [seen for seen in map(int, text.split(",") if text else ()) if seen <= high_watermark and seen != txn_id]
+        for text in texts
     )
+    return ValidTxnList.of(high_watermark, open_ids, aborted_ids)
 
 
 def read_valid_write_ids(
@@ -82,6 +96,8 @@ def read_valid_write_ids(
         rows = connection.execute(_WRITE_IDS_WITH_EXCEPTIONS, {**values, "txn_ids": exceptions})
     else:
         rows = connection.execute(_WRITE_IDS, {**values, "bound": exceptions[0] - 1})
+    aborted = frozenset(valid_txns.aborted_ids)
+    unseen = aborted.union(valid_txns.open_ids)
     last: dict[int, int] = {}
     highest: dict[int, int] = {}
     invalid: dict[int, list[tuple[int, int]]] = defaultdict(list)
@@ -91,21 +107,21 @@ def read_valid_write_ids(
                 last[table_id] = int(write_id)
             case 1:
                 highest[table_id] = int(write_id)
-            case _ if not valid_txns.is_valid(txn_id):
+            case _ if txn_id in unseen or txn_id > valid_txns.high_watermark:
                 invalid[table_id].append((txn_id, write_id))
     return {
-        table_id: _write_id_list(name, highest.get(table_id, last.get(table_id, 0)), invalid[table_id], valid_txns)
+        table_id: _write_id_list(name, highest.get(table_id, last.get(table_id, 0)), invalid[table_id], aborted)
         for table_id, name in tables.items()
     }
 
 
 def _write_id_list(
-    name: str, high_watermark: int, invalid: list[tuple[int, int]], valid_txns: ValidTxnList
+    name: str, high_watermark: int, invalid: list[tuple[int, int]], aborted: Container[int]
 ) -> ValidWriteIdList:
     seen = [(txn_id, write_id) for txn_id, write_id in invalid if write_id <= high_watermark]
     return ValidWriteIdList.of(
         name,
         high_watermark,
-        open_ids=[write_id for txn_id, write_id in seen if not valid_txns.is_aborted(txn_id)],
-        aborted_ids=[write_id for txn_id, write_id in seen if valid_txns.is_aborted(txn_id)],
+        open_ids=[write_id for txn_id, write_id in seen if txn_id not in aborted],
+        aborted_ids=[write_id for txn_id, write_id in seen if txn_id in aborted],
     )
