@@ -855,13 +855,6 @@ class JobError(HivexError):
         self.cluster = cluster
 
 
-class SparkLostError(JobError):
-    """The Spark of a cluster ended while it ran a job, or did not start. The next statement starts a new one."""
-
-    code = "SPARK_LOST"
-    retryable = True
-
-
 class JobCause(HivexError):  # noqa: N818 - it is the cause of an error, and never raised by itself
     """What Spark said where a job failed; the ``__cause__`` of the job's error."""
 

@@ -79,7 +79,6 @@ EXAMPLES: dict[str, tuple[object, ...]] = {
     "StorePermissionError": ("postgresql://u@h/d", "permission denied for schema public"),
     "JobCause": ("SparkException: a file cannot be read",),
     "JobError": ("c1", "out of memory"),
-    "SparkLostError": ("c1", "its JVM ended"),
     "JobCancelledError": ("c1",),
     "ExecutorsLostError": ("c1", "an executor was killed"),
     "SparkProcessError": ("c1", "it was killed by signal 9"),
