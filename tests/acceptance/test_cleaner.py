@@ -304,6 +304,43 @@ def test_aborted_data_alone_goes_by_way_of_a_compaction_where_so_set(
         assert warehouse.now("t") == rows
 
 
+@pytest.mark.parametrize("partition", [None, "ds=1"])
+def test_what_a_writer_makes_after_its_transaction_has_ended_goes(
+    metastore: Metastore, warehouse: CompactedWarehouse, partition: str | None
+) -> None:
+    table = "p" if partition else "t"
+    rows = [row for _ in range(2) for row in warehouse.write(table, partition)]
+    warehouse.write(table, partition, ends="abort")
+    clean(metastore)
+    (txn_id,) = metastore.transactions.open()
+    of_open = metastore.transactions.allocate_write_ids([txn_id], "default", table)[txn_id]
+    rows += warehouse.write(table, partition)
+    late = {"delta_0000004_0000004_0001", "base_0000004", "delete_delta_0000004_0000004_0000", "_staging_4_0"}
+    late |= {f"base_0000003_v{txn_id - 1:07d}", f"_staging_v{txn_id - 1}"}
+    kept = {f"delta_{of_open:07d}_{of_open:07d}_0000", f"_staging_{of_open}_0", f"base_0000003_v{txn_id:07d}"}
+    kept |= {
+        "notes",
+        f"delta_{of_open - 1:07d}_{of_open + 1:07d}",
+        "delta_0000900_0000900_0000",
+        "base_0000003_v0000900",
+    }
+    for name in late | kept:
+        (warehouse.folder(table, partition) / name).mkdir()
+    warehouse.compact(table, partition)
+    # As long as something is missing, the metastore may be older than the files.
+    lost = warehouse.folder(table, partition) / f"delta_{of_open + 1:07d}_{of_open + 1:07d}_0000"
+    lost.rename(lost.with_name("elsewhere"))
+    (task,) = metastore.compactor.plan_clean()
+    assert not late & {Path(each.uri).name for each in task.deleted}
+    lost.with_name("elsewhere").rename(lost)
+    (task,) = clean(metastore)
+    assert late <= {Path(each.uri).name for each in task.deleted}
+    assert not late & warehouse.names(table, partition)
+    assert kept <= warehouse.names(table, partition)
+    metastore.transactions.abort(txn_id)
+    assert warehouse.now(table) == rows
+
+
 @pytest.mark.parametrize("lost", ["the directory", "its file", "a part of its file"])
 @pytest.mark.parametrize("type", ["major", "minor"])
 def test_last_copy_of_a_row_is_never_deleted(

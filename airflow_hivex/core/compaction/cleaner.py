@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -35,13 +35,14 @@ from airflow_hivex.core.model.cleaning import (
     CleaningTask,
     Deletion,
     forbids_cleanup,
+    is_of_nobody,
     is_settled,
     obsolete,
     replacing,
 )
 from airflow_hivex.core.model.compaction import Compaction, CompactionRequest, CompactionType
 from airflow_hivex.core.model.objects import PLAIN_LAYOUT, Table
-from airflow_hivex.core.model.write_ids import ValidWriteIdList
+from airflow_hivex.core.model.write_ids import ValidTxnList, ValidWriteIdList
 from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.engine import Store
@@ -98,6 +99,7 @@ class _Work:
     registered: dict[str, _Registered] = field(default_factory=dict)
     batches: frozenset[tuple[int | None, str]] = frozenset()
     write_ids: ValidWriteIdList | None = None
+    valid_txns: ValidTxnList | None = None
     obsolete: frozenset[str] = frozenset()
     replacing: tuple[_Registered, ...] = ()
     waiting: tuple[str, ...] = ()
@@ -286,7 +288,7 @@ class Cleaner:
             if txn_id is not None and not readers.valid_txns.is_valid(txn_id):
                 work.outcome, work.message = CleaningOutcome.WAITING, "its transaction is not committed"
                 continue
-            work.write_ids = readers.write_ids(work.table_id)
+            work.write_ids, work.valid_txns = readers.write_ids(work.table_id), readers.valid_txns
             secondaries = elsewhere.get(work.place.id, []) if work.place else []
             work.folders = _folders(table, work, [(copy.cluster, copy.location) for copy in secondaries])
             work.batches = growing.get(work.table_id, frozenset())
@@ -456,6 +458,7 @@ class _Files:
             there = files.list_entries(folder.location, folder.depth)
             found.update(dict.fromkeys(self._obsolete(work, folder, set(there))))
             found.update(dict.fromkeys(_on_the_way(work, folder, there)))
+            found.update(dict.fromkeys(_of_nobody(work, folder, there)))
             if work.aborted is not None:
                 for path in there:
                     found.update(dict.fromkeys(self._aborted(work, folder, path)))
@@ -533,6 +536,26 @@ def _on_the_way(work: _Work, folder: _Folder, there: Iterable[str]) -> Iterable[
     for name in there:
         if made.is_staging(name) or (name not in work.registered and made.leftover(name) is not None):
             yield _Doomed(folder.cluster, f"{folder.location}/{name}", ABORTED)
+
+
+def _of_nobody(work: _Work, folder: _Folder, there: Collection[str]) -> Iterable[_Doomed]:
+    """What writers have made at a place on its primary cluster whose transactions had ended by then.
+
+    Nothing where a registered directory is missing. The metastore's database may be older than the files then, and
+    what it does not know may be the last copy of rows.
+    """
+    table, place = work.table, work.place
+    if table is None or work.write_ids is None or work.valid_txns is None or (table.is_partitioned and place is None):
+        return
+    primary = table.storage.primary
+    location = primary.location if place is None else place.location
+    if (folder.cluster, folder.location) != (primary.cluster, location):
+        return
+    if any(each.files and each.name.partition("/")[0] not in there for each in work.registered.values()):
+        return
+    for name in there:
+        if name not in work.registered and is_of_nobody(name, work.write_ids, work.valid_txns):
+            yield _Doomed(folder.cluster, f"{location}/{name}", ABORTED)
 
 
 def _is_wanted(resource: Resource, only: Resource | None) -> bool:

@@ -193,6 +193,30 @@ def is_settled(directory: AcidDirectory, write_ids: ValidWriteIdList) -> bool:
     return hi <= write_ids.high_watermark and not any(lo <= each <= hi for each in write_ids.open_ids)
 
 
+def is_of_nobody(name: str, write_ids: ValidWriteIdList, valid_txns: ValidTxnList) -> bool:
+    """Whether an entry that is not registered has been written by a transaction that has ended.
+
+    A directory is registered by the commit of its writer, so that this one never will be. A writer that was paused
+    beyond its time-out may have made it after its transaction was aborted and cleaned up.
+    """
+    staging = staging_ids(name)
+    if staging is not None:
+        write_id, txn_id = staging
+        return _has_ended(write_id, write_ids) if txn_id is None else _has_ended(txn_id, valid_txns)
+    directory = parse_directory(name)
+    if directory is None or directory.max_write_id < 0:
+        return False
+    if directory.visibility_txn_id:
+        return _has_ended(directory.visibility_txn_id, valid_txns)
+    if directory.kind is DirectoryKind.BASE:
+        return _has_ended(directory.max_write_id, write_ids)
+    return is_settled(directory, write_ids)
+
+
+def _has_ended(id: int | None, ids: ValidWriteIdList | ValidTxnList) -> bool:
+    return id is not None and id <= ids.high_watermark and id not in ids.open_ids
+
+
 def forbids_cleanup(*properties: Collection[tuple[str, str]]) -> bool:
     """Whether the properties of a table or partition say that its directories are kept."""
     return any(name.lower() == NO_CLEANUP and value.lower() == "true" for each in properties for name, value in each)
