@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from sqlalchemy import event
 from sqlalchemy.util import LRUCache
 
 from airflow_hivex.core.spark import class_archive
@@ -16,7 +15,7 @@ from airflow_hivex.core.store import engine
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.migrating import VERSION_TABLE, prepare
 from airflow_hivex.core.store.schema import metadata
-from tests import spark_options
+from tests import spark_options, unsynchronized
 from tests.postgresql import EmptiedDatabases, start_postgresql
 
 if TYPE_CHECKING:
@@ -25,6 +24,8 @@ if TYPE_CHECKING:
     from sqlalchemy import URL, Dialect, Engine
 
     from tests.postgresql import PostgresqlServer
+
+assert unsynchronized
 
 # Read by every Spark that tests and their processes start.
 os.environ.setdefault(spark_options.VARIABLE, spark_options.java_options())
@@ -111,8 +112,6 @@ def compiled_statements() -> Iterator[None]:
 
     def make_sharing(url: URL, *, create: bool) -> Engine:
         made = make(url, create=create)
-        if made.dialect.name == "sqlite":
-            event.listen(made, "connect", _leave_unsynchronized)
         if made.dialect.name in _COMPILED:
             # What was compiled is found by the dialect, too.
             made.dialect, made._compiled_cache = _COMPILED[made.dialect.name]
@@ -121,11 +120,6 @@ def compiled_statements() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(engine, "_engine", make_sharing)
         yield
-
-
-def _leave_unsynchronized(connection: Any, _record: object) -> None:
-    """Tests lose no power: as their PostgreSQL, their SQLite does not wait for the disk."""
-    connection.execute("PRAGMA synchronous = OFF")
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(
     [
         "__main__",
+        "tests.unsynchronized",
         "tests.histories.client",
         "tests.crashes.client",
         "tests.acceptance.compacting_process",

@@ -8,9 +8,10 @@ from pathlib import Path
 
 from sqlalchemy import select
 
-from airflow_hivex.core.store import engine, migrating
+from airflow_hivex.core.store import migrating
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.schema import counters
+from tests.unsynchronized import prepare_synchronized
 
 
 def test_a_new_file_is_its_owners_alone(empty_sqlite_url: str, tmp_path: Path) -> None:
@@ -36,7 +37,7 @@ def test_the_mode_of_a_file_that_is_there_is_left_alone(sqlite_url: str) -> None
 
 def test_a_commit_is_on_disk_when_it_is_acknowledged(sqlite_url: str) -> None:
     connection = sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))
-    engine._prepare_sqlite(connection, None)
+    prepare_synchronized(connection, None)
     # Source: https://www.sqlite.org/pragma.html#pragma_synchronous: 2 is FULL.
     assert connection.execute("PRAGMA synchronous").fetchone() == (2,)
     connection.close()
