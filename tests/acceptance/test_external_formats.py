@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Callable
 from datetime import date
 from decimal import Decimal
@@ -12,7 +13,7 @@ import pytest
 from pyarrow import orc, parquet
 
 from airflow_hivex.core import Session
-from airflow_hivex.core.errors import JobError
+from airflow_hivex.core.errors import InvalidObjectError, JobError
 
 pytestmark = [pytest.mark.spark, pytest.mark.parametrize("metastore_url", ["sqlite"], indirect=True)]
 
@@ -128,11 +129,82 @@ def test_formats_with_columns_of_their_own_need_no_column_list(session: Session,
     assert length == len(content)
 
 
-def test_text_of_hive_has_no_quotes_and_tells_nothing_from_null(session: Session, root: Path) -> None:
+def test_no_line_of_hive_text_is_lost_and_no_value_changed(session: Session, root: Path) -> None:
     (root / "q").mkdir(parents=True)
-    (root / "q" / "data").write_text('1,"a\n2,"b"\n3,\\N\n')
-    session.sql("CREATE EXTERNAL TABLE q (id int, v string) ROW FORMAT DELIMITED FIELDS TERMINATED BY ',' LOCATION 'q'")
-    assert session.sql("SELECT * FROM q ORDER BY id").rows == [(1, '"a'), (2, '"b"'), (3, None)]
+    lines = ['1\x01"a', "2\x01\\N", "3\x01", "\\N\x01\\N", "\x01", " \x01 ", "4", "5\x01b\x01more", ""]
+    (root / "q" / "data").write_text("\n".join(lines) + "\n")
+    with gzip.open(root / "q" / "packed.gz", "wt") as file:
+        file.write("6\x01packed\n\x01\n")
+    session.sql("CREATE EXTERNAL TABLE q (id int, v string) STORED AS TEXTFILE LOCATION 'q'")
+    rows = [(1, '"a'), (2, None), (3, ""), (None, None), (None, ""), (None, " "), (4, None), (5, "b"), (None, None)]
+    key = repr
+    assert sorted(session.sql("SELECT * FROM q").rows, key=key) == sorted([*rows, (6, "packed"), (None, "")], key=key)
+    assert session.sql("SELECT count(*) FROM q").rows == [(11,)]
+    session.sql("CREATE EXTERNAL TABLE lines (line string) STORED AS TEXTFILE LOCATION 'q'")
+    assert session.sql("SELECT count(*), count(line) FROM lines").rows == [(11, 10)]
+
+
+def test_collections_of_hive_text_are_read_with_their_separators(session: Session, root: Path) -> None:
+    (root / "c").mkdir(parents=True)
+    (root / "c" / "data").write_text("a|b\\|c;k=1|l=x;1|x=y;tail\\;\\n;\\N\n;;;;-\n")
+    session.sql(
+        "CREATE EXTERNAL TABLE c (a array<string>, m map<string,int>, s struct<n:int,l:map<string,string>>, v string, "
+        "w varchar(2)) ROW FORMAT DELIMITED FIELDS TERMINATED BY ';' ESCAPED BY '\\\\' "
+        "COLLECTION ITEMS TERMINATED BY '|' "
+        "MAP KEYS TERMINATED BY '=' LINES TERMINATED BY '\\n' NULL DEFINED AS '-' STORED AS TEXTFILE LOCATION 'c'"
+    )
+    found = session.sql("SELECT a, m, s.n, v, w FROM c ORDER BY size(a) DESC").rows
+    assert found == [
+        (["a", "b|c"], {"k": 1, "l": None}, 1, "tail;\n", "N"),
+        ([], {}, None, "", None),
+    ]
+    (statement,) = session.sql("SHOW CREATE TABLE c").rows[0]
+    assert "LazySimpleSerDe' WITH SERDEPROPERTIES ('collection.delim' = '|', 'escape.delim' = '\\\\'" in str(statement)
+    session.sql("DROP TABLE c")
+    session.sql(str(statement))
+    assert session.sql("SELECT a, m, s.n, v, w FROM c ORDER BY size(a) DESC").rows == found
+
+
+def test_header_and_footer_lines_of_hive_text_are_skipped_in_each_file(session: Session, root: Path) -> None:
+    for part in ("p=1", "p=2"):
+        (root / "h" / part).mkdir(parents=True)
+        for name in ("a", "b"):
+            (root / "h" / part / name).write_text("head 1\nhead 2\n" + f"{part}{name}\n" * 3 + "foot\n")
+    session.sql(
+        "CREATE EXTERNAL TABLE h (v string) PARTITIONED BY (p int) STORED AS TEXTFILE LOCATION 'h' "
+        "TBLPROPERTIES ('skip.header.line.count' = '2', 'skip.footer.line.count' = '1')"
+    )
+    session.sql("ALTER TABLE h ADD PARTITION (p = 1) PARTITION (p = 2)")
+    counted = "SELECT p, v, count(*) FROM h GROUP BY ALL ORDER BY ALL"
+    rows = [(p, f"p={p}{name}", 3) for p in (1, 2) for name in ("a", "b")]
+    assert session.sql(counted).rows == rows
+    session.sql("ALTER TABLE h SET TBLPROPERTIES ('skip.footer.line.count' = '0')")
+    assert session.sql(counted).rows == [
+        (p, v, n) for p in (1, 2) for v, n in [("foot", 2), *((r[1], 3) for r in rows if r[0] == p)]
+    ]
+    session.sql(
+        "ALTER TABLE h SET TBLPROPERTIES ('skip.header.line.count' = '0', 'serialization.null.format' = 'foot')"
+    )
+    assert session.sql("SELECT count(*), count(v) FROM h WHERE p = 1").rows == [(12, 10)]
+
+
+@pytest.mark.parametrize(
+    ("clauses", "reason"),
+    [
+        ("ROW FORMAT DELIMITED FIELDS TERMINATED BY '||'", "one ASCII character"),
+        ("ROW FORMAT DELIMITED FIELDS TERMINATED BY 'þ'", "one ASCII character"),
+        ("ROW FORMAT DELIMITED LINES TERMINATED BY ';'", "takes '.n' only"),
+        (
+            f"ROW FORMAT SERDE '{LAZY}' WITH SERDEPROPERTIES ('serialization.encoding' = 'UTF-16')",
+            "UTF-16 are not read",
+        ),
+        ("STORED AS TEXTFILE TBLPROPERTIES ('skip.header.line.count' = 'one')", "not a whole number"),
+    ],
+)
+def test_text_that_is_not_read_is_refused_when_its_table_is_made(session: Session, clauses: str, reason: str) -> None:
+    with pytest.raises(InvalidObjectError, match=reason):
+        session.sql(f"CREATE EXTERNAL TABLE t (v string) {clauses} LOCATION 't'")
+    assert session.sql("SHOW TABLES").rows == []
 
 
 def test_avro_names_the_package_that_is_missing(session: Session, root: Path) -> None:

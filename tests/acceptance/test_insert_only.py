@@ -47,6 +47,120 @@ def test_rows_are_inserted_and_overwritten_in_transactions(session: Session, tmp
     assert rows(session) == []
 
 
+_ESCAPED = "ROW FORMAT DELIMITED FIELDS TERMINATED BY ',' ESCAPED BY '\\\\' STORED AS TEXTFILE"
+_OPEN_CSV = "ROW FORMAT SERDE 'org.apache.hadoop.hive.serde2.OpenCSVSerde' STORED AS TEXTFILE"
+_LINE_ENDS = ["\n", "a\nb", "a\rb", "a\r\nb"]
+_ODD = [
+    *(
+        "",
+        " ",
+        " a ",
+        "\ta\t",
+        "\\",
+        "a\\",
+        "\\N",
+        "\\n",
+        "\\\\",
+        '"',
+        '""',
+        'a"b',
+        '"a"',
+        "'",
+        ",",
+        "a,b",
+        ";",
+        "|",
+        "#",
+        "{",
+        "[1]",
+    ),
+    *(
+        "\x00",
+        "a\x00b",
+        "\x01",
+        "\x02a\x03",
+        "\x0b",
+        "\x1a",
+        "\x1f",
+        "\x7f",
+        "\x85",
+        "\u2028",
+        "\ufeffa",
+        "é€😀",
+        "NULL",
+        "null",
+        "$1",
+    ),
+    *(" \ufeff", "a\\,b", 'a\\"b', None, *_LINE_ENDS),
+]
+
+
+@pytest.mark.parametrize(
+    ("clauses", "refused"),
+    [
+        ("STORED AS TEXTFILE", ["\x01", "\\N", *_LINE_ENDS]),
+        (_ESCAPED, []),
+        ("USING csv", ["\\N", *_LINE_ENDS]),
+        (_OPEN_CSV, ["\x1a", *_LINE_ENDS]),
+        ("USING json", []),
+    ],
+    ids=["textfile", "escaped", "csv", "open csv", "json"],
+)
+def test_a_value_comes_back_as_it_was_or_is_refused(session: Session, clauses: str, refused: list[str]) -> None:
+    session.sql(
+        f"CREATE TABLE t (id int, v string) {clauses} TBLPROPERTIES ('transactional_properties' = 'insert_only')"
+    )
+    kept = [(number, value) for number, value in enumerate(_ODD) if value not in refused]
+    values = {f"v{number}": value for number, value in kept}
+    done = session.sql(f"INSERT INTO t VALUES {', '.join(f'({n}, :v{n})' for n, _ in kept)}", values)
+    assert done.rows_written == len(kept)
+    assert rows(session, "SELECT * FROM t ORDER BY id") == kept
+    for value in refused[:3]:
+        with pytest.raises(InvalidOperationError, match=r"nothing was written.* column .*v"):
+            session.sql("INSERT INTO t VALUES (-1, 'fine'), (-2, :value)", {"value": value})
+    assert rows(session, "SELECT count(*) FROM t") == [(len(kept),)]
+
+
+@pytest.mark.parametrize("format", ["textfile", "csv", "json"])
+def test_types_of_text_come_back_as_they_were(session: Session, format: str) -> None:
+    columns = (
+        "id int, b boolean, d decimal(38,10), f float, e double, c char(3), h varchar(3), n binary, day date, "
+        "t timestamp, z timestamp_ntz"
+    )
+    values = (
+        "id, id = 1, 1.5, 1e-3, CAST('NaN' AS DOUBLE), 'a', ' b', X'00ff0a', DATE '0999-02-28', "
+        "TIMESTAMP '2024-10-27 01:02:03.123456', TIMESTAMP_NTZ '1969-12-31 23:59:59.000001'"
+    )
+    if format != "csv":
+        columns += ", a array<int>, m map<string,array<string>>, s struct<x:double,y:string>"
+        values += ", array(1, NULL), map('k', array('', 'x'), 'l', NULL)"
+        values += ", named_struct('x', CAST('-Infinity' AS DOUBLE), 'y', '')"
+    else:
+        # It writes these as a text that they are not read from.
+        values = values.replace("X'00ff0a'", "NULL")
+    create(session, format, columns)
+    session.sql(f"CREATE TABLE plain ({columns})")
+    session.sql(f"INSERT INTO plain SELECT {values} FROM range(2) r(id)")
+    expected = rows(session, "SELECT * FROM plain ORDER BY id")
+    session.sql("INSERT INTO t SELECT * FROM plain")
+    session.sql("INSERT INTO t (id) VALUES (9)")
+    found = rows(session, "SELECT * FROM t ORDER BY id")
+    assert found[2] == (9, *[None] * (len(found[2]) - 1))
+    # As text, since no NaN is equal to another.
+    assert repr(found[:2]) == repr(expected)
+
+
+def test_compressed_text_is_read_by_the_ends_of_its_names(session: Session, tmp_path: Path) -> None:
+    session.sql(
+        "CREATE TABLE t (id int, v string) USING textfile OPTIONS (compression 'gzip') "
+        "TBLPROPERTIES ('transactional_properties' = 'insert_only')"
+    )
+    session.sql("INSERT INTO t VALUES (1, 'a'), (2, 'b')")
+    session.sql("INSERT OVERWRITE t SELECT id + 1, v FROM t")
+    assert rows(session) == [(2, "a"), (3, "b")]
+    assert {path.name[6:] for path in (tmp_path / "c1").rglob("0*")} == {"_0.gz"}
+
+
 @pytest.mark.parametrize("format", ["orc", "parquet"])
 def test_types_nested_buckets_and_columns(session: Session, format: str) -> None:
     create(

@@ -89,7 +89,7 @@ class CompactionJob:
             format=table.storage.format,
             base_path=self._uri,
             parts=tuple(self._parts(rows)),
-            options=table.storage.serde_parameters,
+            options=table.read_options,
             is_transactional=True,
             filter=valid,
             deletes=deletes,

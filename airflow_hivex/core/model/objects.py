@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Self
 
 from airflow_hivex.core.model.file_properties import file_options
+from airflow_hivex.core.model.text_files import TEXTFILE, text_properties
 
 TRANSACTIONAL = "transactional"
 TRANSACTIONAL_PROPERTIES = "transactional_properties"
@@ -191,9 +192,16 @@ class Table:
         return PLAIN_LAYOUT if self.is_insert_only else self.parameters.get(ROW_LAYOUT, FLAT_LAYOUT).lower()
 
     @property
+    def read_options(self) -> Mapping[str, str]:
+        """What a reader of its files is given. As in Hive, a property of the table overrides one of its SerDe."""
+        if self.storage.format != TEXTFILE:
+            return self.storage.serde_parameters
+        return {**self.storage.serde_parameters, **text_properties(self.parameters)}
+
+    @property
     def file_options(self) -> dict[str, str]:
         """What a writer of its files is given: options of the data source, and properties such as ``orc.compress``."""
-        return file_options(self.storage.format, self.parameters, self.storage.serde_parameters)
+        return file_options(self.storage.format, self.parameters, self.read_options)
 
     def with_location(self, location: str) -> Table:
         """The same table as seen from a client that reads ``location``."""

@@ -19,9 +19,8 @@ from airflow_hivex.core.errors import InvalidOperationError, JobError
 from airflow_hivex.core.model.directories import parse_directory
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.plans import Scan, ScanPart
-from airflow_hivex.core.spark import loading, local_times, nested_rows, originals
+from airflow_hivex.core.spark import data_files, loading, local_times, nested_rows, originals
 from airflow_hivex.core.spark.assignment import field, quoted
-from airflow_hivex.core.spark.configuration import READ_OPTIONS
 from airflow_hivex.core.spark.deleted_originals import DeletedOriginals
 from airflow_hivex.core.spark.deletes import DeletedRows
 from airflow_hivex.core.spark.layout import FLAT, HIVE, METADATA_COLUMNS, ORIGINAL, PLAIN, ROW_ID_FIELDS, WRITE_ID
@@ -143,15 +142,14 @@ def _load(
     keys = scan.partition_columns if part.values is None else ()
     columns = (*scan.columns, *keys)
     metadata = METADATA_COLUMNS if part.layout == FLAT else ()
-    schema = StructType([field(replace(column, name=column.in_files)) for column in (*metadata, *scan.columns)])
+    stored = StructType([field(replace(column, name=column.in_files)) for column in (*metadata, *scan.columns)])
     numbered_times = scan.format == "orc" and _is_written_here(part)
     if numbered_times:
-        schema = local_times.as_stored(schema)
-    schema = StructType([*schema.fields, *(field(replace(key, name=key.in_files)) for key in keys)])
+        stored = local_times.as_stored(stored)
+    key_fields = [field(replace(key, name=key.in_files)) for key in keys]
+    schema = StructType([*stored.fields, *key_fields])
     reader = (
-        spark.read.format(scan.format)
-        .options(**{**READ_OPTIONS, **scan.options})
-        .schema(schema)
+        data_files.reader(spark, scan.format, scan.options, stored.fields, key_fields)
         # Nothing above it is looked at for partition values.
         .option("basePath", part.base_path)
         .option(_NO_GLOBBING, "false")
@@ -165,6 +163,7 @@ def _load(
         there = [path for path in paths if len(paths) > 1 and _exists(spark, scan.format, path)]
         return _load(spark, scan, part, there, deleted) if there else None
     _check_file_count(rows, scan, part)
+    rows = data_files.rows_of(rows, scan.format, scan.options, scan.columns, keys)
     if numbered:
         owners = {} if deleted is None else deleted.originals.owners
         rows = originals.with_row_ids(spark, rows, scan.table, numbered, owners)
@@ -262,7 +261,7 @@ def _file_count(rows: DataFrame) -> int:
 
 def _exists(spark: SparkSession, format: str, path: str) -> bool:
     try:
-        spark.read.format(format).schema("value string").option(_NO_GLOBBING, "false").load(path)
+        data_files.source(spark, format).schema("value string").option(_NO_GLOBBING, "false").load(path)
     except AnalysisException as error:
         if error.getCondition() != "PATH_NOT_FOUND":
             raise

@@ -10,20 +10,23 @@ from urllib.parse import unquote
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
-from pyspark.sql.types import StructType
 
+from airflow_hivex.core.errors import InvalidOperationError
 from airflow_hivex.core.model.file_properties import COMPRESSION
 from airflow_hivex.core.model.partitions import unescape
 from airflow_hivex.core.model.plans import Write
-from airflow_hivex.core.spark import layout, local_times
+from airflow_hivex.core.model.text_files import TEXTFILE
+from airflow_hivex.core.spark import data_files, layout, local_times
 from airflow_hivex.core.spark.assignment import field, quoted
-from airflow_hivex.core.spark.configuration import READ_OPTIONS
+from airflow_hivex.core.spark.fingerprints import ROWS, Fingerprint
 from airflow_hivex.core.spark.orc_tail import nest
 from airflow_hivex.core.spark.storage import Place, place
 
 log = logging.getLogger(__name__)
 
 _TASK = re.compile(r"part-(\d+)-")
+# Readers know by the name of a file how it is compressed, where the file does not say it itself.
+_CODEC = re.compile(r"\.(?:bz2|deflate|gz|lz4|snappy|zst)\Z")
 
 
 def _orc_rows(file: Place) -> int:
@@ -46,13 +49,17 @@ _FOOTERS: Mapping[str, Callable[[Place], int]] = {"orc": _orc_rows, "parquet": _
 
 @dataclass(frozen=True, slots=True)
 class StagedFile:
-    """A file with rows: the values of the columns that parted it, as text, and the task that wrote it."""
+    """A file with rows: the values of the columns that parted it, as text, and the task that wrote it.
+
+    ``ending`` belongs to the name of the file, wherever it goes.
+    """
 
     place: Place
     values: tuple[str, ...]
     task: int
     rows: int
     size_bytes: int
+    ending: str = ""
 
 
 class Staging:
@@ -65,7 +72,9 @@ class Staging:
         self._format = write.format
         self._layout = write.layout
         self._options = dict(write.options)
+        self._table = write.table
         self._spark: SparkSession | None = None
+        self._fingerprint: Fingerprint | None = None
         self.place = place(write.path) / self._name
 
     def create(self) -> str:
@@ -81,7 +90,10 @@ class Staging:
             rows = rows.select(*names)
         if self._format == "orc":
             rows = local_times.store(rows, tuple(parted_by))
-        writer = rows.write.format(self._format).options(**{**READ_OPTIONS, **self._options})
+        if self._format not in _FOOTERS:
+            self._fingerprint = Fingerprint(self._columns)
+            rows = self._fingerprint.observed(rows)
+        writer = data_files.writer(rows, self._format, self._options, self._columns, parted_by)
         writer = writer.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
         writer = writer.option("maxRecordsPerFile", 0)
         if self._format == "orc":
@@ -97,8 +109,12 @@ class Staging:
         return max((int(task[1]) for task in tasks if task is not None), default=-1)
 
     def files(self, parted_by: Sequence[str]) -> Iterator[StagedFile]:
-        """All files that have rows."""
-        counted = self._counted_by_spark() if self._format not in _FOOTERS else {}
+        """All files that have rows.
+
+        Raises:
+            InvalidOperationError: the format cannot hold some of the values: the files would give back others.
+        """
+        counted = self._read_back() if self._format not in _FOOTERS else {}
         for path, size_bytes in self.place.files():
             *parts, name = path.split("/")
             task = _TASK.match(name)
@@ -108,7 +124,8 @@ class Staging:
             row_count = _FOOTERS[self._format](file) if self._format in _FOOTERS else counted.get(path, 0)
             if row_count:
                 values = tuple(unescape(part.partition("=")[2]) for part in parts)
-                yield StagedFile(file, values, int(task[1]), row_count, size_bytes)
+                codec = None if self._format in _FOOTERS else _CODEC.search(name)
+                yield StagedFile(file, values, int(task[1]), row_count, size_bytes, codec[0] if codec else "")
 
     def publish(self, file: StagedFile, target: Place) -> int:
         """Make a file one of the write's, in its row layout; its size in bytes then."""
@@ -117,14 +134,23 @@ class Staging:
         file.place.move(target)
         return file.size_bytes
 
-    def _counted_by_spark(self) -> dict[str, int]:
-        """How many rows each file has, by its path; for files that do not say it themselves."""
-        assert self._spark is not None
-        reader = self._spark.read.format(self._format).options(**self._options)
-        schema = StructType([field(replace(column, name=column.in_files)) for column in self._columns])
-        rows = reader.schema(schema).option("recursiveFileLookup", "true").load(self._uri)
-        counted = rows.groupBy(F.input_file_name().alias("file")).count().collect()
-        return {unquote(row["file"]).partition(f"/{self._name}/")[2]: int(row["count"]) for row in counted}
+    def _read_back(self) -> dict[str, int]:
+        """How many rows each file has, by its path: of a format whose files do not say it, and may not hold all values.
+
+        Raises:
+            InvalidOperationError: the files give back other values than were written.
+        """
+        if self._spark is None or self._fingerprint is None:
+            return {}
+        columns = [replace(column, name=column.in_files) for column in self._columns]
+        reader = data_files.reader(self._spark, self._format, self._options, [*map(field, columns)])
+        loaded = reader.option("recursiveFileLookup", "true").load(self._uri)
+        rows = data_files.rows_of(loaded, self._format, self._options, columns)
+        parts = rows.groupBy(F.input_file_name().alias("file")).agg(*self._fingerprint.aggregates).collect()
+        changed = self._fingerprint.changed(parts)
+        if changed is not None:
+            raise InvalidOperationError("INSERT", self._table, _unholdable(self._format, changed))
+        return {unquote(part["file"]).partition(f"/{self._name}/")[2]: int(part[ROWS]) for part in parts}
 
     def discard(self) -> None:
         """Delete it, to write again."""
@@ -136,3 +162,14 @@ class Staging:
             self.place.delete()
         except OSError as error:
             log.warning("Staging directory %s could not be deleted: %s", self.place.path, error)
+
+
+def _unholdable(format: str, columns: Sequence[str]) -> str:
+    """Why rows were not written, as the end of a sentence."""
+    where = f"column {', '.join(columns)}" if columns else "a row"
+    advice = "declare ESCAPED BY '\\\\' for it, or " if format == TEXTFILE else ""
+    return (
+        f"nothing was written, as files of format {format} would give back other values than those of {where}, such as "
+        "for line ends, separators, empty texts, or the text that stands for NULL; "
+        f"{advice}store the table as ORC or Parquet"
+    )

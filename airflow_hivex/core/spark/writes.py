@@ -126,7 +126,7 @@ def _publish(staging: Staging, write: Write, made: NewDirectories) -> None:
     for file in staging.files(keys):
         texts = {key.lower(): value for key, value in zip(keys, file.values, strict=True)}
         partition, values = layout.partition_of(write, texts)
-        target = made.directory(partition, values) / layout.file_name(write, file.task)
+        target = made.directory(partition, values) / f"{layout.file_name(write, file.task)}{file.ending}"
         made.count(partition, file.rows, staging.publish(file, target))
     if write.overwrite and not keys:
         made.directory(*layout.partition_of(write, {}))

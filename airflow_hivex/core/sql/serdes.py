@@ -1,17 +1,23 @@
-"""Hive's SerDes and input formats as Spark's data sources and their options."""
+"""Hive's SerDes and input formats as formats of tables and their options."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-# What Hive assumes of delimited text when the statement does not say. It knows no quotes.
-HIVE_TEXT = {"sep": "\x01", "nullValue": "\\N"}
+from airflow_hivex.core.model.text_files import (
+    COLLECTION_DELIM,
+    ESCAPE,
+    FIELD_DELIM,
+    NULL_FORMAT,
+    TEXTFILE,
+    text_properties,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class SerDe:
-    """A data source of Spark's that reads what a SerDe reads, and the formats (STORED AS) that it goes with."""
+    """The format of tables that a SerDe reads, and the names (STORED AS) that it goes with."""
 
     format: str
     stored_as: tuple[str, ...]
@@ -21,12 +27,12 @@ class SerDe:
 _TEXT = ("textfile",)
 _SERDES = {
     "org.apache.hadoop.hive.serde2.opencsvserde": SerDe(
-        # An empty value is an empty text there; NULL is never written.
+        # An empty value is an empty text there, and nothing is NULL. Text has this control character least of all.
         "csv",
         _TEXT,
-        {"sep": ",", "quote": '"', "escape": "\\", "nullValue": "\x00"},
+        {"sep": ",", "quote": '"', "escape": "\\", "nullValue": "\x1a"},
     ),
-    "org.apache.hadoop.hive.serde2.lazy.lazysimpleserde": SerDe("csv", _TEXT, HIVE_TEXT),
+    "org.apache.hadoop.hive.serde2.lazy.lazysimpleserde": SerDe(TEXTFILE, _TEXT),
     "org.apache.hadoop.hive.serde2.jsonserde": SerDe("json", (*_TEXT, "jsonfile")),
     "org.apache.hive.hcatalog.data.jsonserde": SerDe("json", (*_TEXT, "jsonfile")),
     "org.openx.data.jsonserde.jsonserde": SerDe("json", (*_TEXT, "jsonfile")),
@@ -41,10 +47,6 @@ _OPTIONS = {
     "separatorchar": "sep",
     "quotechar": "quote",
     "escapechar": "escape",
-    "field.delim": "sep",
-    "escape.delim": "escape",
-    "line.delim": "lineSep",
-    "serialization.null.format": "nullValue",
     "serialization.encoding": "encoding",
     "avro.schema.literal": "avroSchema",
     "avro.schema.url": "avroSchemaUrl",
@@ -64,8 +66,19 @@ def serde_of(name: str, properties: Mapping[str, str]) -> SerDe | None:
     found = _SERDES.get(name.lower())
     if found is None:
         return None
+    if found.format == TEXTFILE:
+        return SerDe(found.format, found.stored_as, text_properties(properties))
     given = {_OPTIONS[key.lower()]: value for key, value in properties.items() if key.lower() in _OPTIONS}
     return SerDe(found.format, found.stored_as, {**found.options, **given})
+
+
+_TEXT_OPTIONS = {"sep": FIELD_DELIM, "delimiter": FIELD_DELIM, "escape": ESCAPE, "nullvalue": NULL_FORMAT}
+_TEXT_OPTIONS |= {"fielddelim": FIELD_DELIM, "escapedelim": ESCAPE, "collectiondelim": COLLECTION_DELIM}
+
+
+def text_options(options: Mapping[str, str]) -> dict[str, str]:
+    """The options of a statement for Hive's text files: Spark's names of some of its properties are Hive's then."""
+    return {_TEXT_OPTIONS.get(name.lower(), name.lower()): value for name, value in options.items()}
 
 
 def format_of_input(name: str) -> str | None:

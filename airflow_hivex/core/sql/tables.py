@@ -6,10 +6,19 @@ from dataclasses import dataclass, field
 
 from airflow_hivex.core.model.objects import TRANSACTIONAL, Column, SortColumn
 from airflow_hivex.core.model.statements import CreateTable, Query
+from airflow_hivex.core.model.text_files import (
+    COLLECTION_DELIM,
+    ESCAPE,
+    FIELD_DELIM,
+    LINE_DELIM,
+    MAPKEY_DELIM,
+    NULL_FORMAT,
+    TEXTFILE,
+)
 from airflow_hivex.core.sql.clauses import once, read_properties
 from airflow_hivex.core.sql.literals import read_integer, read_string
 from airflow_hivex.core.sql.queries import at_query, read_query
-from airflow_hivex.core.sql.serdes import HIVE_TEXT, SERDES, SerDe, format_of_input, serde_of
+from airflow_hivex.core.sql.serdes import SERDES, SerDe, format_of_input, serde_of, text_options
 from airflow_hivex.core.sql.tokens import Cursor, Kind, Token
 from airflow_hivex.core.sql.types import read_type
 
@@ -42,7 +51,7 @@ _NOT_KEPT = ("NOT", "NULL", "DEFAULT", "GENERATED", "COLLATE", "REFERENCES", "FI
 def read_create_table(cursor: Cursor, *, external: bool = False, transactional: bool = False) -> CreateTable:
     """The statement whose words up to TABLE are read.
 
-    Delimited and plain text of Hive is Spark's format ``csv``, with Hive's separators as options.
+    Delimited and plain text of Hive is the format ``textfile``, with the properties of Hive's SerDe as options.
 
     Raises:
         StatementSyntaxError: it is not SQL, names a column twice, or gives a clause twice.
@@ -69,9 +78,6 @@ def read_create_table(cursor: Cursor, *, external: bool = False, transactional: 
     if query is None and not columns and external is False and clauses.location is None:
         raise cursor.error("expected the columns of the table, or AS and a query", columns_token)
     source_format, options = _format(clauses)
-    if external and source_format == "csv" and clauses.format is None:
-        # Hive's text knows no quotes, but for those of a SerDe.
-        options.setdefault("quote", "")
     properties = clauses.properties or {}
     if transactional:
         properties.setdefault(TRANSACTIONAL, "true")
@@ -216,15 +222,17 @@ def _row_format(cursor: Cursor, clauses: _Clauses) -> None:
     found: dict[str, str] = {}
     while True:
         if cursor.accept("FIELDS", "TERMINATED", "BY"):
-            found["sep"] = read_string(cursor, "a separator")
+            found[FIELD_DELIM] = read_string(cursor, "a separator")
             if cursor.accept("ESCAPED", "BY"):
-                found["escape"] = read_string(cursor, "an escape character")
+                found[ESCAPE] = read_string(cursor, "an escape character")
+        elif cursor.accept("COLLECTION", "ITEMS", "TERMINATED", "BY"):
+            found[COLLECTION_DELIM] = read_string(cursor, "a separator")
+        elif cursor.accept("MAP", "KEYS", "TERMINATED", "BY"):
+            found[MAPKEY_DELIM] = read_string(cursor, "a separator")
         elif cursor.accept("LINES", "TERMINATED", "BY"):
-            found["lineSep"] = read_string(cursor, "a line end")
+            found[LINE_DELIM] = read_string(cursor, "a line end")
         elif cursor.accept("NULL", "DEFINED", "AS"):
-            found["nullValue"] = read_string(cursor, "what NULL is written as")
-        elif cursor.at("COLLECTION") or cursor.at("MAP"):
-            raise cursor.unsupported("text files with collections and maps are not read here")
+            found[NULL_FORMAT] = read_string(cursor, "what NULL is written as")
         else:
             break
     clauses.delimited = found
@@ -325,10 +333,12 @@ def _check_partition_keys(cursor: Cursor, clauses: _Clauses, columns: dict[str, 
 
 
 def _format(clauses: _Clauses) -> tuple[str | None, dict[str, str]]:
-    """The format's name and its options, Hive's text as csv."""
+    """The format's name and its options."""
     options = dict(clauses.options or {})
     if clauses.serde is not None:
+        if clauses.serde.format == TEXTFILE:
+            options = text_options(options)
         return clauses.serde.format, {**clauses.serde.options, **options}
-    if clauses.stored_as == "textfile" or clauses.delimited is not None:
-        return "csv", {**HIVE_TEXT, **options, **(clauses.delimited or {})}
+    if TEXTFILE in (clauses.format, clauses.stored_as) or clauses.delimited is not None:
+        return TEXTFILE, {**text_options(options), **(clauses.delimited or {})}
     return clauses.format or clauses.stored_as, options

@@ -30,7 +30,7 @@ from airflow_hivex.core.model.objects import (
 from airflow_hivex.core.spark.footers import row_counts
 from airflow_hivex.core.statements.context import Result, StatementContext
 from airflow_hivex.core.statements.locking import acquire
-from airflow_hivex.core.statements.table_definitions import check_columns, managed_properties
+from airflow_hivex.core.statements.table_definitions import check_columns, check_text, managed_properties
 from airflow_hivex.core.statements.transactions import own_transaction
 
 log = logging.getLogger(__name__)
@@ -128,6 +128,7 @@ def _converted(table: Table, properties: Mapping[str, str]) -> Table:
     parameters = managed_properties(name, storage.format, {**table.parameters, **given})
     converted = replace(table, type=TableType.MANAGED_TABLE, parameters=parameters)
     check_file_options(name, storage.format, converted.file_options)
+    check_text(converted)
     return converted
 
 

@@ -36,7 +36,7 @@ from airflow_hivex.core.statements.context import Result, StatementContext
 from airflow_hivex.core.statements.conversions import convert_table, is_conversion
 from airflow_hivex.core.statements.locking import acquire
 from airflow_hivex.core.statements.metadata_changes import change_metadata, check_location
-from airflow_hivex.core.statements.table_definitions import check_properties, describe_table
+from airflow_hivex.core.statements.table_definitions import check_properties, check_text, describe_table
 from airflow_hivex.core.statements.transactions import own_transaction
 
 log = logging.getLogger(__name__)
@@ -174,6 +174,10 @@ def set_table_properties(context: StatementContext, statement: SetTablePropertie
         check_properties(current.full_name, current.parameters, after)
         check_spark_options(context.services.settings, current.full_name, statement.set)
         changed = replace(current, parameters=after)
+        if changed.is_transactional and changed.read_options != current.read_options:
+            reason = "its rows are stored by the properties of text files that it has; make it anew with others"
+            raise InvalidObjectError("table", changed.full_name, reason)
+        check_text(changed)
         if changed.is_transactional:
             check_file_options(changed.full_name, changed.storage.format, changed.file_options)
         catalog.alter_table(database, name, changed, write_ids, txn_id, connection)

@@ -18,6 +18,7 @@ from airflow_hivex.core.model.statements import (
     ShowPartitions,
     ShowTables,
 )
+from airflow_hivex.core.model.text_files import LAZY_SIMPLE_SERDE, TEXTFILE
 from airflow_hivex.core.statements.context import Result, StatementContext
 from airflow_hivex.core.statements.described_statistics import column_rows, partition_rows, statistics_facts
 from airflow_hivex.core.statements.partition_definitions import covered_partitions, partition_name_of
@@ -149,7 +150,11 @@ def create_statement(table: Table) -> str:
     name = ".".join(f"`{part}`" for part in (table.database, table.name))
     parts = [f"CREATE {'EXTERNAL ' if table.is_external else ''}TABLE {name} (\n{columns})"]
     storage = table.storage
-    if table.is_external or table.is_insert_only:
+    if storage.format == TEXTFILE:
+        properties = f" WITH SERDEPROPERTIES ({_properties(storage.serde_parameters)})"
+        parts.append(f"ROW FORMAT SERDE '{LAZY_SIMPLE_SERDE}'{properties if storage.serde_parameters else ''}")
+        parts.append("STORED AS TEXTFILE")
+    elif table.is_external or table.is_insert_only:
         parts.append(f"USING {storage.format}")
         if storage.serde_parameters:
             parts.append(f"OPTIONS ({_properties(hide_in_properties(storage.serde_parameters))})")

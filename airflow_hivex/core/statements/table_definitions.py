@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
@@ -26,12 +27,13 @@ from airflow_hivex.core.model.objects import (
 )
 from airflow_hivex.core.model.predicates import is_partition_type
 from airflow_hivex.core.model.statements import CreateTable
+from airflow_hivex.core.model.text_files import CHARSETS, TEXTFILE, text_format
 from airflow_hivex.core.spark.bucketing import check_bucketable
 from airflow_hivex.core.statements.context import StatementContext
 from airflow_hivex.core.statements.metadata_changes import check_location
 
-EXTERNAL_FORMATS = ("avro", "binaryfile", "csv", "json", "orc", "parquet", "text", "xml")
-INSERT_ONLY_FORMATS = ("avro", "csv", "json", "orc", "parquet", "text")
+EXTERNAL_FORMATS = ("avro", "binaryfile", "csv", "json", "orc", "parquet", "text", TEXTFILE, "xml")
+INSERT_ONLY_FORMATS = ("avro", "csv", "json", "orc", "parquet", "text", TEXTFILE)
 _FIXED_COLUMNS = {
     "text": (Column("value", "string"),),
     "binaryfile": (
@@ -52,8 +54,9 @@ _OF_JOBS = ("__assigned_", "__clause", "__kind", "__source", "__writer")
 DROPPED_COLUMNS = "hivex.columns.dropped"
 """The property with the names that dropped columns have in files, which no new column gets."""
 
-_HIVE_FORMATS = {"textfile": "csv", "jsonfile": "json"}
+_HIVE_FORMATS = {"jsonfile": "json"}
 _MOST_BUCKETS = 4095
+_NESTING = re.compile(r"\w+<|>")
 
 
 def describe_table(context: StatementContext, statement: CreateTable, cluster: str | None = None) -> Table:
@@ -98,7 +101,7 @@ def describe_table(context: StatementContext, statement: CreateTable, cluster: s
         columns=columns,
         primary=ClusterStorageDescriptor(chosen.name, location),
         format=data_source,
-        serde_parameters=_options(data_source, statement),
+        serde_parameters=_options(data_source, statement, managed=not external),
         num_buckets=statement.num_buckets,
         bucket_columns=tuple(each.lower() for each in statement.bucket_columns),
         sort_columns=tuple(replace(each, name=each.name.lower()) for each in statement.sort_columns),
@@ -108,7 +111,7 @@ def describe_table(context: StatementContext, statement: CreateTable, cluster: s
         check_file_options(full_name, data_source, file_options(data_source, properties, storage.serde_parameters))
     if storage.num_buckets > 0:
         properties.setdefault(BUCKETING_VERSION, "2")
-    return Table(
+    table = Table(
         database=database,
         name=name,
         storage=storage,
@@ -118,6 +121,47 @@ def describe_table(context: StatementContext, statement: CreateTable, cluster: s
         owner=context.session.user,
         comment=statement.comment,
     )
+    check_text(table)
+    return table
+
+
+def check_text(table: Table) -> None:
+    """Refuse a table of Hive's text files that cannot be read, or not be written although it is managed.
+
+    Raises:
+        InvalidObjectError: a property is not valid, or it describes files that are not read or written here.
+    """
+    if table.storage.format != TEXTFILE:
+        return
+    try:
+        form = text_format(table.read_options)
+    except ValueError as error:
+        raise InvalidObjectError("table", table.full_name, str(error)) from error
+    deepest = max(_depth(column.type) for column in table.columns)
+    if deepest >= len(form.separators):
+        reason = f"text files have separators for {len(form.separators) - 1} levels of nesting, not for {deepest}"
+        raise InvalidObjectError("table", table.full_name, reason)
+    if table.is_external:
+        return
+    if form.skips_lines:
+        reason = "lines that are skipped are for external tables; the files of a managed one have none"
+        raise InvalidObjectError("table", table.full_name, reason)
+    if form.encoding != CHARSETS[0]:
+        raise InvalidObjectError("table", table.full_name, f"managed text files are written in {CHARSETS[0]} only")
+
+
+def _depth(type: str) -> int:
+    """How many separators a column of a type needs at most: a map takes two."""
+    depth = deepest = 0
+    weights: list[int] = []
+    for word in _NESTING.findall(type.lower()):
+        if word == ">":
+            depth -= weights.pop()
+        else:
+            weights.append(2 if word == "map<" else 1)
+            depth += weights[-1]
+            deepest = max(deepest, depth)
+    return deepest
 
 
 def check_columns(table: str, columns: Iterable[Column]) -> None:
@@ -257,9 +301,12 @@ def _check_layout(table: str, properties: Mapping[str, str]) -> None:
         raise InvalidObjectError("table", table, f"{ROW_LAYOUT}={layout} is none of {', '.join(ROW_LAYOUTS)}")
 
 
-def _options(data_source: str, statement: CreateTable) -> dict[str, str]:
+def _options(data_source: str, statement: CreateTable, *, managed: bool) -> dict[str, str]:
     """The options of the data source; Hive's property for a header line is Spark's option."""
     options = dict(statement.options)
+    if managed and data_source == "csv" and not any(name.lower() == "nullvalue" for name in options):
+        # Spark would read empty texts as NULL.
+        options["nullValue"] = "\\N"
     if data_source == "csv" and statement.properties.get("skip.header.line.count") == "1":
         options.setdefault("header", "true")
     return options

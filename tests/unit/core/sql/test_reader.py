@@ -156,8 +156,8 @@ def test_table_in_the_form_of_hive_is_read() -> None:
         columns=(Column("a", "int"),),
         partition_keys=(Column("ds", "string", "day"), Column("hr", "int")),
         external=True,
-        format="csv",
-        options={"sep": ",", "escape": "\\", "lineSep": "\n", "nullValue": "", "quote": ""},
+        format="textfile",
+        options={"field.delim": ",", "escape.delim": "\\", "line.delim": "\n", "serialization.null.format": ""},
         location="/x",
     )
 
@@ -168,9 +168,15 @@ def test_table_in_the_form_of_hive_is_read() -> None:
         ("", None, {}),
         ("USING csv", "csv", {}),
         ("STORED AS ORC", "orc", {}),
-        ("STORED AS TEXTFILE", "csv", {"sep": "\x01", "nullValue": "\\N"}),
-        ("ROW FORMAT DELIMITED", "csv", {"sep": "\x01", "nullValue": "\\N"}),
-        ("ROW FORMAT DELIMITED FIELDS TERMINATED BY '\\t'", "csv", {"sep": "\t", "nullValue": "\\N"}),
+        ("STORED AS TEXTFILE", "textfile", {}),
+        ("USING textfile OPTIONS (sep ';')", "textfile", {"field.delim": ";"}),
+        ("ROW FORMAT DELIMITED", "textfile", {}),
+        ("ROW FORMAT DELIMITED FIELDS TERMINATED BY '\\t'", "textfile", {"field.delim": "\t"}),
+        (
+            "ROW FORMAT DELIMITED COLLECTION ITEMS TERMINATED BY '|' MAP KEYS TERMINATED BY ':'",
+            "textfile",
+            {"collection.delim": "|", "mapkey.delim": ":"},
+        ),
     ],
 )
 def test_format_is_named_as_in_spark(clauses: str, format: str | None, options: dict[str, str]) -> None:
@@ -189,13 +195,13 @@ _TEXT = (
         (
             "ROW FORMAT SERDE 'org.apache.hadoop.hive.serde2.OpenCSVSerde' WITH SERDEPROPERTIES (separatorChar = ';')",
             "csv",
-            {"sep": ";", "quote": '"', "escape": "\\", "nullValue": "\0"},
+            {"sep": ";", "quote": '"', "escape": "\\", "nullValue": "\x1a"},
         ),
         (
             "ROW FORMAT SERDE 'org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe' WITH SERDEPROPERTIES "
             f"('field.delim' = '|', 'serialization.format' = '|') {_TEXT}",
-            "csv",
-            {"sep": "|", "nullValue": "\\N", "quote": ""},
+            "textfile",
+            {"field.delim": "|", "serialization.format": "|"},
         ),
         ("ROW FORMAT SERDE 'org.apache.hive.hcatalog.data.JsonSerDe' STORED AS TEXTFILE", "json", {}),
         ("ROW FORMAT SERDE 'org.apache.hadoop.hive.ql.io.orc.OrcSerde' STORED AS ORC", "orc", {}),
