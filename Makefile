@@ -14,6 +14,8 @@ CLASSES := $(VENV)/spark-classes.jsa
 PYTEST ?=
 # Benchmarks to run, by default all, and their options, such as: make bench BENCH="scans --scale 0.1"
 BENCH ?=
+# Scenarios of the trial under Airflow, by default all, and --keep for its logs
+TRIAL ?=
 # Scale factor of TPC-H; 1 has six million lines
 SCALE ?= 1
 # Processes that run tests side by side, each with a Spark and a PostgreSQL of its own; a file stays in one.
@@ -61,6 +63,10 @@ test-unit: setup postgresql ## Run the tests that start neither Spark nor Airflo
 .PHONY: test-airflow
 test-airflow: setup postgresql ## Run the tests of the Airflow layer
 	$(BIN)/pytest tests/airflow $(PYTEST)
+
+.PHONY: airflow-trial
+airflow-trial: setup postgresql ## Run the warehouse under a full Airflow that is killed (TRIAL="killed-jvm cleared" for some)
+	$(BIN)/python -m tests.airflow_trial $(TRIAL)
 
 .PHONY: lint
 lint: $(INSTALLED) ## Check format, style, types and the direction of imports
