@@ -361,7 +361,6 @@ def _engine(url: URL, *, create: bool) -> Engine:
             file.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StoreUnavailableError(str(url), f"its folder cannot be made: {error}") from error
-        _create_private(file)
     elif not _exists(file):
         url = url.set(database=":memory:")
     if _exists(file) and file.is_dir():
@@ -370,6 +369,9 @@ def _engine(url: URL, *, create: bool) -> Engine:
         url, connect_args={"timeout": BUSY_TIMEOUT_S, "check_same_thread": False}, json_serializer=_to_json
     )
     event.listen(engine, "before_cursor_execute", _check_texts)
+    if create:
+        # Not before the first connection: a caller that then refuses its other arguments leaves no file.
+        event.listen(engine, "do_connect", lambda *_: _create_private(file))
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine
