@@ -32,13 +32,9 @@ from airflow_hivex.core.errors import (
     UnsupportedJobTrackerError,
     UnsupportedStatementError,
 )
+from tests.acceptance.cluster_files import data_files
 
 on_sqlite = pytest.mark.parametrize("metastore_url", ["sqlite"], indirect=True)
-
-
-def files(root: Path) -> list[str]:
-    """Names below ``root`` of all files in clusters' file systems."""
-    return sorted(str(path.relative_to(root)) for path in root.glob("c?/**/*") if path.is_file())
 
 
 @pytest.fixture
@@ -142,7 +138,13 @@ REFUSED = [
 def test_refused_before_anything_changes(tables: Session, metastore: Metastore, tmp_path: Path) -> None:
     def state() -> list[object]:
         shown = [tables.sql(f"SHOW {what}").rows for what in ("DATABASES", "TABLES", "PARTITIONS p")]
-        return [files(tmp_path), shown, tables.database, tables.cluster, metastore.transactions.valid_txns().open_ids]
+        return [
+            data_files(tmp_path),
+            shown,
+            tables.database,
+            tables.cluster,
+            metastore.transactions.valid_txns().open_ids,
+        ]
 
     before = state()
     assert before[-1] == ()
@@ -201,12 +203,12 @@ FAILING_JOBS = [
 @pytest.mark.spark
 @on_sqlite
 def test_failing_jobs_leave_nothing_behind(tables: Session, metastore: Metastore, tmp_path: Path) -> None:
-    before, shown = files(tmp_path), tables.sql("SHOW TABLES").rows
+    before, shown = data_files(tmp_path), tables.sql("SHOW TABLES").rows
     for sql, error, says in FAILING_JOBS:
         with pytest.raises(error, match=says) as raised:
             tables.sql(sql)
         assert "hivex_" not in str(raised.value), f"{sql}: a view's name is in the message"
-        assert (sql, files(tmp_path)) == (sql, before)
+        assert (sql, data_files(tmp_path)) == (sql, before)
         assert (sql, metastore.transactions.valid_txns().open_ids) == (sql, ())
     assert tables.sql("SHOW TABLES").rows == shown
     assert tables.sql("SELECT * FROM t").rows == [(1, "one")]

@@ -23,6 +23,7 @@ from airflow_hivex.core.errors import (
 from airflow_hivex.core.model.locks import LockComponent, LockState, LockType
 from airflow_hivex.core.model.transactions import TxnState
 from airflow_hivex.core.session import Result
+from tests.acceptance.cluster_files import data_files
 
 on_sqlite = pytest.mark.parametrize("metastore_url", ["sqlite"], indirect=True)
 
@@ -97,10 +98,6 @@ def waiting(metastore: Metastore, sql: str) -> Iterator[Future[Result]]:
         yield running
 
 
-def files(root: Path) -> list[str]:
-    return sorted(str(path.relative_to(root)) for path in root.glob("c?/**/*") if path.is_file())
-
-
 @pytest.fixture
 def table(session: Session) -> Session:
     session.sql("CREATE TABLE t (a bigint)")
@@ -169,13 +166,13 @@ def test_insert_from_its_own_table_reads_the_snapshot(metastore: Metastore, tabl
 def test_aborted_write_is_never_seen_and_its_files_are_deleted(
     metastore: Metastore, table: Session, tmp_path: Path, sql: str
 ) -> None:
-    before = files(tmp_path)
+    before = data_files(tmp_path)
     with paused(metastore, sql) as (_, writing):
         (txn_id,) = metastore.transactions.valid_txns().open_ids
         metastore.transactions.abort(txn_id, "its heartbeat timed out")
     with pytest.raises(TransactionAbortedError, match="heartbeat"):
         writing.result()
-    assert files(tmp_path) == before
+    assert data_files(tmp_path) == before
     assert not (tmp_path / "c1/default.db/p/ds=new").exists()
     assert table.sql("SELECT count(*) FROM p").rows == [(2,)]
     assert table.sql("SHOW TABLES").rows == [("p",), ("t",)]
@@ -223,7 +220,7 @@ def test_of_those_that_make_one_thing_at_once_one_succeeds(metastore: Metastore,
 def test_drops_at_once_leave_no_trace(metastore: Metastore, table: Session, tmp_path: Path) -> None:
     outcomes = at_once(metastore, *["DROP TABLE t", "ALTER TABLE p DROP PARTITION (ds = 'x')", "DROP TABLE t"])
     assert [type(outcome) for outcome in outcomes if isinstance(outcome, HivexError)] == [NoSuchTableError]
-    assert [name for name in files(tmp_path) if "ds=y" not in name] == []
+    assert [name for name in data_files(tmp_path) if "ds=y" not in name] == []
     table.sql("CREATE TABLE t (a bigint)")
 
 
@@ -235,10 +232,10 @@ def test_create_table_as_select_that_comes_second_leaves_the_first_alone(
     with paused(metastore, "CREATE TABLE new AS SELECT a FROM t") as (_, creating):
         table.sql("CREATE TABLE new (b string)")
         table.sql("INSERT INTO new VALUES ('mine')")
-        before = files(tmp_path)
+        before = data_files(tmp_path)
     with pytest.raises(AlreadyExistsError, match=r"default\.new"):
         creating.result()
-    assert files(tmp_path) == before
+    assert data_files(tmp_path) == before
     assert table.sql("SELECT * FROM new").rows == [("mine",)]
 
 
@@ -268,7 +265,7 @@ def test_dropping_a_table_waits_for_its_writer_and_leaves_no_trace(
         dropping.result(timeout=60)
         with pytest.raises(NoSuchTableError, match=r"default\.p"):
             late.result(timeout=60)
-    assert [name for name in files(tmp_path) if "/p/" in name] == []
+    assert [name for name in data_files(tmp_path) if "/p/" in name] == []
     table.sql("CREATE TABLE p (a bigint) PARTITIONED BY (ds string)")
     for number in range(3):
         table.sql(f"INSERT INTO p VALUES ({number}, 'x')")
@@ -313,7 +310,7 @@ def wait_for_job() -> None:
     ],
 )
 def test_cancelled_in_the_middle_of_its_job(metastore: Metastore, table: Session, tmp_path: Path, sql: str) -> None:
-    before = files(tmp_path)
+    before = data_files(tmp_path)
     with ThreadPoolExecutor(1) as pool, metastore.session() as session:
         running = pool.submit(session.sql, sql)
         wait_for_job()
@@ -323,7 +320,7 @@ def test_cancelled_in_the_middle_of_its_job(metastore: Metastore, table: Session
             running.result(timeout=60)
         assert metastore.transactions.get(txn_id).state is TxnState.ABORTED
         assert metastore.transactions.valid_txns().open_ids == ()
-        assert files(tmp_path) == before
+        assert data_files(tmp_path) == before
         assert session.sql("SELECT sum(a) FROM t").rows == [(3,)]
         assert session.sql("INSERT INTO t SELECT 4").rows_written == 1
     assert table.sql("SHOW TABLES").rows == [("p",), ("t",)]
@@ -333,12 +330,12 @@ def test_cancelled_in_the_middle_of_its_job(metastore: Metastore, table: Session
 def test_cancelled_before_its_work_began(
     metastore: Metastore, table: Session, tmp_path: Path, cancel: Callable[[Session], None]
 ) -> None:
-    before = files(tmp_path)
+    before = data_files(tmp_path)
     with paused(metastore, "INSERT INTO p VALUES (9, 'new')") as (session, writing):
         cancel(session)
     with pytest.raises(TransactionAbortedError, match="cancelled"):
         writing.result()
-    assert files(tmp_path) == before
+    assert data_files(tmp_path) == before
     table.cancel()
     assert metastore.transactions.valid_txns().open_ids == ()
     assert table.sql("SHOW PARTITIONS p").rows == [("ds=x",), ("ds=y",)]

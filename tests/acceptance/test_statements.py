@@ -19,18 +19,9 @@ from airflow_hivex.core.errors import (
     NoSuchPartitionError,
     NoSuchTableError,
 )
+from tests.acceptance.cluster_files import data_files
 
 on_sqlite = pytest.mark.parametrize("metastore_url", ["sqlite"], indirect=True)
-
-
-def data_files(root: Path) -> list[str]:
-    """Names below ``root`` of all files in clusters' file systems."""
-    return sorted(
-        str(path.relative_to(root))
-        for cluster in ("c1", "c2")
-        for path in root.glob(f"{cluster}/**/*")
-        if path.is_file()
-    )
 
 
 def names(session: Session, sql: str) -> list[object]:
