@@ -20,7 +20,7 @@ from airflow_hivex.core.errors import (
     NoSuchTableError,
     TransactionAbortedError,
 )
-from airflow_hivex.core.model.locks import LockComponent, LockState, LockType
+from airflow_hivex.core.model.locks import DataOperation, LockComponent, LockState, LockType
 from airflow_hivex.core.model.transactions import TxnState
 from airflow_hivex.core.session import Result
 from tests.acceptance.cluster_files import data_files
@@ -354,7 +354,7 @@ def test_table_that_was_made_while_create_table_as_select_waited_is_there(metast
         ThreadPoolExecutor(2) as pool,
     ):
         (txn_id,) = metastore.transactions.open()
-        new_table = LockComponent("default", "t", type=LockType.EXCL_WRITE, is_new_table=True)
+        new_table = LockComponent("default", "t", None, LockType.EXCL_WRITE, DataOperation.INSERT, is_new_table=True)
         metastore.locks.acquire([new_table], txn_id)
         made = [
             pool.submit(metastore.session().sql, f"CREATE TABLE {clause} t AS SELECT 1 AS a")

@@ -75,7 +75,8 @@ class LockComponent:
     """One lock of a request: on a database, a table or a partition. Names are normalised.
 
     ``is_dynamic_partition_write`` says that the partitions written are not known yet;
-    ``is_new_table`` that the table need not exist: the transaction is about to make it.
+    ``is_new_table`` that the table need not exist: the transaction is about to make it. Of a SHARED_READ the
+    operation is SELECT unless another is given; the other types need one in a transaction.
 
     Raises:
         InvalidLockRequestError: a partition is given without its table, or a name is empty, too long or has a
@@ -91,6 +92,8 @@ class LockComponent:
     is_new_table: bool = False
 
     def __post_init__(self) -> None:
+        if self.operation is DataOperation.UNSET and self.type is LockType.SHARED_READ:
+            object.__setattr__(self, "operation", DataOperation.SELECT)
         object.__setattr__(self, "database", normalise(self.database))
         if self.table is not None:
             object.__setattr__(self, "table", normalise(self.table))

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_DEAF_S = 0.5
+"""How long nobody looks while nothing can be heard."""
+
 
 class Listener(Protocol):
     """Waits for news. It may wake for nothing; whoever asks looks for himself."""
@@ -32,22 +35,55 @@ class _Sleeper:
 
 
 class _PostgresqlListener:
-    def __init__(self, connection: psycopg.Connection[Any]) -> None:
-        self._connection = connection
-        self._lost: _Sleeper | None = None
+    """Hears on a connection of its own. Where that is lost, it lets time pass in small pieces and tries again."""
+
+    def __init__(self, store: Store, channel: str) -> None:
+        self._store = store
+        self._channel = channel
+        self._connection: psycopg.Connection[Any] | None = None
+        self._warned = False
+
+    def listen(self) -> bool:
+        """Begin to hear, and tell whether that was possible."""
+        import psycopg
+        from psycopg import sql
+
+        arguments, options = self._store.engine.dialect.create_connect_args(self._store.url)
+        try:
+            self._connection = psycopg.connect(*arguments, **options, autocommit=True)
+            self._connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._channel)))
+        except psycopg.Error as error:
+            self._lose(error)
+            return False
+        self._warned = False
+        return True
 
     def wait(self, seconds: float) -> list[str] | None:
         import psycopg
 
-        if self._lost is not None:
-            return self._lost.wait(seconds)
+        if self._connection is None:
+            time.sleep(min(seconds, _DEAF_S))
+            # What was announced meanwhile is for the waiter to find.
+            self.listen()
+            return None
         try:
             heard = [notify.payload for notify in self._connection.notifies(timeout=seconds, stop_after=1)]
             return heard + [notify.payload for notify in self._connection.notifies(timeout=0)]
         except psycopg.Error as error:
-            log.warning("Nothing more is heard from the metastore database, asking it instead: %s", error)
-            self._lost = _Sleeper()
+            self._lose(error)
             return None
+
+    def close(self) -> None:
+        """Give the connection back."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _lose(self, error: Exception) -> None:
+        if not self._warned:
+            log.warning("Nothing is heard from the metastore database, asking it instead: %s", error)
+        self._warned = True
+        self.close()
 
 
 @contextmanager
@@ -59,16 +95,9 @@ def listening(store: Store, channel: str) -> Iterator[Listener]:
     if not store.is_postgresql:
         yield _Sleeper()
         return
-    import psycopg
-    from psycopg import sql
-
-    arguments, options = store.engine.dialect.create_connect_args(store.url)
+    listener = _PostgresqlListener(store, channel)
     try:
-        connection = psycopg.connect(*arguments, **options, autocommit=True)
-    except psycopg.Error as error:
-        log.warning("No connection to hear from the metastore database, asking it instead: %s", error)
-        yield _Sleeper()
-        return
-    with connection:
-        connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
-        yield _PostgresqlListener(connection)
+        listener.listen()
+        yield listener
+    finally:
+        listener.close()

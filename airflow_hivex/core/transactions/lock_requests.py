@@ -7,7 +7,12 @@ from typing import Any
 
 from sqlalchemy import Connection, and_, insert, select, true
 
-from airflow_hivex.core.errors import NoSuchDatabaseError, NoSuchTableError, NoSuchTransactionError
+from airflow_hivex.core.errors import (
+    InvalidLockRequestError,
+    NoSuchDatabaseError,
+    NoSuchTableError,
+    NoSuchTransactionError,
+)
 from airflow_hivex.core.model.identifiers import check_name
 from airflow_hivex.core.model.locks import DataOperation, LockComponent
 from airflow_hivex.core.model.objects import TRANSACTIONAL
@@ -21,6 +26,25 @@ _OPERATIONS = {
     DataOperation.UPDATE: Operation.UPDATE,
     DataOperation.DELETE: Operation.DELETE,
 }
+
+
+def check_components(components: Iterable[LockComponent], txn_id: int | None) -> list[LockComponent]:
+    """The components of a request, each once. Those of a transaction say what it does: its commit goes by that.
+
+    Raises:
+        InvalidLockRequestError: there are none, or one of a transaction has no operation. Source: Hive
+            TxnHandler.insertTxnComponents.
+    """
+    wanted = list(dict.fromkeys(components))
+    if not wanted:
+        raise InvalidLockRequestError("it has no components")
+    for component in wanted:
+        if txn_id is not None and component.operation is DataOperation.UNSET:
+            raise InvalidLockRequestError(
+                f"the {component.type.name} lock on {component.resource} is for a transaction and has no operation; "
+                "give INSERT, UPDATE or DELETE, SELECT for a read, or NO_TXN for what is not transactional"
+            )
+    return wanted
 
 
 def check_request(

@@ -47,7 +47,7 @@ from airflow_hivex.core.transactions.allocation import is_id
 from airflow_hivex.core.transactions.deadlocks import deadlock_of
 from airflow_hivex.core.transactions.lock_grants import grant_at_once, is_simple
 from airflow_hivex.core.transactions.lock_queue import blocker_of
-from airflow_hivex.core.transactions.lock_requests import check_request, note_components
+from airflow_hivex.core.transactions.lock_requests import check_components, check_request, note_components
 from airflow_hivex.core.transactions.lock_rows import (
     CHANNEL,
     component_from_row,
@@ -138,11 +138,10 @@ class LockManager:
             DeadlockError: the transaction was aborted, as the youngest in a circle of waiting.
             TransactionAbortedError, TransactionCommittedError, NoSuchTransactionError: it is not open.
             NoSuchDatabaseError, NoSuchTableError: there is nothing to lock.
-            InvalidLockRequestError: there are no components, or the time-out is negative.
+            InvalidLockRequestError: there are no components, the time-out is negative, or a component of a
+                transaction does not say what it is for.
         """
-        wanted = list(dict.fromkeys(components))
-        if not wanted:
-            raise InvalidLockRequestError("it has no components")
+        wanted = check_components(components, txn_id)
         if timeout is not None and not timeout >= 0:
             raise InvalidLockRequestError(f"a time-out of {timeout} s is not possible")
         who = {
@@ -361,7 +360,8 @@ class LockManager:
         """Wait until a request is granted; it ends early when its transaction does."""
         began = self._monotonic()
         told: float | None = None
-        pause_s = _FIRST_PAUSE_S
+        longest_pause_s = self._longest_pause_s(request.txn_id)
+        pause_s = min(_FIRST_PAUSE_S, longest_pause_s)
         with listening(self._store, CHANNEL) as listener:
             while True:
                 response = self._check_waiting(request)
@@ -388,7 +388,7 @@ class LockManager:
                 if self.while_waiting is not None:
                     self.while_waiting()
                 self._rest(listener, request, blocker, min(pause_s, left_s, told + _TOLD_EVERY_S - now))
-                pause_s = min(pause_s * 2, self._longest_pause_s())
+                pause_s = min(pause_s * 2, longest_pause_s)
 
     def _check_waiting(self, request: _Request) -> LockResponse:
         try:
@@ -472,18 +472,22 @@ class LockManager:
             raise
 
     def _patience_s(self) -> float:
-        pauses, pause_s = 0.0, _FIRST_PAUSE_S
-        for _ in range(int(self._settings["hive.lock.numretries"])):
-            pauses += min(pause_s, self._longest_setting_s())
+        left, longest_s = int(self._settings["hive.lock.numretries"]), self._longest_setting_s()
+        pauses_s, pause_s = 0.0, _FIRST_PAUSE_S
+        while left and pause_s < longest_s:
+            pauses_s += pause_s
             pause_s *= 2
-        return pauses
+            left -= 1
+        return pauses_s + left * longest_s
 
     def _longest_setting_s(self) -> float:
         return max(_SHORTEST_LIMIT_S, float(self._settings["hive.lock.sleep.between.retries"]))
 
-    def _longest_pause_s(self) -> float:
+    def _longest_pause_s(self, txn_id: int | None) -> float:
         # A pause is also the time between two heartbeats.
-        return min(self._longest_setting_s(), int(self._settings["hive.txn.timeout"]) / 3)
+        shared_s = int(self._settings["hive.txn.timeout"])
+        timeout_s = shared_s if txn_id is None else self._transactions.get(txn_id).timeout_s
+        return min(self._longest_setting_s(), timeout_s / 3)
 
     def _dump(self) -> None:
         if self._settings["hive.txn.manager.dump.lock.state.on.acquire.timeout"]:

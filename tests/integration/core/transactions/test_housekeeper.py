@@ -38,7 +38,7 @@ def test_dead_clients_lose_their_transactions_and_locks(
     housekeeper: Housekeeper, transactions: TransactionManager, locks: LockManager, clock: Clock
 ) -> None:
     dead, patient = transactions.open() + transactions.open(timeout=10_000)
-    component = LockComponent("default", "tab1", type=LockType.SHARED_WRITE)
+    component = LockComponent("default", "tab1", None, LockType.SHARED_WRITE, DataOperation.NO_TXN)
     locks.acquire([component], dead)
     kept = locks.acquire([component], patient)
     without = locks.acquire([component])

@@ -386,7 +386,9 @@ def test_who_waits_for_whom_is_what_every_pair_of_locks_says(store: Store, trans
             txn_ids = transactions.open(5)
             for _ in range(10):
                 components = [
-                    LockComponent("default", *random.choice(places), type=random.choice(list(LockType)))
+                    LockComponent(
+                        "default", *random.choice(places), random.choice(list(LockType)), DataOperation.NO_TXN
+                    )
                     for _ in range(random.choice([1, 1, 2, 3]))
                 ]
                 with suppress(DeadlockError, TransactionAbortedError):
@@ -685,3 +687,90 @@ def test_who_has_ended_cannot_begin_again(transactions: TransactionManager) -> N
             transactions.begin_again(txn_id, "outrun")
     assert transactions.valid_txns().open_ids == ()
     assert transactions.valid_txns().high_watermark == committed
+
+
+@pytest.mark.parametrize("metastore_url", ["sqlite"], indirect=True)
+def test_waiter_with_a_short_time_out_of_its_own_stays_alive(
+    store: Store, clock: Clock, transactions: TransactionManager
+) -> None:
+    def monotonic() -> float:
+        clock.advance(5)
+        # As others do it, all the time.
+        transactions.abort_timed_out()
+        return clock.now_ms / 1000
+
+    locks = LockManager(store, Settings({}), clock, transactions, monotonic=monotonic)
+    (holder,), (waiter,) = transactions.open(timeout=100_000), transactions.open(timeout=50)
+    locks.acquire([on(X)], holder)
+    with pytest.raises(LockTimeoutError):
+        locks.acquire([on(X)], waiter, timeout=400)
+    assert transactions.get(waiter).state is TxnState.OPEN
+
+
+def test_time_to_wait_for_many_retries_is_known_at_once(
+    store: Store, clock: Clock, transactions: TransactionManager
+) -> None:
+    far = count(step=10**12)
+    settings = Settings({"hive.lock.numretries": 10**8, "hive.lock.sleep.between.retries": 60})
+    locks = LockManager(store, settings, clock, transactions, monotonic=lambda: float(next(far)))
+    locks.acquire([on(E)])
+    began = time.process_time()
+    with pytest.raises(LockTimeoutError) as caught:
+        locks.acquire([on(R)])
+    assert time.process_time() - began < 2
+    # 0.1 s, and twice as long each time up to a minute.
+    assert caught.value.waited_s == pytest.approx(0.1 * (2**10 - 1) + (10**8 - 10) * 60)
+
+
+@pytest.mark.parametrize("type", [W, X, E])
+def test_lock_of_a_transaction_says_what_it_is_for(
+    locks: LockManager, transactions: TransactionManager, type: LockType
+) -> None:
+    (txn_id,) = transactions.open()
+    for component in (LockComponent("default", "tab1", type=type), on(type, operation=DataOperation.UNSET)):
+        with pytest.raises(InvalidLockRequestError, match="operation"):
+            locks.acquire([component], txn_id)
+    assert locks.show() == []
+    # A read is one, and without a transaction nothing is looked for.
+    assert locks.acquire([LockComponent("default", "tab1")], txn_id).state is ACQUIRED
+    assert locks.show()[0].component.operation is DataOperation.SELECT
+    assert locks.acquire([LockComponent("default", "tab2", type=type)]).state is ACQUIRED
+
+
+@pytest.mark.parametrize("point", ["before abort", "after abort"])
+def test_interrupt_while_one_begins_again_leaves_no_successor(
+    metastore_url: str, store: Store, locks: LockManager, clock: Clock, transactions: TransactionManager, point: str
+) -> None:
+    reached = []
+
+    def interrupt(name: str) -> None:
+        if name == point and not reached:
+            reached.append(name)
+            raise KeyboardInterrupt
+
+    (first,) = transactions.open()
+    locks.acquire([on(X, operation=DataOperation.UPDATE)], first)
+    interrupted = Store(metastore_url, interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        TransactionManager(interrupted, Settings({}), clock).begin_again(first, "outrun")
+    interrupted.close()
+    assert reached
+    (other,) = transactions.open()
+    open_ids = set(transactions.valid_txns().open_ids)
+    assert open_ids == ({first, other} if point == "before abort" else {other})
+    assert {lock.txn_id for lock in locks.show()} == open_ids - {other}
+
+
+@pytest.mark.parametrize("point", ["before open", "after open"])
+def test_interrupt_while_a_transaction_is_opened_leaves_none(
+    metastore_url: str, store: Store, clock: Clock, transactions: TransactionManager, point: str
+) -> None:
+    def interrupt(name: str) -> None:
+        if name == point:
+            raise KeyboardInterrupt
+
+    interrupted = Store(metastore_url, interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        TransactionManager(interrupted, Settings({}), clock).open(3)
+    interrupted.close()
+    assert transactions.valid_txns().open_ids == ()
