@@ -86,6 +86,8 @@ class Terminal:
     """``hivex sql`` at a terminal of its own."""
 
     def __init__(self, environment: dict[str, str], columns: int) -> None:
+        # Those of a process of pytest-xdist, where they are set, would count for more than the terminal's own size.
+        environment = {name: value for name, value in environment.items() if name not in ("COLUMNS", "LINES")}
         self._screen, terminal = pty.openpty()
         termios.tcsetwinsize(terminal, (40, columns))
         command = [sys.executable, "-m", "airflow_hivex.cli.main", "sql"]
