@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from sqlalchemy import delete, update
 
 from airflow_hivex.cli.main import main
 from airflow_hivex.core import Metastore, Session
-from airflow_hivex.core.clusters.roots import MARKER
+from airflow_hivex.core.clusters.roots import MARKER, Roots
 from airflow_hivex.core.errors import ForeignRootError, InvalidObjectError, InvalidOperationError, RootMissingError
 from airflow_hivex.core.model.cleaning import CleaningOutcome
 from airflow_hivex.core.model.findings import FindingKind
@@ -133,6 +134,20 @@ def test_a_lost_root_is_accepted_by_hand(metastore: Metastore, t: Session, root:
     metastore.accept_root("c1")
     t.sql("INSERT INTO t VALUES (3, 3)")
     assert {each.kind for each in metastore.doctor.examine()} == {FindingKind.MISSING}
+
+
+def test_many_who_use_a_root_first_agree_on_its_marker(metastore: Metastore, clusters: Clusters, root: Path) -> None:
+    store = metastore._services.store
+    for _ in range(20):
+        shutil.rmtree(root, ignore_errors=True)
+        store.write(lambda connection: connection.execute(delete(cluster_roots)))
+        users = [Roots(store, metastore.clusters) for _ in range(8)]
+        with ThreadPoolExecutor(len(users)) as pool:
+            for done in [pool.submit(user.check, "c1") for user in users]:
+                done.result()
+        assert [path.name for path in root.iterdir()] == [MARKER]
+        for user in users:
+            user.check("c1")
 
 
 @pytest.mark.parametrize("left", [None, "", "whole"])

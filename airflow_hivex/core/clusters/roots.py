@@ -56,14 +56,14 @@ class Roots:
         """
         cluster = self._clusters.get(name)
         files = ClusterFiles(cluster.filesystem, cluster.storage_options)
-        found = _read(files)
-        if found is not None and found == self._known.get(name):
+        known = self._known.get(name)
+        if known is not None and _read(files) == known:
             return
-        noted = self._noted(name)
-        if noted is None or not noted[1]:
-            self._mark_first(cluster, files, found, None if noted is None else noted[0])
+        root_id, is_marked, found = self._look(name, files)
+        if is_marked:
+            self._compare(cluster, root_id, found)
         else:
-            self._compare(cluster, noted[0], found)
+            self._mark_first(cluster, files, found, root_id)
 
     def examine(self, name: str) -> None:
         """Ensure the same and write nothing; a root that was never marked passes.
@@ -72,10 +72,9 @@ class Roots:
             RootMissingError, ForeignRootError, StorageError: as in :meth:`check`.
         """
         cluster = self._clusters.get(name)
-        found = _read(ClusterFiles(cluster.filesystem, cluster.storage_options))
-        noted = self._noted(name)
-        if noted is not None and noted[1]:
-            self._compare(cluster, noted[0], found)
+        root_id, is_marked, found = self._look(name, ClusterFiles(cluster.filesystem, cluster.storage_options))
+        if is_marked:
+            self._compare(cluster, root_id, found)
 
     def accept(self, name: str) -> int:
         """Take the root of a cluster as it is now, whatever was there before; how many directories are registered.
@@ -102,6 +101,19 @@ class Roots:
             count = select(func.count()).select_from(directory_copies).where(copies.cluster == name)
             return int(connection.execute(count).scalar_one())
 
+    def _look(self, name: str, files: ClusterFiles) -> tuple[str | None, bool, str | None]:
+        """The id of a cluster's root, whether it was marked, and the id in the marker that is there.
+
+        Whoever marks a root notes the id, writes the marker, then notes that it is marked. Where the two differ, that
+        may have happened between one look and the other, and so both are looked at again.
+        """
+        for _ in range(2):
+            root_id, is_marked = self._noted(name) or (None, False)
+            found = _read(files)
+            if found == root_id or (found is None and not is_marked):
+                break
+        return root_id, is_marked, found
+
     def _noted(self, name: str) -> tuple[str, bool] | None:
         """The id of a cluster's root, and whether the marker with it was written."""
         roots = cluster_roots.c
@@ -109,12 +121,12 @@ class Roots:
             row = connection.execute(select(roots.root_id, roots.is_marked).where(roots.cluster == name)).one_or_none()
         return None if row is None else (row.root_id, row.is_marked)
 
-    def _compare(self, cluster: Cluster, root_id: str, found: str | None) -> None:
+    def _compare(self, cluster: Cluster, root_id: str | None, found: str | None) -> None:
         if found is None:
             raise RootMissingError(cluster.name, cluster.shown_filesystem, f"its marker {MARKER} is not there")
         if found != root_id:
             raise ForeignRootError(cluster.name, cluster.shown_filesystem, MARKER)
-        self._known[cluster.name] = root_id
+        self._known[cluster.name] = found
 
     def _mark_first(self, cluster: Cluster, files: ClusterFiles, found: str | None, begun: str | None) -> None:
         """Mark a root, or finish what another process has begun."""

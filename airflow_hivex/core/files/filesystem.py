@@ -201,14 +201,23 @@ class ClusterFiles:
             return content.decode(errors="replace")
 
     def write_text(self, location: str, text: str) -> None:
-        """Write a small file, in the place of one that may be there.
+        """Write a small file, in the place of one that may be there. A reader finds one of them, never a part.
 
         Raises:
             StorageError: it could not be written.
         """
         path = self._path(location)
         with _storage(path):
-            self._fs.pipe_file(path, text.encode())
+            if not isinstance(self._fs, LocalFileSystem):
+                # Object stores show what is written as a whole.
+                self._fs.pipe_file(path, text.encode())
+                return
+            beside = f"{path}.{uuid.uuid4().hex}"
+            try:
+                self._fs.pipe_file(beside, text.encode())
+                Path(beside).replace(path)
+            finally:
+                Path(beside).unlink(missing_ok=True)
 
     def make_directory(self, location: str) -> None:
         """Make a directory and those above it; it may exist.
