@@ -6,7 +6,7 @@ from airflow_hivex.core.errors import UnsupportedStatementError
 from airflow_hivex.core.model.predicates import And, ColumnReference, Comparison, IsNull, Not, Predicate
 from airflow_hivex.core.model.statements import Literal
 from airflow_hivex.core.model.write_ids import MAX_ID
-from airflow_hivex.core.sql.literals import read_constant, read_string
+from airflow_hivex.core.sql.literals import read_constant, read_string, unquote
 from airflow_hivex.core.sql.tokens import Cursor, Kind, Token
 
 _COMPARISONS = {"=": "=", "==": "=", "<>": "<>", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
@@ -110,7 +110,8 @@ def read_property_keys(cursor: Cursor) -> tuple[str, ...]:
 def read_property_key(cursor: Cursor) -> str:
     """A string, or words with points between them; keys keep their case."""
     if cursor.at_kind(Kind.STRING):
-        return read_string(cursor, "a property")
+        # Two strings in a row are a key and its value: = may be left out.
+        return unquote(cursor.next("a property"))
     parts = [cursor.identifier("a property")]
     while cursor.accept_symbol("."):
         parts.append(cursor.identifier("a property"))

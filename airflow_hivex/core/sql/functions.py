@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from sqlglot import exp
+from sqlglot import TokenType, exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.parser import Parser
 
@@ -50,6 +50,14 @@ class QueryParser(_SparkParser):  # type: ignore[misc]
     FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
         name: read for name, read in _SparkParser.FUNCTION_PARSERS.items() if name in _WITH_OWN_SYNTAX
     }
+    # Lists such as ``x FOR x IN list`` are not Spark's; PIVOT has FOR behind any expression.
+    RANGE_PARSERS: ClassVar[dict[Any, Any]] = {
+        kind: read for kind, read in _SparkParser.RANGE_PARSERS.items() if kind is not TokenType.FOR
+    }
+
+    def _parse_pivot_aggregation(self) -> exp.Expr | None:
+        # Spark's own parser reads no further than the first call here.
+        return self._parse_alias(self._parse_disjunction())  # type: ignore[no-any-return]
 
     def _parse_types(self, *options: Any, **named: Any) -> exp.Expr | None:
         # Spark's own parser takes VARCHAR(3) for STRING here.

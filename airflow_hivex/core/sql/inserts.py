@@ -37,6 +37,8 @@ class InsertHead:
             UnsupportedStatementError: it writes a directory, by name, or a link, or has IF NOT EXISTS without
                 one whole partition.
         """
+        if cursor.at("WITH", "SCHEMA", "EVOLUTION"):
+            raise cursor.unsupported("INSERT WITH SCHEMA EVOLUTION is not supported; add the columns by ALTER TABLE")
         overwrite = cursor.accept_one("INTO", "OVERWRITE")
         if overwrite is None:
             raise cursor.expected("INTO or OVERWRITE")

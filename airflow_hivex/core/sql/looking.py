@@ -57,7 +57,10 @@ def read_show(cursor: Cursor, first: Token) -> Show:
         table = cursor.table_name()
         return ShowPartitions(table, read_partition_predicate(cursor) if cursor.accept("PARTITION") else None)
     if cursor.accept("CREATE", "TABLE"):
-        return ShowCreateTable(cursor.table_name())
+        created = ShowCreateTable(cursor.table_name())
+        if cursor.at("AS", "SERDE"):
+            raise cursor.unsupported("SHOW CREATE TABLE ... AS SERDE is not supported; leave AS SERDE out")
+        return created
     if cursor.accept("TRANSACTIONS"):
         return ShowTransactions()
     if cursor.accept("LOCKS"):
@@ -79,6 +82,8 @@ def read_describe(cursor: Cursor, first: Token) -> DescribeTable | DescribeDatab
         extended = cursor.peek(1) is not None and cursor.accept("EXTENDED")
         return DescribeDatabase(cursor.database_name(), extended)
     following = cursor.peek(1)
+    if following is not None and (cursor.at("SELECT") or cursor.at("WITH") or cursor.at("VALUES")):
+        raise cursor.unsupported("DESCRIBE of a query is not a statement of this release", first)
     if following is not None and following.kind in (Kind.WORD, Kind.QUOTED):
         if cursor.accept_one("FUNCTION", "QUERY"):
             raise unsupported_statement(cursor, first)

@@ -11,7 +11,7 @@ import logging
 import math
 import re
 from bisect import bisect_right
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from sqlglot import Token as SqlglotToken
 from sqlglot import TokenType, exp
@@ -21,7 +21,7 @@ from sqlglot.errors import ErrorLevel, ParseError, SqlglotError
 from airflow_hivex.core.sql.functions import QueryParser
 from airflow_hivex.core.sql.literals import unquote
 from airflow_hivex.core.sql.scopes import Links
-from airflow_hivex.core.sql.tokens import Kind, Token, name_of, syntax_error
+from airflow_hivex.core.sql.tokens import Kind, Token, name_of, syntax_error, unsupported_error
 
 # sqlglot logs what it reads in another way than its dialect would. Here such a statement is
 # refused, or judged by Spark, so nobody is helped by the warning.
@@ -35,9 +35,23 @@ CASE WHEN THEN ELSE INTO QUALIFY
 """.split()  # noqa: SIM905
 )
 """Words that hold a query together: these are never read as names, as a table might be overlooked."""
+_AFTER_LATERAL_VIEW = _STRUCTURE | {"PIVOT", "UNPIVOT", "WINDOW", "MAP", "REDUCE"}
+"""Words that may follow the alias of a LATERAL VIEW and are not the name of its first column."""
 _MOST_NAMES = 20
 _SYMBOLS = {">>>": ">>", "!>": "<=", "!<": ">="}
 _MISSING_PART = re.compile(r"Required keyword: '\w+' missing for <class '(?:\w+\.)*(\w+)'>\.?")
+_VERSIONS = "a table is read as it is now; other versions of it, and its changes, are not supported"
+_NOT_SUPPORTED: Mapping[tuple[str, ...], str] = {
+    ("CHANGES", "FROM"): _VERSIONS,
+    ("VERSION", "AS", "OF"): _VERSIONS,
+    ("TIMESTAMP", "AS", "OF"): _VERSIONS,
+    ("SYSTEM_VERSION", "AS", "OF"): _VERSIONS,
+    ("SYSTEM_TIME", "AS", "OF"): _VERSIONS,
+    ("EXACT", "NEAREST"): "joins with the NEAREST rows are not supported",
+    ("APPROX", "NEAREST"): "joins with the NEAREST rows are not supported",
+    ("WATERMARK",): "WATERMARK is for streams; a query of this warehouse does not support it",
+}
+"""Words of Spark's that sqlglot does not know, and what is said where it stops at them."""
 _TOKEN_IN_MESSAGE = re.compile(r"<Token token_type: \S+ text: (.*?), line: .*?>", re.DOTALL)
 
 
@@ -83,6 +97,10 @@ class _ParseFailure(Exception):  # noqa: N818 - it never leaves this module
 
     def readable(self, text: str, tokens: Sequence[Token]) -> Exception:
         index = _at(tokens, self.offset)
+        for start in range(max(index - 2, 1), index + 2):
+            for words, reason in _NOT_SUPPORTED.items():
+                if tuple(token.word for token in tokens[start : start + len(words)]) == words:
+                    return unsupported_error(text, tokens[start].start, reason)
         hint = ""
         if any(_is_keyword(tokens[each]) for each in (index, index - 1) if 0 <= each < len(tokens)):
             hint = "; a name that is a keyword, too, is written in backquotes"
@@ -147,6 +165,7 @@ class _Translation:
         self._table_statements = table_statements
         self._names = names
         self._left_out = _recursion_levels(tokens)
+        self._lateral_aliases = _lateral_aliases(tokens)
 
     def tokens(self) -> Iterator[SqlglotToken]:
         pieces, starts, length = [], [], 0
@@ -181,7 +200,8 @@ class _Translation:
                 end = self._tokens[index + 1].end
                 yield "''", index, end
             else:
-                yield self._piece(index, token), index, end
+                piece = self._piece(index, token)
+                yield f"{piece} AS" if index in self._lateral_aliases else piece, index, end
 
     def _piece(self, index: int, token: Token) -> str:
         if token.kind is Kind.STRING:
@@ -199,6 +219,8 @@ class _Translation:
 
         if own.start in self._links:
             yield at_own(TokenType.VAR, "link")
+        elif index in self._lateral_aliases and token.token_type is TokenType.ALIAS:
+            yield at_own(TokenType.ALIAS, "AS")
         elif self._is_hexadecimal(index):
             yield at_own(TokenType.HEX_STRING, unquote(self._tokens[index + 1]))
         elif own.kind is Kind.STRING:
@@ -252,3 +274,19 @@ def _recursion_levels(tokens: Sequence[Token]) -> set[int]:
         if words[index : index + 3] == ["MAX", "RECURSION", "LEVEL"] and words[index + 4] == "AS"
         for ahead in range(4)
     }
+
+
+def _lateral_aliases(tokens: Sequence[Token]) -> set[int]:
+    """The indexes of the aliases of LATERAL VIEW whose columns follow without AS, which sqlglot needs."""
+    found = set()
+    for index in range(1, len(tokens)):
+        if tokens[index].word != "VIEW" or tokens[index - 1].word != "LATERAL":
+            continue
+        depth, end = 0, index + 1
+        while end < len(tokens) and not (depth == 1 and tokens[end].is_symbol(")")):
+            depth += tokens[end].is_symbol("(") - tokens[end].is_symbol(")")
+            end += 1
+        column = tokens[end + 2] if end + 2 < len(tokens) else None
+        if column is not None and (column.kind is Kind.QUOTED or column.word not in {"", *_AFTER_LATERAL_VIEW}):
+            found.add(end + 1)
+    return found

@@ -170,7 +170,7 @@ def _read_clause(cursor: Cursor, clauses: _Clauses) -> None:
     token = cursor.next("a clause of CREATE TABLE")
     reader = _CLAUSES.get(token.word)
     if reader is None:
-        if token.word in ("SKEWED", "CLUSTER", "WITH"):
+        if token.word in ("SKEWED", "CLUSTER", "WITH", "DEFAULT"):
             raise cursor.unsupported(f"{token.word} is not a clause of CREATE TABLE in this release", token)
         raise cursor.error(f"{token.text} is not a clause of CREATE TABLE", token)
     once(cursor, token, token.word in clauses.seen)

@@ -288,11 +288,34 @@ def test_buckets_are_not_sampled_at_random(sample: str) -> None:
         "WITH x AS (SELECT a FROM t) (VALUES ((SELECT max(a) FROM x)))",
         "SELECT end, table.key, 1 AS escape FROM t AS table WHERE asc = 1 AND fetch.x > 2",
         "SELECT 1a, 2b.c FROM t",
+        "SELECT q, z FROM t LATERAL VIEW explode(x) e c LATERAL VIEW OUTER json_tuple(c, (1)) j q, `z` WHERE q > 1",
+        "SELECT c FROM t LATERAL VIEW explode(x) e WHERE c > 1",
+        "SELECT * FROM t PIVOT (ceil(sum(a)), avg(a) + 1 AS b FOR c IN ('x', 'y'))",
         "SELECT a FROM t WHERE `it``s` = 'it''s' AND b = r'\\' ORDER BY descr",
     ],
 )
 def test_what_spark_parses_is_read(text: str) -> None:
     assert tables(text) == ["t"]
+
+
+@pytest.mark.parametrize(
+    ("text", "column"),
+    [
+        ("SELECT * FROM t CHANGES FROM VERSION 1 TO VERSION 5", 17),
+        ("SELECT * FROM t SYSTEM_TIME AS OF current_date()", 17),
+        ("SELECT * FROM t FOR SYSTEM_VERSION AS OF 7", 21),
+        ("SELECT * FROM t JOIN u APPROX NEAREST 5 BY DISTANCE t.a - u.a", 24),
+        ("SELECT * FROM t WATERMARK ts DELAY OF INTERVAL 1 MINUTE", 17),
+    ],
+)
+def test_what_only_spark_has_is_refused_by_name(text: str, column: int) -> None:
+    with pytest.raises(UnsupportedStatementError, match="not support") as refused:
+        read(text)
+    assert refused.value.column == column
+
+
+def test_words_of_what_only_spark_has_are_names() -> None:
+    assert tables("SELECT changes, nearest FROM watermark AS exact") == ["watermark"]
 
 
 def test_a_keyword_that_is_no_name_here_is_named_with_a_way_out() -> None:

@@ -391,6 +391,27 @@ def test_part_that_would_be_lost_is_refused_at_its_place(text: str, column: int)
     assert (error.value.line, error.value.column) == (1, column)
 
 
+def test_a_property_and_its_value_may_be_two_strings() -> None:
+    statement = read("CREATE TABLE t (a INT) TBLPROPERTIES ('owner.team' 'x y', 'b' = 'c' 'd')")
+    assert isinstance(statement, CreateTable)
+    assert dict(statement.properties) == {"owner.team": "x y", "b": "cd"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "DESC SELECT a, b FROM t",
+        "DESCRIBE WITH s AS (SELECT 1) SELECT * FROM s",
+        "INSERT WITH SCHEMA EVOLUTION INTO t SELECT 1",
+        "SHOW CREATE TABLE t AS SERDE",
+        "CREATE TABLE t (c STRING) USING orc DEFAULT COLLATION unicode",
+    ],
+)
+def test_part_that_spark_has_is_not_called_an_error(text: str) -> None:
+    with pytest.raises(UnsupportedStatementError):
+        read(text)
+
+
 def test_column_may_be_called_like_a_constraint() -> None:
     found = table("CREATE TABLE t (primary INT, check STRING, `Not` INT, constraint INT)")
     assert [column.name for column in found.columns] == ["primary", "check", "not", "constraint"]
