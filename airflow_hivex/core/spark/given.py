@@ -22,12 +22,15 @@ GivenSession: TypeAlias = SparkSession
 class GivenRunner:
     """Runs plans in one SparkSession of the user's, whose SQL configuration a job sets while it runs."""
 
-    def __init__(self, spark: SparkSession) -> None:
+    def __init__(self, spark: SparkSession, view: str | None = None) -> None:
+        """``view`` is a temporary view of the session's that plans may read besides their own."""
         self._spark = spark
+        self._views = () if view is None else (view,)
 
     def run(self, plan: Plan, cluster: str) -> JobResult:
         """The result of a plan; see ``runners.Runner``."""
-        return documents.result_from_json(job.run(self._spark, documents.plan_to_json(plan), is_shared=True), cluster)
+        document = job.run(self._spark, documents.plan_to_json(plan), is_shared=True, views=self._views)
+        return documents.result_from_json(document, cluster)
 
     def cancel(self, tag: str) -> None:
         """Stop the job that runs under a plan's tag, if it does."""

@@ -7,7 +7,7 @@ pyarrow, nothing else. It needs no handle on the JVM, so Spark Connect can run i
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime
 from functools import lru_cache
@@ -21,6 +21,7 @@ from airflow_hivex.core.errors import HivexError, InvalidOperationError, JobErro
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.plans import JobResult, Plan
 from airflow_hivex.core.spark import (
+    bound,
     compactions,
     documents,
     multi_inserts,
@@ -40,11 +41,12 @@ _POOL = "spark.scheduler.pool"
 _TIME_ZONE_ZERO = ("UTC", "Etc/UTC", "GMT", "Etc/GMT", "Z", "Zulu")
 
 
-def run(spark: SparkSession, plan_document: str, *, is_shared: bool = False) -> str:
+def run(spark: SparkSession, plan_document: str, *, is_shared: bool = False, views: Sequence[str] = ()) -> str:
     """The result document of a plan; a failure is a document too, nothing is raised.
 
     The session's SQL configuration is set to what the plan asks for. One that ``is_shared`` with its user, who may set
-    anything at any time, is configured for each job, and given back as it was.
+    anything at any time, is configured for each job, and given back as it was. ``views`` are those of the session that
+    the plan may read besides its own.
     """
     try:
         plan = documents.plan_from_json(plan_document)
@@ -52,7 +54,7 @@ def run(spark: SparkSession, plan_document: str, *, is_shared: bool = False) -> 
         return documents.error_to_json(error)
     try:
         with _tagged(spark, plan), _configured(spark, plan, is_shared=is_shared):
-            return documents.result_to_json(*_execute(spark, plan))
+            return documents.result_to_json(*_execute(spark, plan, views))
     except Exception as error:
         log.debug("Job %s failed", plan.name, exc_info=True)
         return documents.error_to_json(as_error(error, plan), error)
@@ -92,7 +94,7 @@ def _configured(spark: SparkSession, plan: Plan, *, is_shared: bool) -> Abstract
 def _query(spark: SparkSession, plan: Plan, registered: list[str]) -> DataFrame:
     for scan in plan.scans:
         registered += scans.register(spark, scan)
-    return spark.sql(plan.sql, args=_arguments(spark, plan.parameters) or None)
+    return bound.query(spark, plan.sql, _arguments(spark, plan.parameters), registered)
 
 
 def cancel(spark: SparkSession, tag: str) -> None:
@@ -104,13 +106,13 @@ def cancel(spark: SparkSession, tag: str) -> None:
         spark.sparkContext.cancelJobsWithTag(tag)
 
 
-def _execute(spark: SparkSession, plan: Plan) -> tuple[JobResult, pa.Table | None]:
+def _execute(spark: SparkSession, plan: Plan, views: Sequence[str]) -> tuple[JobResult, pa.Table | None]:
     _check_time_zone(spark, plan)
     with originals.one_file_a_task(spark) if originals.needs_one_file_a_task(plan) else nullcontext():
-        return _run(spark, plan)
+        return _run(spark, plan, views)
 
 
-def _run(spark: SparkSession, plan: Plan) -> tuple[JobResult, pa.Table | None]:
+def _run(spark: SparkSession, plan: Plan, views: Sequence[str]) -> tuple[JobResult, pa.Table | None]:
     registered: list[str] = []
     try:
         if plan.compaction is not None:
@@ -127,7 +129,7 @@ def _run(spark: SparkSession, plan: Plan) -> tuple[JobResult, pa.Table | None]:
             return JobResult(
                 inserted=multi_inserts.write_inserts(spark, plan.sources, plan.inserts, arguments, registered)
             ), None
-        rows = spark.sql(plan.sql, args=arguments or None)
+        rows = bound.query(spark, plan.sql, arguments, (*registered, *views))
         if plan.write is None:
             return selects.fetch(rows, plan.max_rows)
         return JobResult(directories=writes.write_rows(rows, plan.write)), None

@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from airflow_hivex.core.model.plans import PlannedInsert, Source, WrittenDirectory
-from airflow_hivex.core.spark import writes
+from airflow_hivex.core.spark import bound, writes
 from airflow_hivex.core.spark.kept import Kept, with_kept
 from airflow_hivex.core.spark.new_directories import discard
 
@@ -31,17 +31,16 @@ def write_inserts(
         ColumnCountMismatchError: a query brings more or fewer columns than are taken.
         TypeMismatchError: a column needs an explicit CAST.
     """
-    values = dict(arguments) or None
 
     def work(kept: Kept) -> tuple[tuple[WrittenDirectory, ...], ...]:
         for source in sources:
-            kept.keep(spark.sql(source.sql, args=values)).createOrReplaceTempView(source.view)
+            kept.keep(bound.query(spark, source.sql, arguments, views)).createOrReplaceTempView(source.view)
             views.append(source.view)
         written: list[tuple[WrittenDirectory, ...]] = []
         try:
             for number, insert in enumerate(inserts, start=1):
                 log.info("INSERT %d of %d, into %s", number, len(inserts), insert.write.table)
-                written.append(writes.write_rows(spark.sql(insert.sql, args=values), insert.write))
+                written.append(writes.write_rows(bound.query(spark, insert.sql, arguments, views), insert.write))
                 # The first one has computed what all read.
                 kept.check()
         except BaseException:

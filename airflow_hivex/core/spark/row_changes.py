@@ -18,7 +18,7 @@ from airflow_hivex.core.model.buckets import WRITER_SHIFT, encode_bucket
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.plans import ChangePart, ChangeRule, Changes, Write, WrittenDirectory
 from airflow_hivex.core.model.statements import CLAUSE, SOURCE_ROW, SOURCE_STRUCT, assigned_name
-from airflow_hivex.core.spark import layout
+from airflow_hivex.core.spark import bound, layout
 from airflow_hivex.core.spark.assignment import assign, field, quoted, text_literal
 from airflow_hivex.core.spark.kept import Kept, with_kept
 from airflow_hivex.core.spark.layout import BUCKET, METADATA_COLUMNS, OPERATION, ORIGINAL_WRITE_ID, ROW_ID, WRITE_ID
@@ -100,7 +100,7 @@ class _Changing:
         return reduce(DataFrame.union, parts)
 
     def _rows(self, sql: str) -> DataFrame:
-        return self._spark.sql(sql, args=self._arguments or None)
+        return bound.query(self._spark, sql, self._arguments, self._views)
 
     def _view(self, rows: DataFrame, name: str) -> None:
         rows.createOrReplaceTempView(name)

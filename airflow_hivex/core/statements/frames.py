@@ -50,9 +50,9 @@ def write_frame(
         raise InvalidOperationError("Write", table.full_name, table.not_written)
     dynamic = [key.name for key in table.partition_keys if key.name.lower() not in static]
     names = [*(column.name for column in table.columns), *dynamic]
-    # Its rows are known by name in its own session alone.
-    context = replace(context, runner=given.GivenRunner(given.session_of(rows)))
     with given.temporary_view(rows, names, table.full_name) as view:
+        # Its rows are known by name in its own session alone.
+        context = replace(context, runner=given.GivenRunner(given.session_of(rows), view))
         text = f"SELECT * FROM {view}"  # noqa: S608 - a name of our own
         insert = Insert(
             target=target,
