@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from airflow.models.dagrun import DagRun
     from airflow.sdk import DAG, BaseOperator
+    from sqlalchemy.orm import Session
 
 
 def states(run: DagRun) -> dict[str, str]:
@@ -73,10 +74,7 @@ def create_run(dag: DAG) -> DagRun:
             start_date=now,
             session=session,
         )
-        session.commit()
-        session.refresh(run)
-        session.expunge_all()
-        return run
+        return _committed(session, run)
 
 
 def create_run_without_date(dag: DAG) -> DagRun:
@@ -99,10 +97,14 @@ def create_run_without_date(dag: DAG) -> DagRun:
             start_date=now,
             session=session,
         )
-        session.commit()
-        session.refresh(run)
-        session.expunge_all()
-        return run
+        return _committed(session, run)
+
+
+def _committed(session: Session, run: DagRun) -> DagRun:
+    session.commit()
+    session.refresh(run)
+    session.expunge_all()
+    return run
 
 
 def mark(dag: DAG, run: DagRun, state: str, running: str | None = None) -> None:
