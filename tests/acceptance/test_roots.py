@@ -13,6 +13,7 @@ from sqlalchemy import delete, update
 
 from airflow_hivex.cli.main import main
 from airflow_hivex.core import Metastore, Session
+from airflow_hivex.core.clock import system_clock
 from airflow_hivex.core.clusters.roots import MARKER, Roots
 from airflow_hivex.core.errors import ForeignRootError, InvalidObjectError, InvalidOperationError, RootMissingError
 from airflow_hivex.core.model.cleaning import CleaningOutcome
@@ -141,7 +142,7 @@ def test_many_who_use_a_root_first_agree_on_its_marker(metastore: Metastore, clu
     for _ in range(20):
         shutil.rmtree(root, ignore_errors=True)
         store.write(lambda connection: connection.execute(delete(cluster_roots)))
-        users = [Roots(store, metastore.clusters) for _ in range(8)]
+        users = [Roots(store, metastore.clusters, system_clock) for _ in range(8)]
         with ThreadPoolExecutor(len(users)) as pool:
             for done in [pool.submit(user.check, "c1") for user in users]:
                 done.result()

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, and_, func, select, update
 from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
-from airflow_hivex.core.clock import Clock, system_clock
+from airflow_hivex.core.clock import Clock
 from airflow_hivex.core.clusters.properties import Cluster, Clusters
 from airflow_hivex.core.errors import ForeignRootError, RootMissingError
 from airflow_hivex.core.files.filesystem import ClusterFiles
@@ -37,7 +37,7 @@ _LOOKED_FOR = 50
 class Roots:
     """The roots of the clusters and their markers. A check reads one small file, and the database the first time."""
 
-    def __init__(self, store: Store, clusters: Clusters, clock: Clock = system_clock) -> None:
+    def __init__(self, store: Store, clusters: Clusters, clock: Clock) -> None:
         self._store = store
         self._clusters = clusters
         self._clock = clock

@@ -150,7 +150,7 @@ class Cleaner:
         self._store = store
         self._clock = clock
         self._clusters = clusters
-        self._roots = Roots(store, clusters)
+        self._roots = Roots(store, clusters, clock)
         self._cleaning = cleaning
         self._with_aborts = bool(settings[_CLEANS_ABORTS])
         self._without_locks = bool(settings["hive.acid.lockless.reads.enabled"]) or not settings["hive.txn.read.locks"]

@@ -96,7 +96,7 @@ class Doctor:
         names = self._clusters.names if cluster is None else (self._clusters.get(cluster).name,)
         with self._store.read_together() as connection:
             listed = _list(connection, database, table)
-        disks = Disks(self._clusters, Roots(self._store, self._clusters), names)
+        disks = Disks(self._clusters, Roots(self._store, self._clusters, self._clock), names)
         chosen = [each for each in listed if cluster is None or cluster in each.clusters]
         progress(f"comparing {len(chosen)} tables on {', '.join(names)}")
         found: list[Finding] = []
