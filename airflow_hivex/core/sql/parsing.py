@@ -286,7 +286,9 @@ def _lateral_aliases(tokens: Sequence[Token]) -> set[int]:
         while end < len(tokens) and not (depth == 1 and tokens[end].is_symbol(")")):
             depth += tokens[end].is_symbol("(") - tokens[end].is_symbol(")")
             end += 1
-        column = tokens[end + 2] if end + 2 < len(tokens) else None
-        if column is not None and (column.kind is Kind.QUOTED or column.word not in {"", *_AFTER_LATERAL_VIEW}):
+        if end + 2 >= len(tokens) or tokens[end + 1].word == "AS":
+            continue
+        column = tokens[end + 2]
+        if column.kind is Kind.QUOTED or column.word not in {"", *_AFTER_LATERAL_VIEW}:
             found.add(end + 1)
     return found

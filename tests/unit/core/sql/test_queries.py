@@ -290,6 +290,7 @@ def test_buckets_are_not_sampled_at_random(sample: str) -> None:
         "SELECT 1a, 2b.c FROM t",
         "SELECT q, z FROM t LATERAL VIEW explode(x) e c LATERAL VIEW OUTER json_tuple(c, (1)) j q, `z` WHERE q > 1",
         "SELECT c FROM t LATERAL VIEW explode(x) e WHERE c > 1",
+        "SELECT c FROM t LATERAL VIEW explode(x) AS c",
         "SELECT * FROM t PIVOT (ceil(sum(a)), avg(a) + 1 AS b FOR c IN ('x', 'y'))",
         "SELECT a FROM t WHERE `it``s` = 'it''s' AND b = r'\\' ORDER BY descr",
     ],
