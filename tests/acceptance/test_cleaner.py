@@ -45,7 +45,11 @@ def clock() -> Clock:
 
 @pytest.fixture
 def metastore(metastore_url: str, clusters: dict[str, dict[str, str]], clock: Clock) -> Iterator[Metastore]:
-    with Metastore.open(metastore_url, clusters=clusters, default_cluster="c1", clock=clock) as metastore:
+    # Files that a test lists are not kept for it.
+    settings = {"hivex.dataframe.retention.time": 0}
+    with Metastore.open(
+        metastore_url, clusters=clusters, default_cluster="c1", clock=clock, settings=settings
+    ) as metastore:
         yield metastore
 
 
