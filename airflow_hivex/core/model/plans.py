@@ -84,6 +84,15 @@ class Scan:
 
 
 @dataclass(frozen=True, slots=True)
+class LoadedFiles:
+    """Files of no table that the query reads under the name ``view``: those that ``pattern`` matches, a URI."""
+
+    view: str
+    format: str
+    pattern: str
+
+
+@dataclass(frozen=True, slots=True)
 class Write:
     """Where the rows of the plan's query go: one base or delta directory per partition.
 
@@ -215,7 +224,7 @@ class Plan:
     at most ``max_rows`` rows come back (None: all). ``parameters`` bind the ``:name`` markers.
     With ``changes`` there is no ``sql``, and ``write`` says where the changes go. With ``inserts`` there is
     neither ``sql`` nor ``write``; they may read ``sources``. A ``compaction`` has no ``sql`` either.
-    ``scheduler_pool`` is the pool of Spark's fair scheduler that the job belongs to.
+    ``scheduler_pool`` is the pool of Spark's fair scheduler that the job belongs to. ``loaded`` are files of LOAD DATA.
     """
 
     tag: str
@@ -230,6 +239,7 @@ class Plan:
     inserts: tuple[PlannedInsert, ...] = ()
     compaction: Compaction | None = None
     scheduler_pool: str = ""
+    loaded: LoadedFiles | None = None
     spark_conf: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property

@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from airflow_hivex.core.model.compaction import CompactionState, CompactionType
 from airflow_hivex.core.model.objects import Column, SortColumn
+from airflow_hivex.core.model.plans import LoadedFiles
 from airflow_hivex.core.model.predicates import Predicate, Value
 from airflow_hivex.core.model.row_ids import RowIdReads
 
@@ -74,7 +75,7 @@ class Query:
     how the column is called once the table's name was replaced. ``row_ids`` is where it may read ROW__ID,
     as long as that is not settled by edits, too.
     ``parameters`` are the names of its ``:name`` markers. ``code_functions`` are the functions that it calls
-    which run any code of the statement's author.
+    which run any code of the statement's author. ``loaded`` are files that it reads beside its references.
     """
 
     text: str
@@ -85,6 +86,7 @@ class Query:
     parameters: frozenset[str] = frozenset()
     row_ids: RowIdReads = field(default_factory=RowIdReads)
     code_functions: frozenset[str] = frozenset()
+    loaded: LoadedFiles | None = None
 
     def render(self, views: Sequence[str]) -> str:
         """The query with the table of each reference replaced by the view of the same position."""

@@ -41,6 +41,7 @@ from airflow_hivex.core.model.plans import (
     Changes,
     Compaction,
     JobResult,
+    LoadedFiles,
     OriginalFiles,
     Plan,
     PlannedInsert,
@@ -107,6 +108,7 @@ def plan_from_json(text: str) -> Plan:
     document["sources"] = tuple(Source(**source) for source in document["sources"])
     document["inserts"] = tuple(PlannedInsert(insert["sql"], _write(insert["write"])) for insert in document["inserts"])
     document["compaction"] = _compaction(document["compaction"]) if document["compaction"] else None
+    document["loaded"] = LoadedFiles(**document["loaded"]) if document["loaded"] else None
     return Plan(**document)
 
 

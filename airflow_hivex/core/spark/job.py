@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from airflow_hivex.core.errors import HivexError, InvalidOperationError, JobError
 from airflow_hivex.core.model.objects import Column
-from airflow_hivex.core.model.plans import JobResult, Plan
+from airflow_hivex.core.model.plans import JobResult, LoadedFiles, Plan
 from airflow_hivex.core.spark import (
     bound,
     compactions,
@@ -31,7 +31,7 @@ from airflow_hivex.core.spark import (
     selects,
     writes,
 )
-from airflow_hivex.core.spark.configuration import TIME_ZONE, TIMESTAMP_TYPE, configure, configured
+from airflow_hivex.core.spark.configuration import READ_OPTIONS, TIME_ZONE, TIMESTAMP_TYPE, configure, configured
 from airflow_hivex.core.spark.failures import as_error
 
 log = logging.getLogger(__name__)
@@ -97,6 +97,12 @@ def _query(spark: SparkSession, plan: Plan, registered: list[str]) -> DataFrame:
     return bound.query(spark, plan.sql, _arguments(spark, plan.parameters), registered)
 
 
+def _register_files(spark: SparkSession, loaded: LoadedFiles) -> str:
+    rows = spark.read.format(loaded.format).options(**READ_OPTIONS).load(loaded.pattern)
+    rows.createOrReplaceTempView(loaded.view)
+    return loaded.view
+
+
 def cancel(spark: SparkSession, tag: str) -> None:
     """Stop what runs under a plan's tag now; called from another thread than the job's."""
     if _is_connect(spark):
@@ -119,6 +125,8 @@ def _run(spark: SparkSession, plan: Plan, views: Sequence[str]) -> tuple[JobResu
             return JobResult(directories=compactions.compact(spark, plan, registered)), None
         for scan in plan.scans:
             registered += scans.register(spark, scan)
+        if plan.loaded is not None:
+            registered.append(_register_files(spark, plan.loaded))
         arguments = _arguments(spark, plan.parameters)
         if plan.changes is not None:
             assert plan.write is not None

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import re
+import uuid
 from dataclasses import replace
 
 from airflow_hivex.core.catalog import tables
-from airflow_hivex.core.errors import AnalysisError, HivexError, InvalidOperationError
+from airflow_hivex.core.errors import AnalysisError, HivexError, InvalidOperationError, JobError
 from airflow_hivex.core.files.filesystem import ClusterFiles
 from airflow_hivex.core.model.objects import Table
+from airflow_hivex.core.model.plans import LoadedFiles
 from airflow_hivex.core.model.statements import Insert, LoadData, Query
 from airflow_hivex.core.statements.context import Result, StatementContext
 from airflow_hivex.core.statements.queries import run_insert
@@ -18,7 +20,7 @@ log = logging.getLogger(__name__)
 
 _GLOB = re.compile(r"([\\*?\[\]{},^])")
 _FORMAT = "orc"
-_NOT_ORC = ("FAILED_TO_CREATE_PLAN_FOR_DIRECT_QUERY", "UNABLE_TO_INFER_SCHEMA", "CANNOT_READ_FILE_FOOTER")
+_NOT_ORC = ("UNABLE_TO_INFER_SCHEMA", "CANNOT_READ_FILE_FOOTER")
 
 
 def run_load(context: StatementContext, statement: LoadData) -> Result:
@@ -50,10 +52,11 @@ def run_load(context: StatementContext, statement: LoadData) -> Result:
     files = ClusterFiles(cluster.filesystem, cluster.storage_options)
     names = _files_below(files, location, statement, table)
     dynamic = [key.name for key in table.partition_keys if key.name not in statement.static]
-    text = _query(cluster.uri(location), names)
+    view = f"hivex_files_{uuid.uuid4().hex}"
+    text = f"SELECT * FROM {view}"  # noqa: S608 - a name of our own
     insert = Insert(
         target=statement.target,
-        query=Query(text, 0, len(text), ()),
+        query=Query(text, 0, len(text), (), loaded=LoadedFiles(view, _FORMAT, _pattern(cluster.uri(location), names))),
         overwrite=statement.overwrite,
         partition=(*statement.static, *dynamic) if statement.static else (),
         static=statement.static,
@@ -61,7 +64,7 @@ def run_load(context: StatementContext, statement: LoadData) -> Result:
     is_alone = context.session.transaction is None
     try:
         result = run_insert(context, insert)
-    except AnalysisError as error:
+    except (AnalysisError, JobError) as error:
         if not any(condition in str(error) for condition in _NOT_ORC):
             raise
         reason = f"{statement.path} holds files that are not ORC; make an external table of them and INSERT from that"
@@ -96,10 +99,9 @@ def _files_below(files: ClusterFiles, location: str, statement: LoadData, table:
     return names
 
 
-def _query(uri: str, names: list[str]) -> str:
-    """A query on exactly these files: others may come meanwhile."""
+def _pattern(uri: str, names: list[str]) -> str:
+    """The pattern of exactly these files: others may come meanwhile."""
     escaped = _GLOB.sub(r"\\\1", uri)
     if names != [""]:
         escaped += "/{" + ",".join(_GLOB.sub(r"\\\1", name) for name in names) + "}"
-    # A path, not a value: Spark reads it as it reads a name.
-    return f"SELECT * FROM {_FORMAT}.`{escaped.replace('`', '``')}`"  # noqa: S608
+    return escaped

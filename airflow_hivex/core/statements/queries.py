@@ -183,6 +183,7 @@ def plan_query(
             for bound, view, row_id in zip(routed.bound, views, routed.row_ids, strict=True)
         ),
         parameters={name: context.parameters[name] for name in query.parameters},
+        loaded=query.loaded,
         spark_conf=cluster.spark_conf,
     )
 
