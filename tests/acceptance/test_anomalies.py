@@ -428,12 +428,15 @@ def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     server.drop_database(url)
 
 
+@pytest.fixture(scope="module")
+def root(url: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the clusters: those of a database stay where they are."""
+    return tmp_path_factory.mktemp("clusters")
+
+
 @pytest.fixture(scope="module", params=MODES)
-def metastore(
-    request: pytest.FixtureRequest, url: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Metastore]:
+def metastore(request: pytest.FixtureRequest, url: str, root: Path) -> Iterator[Metastore]:
     """An open metastore over two clusters, which all scenarios of a mode share."""
-    root = tmp_path_factory.mktemp("clusters")
     clusters = {name: {"filesystem": (root / name).as_uri(), "jobtracker": "local[2]"} for name in ("c1", "c2")}
     with Metastore.open(url, clusters=clusters, default_cluster="c1", settings=MODES[request.param]) as metastore:
         yield metastore
