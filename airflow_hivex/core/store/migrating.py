@@ -146,7 +146,7 @@ def _check_empty(store: Store, connection: Connection) -> None:
             f" and {len(foreign) - _MOST_NAMED} more" * (len(foreign) > _MOST_NAMED)
         )
         raise NotAMetastoreError(store.name, f"it has tables of something else ({shown})")
-    if store.is_postgresql and inspector.default_schema_name is None:
+    if store.is_postgresql and connection.scalar(text("SELECT current_schema()")) is None:
         raise StorePermissionError(store.name, "no schema of its search path exists; CREATE SCHEMA first")
 
 
