@@ -1,22 +1,15 @@
 from __future__ import annotations
 
-import fcntl
 import io
 import json
 import os
-import pty
-import select
-import signal
 import subprocess
 import sys
-import termios
 from typing import TYPE_CHECKING
 
 import pytest
 
 from airflow_hivex.cli.main import main
-from airflow_hivex.core import Metastore
-from airflow_hivex.core.model.locks import DataOperation, LockComponent, LockType
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,82 +74,6 @@ def test_statements_come_from_a_file_or_standard_input(
     assert hivex("sql")[0] == 0
     _, out, _ = hivex("sql", "--output", "csv", "-e", "SHOW DATABASES LIKE 'from*'")
     assert out.splitlines()[1:] == ["from_file", "from_input", "from_pipe"]
-
-
-class Terminal:
-    """``hivex sql`` at a terminal of its own."""
-
-    def __init__(self, environment: dict[str, str], columns: int) -> None:
-        # Those of a process of pytest-xdist, where they are set, would count for more than the terminal's own size.
-        environment = {name: value for name, value in environment.items() if name not in ("COLUMNS", "LINES")}
-        self._screen, terminal = pty.openpty()
-        termios.tcsetwinsize(terminal, (40, columns))
-        command = [sys.executable, "-m", "airflow_hivex.cli.main", "sql"]
-
-        def take() -> None:
-            # Ctrl-C reaches whoever has the terminal as its own, and does not ignore it as jobs in the background do.
-            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-
-        self._process = subprocess.Popen(
-            command,
-            stdin=terminal,
-            stdout=terminal,
-            stderr=terminal,
-            env=environment,
-            start_new_session=True,
-            preexec_fn=take,
-        )
-        os.close(terminal)
-        self.seen = ""
-
-    def type(self, text: str) -> None:
-        os.write(self._screen, text.encode())
-
-    def wait_for(self, text: str) -> str:
-        """What was shown since the last wait, up to ``text``."""
-        while text not in self.seen:
-            assert select.select([self._screen], [], [], 60)[0], self.seen
-            self.seen += os.read(self._screen, 65536).decode()
-        shown, _, self.seen = self.seen.partition(text)
-        return shown
-
-    def hang_up(self) -> None:
-        self._process.kill()
-        self._process.wait(60)
-        os.close(self._screen)
-
-
-def test_prompt_keeps_its_session_and_cancels_what_is_interrupted(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path / 'metastore.db'}"
-    environment = os.environ | {"HIVEX_METASTORE_URL": url, "XDG_STATE_HOME": str(tmp_path), "TERM": "xterm"}
-    terminal = Terminal(environment, columns=60)
-    terminal.wait_for("hivex> ")
-    terminal.type("CREATE DATABASE shop;\r")
-    terminal.wait_for("OK")
-    terminal.type("USE shop; CREATE TABLE t\r")
-    terminal.wait_for("-> ")
-    terminal.type("(id INT); -- ;\r")
-    terminal.wait_for("OK")
-    terminal.wait_for("(transaction 1)")
-    terminal.type("SELEC 1;\r")
-    terminal.wait_for("[SYNTAX]")
-    terminal.type("forgotten 'quote\r\x03")
-    terminal.wait_for("hivex> ")
-    with Metastore.open(url) as metastore:
-        held = LockComponent("shop", "t", None, LockType.EXCLUSIVE, DataOperation.NO_TXN)
-        lock = metastore.locks.acquire([held], user="ann", agent_info="daily.load scheduled__2026-01-01 1")
-        terminal.type("INSERT INTO t VALUES (1);\r")
-        terminal.wait_for("Waiting for locks on")
-        terminal.type("\x03")
-        terminal.wait_for("hivex: cancelled")
-        metastore.locks.unlock(lock.lock_id)
-        assert metastore.transactions.valid_txns().open_ids == ()
-    # Of many columns no terminal is wide enough.
-    terminal.type("SHOW LOCKS; SHOW TRANSACTIONS;\r")
-    terminal.wait_for("-[ row 1 ]---")
-    assert "ABORTED" in terminal.wait_for("(1 row)")
-    terminal.hang_up()
 
 
 def test_options_choose_metastore_clusters_database_and_cluster(hivex: Hivex, tmp_path: Path) -> None:
