@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,11 +14,13 @@ from pathlib import Path
 import pytest
 
 from airflow_hivex.core import Metastore, Session
+from airflow_hivex.core.clock import system_clock
 from airflow_hivex.core.errors import (
     AlreadyExistsError,
     HivexError,
     JobCancelledError,
     NoSuchTableError,
+    NoSuchTransactionError,
     TransactionAbortedError,
 )
 from airflow_hivex.core.model.locks import DataOperation, LockComponent, LockState, LockType
@@ -283,6 +286,9 @@ def test_overwrites_of_one_thing_follow_each_other(metastore: Metastore, table: 
 # -- cancelling --------------------------------------------------------------------------
 
 
+LONG = "SELECT sum(r.id * u.id) FROM range(4000000) r JOIN range(4000000) u ON r.id % 1000 = u.id % 1000"
+
+
 def wait_for_job() -> None:
     """Until Spark runs a job."""
     from pyspark import SparkContext
@@ -303,7 +309,7 @@ def wait_for_job() -> None:
 @pytest.mark.parametrize(
     "sql",
     [
-        "SELECT sum(r.id * u.id) FROM range(4000000) r JOIN range(4000000) u ON r.id % 1000 = u.id % 1000",
+        LONG,
         # Long enough to be cancelled; Spark may let tasks of a cancelled job run to their end.
         "INSERT INTO t SELECT id FROM range(100000000)",
         "CREATE TABLE new AS SELECT id FROM range(100000000)",
@@ -324,6 +330,90 @@ def test_cancelled_in_the_middle_of_its_job(metastore: Metastore, table: Session
         assert session.sql("SELECT sum(a) FROM t").rows == [(3,)]
         assert session.sql("INSERT INTO t SELECT 4").rows_written == 1
     assert table.sql("SHOW TABLES").rows == [("p",), ("t",)]
+
+
+@contextmanager
+def interrupted_in_its_job() -> Iterator[None]:
+    """Interrupt this thread, as Ctrl-C does, once a job runs."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def interrupt() -> None:
+        wait_for_job()
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    with ThreadPoolExecutor(1) as pool:
+        interrupting = pool.submit(interrupt)
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                yield
+        finally:
+            interrupting.result()
+            signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.spark
+@on_sqlite
+@pytest.mark.parametrize("is_given", [False, True], ids=["own Spark", "user's Spark"])
+def test_interrupt_stops_the_job_and_the_next_statement_runs_at_once(
+    metastore: Metastore, table: Session, tmp_path: Path, is_given: bool
+) -> None:
+    from pyspark.sql import SparkSession
+
+    table.sql("SELECT sum(a) FROM t")
+    spark = SparkSession.builder.getOrCreate()
+    before = data_files(tmp_path)
+    with metastore.session() as session:
+        if is_given:
+            session.warehouse(spark)
+        for sql in (LONG, f"INSERT INTO t {LONG}"):
+            with interrupted_in_its_job():
+                session.sql(sql)
+            assert list(spark.sparkContext.statusTracker().getActiveJobsIds()) == []
+            assert metastore.transactions.valid_txns().open_ids == ()
+            assert data_files(tmp_path) == before
+            assert session.sql("SELECT sum(a) FROM t").rows == [(3,)]
+
+
+@pytest.mark.spark
+@on_sqlite
+def test_statement_whose_transaction_was_ended_stops_its_job_and_says_why(
+    metastore_url: str, clusters: dict[str, dict[str, str]], tmp_path: Path
+) -> None:
+    settings = {"hive.txn.timeout": 2}
+    hours = [0]
+    later_clock = lambda: system_clock() + hours[0] * 3_600_000  # noqa: E731 - as short as the clock is
+    with (
+        Metastore.open(metastore_url, clusters=clusters, default_cluster="c1", settings=settings) as metastore,
+        Metastore.open(metastore_url, clusters=clusters, default_cluster="c1", clock=later_clock) as later,
+        metastore.session() as session,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        session.sql("CREATE TABLE t (a bigint)")
+        before = data_files(tmp_path)
+
+        def abort(txn_id: int) -> None:
+            metastore.transactions.abort(txn_id, "somebody was in a hurry")
+
+        def reap_and_forget(txn_id: int) -> None:
+            # As for a process that was paused for long.
+            metastore.transactions.commit(*metastore.transactions.open())
+            for hours[0] in (1, 2):
+                later.housekeeper.run()
+            with pytest.raises(NoSuchTransactionError):
+                metastore.transactions.get(txn_id)
+
+        for sql, end, says in (
+            (f"INSERT INTO t {LONG}", abort, "in a hurry"),
+            (LONG, reap_and_forget, "heartbeat"),
+        ):
+            running = pool.submit(session.sql, sql)
+            wait_for_job()
+            (txn_id,) = metastore.transactions.valid_txns().open_ids
+            end(txn_id)
+            with pytest.raises(TransactionAbortedError, match=says):
+                running.result(timeout=60)
+            assert (metastore.locks.show(), data_files(tmp_path)) == ([], before)
+        assert session.sql("INSERT INTO t VALUES (1)").rows_written == 1
 
 
 @pytest.mark.parametrize("cancel", [Session.cancel, Session.close])

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
+from pyspark.util import inheritable_thread_target
 
 from airflow_hivex.core.errors import ColumnCountMismatchError, NoSuchColumnError
 from airflow_hivex.core.model.plans import JobResult, Plan
 from airflow_hivex.core.spark import documents, job
 from airflow_hivex.core.spark.assignment import quoted
+from airflow_hivex.core.spark.running_jobs import RunningJob, RunningJobs
 
 Frame: TypeAlias = DataFrame
 GivenSession: TypeAlias = SparkSession
@@ -26,15 +28,30 @@ class GivenRunner:
         """``view`` is a temporary view of the session's that plans may read besides their own."""
         self._spark = spark
         self._views = () if view is None else (view,)
+        self._jobs = RunningJobs()
 
     def run(self, plan: Plan, cluster: str) -> JobResult:
         """The result of a plan; see ``runners.Runner``."""
-        document = job.run(self._spark, documents.plan_to_json(plan), is_shared=True, views=self._views)
-        return documents.result_from_json(document, cluster)
+        document = documents.plan_to_json(plan)
+        run = self._as_in_this_thread(lambda: job.run(self._spark, document, is_shared=True, views=self._views))
+
+        def work(running: RunningJob) -> JobResult:
+            running.session = self._spark
+            return documents.result_from_json(run(), cluster)
+
+        return self._jobs.run(plan.tag, cluster, work)
 
     def cancel(self, tag: str) -> None:
         """Stop the job that runs under a plan's tag, if it does."""
-        job.cancel(self._spark, tag)
+        self._jobs.cancel(tag)
+
+    def _as_in_this_thread(self, work: Callable[[], str]) -> Callable[[], str]:
+        """``work`` for another thread, with the pool, group and tags that the user has given this one."""
+        inheriting: object = inheritable_thread_target(self._spark)
+        if inheriting is self._spark:
+            # Without pinned threads there is nothing to inherit.
+            return work
+        return cast("Callable[[Callable[[], str]], Callable[[], str]]", inheriting)(work)
 
 
 def frame(spark: SparkSession, plan: Plan) -> DataFrame:

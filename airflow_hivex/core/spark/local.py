@@ -14,11 +14,9 @@ import shutil
 import sys
 import tempfile
 import threading
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -27,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_hivex.core.errors import HivexError, JobCancelledError, JobError
 from airflow_hivex.core.model.plans import JobResult, Plan
 from airflow_hivex.core.spark import class_archive
+from airflow_hivex.core.spark.running_jobs import RunningJob, RunningJobs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,9 +36,6 @@ _MASTER = re.compile(r"local(\[(\*|\d+)(,\s*\d+)?\])?")
 _DRIVER_MEMORY = "2g"
 _FIXED = ("spark.sql.extensions", "spark.sql.catalog", "spark.sql.warehouse.dir")
 """SQL configuration that counts when Spark starts, and only then."""
-_CANCEL_INTERVAL_S = 0.2
-_CANCEL_LIMIT_S = 60.0
-_REMEMBERED_TAGS = 1000
 _START_INTERVAL_S = 0.1
 _END_LIMIT_S = 2.0
 
@@ -49,23 +45,12 @@ def is_local(jobtracker: str) -> bool:
     return _MASTER.fullmatch(jobtracker) is not None
 
 
-@dataclass(slots=True)
-class _RunningJob:
-    thread_id: int = field(default_factory=threading.get_ident)
-    session: SparkSession | None = None
-    cancelled: threading.Event = field(default_factory=threading.Event)
-    done: threading.Event = field(default_factory=threading.Event)
-
-
 class LocalRunner:
     """Runs plans on the Spark of this process, several at a time from several threads."""
 
     def __init__(self, master: str) -> None:
         self._master = master
-        # A signal handler may cancel on top of the thread that holds it.
-        self._lock = threading.RLock()
-        self._running: dict[str, _RunningJob] = {}
-        self._cancelled: OrderedDict[str, None] = OrderedDict()
+        self._jobs = RunningJobs()
 
     def run(self, plan: Plan, cluster: str) -> JobResult:
         """The result of a plan.
@@ -79,19 +64,9 @@ class LocalRunner:
         from airflow_hivex.core.spark import documents
 
         document = documents.plan_to_json(plan)
-        running = _RunningJob()
-        with self._lock:
-            if plan.tag in self._cancelled:
-                raise JobCancelledError(cluster)
-            self._running[plan.tag] = running
-        try:
-            return self._run(document, plan, cluster, running)
-        finally:
-            running.done.set()
-            with self._lock:
-                del self._running[plan.tag]
+        return self._jobs.run(plan.tag, cluster, lambda running: self._run(document, plan, cluster, running))
 
-    def _run(self, document: str, plan: Plan, cluster: str, running: _RunningJob) -> JobResult:
+    def _run(self, document: str, plan: Plan, cluster: str, running: RunningJob) -> JobResult:
         running.session = _SPARK.session(self._master, plan.spark_conf, cluster, running.cancelled)
         if running.cancelled.is_set():
             raise JobCancelledError(cluster)
@@ -100,8 +75,8 @@ class LocalRunner:
         try:
             return documents.result_from_json(job.run(running.session, document), cluster)
         except HivexError as error:
-            if running.cancelled.is_set() and not isinstance(error, JobCancelledError):
-                raise JobCancelledError(cluster) from error
+            if running.cancelled.is_set():
+                raise
             # A process that has lost its connection may need a moment to end.
             if isinstance(error, JobError) and jvm.has_ended(_END_LIMIT_S if _is_disconnected(error) else 0):
                 raise jvm.end_as_error(cluster) from None
@@ -109,33 +84,7 @@ class LocalRunner:
 
     def cancel(self, tag: str) -> None:
         """Stop the job with this tag, and wait until it ended, at most a minute; one that has not begun never will."""
-        with self._lock:
-            running = self._running.get(tag)
-            self._cancelled[tag] = None
-            if len(self._cancelled) > _REMEMBERED_TAGS:
-                self._cancelled.popitem(last=False)
-        if running is None:
-            return
-        running.cancelled.set()
-        # A thread of its own: that of the job, which a signal handler borrows, talks to the JVM over
-        # the one connection on which it waits for the job. The job can only end after the handler.
-        stopping = threading.Thread(target=_stop, args=(running, tag), name=f"hivex-cancel-{tag}", daemon=True)
-        stopping.start()
-        if running.thread_id != threading.get_ident():
-            stopping.join()
-
-
-def _stop(running: _RunningJob, tag: str) -> None:
-    """Stop a job until it has ended: between two jobs of one plan there is nothing to stop."""
-    for _ in range(int(_CANCEL_LIMIT_S / _CANCEL_INTERVAL_S)):
-        if running.session is not None:
-            # Not before: pyspark cannot be imported by two threads at once.
-            from airflow_hivex.core.spark import job
-
-            job.cancel(running.session, tag)
-        if running.done.wait(_CANCEL_INTERVAL_S):
-            return
-    log.warning("Job %s was cancelled %s seconds ago and still runs", tag, _CANCEL_LIMIT_S)
+        self._jobs.cancel(tag)
 
 
 class _ProcessSpark:

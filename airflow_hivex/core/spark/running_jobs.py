@@ -1,0 +1,124 @@
+"""Jobs that run now, by the tags of their plans: each can be stopped, and whoever waits for one be interrupted."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextvars import copy_context
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from airflow_hivex.core.errors import HivexError, JobCancelledError
+from airflow_hivex.core.model.plans import JobResult
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
+
+_CANCEL_INTERVAL_S = 0.2
+_CANCEL_LIMIT_S = 60.0
+_REMEMBERED_TAGS = 1000
+
+
+@dataclass(slots=True)
+class RunningJob:
+    """A job, and the session that it runs in once there is one."""
+
+    session: SparkSession | None = None
+    began: threading.Event = field(default_factory=threading.Event)
+    cancelled: threading.Event = field(default_factory=threading.Event)
+    done: threading.Event = field(default_factory=threading.Event)
+
+
+Work = Callable[[RunningJob], JobResult]
+
+
+class RunningJobs:
+    """The jobs of one runner.
+
+    Each runs in a thread of its own. One that waits for the JVM cannot be interrupted: the answer stays on its
+    connection, for which the next call would wait, and which it would take for its own.
+    """
+
+    def __init__(self) -> None:
+        # A signal handler may cancel on top of the thread that holds it.
+        self._lock = threading.RLock()
+        self._running: dict[str, RunningJob] = {}
+        self._cancelled: OrderedDict[str, None] = OrderedDict()
+
+    def run(self, tag: str, cluster: str, work: Work) -> JobResult:
+        """What ``work`` returns. An interrupt of the caller stops the job before it goes on.
+
+        Raises:
+            JobCancelledError: :meth:`cancel` was called for the tag, also before it began.
+            HivexError: the job failed.
+        """
+        job = RunningJob()
+        with self._lock:
+            if tag in self._cancelled:
+                raise JobCancelledError(cluster)
+            self._running[tag] = job
+        result: Future[JobResult] = Future()
+
+        def run() -> None:
+            job.began.set()
+            try:
+                if job.cancelled.is_set():
+                    raise JobCancelledError(cluster)
+                result.set_result(work(job))
+            except BaseException as error:
+                result.set_exception(error)
+            finally:
+                job.done.set()
+
+        context = copy_context()
+        try:
+            threading.Thread(target=context.run, args=(run,), name=f"hivex-job-{tag}", daemon=True).start()
+            return result.result()
+        except HivexError as error:
+            if job.cancelled.is_set() and not isinstance(error, JobCancelledError):
+                raise JobCancelledError(cluster) from error
+            raise
+        except BaseException:
+            if not result.done():
+                log.warning("Job %s was interrupted and is stopped", tag)
+                self.cancel(tag)
+            raise
+        finally:
+            with self._lock:
+                del self._running[tag]
+
+    def cancel(self, tag: str) -> None:
+        """Stop the job with this tag, and wait until it ended, at most a minute; one that has not begun never will."""
+        with self._lock:
+            job = self._running.get(tag)
+            self._cancelled[tag] = None
+            if len(self._cancelled) > _REMEMBERED_TAGS:
+                self._cancelled.popitem(last=False)
+        if job is None:
+            return
+        job.cancelled.set()
+        if not job.began.is_set():
+            # It never will; a signal handler may be called on top of the thread that begins it.
+            return
+        # Who was interrupted may have a call of the JVM unfinished, on the one connection that a thread has.
+        stopping = threading.Thread(target=_stop, args=(job, tag), name=f"hivex-cancel-{tag}", daemon=True)
+        stopping.start()
+        stopping.join()
+
+
+def _stop(job: RunningJob, tag: str) -> None:
+    """Stop a job until it has ended: between two jobs of one plan there is nothing to stop."""
+    for _ in range(int(_CANCEL_LIMIT_S / _CANCEL_INTERVAL_S)):
+        if job.session is not None:
+            # Not before: pyspark cannot be imported by two threads at once.
+            from airflow_hivex.core.spark.job import cancel
+
+            cancel(job.session, tag)
+        if job.done.wait(_CANCEL_INTERVAL_S):
+            return
+    log.warning("Job %s was cancelled %s seconds ago and still runs", tag, _CANCEL_LIMIT_S)
