@@ -74,11 +74,13 @@ lint: $(INSTALLED) ## Check format, style, types and the direction of imports
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python scripts/write-settings-page.py --check
 
 .PHONY: format
-format: $(INSTALLED) ## Put the code into the project's format
+format: $(INSTALLED) ## Put the code into the project's format, and write the page of settings
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
+	$(BIN)/python scripts/write-settings-page.py
 
 .PHONY: bench
 bench: setup postgresql jdbc ## Measure, and print the figures as a table and as JSON (BENCH="transactions" for some)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import re
 from collections.abc import Iterator, Mapping
@@ -11,6 +12,8 @@ from typing import Any, Self
 
 from airflow_hivex.core.errors import InvalidSettingError, UnknownSettingError
 from airflow_hivex.core.settings_table import SETTINGS, Setting
+
+log = logging.getLogger(__name__)
 
 # SQL may run code of its author's choice on the clusters.
 ALLOW_CODE = "hivex.allow.code.execution"
@@ -41,6 +44,10 @@ _BYTES = {
 _QUANTITY = re.compile(r"([+-]?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)\s*([A-Za-z]*)")
 
 
+_warned: set[str] = set()
+"""Parameters without effect that this process has been told of."""
+
+
 def describe(name: str) -> Setting:
     """The declaration of a parameter, by any of its names.
 
@@ -58,7 +65,8 @@ class Settings(Mapping[str, Any]):
 
     Texts are read as Hive writes them: ``300``, ``300s``, ``5min``, ``12h``, ``true``, ``1Gb``.
     A value is counted in its parameter's declared unit; lists are tuples of texts. Iterating
-    gives the first name of every parameter, and of the pools that were set.
+    gives the first name of every parameter, and of the pools that were set. A parameter that changes nothing here is
+    told in the log, once in a process.
 
     Raises:
         UnknownSettingError: there is no such parameter.
@@ -73,7 +81,9 @@ class Settings(Mapping[str, Any]):
         # The first name of a parameter counts, so it is stored last.
         for name, value in sorted(self._given.items(), key=lambda item: describe(item[0]).name == item[0]):
             setting = describe(name)
-            values[_key(setting, name)] = _typed(name, setting, value)
+            typed = _typed(name, setting, value)
+            values[_key(setting, name)] = typed
+            _warn_without_effect(name, setting, typed)
         self._values = values
 
     def __getitem__(self, name: str) -> Any:
@@ -107,6 +117,13 @@ class Settings(Mapping[str, Any]):
         replaced = {_key(describe(name), name) for name in overrides}
         kept = {name: value for name, value in self._given.items() if _key(describe(name), name) not in replaced}
         return type(self)({**kept, **overrides})
+
+
+def _warn_without_effect(name: str, setting: Setting, value: object) -> None:
+    """Tell once that a parameter changes nothing, unless its value is what holds anyway."""
+    if setting.instead and name not in _warned and (setting.as_if is None or value != setting.as_if):
+        _warned.add(name)
+        log.warning("%s = %s has no effect: %s", name, value, setting.instead)
 
 
 def _key(setting: Setting, name: str) -> str:

@@ -90,17 +90,16 @@ class CompactionHistory:
     def __init__(self, store: Store, settings: Settings, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        kept = "metastore.compactor.history.retention"
-        failed = max(int(settings[f"{kept}.failed"]), int(settings[FAILED_COMPACTIONS]))
-        refused = int(settings[f"{kept}.refused"])
+        failed = max(int(settings["metastore.compactor.history.retention.failed"]), int(settings[FAILED_COMPACTIONS]))
+        refused = int(settings["metastore.compactor.history.retention.refused"])
         self._kept = {
-            CompactionState.SUCCEEDED: int(settings[f"{kept}.succeeded"]),
+            CompactionState.SUCCEEDED: int(settings["metastore.compactor.history.retention.succeeded"]),
             CompactionState.FAILED: failed,
-            CompactionState.DID_NOT_INITIATE: int(settings[f"{kept}.did.not.initiate"]),
+            CompactionState.DID_NOT_INITIATE: int(settings["metastore.compactor.history.retention.did.not.initiate"]),
             CompactionState.REFUSED: refused,
             CompactionState.ABORTED: refused,
         }
-        self._timeout_ms = round(float(settings[f"{kept}.timeout"]) * 86_400_000)
+        self._timeout_ms = round(float(settings["metastore.compactor.history.retention.timeout"]) * 86_400_000)
 
     def show(self, wanted: CompactionFilter | None = None) -> list[Compaction]:
         """The compactions of the queue and of the history that a filter leaves. One statement.

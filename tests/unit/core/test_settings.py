@@ -1,14 +1,18 @@
 from __future__ import annotations
 
+import logging
 import pickle
+import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import airflow_hivex
 from airflow_hivex.core.errors import InvalidSettingError, UnknownSettingError
 from airflow_hivex.core.settings import Settings, describe
-from airflow_hivex.core.settings_table import SETTINGS
+from airflow_hivex.core.settings_table import SETTINGS, Setting
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
@@ -166,3 +170,28 @@ def test_iterating_lists_every_parameter_once() -> None:
     assert list(Settings()) == [setting.name for setting in SETTINGS if "<" not in setting.name]
     assert len(Settings()) == len(list(Settings()))
     assert describe("hive.txn.timeout").unit == "s"
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
+def test_what_has_no_effect_says_so(setting: Setting) -> None:
+    names = "|".join(re.escape(name) for name in (setting.name, *setting.aliases))
+    is_read = re.search(f"[\"'](?:{names})[\"']", _code()) is not None
+    assert is_read == (not setting.instead)
+
+
+@cache
+def _code() -> str:
+    package = Path(airflow_hivex.__file__).parent
+    return "\n".join(path.read_text() for path in package.rglob("*.py") if path.name != "settings_table.py")
+
+
+def test_who_sets_what_has_no_effect_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    name = "hive.compactor.worker.once-told.threads"
+    with caplog.at_level(logging.WARNING):
+        Settings({name: 3})
+        Settings({name: 3})
+        # What holds here anyway is no news, nor is a parameter that counts.
+        Settings({"hive.support.concurrency": True, "hive.txn.timeout": 10})
+    assert caplog.messages == [
+        f"{name} = 3 has no effect: the schedule of the compaction DAG decides, or whoever calls it"
+    ]
