@@ -41,8 +41,8 @@ def _make_table(metastore: Metastore, size: int) -> None:
     write = Write("", table.full_name, table.columns, table.partition_keys, write_id)
     metastore.transactions.commit(
         txn_id,
-        lambda connection: metastore.catalog.register_write(
-            connection, table, written, txn_id=txn_id, write=write, cluster="c1"
+        lambda connection: metastore.catalog.joining(connection).register_write(
+            table, written, txn_id=txn_id, write=write, cluster="c1"
         ),
     )
 

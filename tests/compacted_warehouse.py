@@ -88,8 +88,8 @@ class CompactedWarehouse:
         write = planning.write(found, cluster, write_id=write_id, overwrite=overwrite)
 
         def register(connection: Connection) -> None:
-            self.metastore.catalog.register_write(
-                connection, found, [made], txn_id=txn_id, write=write, cluster="c1", partition=partition
+            self.metastore.catalog.joining(connection).register_write(
+                found, [made], txn_id=txn_id, write=write, cluster="c1", partition=partition
             )
 
         transactions.commit(txn_id, register)

@@ -390,8 +390,7 @@ class Work:
 
     def register(self, connection: Connection, running: Running, key: Key, write: Write) -> None:
         """Make one written directory known."""
-        self._metastore.catalog.register_write(
-            connection,
+        self._metastore.catalog.joining(connection).register_write(
             self._reader.tables[key[0]],
             [WrittenDirectory(f"k={key[1]}", (key[1],), _directory_name(write), files=1, rows=1, size_bytes=1)],
             txn_id=running.txn_id,

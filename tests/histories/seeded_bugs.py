@@ -204,9 +204,9 @@ def commit_applied_in_part() -> None:
     register_write = ObjectStore.register_write
     latest: list[int] = []
 
-    def register(self: ObjectStore, connection: Connection, *arguments: Any, txn_id: int, **options: Any) -> None:
+    def register(self: ObjectStore, *arguments: Any, txn_id: int, **options: Any) -> None:
         if txn_id not in latest:
-            register_write(self, connection, *arguments, txn_id=txn_id, **options)
+            register_write(self, *arguments, txn_id=txn_id, **options)
         latest[:] = [txn_id]
 
     ObjectStore.register_write = register  # type: ignore[method-assign, assignment]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Row
 
@@ -35,20 +36,34 @@ from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.transactions.snapshots import read_valid_txns, read_valid_write_ids
 
+T = TypeVar("T")
+
 
 class ObjectStore:
     """Databases, tables and partitions in the metastore database. See ``RawStore`` for the interface.
 
-    Every change is one database transaction together with its event; a method that takes a
-    ``connection`` joins the caller's transaction instead. Locations that come back are full URIs;
-    locations that are given may be URIs, or relative to the cluster's file system, or empty for the
-    default place.
+    Every change is one database transaction together with its event; those of :meth:`joining` are part
+    of the caller's transaction instead. Locations that come back are full URIs; locations that are given
+    may be URIs, or relative to the cluster's file system, or empty for the default place.
     """
 
     def __init__(self, store: Store, clusters: Clusters, clock: Clock) -> None:
         self._store = store
         self._clusters = clusters
         self._clock = clock
+        self._connection: Connection | None = None
+
+    def joining(self, connection: Connection) -> ObjectStore:
+        """Return the same catalog within a database transaction of the caller, who commits what it changes."""
+        joined = ObjectStore(self._store, self._clusters, self._clock)
+        joined._connection = connection
+        return joined
+
+    def _read(self) -> AbstractContextManager[Connection]:
+        return self._store.read(self._connection)
+
+    def _write(self, work: Callable[[Connection], T]) -> T:
+        return self._store.write(work, self._connection)
 
     # -- databases ------------------------------------------------------------------
 
@@ -68,7 +83,7 @@ class ObjectStore:
             notification_log.record(connection, self._clock(), EventType.CREATE_DATABASE, database=name)
             return database_from_row(databases.select_database(connection, name))
 
-        return self._store.write(work)
+        return self._write(work)
 
     def get_database(self, name: str) -> Database:
         """A database.
@@ -76,7 +91,7 @@ class ObjectStore:
         Raises:
             NoSuchDatabaseError: it does not exist.
         """
-        with self._store.read() as connection:
+        with self._read() as connection:
             return database_from_row(databases.select_database(connection, name))
 
     def alter_database(self, name: str, database: Database) -> Database:
@@ -90,9 +105,9 @@ class ObjectStore:
             notification_log.record(connection, self._clock(), EventType.ALTER_DATABASE, database=normalise(name))
             return database_from_row(databases.select_database(connection, name))
 
-        return self._store.write(work)
+        return self._write(work)
 
-    def drop_database(self, name: str, *, cascade: bool = False, connection: Connection | None = None) -> list[Table]:
+    def drop_database(self, name: str, *, cascade: bool = False) -> list[Table]:
         """Remove a database; with ``cascade`` its tables first. Returns the tables that were dropped.
 
         Raises:
@@ -116,11 +131,11 @@ class ObjectStore:
             notification_log.record(connection, self._clock(), EventType.DROP_DATABASE, database=stored.name)
             return dropped
 
-        return self._store.write(work, connection)
+        return self._write(work)
 
     def list_databases(self, pattern: str | None = None) -> list[str]:
         """The names of databases that match a SHOW pattern, sorted."""
-        with self._store.read() as connection:
+        with self._read() as connection:
             return databases.select_database_names(connection, pattern)
 
     # -- tables ---------------------------------------------------------------------
@@ -130,7 +145,6 @@ class ObjectStore:
         table: Table,
         valid_write_ids: ValidWriteIdList | None = None,
         txn_id: int | None = None,
-        connection: Connection | None = None,
     ) -> Table:
         """Add a table and return it as stored.
 
@@ -150,7 +164,7 @@ class ObjectStore:
             self._record(connection, EventType.CREATE_TABLE, stored, valid_write_ids, txn_id)
             return self._seen_from(tables.select_table(connection, stored.database, stored.name), None)
 
-        return self._store.write(work, connection)
+        return self._write(work)
 
     def get_table(
         self,
@@ -158,7 +172,6 @@ class ObjectStore:
         name: str,
         valid_write_ids: ValidWriteIdList | None = None,  # noqa: ARG002 - for caches; the database is never stale
         cluster: str | None = None,
-        connection: Connection | None = None,
     ) -> Table:
         """A table. Two round trips.
 
@@ -167,12 +180,18 @@ class ObjectStore:
             UnknownClusterError: ``cluster`` is not configured.
             NotOnClusterError: the table has no copy there.
         """
-        with self._store.read(connection) as reading:
-            return self._seen_from(tables.select_table(reading, database, name), cluster)
+        with self._read() as connection:
+            return self._seen_from(tables.select_table(connection, database, name), cluster)
 
-    def get_tables(self, database: str, names: Sequence[str], cluster: str | None = None) -> list[Table]:
+    def get_tables(
+        self,
+        database: str,
+        names: Sequence[str],
+        valid_write_ids: Mapping[str, ValidWriteIdList] | None = None,  # noqa: ARG002 - for caches; see get_table
+        cluster: str | None = None,
+    ) -> list[Table]:
         """Those of the named tables that exist (and, with ``cluster``, have a copy there), by name."""
-        with self._store.read() as connection:
+        with self._read() as connection:
             wanted = [(normalise(database), normalise(name)) for name in names]
             found = [table for batch in batches(wanted, 1000) for table in tables.select_tables(connection, batch)]
         present = [table for table in found if cluster is None or table.storage.on(cluster)]
@@ -185,7 +204,6 @@ class ObjectStore:
         table: Table,
         valid_write_ids: ValidWriteIdList | None = None,
         txn_id: int | None = None,
-        connection: Connection | None = None,
     ) -> Table:
         """Store a changed table: its name, columns, parameters, owner or comment. Its place stays.
 
@@ -210,7 +228,7 @@ class ObjectStore:
             self._record(connection, EventType.ALTER_TABLE, changed, valid_write_ids, txn_id, {"was": stored.name})
             return self._seen_from(changed, None)
 
-        return self._store.write(work, connection)
+        return self._write(work)
 
     def drop_table(
         self,
@@ -218,7 +236,6 @@ class ObjectStore:
         name: str,
         valid_write_ids: ValidWriteIdList | None = None,
         txn_id: int | None = None,
-        connection: Connection | None = None,
     ) -> Table:
         """Take a table out of sight and return it. Its files stay, for :meth:`forget_tables` to follow.
 
@@ -233,13 +250,11 @@ class ObjectStore:
             self._record(connection, EventType.DROP_TABLE, table, valid_write_ids, txn_id)
             return table
 
-        return self._store.write(work, connection)
+        return self._write(work)
 
     def forget_tables(self, dropped: Sequence[Table]) -> None:
         """Remove the last rows of dropped tables, once their files are gone. Safe to repeat."""
-        self._store.write(
-            lambda connection: directories.forget_tables(connection, [int(table.id or 0) for table in dropped])
-        )
+        self._write(lambda connection: directories.forget_tables(connection, [int(table.id or 0) for table in dropped]))
 
     def list_tables(self, database: str, pattern: str | None = None, type: TableType | None = None) -> list[str]:
         """The names of a database's tables and views, or of those of one type, that match a SHOW pattern, sorted.
@@ -247,7 +262,7 @@ class ObjectStore:
         Raises:
             NoSuchDatabaseError: the database does not exist.
         """
-        with self._store.read() as connection:
+        with self._read() as connection:
             return tables.select_table_names(connection, database, pattern, type)
 
     # -- partitions -----------------------------------------------------------------
@@ -270,7 +285,6 @@ class ObjectStore:
         *,
         if_not_exists: bool = False,
         txn_id: int | None = None,
-        connection: Connection | None = None,
     ) -> list[str]:
         """Add partitions, all or none, and return the names of the added ones.
 
@@ -302,7 +316,7 @@ class ObjectStore:
                 self._record(connection, EventType.ADD_PARTITION, stored, valid_write_ids, txn_id, message)
             return sorted(added)
 
-        return self._store.write(work, connection)
+        return self._write(work)
 
     def get_partition(
         self,
@@ -318,21 +332,27 @@ class ObjectStore:
             NoSuchPartitionError: the table has no such partition.
             NotOnClusterError: it has no copy on ``cluster``.
         """
-        with self._store.read() as connection:
+        with self._read() as connection:
             stored = self._partitioned(connection, database, table, "get_partition")
             row = partitions.select_partition(connection, stored, partitions.name_of(stored, values))
             secondaries = partitions.secondaries_of(connection, [row.id])
             return self._partition_seen_from(stored, row, secondaries.get(row.id, ()), cluster)
 
     def get_partitions(
-        self, database: str, table: str, *, batch_size: int = 1000, cluster: str | None = None
+        self,
+        database: str,
+        table: str,
+        valid_write_ids: ValidWriteIdList | None = None,  # noqa: ARG002 - for caches; the database is never stale
+        *,
+        batch_size: int = 1000,
+        cluster: str | None = None,
     ) -> Iterator[list[Partition]]:
         """All partitions (with ``cluster``, those with a copy there), in lists of up to ``batch_size``."""
-        with self._store.read() as connection:
+        with self._read() as connection:
             stored = self._partitioned(connection, database, table, "get_partitions")
             ids = [row.id for row in find_partitions(connection, stored)]
         for batch in batches(ids, batch_size):
-            with self._store.read() as connection:
+            with self._read() as connection:
                 yield self._load(connection, stored, batch, cluster)
 
     def get_partitions_by_expr(
@@ -344,18 +364,24 @@ class ObjectStore:
         cluster: str | None = None,
     ) -> list[Partition]:
         """The partitions whose rows may satisfy ``expr`` (and, with ``cluster``, have a copy there)."""
-        with self._store.read() as connection:
+        with self._read() as connection:
             stored = self._partitioned(connection, database, table, "get_partitions_by_expr")
             ids = [row.id for row in find_partitions(connection, stored, expr)]
             return self._load(connection, stored, ids, cluster)
 
-    def list_partition_names(self, database: str, table: str, expr: Predicate | None = None) -> list[str]:
+    def list_partition_names(
+        self,
+        database: str,
+        table: str,
+        expr: Predicate | None = None,
+        valid_write_ids: ValidWriteIdList | None = None,  # noqa: ARG002 - for caches; the database is never stale
+    ) -> list[str]:
         """The names of a table's partitions that may satisfy ``expr``, sorted.
 
         Raises:
             InvalidOperationError: the table has no partition keys.
         """
-        with self._store.read() as connection:
+        with self._read() as connection:
             stored = self._partitioned(connection, database, table, "SHOW PARTITIONS")
             return sorted(row.name for row in find_partitions(connection, stored, expr))
 
@@ -368,7 +394,6 @@ class ObjectStore:
         *,
         if_exists: bool = False,
         txn_id: int | None = None,
-        connection: Connection | None = None,
     ) -> list[Partition]:
         """Take partitions out of sight, all or none, and return them.
 
@@ -392,7 +417,7 @@ class ObjectStore:
                 self._record(connection, EventType.DROP_PARTITION, stored, valid_write_ids, txn_id, message)
             return dropped
 
-        return self._store.write(work, connection)
+        return self._write(work)
 
     def rename_partition(
         self,
@@ -403,7 +428,6 @@ class ObjectStore:
         valid_write_ids: ValidWriteIdList | None = None,
         *,
         txn_id: int | None = None,
-        connection: Connection | None = None,
     ) -> None:
         """Give a partition other values; where it lies changes with its name, and its files are the caller's.
 
@@ -422,11 +446,11 @@ class ObjectStore:
             message = {"partitions": [new_name], "was": name}
             self._record(connection, EventType.ALTER_PARTITION, stored, valid_write_ids, txn_id, message)
 
-        self._store.write(work, connection)
+        self._write(work)
 
     def forget_partitions(self, dropped: Sequence[Partition]) -> None:
         """Remove the last rows of dropped partitions, once their files are gone. Safe to repeat."""
-        self._store.write(
+        self._write(
             lambda connection: directories.forget_partitions(
                 connection, [int(partition.id or 0) for partition in dropped]
             )
@@ -436,7 +460,6 @@ class ObjectStore:
 
     def register_write(
         self,
-        connection: Connection,
         table: Table,
         written: Sequence[WrittenDirectory],
         *,
@@ -454,34 +477,38 @@ class ObjectStore:
         Raises:
             NoSuchTableError: the table was dropped meanwhile.
         """
-        if not tables.is_visible(connection, table):
-            raise NoSuchTableError(table.database, table.name)
-        names = {each.partition for each in written if each.partition is not None}
-        if partition is not None:
-            names.add(partition)
-        known = partitions.partition_ids(connection, table, sorted(names))
-        missing = sorted(names - known.keys())
-        added = partitions.insert_partitions(connection, table, dict.fromkeys(missing, ""), self._clock())
-        if len(added) < len(missing):
-            # A concurrent writer was faster with some of them.
-            known |= partitions.partition_ids(connection, table, missing)
-        directories.register(
-            connection,
-            table,
-            written,
-            known | added,
-            txn_id=txn_id,
-            write_id=write.write_id,
-            statement_id=write.statement_id,
-            overwrite=write.overwrite,
-            cluster=cluster,
-            now_ms=self._clock(),
-            batch_write_ids=write.batch,
-        )
-        if new:
-            self._record(connection, EventType.CREATE_TABLE, table, None, txn_id)
-        if added:
-            self._record(connection, EventType.ADD_PARTITION, table, None, txn_id, {"partitions": sorted(added)})
+
+        def work(connection: Connection) -> None:
+            if not tables.is_visible(connection, table):
+                raise NoSuchTableError(table.database, table.name)
+            names = {each.partition for each in written if each.partition is not None}
+            if partition is not None:
+                names.add(partition)
+            known = partitions.partition_ids(connection, table, sorted(names))
+            missing = sorted(names - known.keys())
+            added = partitions.insert_partitions(connection, table, dict.fromkeys(missing, ""), self._clock())
+            if len(added) < len(missing):
+                # A concurrent writer was faster with some of them.
+                known |= partitions.partition_ids(connection, table, missing)
+            directories.register(
+                connection,
+                table,
+                written,
+                known | added,
+                txn_id=txn_id,
+                write_id=write.write_id,
+                statement_id=write.statement_id,
+                overwrite=write.overwrite,
+                cluster=cluster,
+                now_ms=self._clock(),
+                batch_write_ids=write.batch,
+            )
+            if new:
+                self._record(connection, EventType.CREATE_TABLE, table, None, txn_id)
+            if added:
+                self._record(connection, EventType.ADD_PARTITION, table, None, txn_id, {"partitions": sorted(added)})
+
+        self._write(work)
 
     # -- secondary copies -------------------------------------------------------------
 
@@ -509,7 +536,7 @@ class ObjectStore:
             CopyMismatchError: files are missing or differ; nothing was registered.
         """
         target = self._clusters.get(cluster)
-        with self._store.read() as connection:
+        with self._read() as connection:
             bound, ids = self._bind_copies(connection, database, table, partitions)
         stored = bound.table
         if stored.is_view:
@@ -535,7 +562,7 @@ class ObjectStore:
             message = {"cluster": target.name, "partitions": names if stored.is_partitioned else None}
             self._record(connection, EventType.REGISTER_COPY, stored, bound.write_ids, None, message)
 
-        self._store.write(work)
+        self._write(work)
         return names
 
     def unregister_copy(
@@ -546,9 +573,9 @@ class ObjectStore:
         Raises:
             NoSuchPartitionError: a partition does not exist.
         """
-        with self._store.read() as connection:
+        with self._read() as connection:
             bound, ids = self._bind_copies(connection, database, table, partitions)
-        self._store.write(lambda connection: copies.drop_copies(connection, bound, ids, cluster))
+        self._write(lambda connection: copies.drop_copies(connection, bound, ids, cluster))
 
     def _bind_copies(
         self, connection: Connection, database: str, name: str, wanted: Sequence[str | Sequence[Value]] | None

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 from airflow_hivex.core.model.objects import Database, Partition, Table, TableType
@@ -42,7 +42,13 @@ class RawStore(Protocol):
         cluster: str | None = None,
     ) -> Table: ...
 
-    def get_tables(self, database: str, names: Sequence[str], cluster: str | None = None) -> list[Table]: ...
+    def get_tables(
+        self,
+        database: str,
+        names: Sequence[str],
+        valid_write_ids: Mapping[str, ValidWriteIdList] | None = None,
+        cluster: str | None = None,
+    ) -> list[Table]: ...
 
     def alter_table(
         self,
@@ -67,7 +73,7 @@ class RawStore(Protocol):
         self,
         database: str,
         table: str,
-        partitions: Sequence[Partition],
+        new: Sequence[Partition],
         valid_write_ids: ValidWriteIdList | None = None,
         *,
         if_not_exists: bool = False,
@@ -84,19 +90,31 @@ class RawStore(Protocol):
     ) -> Partition: ...
 
     def get_partitions(
-        self, database: str, table: str, *, batch_size: int = 1000, cluster: str | None = None
+        self,
+        database: str,
+        table: str,
+        valid_write_ids: ValidWriteIdList | None = None,
+        *,
+        batch_size: int = 1000,
+        cluster: str | None = None,
     ) -> Iterator[list[Partition]]: ...
 
     def get_partitions_by_expr(
         self,
         database: str,
         table: str,
-        expr: Predicate,
+        expr: Predicate | None,
         valid_write_ids: ValidWriteIdList | None = None,
         cluster: str | None = None,
     ) -> list[Partition]: ...
 
-    def list_partition_names(self, database: str, table: str, expr: Predicate | None = None) -> list[str]: ...
+    def list_partition_names(
+        self,
+        database: str,
+        table: str,
+        expr: Predicate | None = None,
+        valid_write_ids: ValidWriteIdList | None = None,
+    ) -> list[str]: ...
 
     def drop_partitions(
         self,
@@ -107,7 +125,7 @@ class RawStore(Protocol):
         *,
         if_exists: bool = False,
         txn_id: int | None = None,
-    ) -> list[str]: ...
+    ) -> list[Partition]: ...
 
     def rename_partition(
         self,

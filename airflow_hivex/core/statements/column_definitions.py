@@ -104,8 +104,8 @@ def _alter(context: StatementContext, table_name: TableName, operation: str, edi
         raise InvalidOperationError(f"ALTER TABLE {operation}", table.full_name, reason)
 
     def change(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:
-        current = catalog.get_table(database, name, connection=connection)
-        catalog.alter_table(database, name, edit(current), write_ids, txn_id, connection)
+        current = catalog.joining(connection).get_table(database, name)
+        catalog.joining(connection).alter_table(database, name, edit(current), write_ids, txn_id)
 
     return change_metadata(context, table, context.services.statement_locks.alter_table(table), change)
 

@@ -74,8 +74,8 @@ def convert_table(context: StatementContext, table: Table, properties: Mapping[s
         def changes(connection: Connection) -> None:
             if _check_stored(connection, table, for_change=True) != partitions:
                 raise InvalidOperationError(_OPERATION, table.full_name, "its partitions changed meanwhile; try again")
-            stored = services.catalog.alter_table(
-                table.database, table.name, converted, None, running.txn_id, connection
+            stored = services.catalog.joining(connection).alter_table(
+                table.database, table.name, converted, None, running.txn_id
             )
             # The write id tells caches that the table has changed, as that of CREATE TABLE does.
             services.transactions.allocate_in(connection, [running.txn_id], int(stored.id or 0))

@@ -65,8 +65,8 @@ def drop_database(context: StatementContext, statement: DropDatabase) -> Result:
     dropped: list[Table] = []
 
     def change(connection: Connection) -> None:
-        dropped[:] = context.services.catalog.drop_database(
-            statement.name, cascade=statement.cascade, connection=connection
+        dropped[:] = context.services.catalog.joining(connection).drop_database(
+            statement.name, cascade=statement.cascade
         )
 
     try:
@@ -122,7 +122,7 @@ def create_table(context: StatementContext, statement: CreateTable) -> Result:
 
             def changes(connection: Connection) -> None:
                 txn_id = running.txn_id if table.is_transactional else None
-                created = services.catalog.create_table(table, txn_id=txn_id, connection=connection)
+                created = services.catalog.joining(connection).create_table(table, txn_id=txn_id)
                 if table.is_transactional:
                     services.transactions.allocate_in(connection, [running.txn_id], int(created.id or 0))
 
@@ -140,7 +140,7 @@ def drop_table(context: StatementContext, statement: DropTable) -> Result:
     dropped: list[Table] = []
 
     def change(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:
-        dropped.append(context.services.catalog.drop_table(database, name, write_ids, txn_id, connection=connection))
+        dropped.append(context.services.catalog.joining(connection).drop_table(database, name, write_ids, txn_id))
 
     try:
         table = context.services.catalog.get_table(database, name)
@@ -168,7 +168,7 @@ def set_table_properties(context: StatementContext, statement: SetTablePropertie
         raise InvalidObjectError("table", table.full_name, f"it has no property {missing[0]} to unset")
 
     def change(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:
-        current = catalog.get_table(database, name, connection=connection)
+        current = catalog.joining(connection).get_table(database, name)
         kept = {key: value for key, value in current.parameters.items() if key not in statement.unset}
         after = {**kept, **given}
         check_properties(current.full_name, current.parameters, after)
@@ -180,7 +180,7 @@ def set_table_properties(context: StatementContext, statement: SetTablePropertie
         check_text(changed)
         if changed.is_transactional:
             check_file_options(changed.full_name, changed.storage.format, changed.file_options)
-        catalog.alter_table(database, name, changed, write_ids, txn_id, connection)
+        catalog.joining(connection).alter_table(database, name, changed, write_ids, txn_id)
 
     return change_metadata(context, table, context.services.statement_locks.set_properties(table), change)
 
@@ -198,8 +198,8 @@ def rename_table(context: StatementContext, statement: RenameTable) -> Result:
         raise AlreadyExistsError("table", f"{database}.{new_name}")
 
     def change(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:
-        current = catalog.get_table(database, name, connection=connection)
-        catalog.alter_table(database, name, replace(current, name=new_name), write_ids, txn_id, connection)
+        current = catalog.joining(connection).get_table(database, name)
+        catalog.joining(connection).alter_table(database, name, replace(current, name=new_name), write_ids, txn_id)
 
     return change_metadata(context, table, context.services.statement_locks.alter_table(table), change)
 

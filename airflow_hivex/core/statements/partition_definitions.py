@@ -54,14 +54,8 @@ def add_partitions(context: StatementContext, statement: AddPartitions) -> Resul
         new.append(catalog.new_partition(table, [specification[key].value for key in keys], location or ""))  # type: ignore[misc]
 
     def change(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:
-        catalog.add_partitions(
-            database,
-            name,
-            new,
-            write_ids,
-            if_not_exists=statement.if_not_exists,
-            txn_id=txn_id,
-            connection=connection,
+        catalog.joining(connection).add_partitions(
+            database, name, new, write_ids, if_not_exists=statement.if_not_exists, txn_id=txn_id
         )
 
     names = [partition.name for partition in new]
@@ -85,8 +79,8 @@ def drop_partitions(context: StatementContext, statement: DropPartitions) -> Res
     dropped: list[tuple[Partition, Sequence[str]]] = []
 
     def change(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:
-        gone = catalog.drop_partitions(
-            database, name, sorted(names), write_ids, if_exists=True, txn_id=txn_id, connection=connection
+        gone = catalog.joining(connection).drop_partitions(
+            database, name, sorted(names), write_ids, if_exists=True, txn_id=txn_id
         )
         registered = directories_of(connection, table, [int(partition.id or 0) for partition in gone])
         dropped[:] = [(each, [found.name for found in registered.get(each.id, ())]) for each in gone]
@@ -136,7 +130,7 @@ def rename_partition(context: StatementContext, statement: RenamePartition) -> R
                 files.copy_directory(f"{source.location}/{directory}", f"{target}/{directory}")
 
     def change(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:
-        catalog.rename_partition(database, name, old, new, write_ids, txn_id=txn_id, connection=connection)
+        catalog.joining(connection).rename_partition(database, name, old, new, write_ids, txn_id=txn_id)
         # The cleaner, which takes no locks, may have deleted some since they were copied.
         left = {each.name for found in directories_of(connection, table, ids).values() for each in found}
         needless[:] = sorted({directory for _, directories in made for directory in directories} - left)

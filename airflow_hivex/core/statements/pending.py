@@ -48,8 +48,8 @@ def register_write(
     Raises:
         NoSuchTableError: the table was dropped meanwhile.
     """
-    services.catalog.register_write(
-        connection, table, directories, txn_id=txn_id, write=write, cluster=cluster, partition=partition, new=new
+    services.catalog.joining(connection).register_write(
+        table, directories, txn_id=txn_id, write=write, cluster=cluster, partition=partition, new=new
     )
     table_id = int(table.id or 0)
     if operation in (Operation.UPDATE, Operation.DELETE) and not write.overwrite:
@@ -123,8 +123,7 @@ def register(services: Services, connection: Connection, txn_id: int) -> None:
             raise NoSuchObjectError(
                 f"A table that transaction {txn_id} has written to was dropped meanwhile, so it cannot commit."
             )
-        services.catalog.register_write(
-            connection,
+        services.catalog.joining(connection).register_write(
             table,
             write.directories or (),
             txn_id=txn_id,

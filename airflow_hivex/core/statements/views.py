@@ -71,13 +71,13 @@ def create_view(context: StatementContext, statement: CreateView) -> Result:
 
         def change(connection: Connection) -> None:
             if stored is None:
-                catalog.create_table(view, connection=connection)
+                catalog.joining(connection).create_table(view)
                 return
-            current = catalog.get_table(database, name, connection=connection)
+            current = catalog.joining(connection).get_table(database, name)
             changed = replace(view, owner=current.owner)
             if statement.must_exist:
                 changed = replace(changed, parameters=current.parameters, comment=current.comment)
-            catalog.alter_table(database, name, changed, connection=connection)
+            catalog.joining(connection).alter_table(database, name, changed)
 
         context.services.transactions.commit(running.txn_id, change)
     return Result(txn_id=running.txn_id)
@@ -99,7 +99,7 @@ def drop_view(context: StatementContext, statement: DropView) -> Result:
             acquire(context, running, context.services.statement_locks.drop_table(view))
 
             def change(connection: Connection) -> None:
-                catalog.drop_table(database, name, connection=connection)
+                catalog.joining(connection).drop_table(database, name)
 
             context.services.transactions.commit(running.txn_id, change)
     except (NoSuchTableError, NoSuchDatabaseError):

@@ -12,7 +12,7 @@ import itertools
 import random
 import sqlite3
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
@@ -25,6 +25,9 @@ from airflow_hivex.core.model.texts import check_values
 
 Value: TypeAlias = int | str | bool | None
 Rows: TypeAlias = list[tuple[Any, ...]]
+
+OBSERVER = "hivex_observer"
+"""The key in a connection's ``info`` under which somebody may put a function that is called with each round trip."""
 
 _numbers = itertools.count(1)
 _POSTGRESQL = postgresql.psycopg.dialect(paramstyle="numeric_dollar")  # type: ignore[no-untyped-call]
@@ -118,11 +121,37 @@ def joined(connection: Connection) -> Exchange:
 def exchange_on(connection: PoolProxiedConnection, dialect: Dialect, *, owns: bool = True) -> Exchange:
     """An exchange on a connection of the engine's pool; ``owns``: with a database transaction of its own."""
     raw: Any = connection.dbapi_connection
+    exchange: Exchange
     if dialect.name == "sqlite":
-        return SqliteExchange(raw, began=not owns)
-    from airflow_hivex.core.store.pipeline import PostgresqlExchange
+        exchange = SqliteExchange(raw, began=not owns)
+    else:
+        from airflow_hivex.core.store.pipeline import PostgresqlExchange
 
-    return PostgresqlExchange(raw, connection.info, owns=owns)
+        exchange = PostgresqlExchange(raw, connection.info, owns=owns)
+    observer: Observer | None = connection.info.get(OBSERVER)
+    return exchange if observer is None else _Observed(exchange, observer)
+
+
+Observer: TypeAlias = Callable[[Sequence[str]], None]
+"""Is called with the texts of the statements of a round trip, before it is made."""
+
+
+class _Observed:
+    def __init__(self, exchange: Exchange, observer: Observer) -> None:
+        self._exchange = exchange
+        self._observer = observer
+
+    @property
+    def is_broken(self) -> bool:
+        return self._exchange.is_broken
+
+    def send(self, *calls: Call) -> list[Rows]:
+        self._observer([call.statement.for_sqlite() for call in calls])
+        return self._exchange.send(*calls)
+
+    def finish(self, *calls: Call) -> list[Rows]:
+        self._observer([call.statement.for_sqlite() for call in calls])
+        return self._exchange.finish(*calls)
 
 
 class _Joined:

@@ -4,7 +4,7 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from sqlalchemy import insert, select
+from sqlalchemy import Connection, insert, select
 
 from airflow_hivex.core.catalog.notification_log import EventType, NotificationLog
 from airflow_hivex.core.catalog.object_store import ObjectStore
@@ -192,8 +192,8 @@ def test_unknown_ids_are_told(transactions: TransactionManager, txn_id: int) -> 
 def test_refused_commit_undoes_its_changes(transactions: TransactionManager, catalog: ObjectStore, table: str) -> None:
     (txn_id,) = transactions.open()
 
-    def changes(connection: object) -> None:
-        catalog.drop_table("default", "t", connection=connection)  # type: ignore[arg-type]
+    def changes(connection: Connection) -> None:
+        catalog.joining(connection).drop_table("default", "t")
         raise NoSuchTableError("default", "u")
 
     with pytest.raises(NoSuchTableError):

@@ -1,0 +1,88 @@
+"""Counting the round trips that a thread makes to the metastore database."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy import event
+
+from airflow_hivex.core.store.engine import Store
+from airflow_hivex.core.store.exchange import OBSERVER
+
+_TABLES = re.compile(r'\b(?:FROM|JOIN|INTO|UPDATE)\s+"?([a-z_]+)"?')
+_CHANGES = re.compile(r"^\s*(?:INSERT|UPDATE|DELETE)\b")
+METADATA = frozenset(
+    {
+        "databases",
+        "tables",
+        "partitions",
+        "directories",
+        "directory_copies",
+        "cluster_storage_descriptors",
+        "txn_to_write_id",
+        "next_write_ids",
+    }
+)
+"""The tables of the schema that tell what a statement reads: names, partitions, directories, write id lists."""
+
+_STATES = frozenset({"locks", "txn_components", "completed_txn_components", "pending_writes"})
+
+
+class RoundTrips(list[tuple[str, ...]]):
+    """The statements of each round trip of a thread, in their order."""
+
+    @property
+    def for_metadata(self) -> list[tuple[str, ...]]:
+        """Those that read metadata or take a snapshot, and change nothing."""
+        return [trip for trip in self if _is_for_metadata(trip)]
+
+    def described(self) -> str:
+        """One line for each, for a failing test."""
+        return "\n".join(
+            f"{'* ' if trip in self.for_metadata else '  '}{' + '.join(' '.join(text.split())[:160] for text in trip)}"
+            for trip in self
+        )
+
+
+def _is_for_metadata(trip: tuple[str, ...]) -> bool:
+    named = {name for text in trip for name in _TABLES.findall(text)}
+    changes = any(_CHANGES.match(text) for text in trip)
+    return not changes and not named & _STATES and (bool(named & METADATA) or "counters" in named)
+
+
+@contextmanager
+def counted(store: Store) -> Iterator[RoundTrips]:
+    """Count what the calling thread asks of the database within the block.
+
+    A statement that SQLAlchemy executes is a round trip; of an exchange, all that is sent at once.
+    """
+    trips = RoundTrips()
+    own = threading.get_ident()
+
+    def observe(texts: Sequence[str]) -> None:
+        if threading.get_ident() == own:
+            trips.append(tuple(texts))
+
+    def on_checkout(_connection: Any, record: Any, _proxy: Any) -> None:
+        record.info[OBSERVER] = observe
+
+    def on_execute(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        if statement != "BEGIN":
+            observe([statement])
+
+    event.listen(store.engine, "checkout", on_checkout)
+    event.listen(store.engine, "before_cursor_execute", on_execute)
+    try:
+        yield trips
+    finally:
+        event.remove(store.engine, "checkout", on_checkout)
+        event.remove(store.engine, "before_cursor_execute", on_execute)
+
+        def forget(_connection: Any, record: Any, _proxy: Any) -> None:
+            record.info.pop(OBSERVER, None)
+
+        event.listen(store.engine, "checkout", forget)
