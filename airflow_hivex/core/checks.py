@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_hivex.core.clusters.properties import Cluster, Clusters
+from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.errors import HivexError
 from airflow_hivex.core.files.filesystem import ClusterFiles
+from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.spark.runners import runner_for
 from airflow_hivex.core.store import migrating
 from airflow_hivex.core.store.engine import Store
@@ -54,7 +55,7 @@ def check_clusters(clusters: Clusters) -> Iterator[Check]:
 
 def _check_cluster(cluster: Cluster) -> Check:
     try:
-        runner_for(cluster.name, cluster.jobtracker)
+        runner_for(cluster)
         exists = ClusterFiles(cluster.filesystem, cluster.storage_options).check_access()
     except HivexError as error:
         return Check(False, f"Cluster {cluster.name}: {error}")

@@ -15,9 +15,10 @@ from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
 from airflow_hivex.core.clock import Clock
-from airflow_hivex.core.clusters.properties import Cluster, Clusters
+from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.errors import ForeignRootError, RootMissingError
 from airflow_hivex.core.files.filesystem import ClusterFiles
+from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.schema import (
     cluster_roots,

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from airflow_hivex.core.catalog.directories import RegisteredDirectory
-from airflow_hivex.core.clusters.properties import Cluster
+from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.directories import AcidDirectory, DirectoryKind, parse_directory
 from airflow_hivex.core.model.objects import ORIGINAL_LAYOUT, PLAIN_LAYOUT, Table
 from airflow_hivex.core.model.plans import (

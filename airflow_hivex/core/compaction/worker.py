@@ -429,7 +429,7 @@ class CompactionWorker:
 
     def _run_job(self, entry: Compaction, job: CompactionJob, made: list[str]) -> tuple[WrittenDirectory, ...]:
         cluster = job.target.cluster
-        runner = runner_for(cluster.name, cluster.jobtracker)
+        runner = runner_for(cluster)
         properties = job_properties(job.target.table.parameters, entry.properties)
         own = {name: value for name, value in properties.items() if name.startswith(_SPARK_PROPERTY)}
         plan = job.plan(

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from airflow_hivex.core.clusters.properties import Cluster
 from airflow_hivex.core.doctor.on_disk import Entry
 from airflow_hivex.core.doctor.registered import Registered, TableRows
 from airflow_hivex.core.model.cleaning import Aborted, staging_ids
+from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.directories import AcidDirectory, DirectoryKind, parse_directory
 from airflow_hivex.core.model.findings import Finding, FindingKind
 

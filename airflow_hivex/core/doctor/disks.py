@@ -6,12 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from airflow_hivex.core.clusters.properties import Cluster, Clusters
+from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.clusters.roots import Roots
 from airflow_hivex.core.doctor.on_disk import Entry, entries
 from airflow_hivex.core.doctor.registered import TableRows
 from airflow_hivex.core.errors import ForeignRootError, RootMissingError, StorageError
 from airflow_hivex.core.files.filesystem import ClusterFiles
+from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.findings import Finding, FindingKind
 
 _THREADS = 8

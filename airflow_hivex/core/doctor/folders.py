@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, func, or_, select
 
-from airflow_hivex.core.clusters.properties import Cluster
 from airflow_hivex.core.doctor.disks import sizes
 from airflow_hivex.core.files.filesystem import ClusterFiles
+from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.findings import Finding, FindingKind
 from airflow_hivex.core.model.objects import TableType
 from airflow_hivex.core.model.transactions import TxnState

@@ -32,17 +32,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_MASTER = re.compile(r"local(\[(\*|\d+)(,\s*\d+)?\])?")
 _DRIVER_MEMORY = "2g"
 _FIXED = ("spark.sql.extensions", "spark.sql.catalog", "spark.sql.warehouse.dir")
 """SQL configuration that counts when Spark starts, and only then."""
 _START_INTERVAL_S = 0.1
 _END_LIMIT_S = 2.0
-
-
-def is_local(jobtracker: str) -> bool:
-    """Whether jobs of a cluster with this job tracker run in the process."""
-    return _MASTER.fullmatch(jobtracker) is not None
 
 
 class LocalRunner:

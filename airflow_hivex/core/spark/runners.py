@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from airflow_hivex.core.errors import UnsupportedJobTrackerError
+from airflow_hivex.core.model.clusters import Cluster, JobTrackerKind
 from airflow_hivex.core.model.plans import JobResult, Plan
-from airflow_hivex.core.spark.local import LocalRunner, is_local
+from airflow_hivex.core.spark.local import LocalRunner
 
 
 class Runner(Protocol):
@@ -25,17 +27,30 @@ class Runner(Protocol):
         """Stop the job that runs under a plan's tag, if it does; safe to repeat."""
 
 
-def runner_for(cluster: str, jobtracker: str) -> Runner:
+RunnerFactory: TypeAlias = Callable[[Cluster], Runner]
+_FACTORIES: dict[JobTrackerKind, RunnerFactory] = {}
+
+
+def register_runner(kind: JobTrackerKind, factory: RunnerFactory) -> None:
+    """Let ``factory`` make the runners of all clusters whose job tracker is of this kind."""
+    _FACTORIES[kind] = factory
+
+
+def runner_for(cluster: Cluster) -> Runner:
     """The runner of a cluster. Starts nothing.
 
     Raises:
-        UnsupportedJobTrackerError: this release has none for its job tracker.
+        UnsupportedJobTrackerError: none is registered for the kind of its job tracker.
     """
-    if not is_local(jobtracker):
-        raise UnsupportedJobTrackerError(cluster, jobtracker)
-    return _local(jobtracker)
+    factory = _FACTORIES.get(cluster.kind)
+    if factory is None:
+        raise UnsupportedJobTrackerError(cluster.name, cluster.shown_jobtracker)
+    return factory(cluster)
 
 
 @cache
 def _local(master: str) -> LocalRunner:
     return LocalRunner(master)
+
+
+register_runner(JobTrackerKind.LOCAL, lambda cluster: _local(cluster.jobtracker))

@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 
 from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.clock import Clock
-from airflow_hivex.core.clusters.properties import Cluster, Clusters
+from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.clusters.roots import Roots
 from airflow_hivex.core.compaction.compactor import Compactor
 from airflow_hivex.core.errors import InvalidOperationError, StatementCancelledError, TransactionAbortedError
 from airflow_hivex.core.files.filesystem import ClusterFiles
 from airflow_hivex.core.model.batches import BatchKey
+from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE
 from airflow_hivex.core.model.plans import JobResult, Plan
 from airflow_hivex.core.model.routes import Route
@@ -82,7 +83,7 @@ class Services:
         Raises:
             UnsupportedJobTrackerError: this release has no runner for its job tracker.
         """
-        return runner_for(cluster.name, cluster.jobtracker)
+        return runner_for(cluster)
 
 
 @dataclass(slots=True)

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from sqlalchemy import Connection
 
 from airflow_hivex.core.catalog.tables import lock_for_change
-from airflow_hivex.core.clusters.properties import Cluster
 from airflow_hivex.core.errors import InvalidObjectError, NoSuchTableError, StorageError
+from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.locks import LockComponent
 from airflow_hivex.core.model.objects import Table
 from airflow_hivex.core.model.write_ids import ValidWriteIdList

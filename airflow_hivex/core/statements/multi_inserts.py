@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from airflow_hivex.core.clusters.properties import Cluster
 from airflow_hivex.core.errors import InvalidOperationError
+from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.objects import Table
 from airflow_hivex.core.model.plans import Plan, PlannedInsert, Source
 from airflow_hivex.core.model.statements import Insert, MultiInsert, Query, is_source, source_name

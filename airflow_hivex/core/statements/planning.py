@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from airflow_hivex.core.catalog.binding import BoundPartition, BoundTable
 from airflow_hivex.core.catalog.directories import RegisteredDirectory
-from airflow_hivex.core.clusters.properties import Cluster
+from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.directories import parse_directory
 from airflow_hivex.core.model.objects import ORIGINAL_LAYOUT, PLAIN_LAYOUT, Table
 from airflow_hivex.core.model.partitions import nullable_values

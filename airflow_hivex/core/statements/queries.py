@@ -9,7 +9,6 @@ from typing import Any
 from sqlalchemy import Connection
 
 from airflow_hivex.core.catalog import partitions, pending_writes, tables, written_batches
-from airflow_hivex.core.clusters.properties import Cluster
 from airflow_hivex.core.errors import (
     AlreadyExistsError,
     HivexError,
@@ -18,6 +17,7 @@ from airflow_hivex.core.errors import (
     NoSuchTableError,
 )
 from airflow_hivex.core.model.batches import BatchKey
+from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.objects import Column, Table
 from airflow_hivex.core.model.plans import JobResult, Plan, Write
 from airflow_hivex.core.model.statements import CreateTable, Insert, Query, Select

@@ -12,9 +12,9 @@ from airflow_hivex.core.catalog import pending_writes
 from airflow_hivex.core.catalog.binding import BoundTable, bind, route_input
 from airflow_hivex.core.catalog.pruning import find_partitions, partition_predicate
 from airflow_hivex.core.catalog.tables import select_table, select_tables
-from airflow_hivex.core.clusters.properties import Cluster
 from airflow_hivex.core.clusters.router import choose_cluster
 from airflow_hivex.core.errors import InvalidObjectError, InvalidOperationError, NoSuchTableError, RoutingError
+from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.locks import DataOperation, LockComponent
 from airflow_hivex.core.model.objects import Table
 from airflow_hivex.core.model.plans import WrittenDirectory

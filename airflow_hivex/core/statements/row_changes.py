@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 
-from airflow_hivex.core.clusters.properties import Cluster
+from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.locks import DataOperation
 from airflow_hivex.core.model.plans import ChangePart, ChangeRule, Changes, Plan, Write
 from airflow_hivex.core.model.statements import ChangeClause, ChangeQuery, ChangeRows

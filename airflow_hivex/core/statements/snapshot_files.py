@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from airflow_hivex.core.catalog.binding import BoundPartition
-from airflow_hivex.core.clusters.properties import Cluster
+from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.partitions import nullable_values
 from airflow_hivex.core.model.statements import Select
 from airflow_hivex.core.statements.context import Running, StatementContext

@@ -13,13 +13,13 @@ from airflow_hivex.core.catalog.binding import BoundPartition, BoundTable
 from airflow_hivex.core.catalog.partitions import name_of
 from airflow_hivex.core.catalog.specifications import check_partitioned, covered, typed_specification
 from airflow_hivex.core.catalog.statistics import store_statistics
-from airflow_hivex.core.clusters.properties import Cluster
 from airflow_hivex.core.errors import (
     InvalidOperationError,
     NoSuchColumnError,
     NoSuchPartitionError,
     NoSuchTableError,
 )
+from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.objects import Column, Table
 from airflow_hivex.core.model.plans import Plan
 from airflow_hivex.core.model.predicates import And, ColumnReference, Comparison, IsNull, Predicate

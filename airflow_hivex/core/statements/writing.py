@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 
 from airflow_hivex.core.catalog import pending_writes, written_batches
 from airflow_hivex.core.catalog.pending_writes import PendingWrite
-from airflow_hivex.core.clusters.properties import Cluster
+from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.objects import Table
 from airflow_hivex.core.model.plans import JobResult, Write, WrittenDirectory
 from airflow_hivex.core.model.transactions import Operation

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.plans import JobResult, Plan, Scan, ScanPart, Write, WrittenDirectory
 from airflow_hivex.core.model.statements import Literal
@@ -99,7 +100,7 @@ class TableOnDisk:
 
 @pytest.fixture
 def runner(spark: SparkSession) -> Runner:
-    return runner_for("c1", "local[2]")
+    return runner_for(Cluster("c1", "file:///data/c1", "local[2]"))
 
 
 @pytest.fixture

@@ -354,15 +354,16 @@ def test_sql_configuration_of_the_first_job_stays_with_it() -> None:
     # Its own process: Spark must start with this job.
     program = """
 from airflow_hivex.core.model.plans import Plan
+from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.spark.runners import runner_for
 sql = "SELECT string(TIMESTAMP'2020-01-01 00:00:00Z'), :local = TIMESTAMP'2020-01-01 00:00:00' AS x"
 from datetime import datetime
 for i, conf in enumerate([{"spark.sql.session.timeZone": "Asia/Tokyo", "spark.sql.ansi.enabled": "false"}, {}]):
     plan = Plan(f"t{i}", "n", sql, parameters={"local": datetime(2020, 1, 1)}, spark_conf=conf)
-    print(runner_for("c", "local[1]").run(plan, "c").rows)
+    print(runner_for(Cluster("c", "file:///data/c", "local[1]")).run(plan, "c").rows)
 plan = Plan("t3", "n", "SELECT CAST('x' AS INT)")
 try:
-    print(runner_for("c", "local[1]").run(plan, "c").rows)
+    print(runner_for(Cluster("c", "file:///data/c", "local[1]")).run(plan, "c").rows)
 except Exception as error:
     print(type(error).__name__)
 """

@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_hivex.core.clusters.properties import Cluster, Clusters, JobTrackerKind, jobtracker_kind
+from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.errors import (
     InvalidClusterPropertiesError,
     InvalidSettingError,
     LocationOutsideClusterError,
     UnknownClusterError,
 )
+from airflow_hivex.core.model.clusters import Cluster, JobTrackerKind, jobtracker_kind
 
 C1 = {"filesystem": "file:///data/c1", "jobtracker": "local[2]"}
 C2 = {"filesystem": "hdfs://nn:8020/", "jobtracker": "yarn", "spark_conf": {"spark.executor.instances": 4, "a.b": True}}

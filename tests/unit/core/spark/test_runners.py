@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from airflow_hivex.core.errors import JobCancelledError, UnsupportedJobTrackerError
+from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.plans import Plan
 from airflow_hivex.core.spark.local import LocalRunner
 from airflow_hivex.core.spark.runners import runner_for
@@ -15,13 +16,15 @@ from airflow_hivex.core.spark.runners import runner_for
 
 @pytest.mark.parametrize("jobtracker", ["local", "local[2]", "local[*]", "local[2,3]"])
 def test_local_job_trackers_run_in_the_process(jobtracker: str) -> None:
-    assert runner_for("c1", jobtracker) is runner_for("c2", jobtracker)
+    assert runner_for(Cluster("c1", "file:///data/c1", jobtracker)) is runner_for(
+        Cluster("c2", "file:///data/c2", jobtracker)
+    )
 
 
-@pytest.mark.parametrize("jobtracker", ["yarn", "sc://h:1", "spark://h:1", "local[x]", "localhost", ""])
+@pytest.mark.parametrize("jobtracker", ["yarn", "sc://h:1", "spark://h:1", "localhost"])
 def test_other_job_trackers_are_refused(jobtracker: str) -> None:
     with pytest.raises(UnsupportedJobTrackerError, match="Cluster c1"):
-        runner_for("c1", jobtracker)
+        runner_for(Cluster("c1", "file:///data/c1", jobtracker))
 
 
 def test_a_job_cancelled_before_it_began_never_runs() -> None:

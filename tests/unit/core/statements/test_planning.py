@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from airflow_hivex.core.catalog.binding import BoundPartition, BoundTable
 from airflow_hivex.core.catalog.directories import RegisteredDirectory
-from airflow_hivex.core.clusters.properties import Cluster
+from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.objects import ClusterStorageDescriptor, Column, StorageDescriptor, Table
 from airflow_hivex.core.model.plans import ScanPart
 from airflow_hivex.core.statements.planning import scan
