@@ -1,0 +1,90 @@
+"""Queries as text and as the tables that they read, and constants."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from airflow_hivex.core.model.plans import LoadedFiles
+from airflow_hivex.core.model.predicates import Predicate, Value
+from airflow_hivex.core.model.row_ids import RowIdReads
+from airflow_hivex.core.model.statements.names import TableName
+
+
+@dataclass(frozen=True, slots=True)
+class TableReference:
+    """One place in a query where a table is read.
+
+    ``alias`` is the name by which the query's columns may call it. ``has_alias`` is false when
+    the query gave none, so that one must be written where the name is replaced, or at
+    ``alias_position`` if something stands between the two (``t TABLESAMPLE (1 PERCENT) AS x``).
+    ``filters`` are the conjuncts that every row taken from here must satisfy, of those that
+    read nothing but columns that may be this table's. ``row_id`` is the name of one more column with
+    the ids of its rows, None where the query reads none.
+    """
+
+    table: TableName
+    start: int
+    end: int
+    alias: str
+    has_alias: bool
+    filters: tuple[Predicate, ...] = ()
+    alias_position: int | None = None
+    row_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TextEdit:
+    """Replace the characters from ``start`` to ``end`` by ``text``."""
+
+    start: int
+    end: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A SELECT (with its CTEs, set operations and sub-queries) as text and as what it reads.
+
+    ``start`` and ``end`` bound it in ``text``. ``references`` stand in order of appearance.
+    ``qualifiers`` are edits that shorten ``database.table.column`` to ``table.column``, which is
+    how the column is called once the table's name was replaced. ``row_ids`` is where it may read ROW__ID,
+    as long as that is not settled by edits, too.
+    ``parameters`` are the names of its ``:name`` markers. ``code_functions`` are the functions that it calls
+    which run any code of the statement's author. ``loaded`` are files that it reads beside its references.
+    """
+
+    text: str
+    start: int
+    end: int
+    references: tuple[TableReference, ...]
+    qualifiers: tuple[TextEdit, ...] = ()
+    parameters: frozenset[str] = frozenset()
+    row_ids: RowIdReads = field(default_factory=RowIdReads)
+    code_functions: frozenset[str] = frozenset()
+    loaded: LoadedFiles | None = None
+
+    def render(self, views: Sequence[str]) -> str:
+        """The query with the table of each reference replaced by the view of the same position."""
+        edits: list[TextEdit] = []
+        for reference, view in zip(self.references, views, strict=True):
+            alias = "" if reference.has_alias else f" AS `{reference.alias}`"
+            if reference.alias_position is None:
+                edits.append(TextEdit(reference.start, reference.end, view + alias))
+            else:
+                edits.append(TextEdit(reference.start, reference.end, view))
+                edits.append(TextEdit(reference.alias_position, reference.alias_position, alias))
+        parts: list[str] = []
+        position = self.start
+        for edit in sorted([*edits, *self.qualifiers], key=lambda edit: edit.start):
+            parts += [self.text[position : edit.start], edit.text]
+            position = edit.end
+        return "".join([*parts, self.text[position : self.end]])
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A constant: its Python value and Spark's type of it (``int``, ``decimal(2,1)``, ``string``, ``void``...)."""
+
+    value: Value | bytes
+    type: str
