@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import calendar
 import time
 from collections.abc import Callable
+from datetime import datetime
 from typing import TypeAlias
 
 import pendulum
@@ -20,3 +22,8 @@ def system_clock() -> int:
 def to_datetime(milliseconds: int) -> pendulum.DateTime:
     """A stored time as a time-zone-aware one."""
     return pendulum.from_timestamp(milliseconds / 1000, tz="UTC")
+
+
+def to_ms(time: datetime) -> int:
+    """A time-zone-aware time as it is stored, cut off to the millisecond."""
+    return calendar.timegm(time.utctimetuple()) * 1000 + time.microsecond // 1000

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
 
-from airflow_hivex.core import Session
+import pytest
+from pyarrow import orc
+
+from airflow_hivex.core import Metastore, Session
 from airflow_hivex.core.errors import (
     InvalidObjectError,
     InvalidOperationError,
@@ -131,3 +134,25 @@ def test_columns_that_place_rows_stay(t: Session) -> None:
         t.sql("ALTER TABLE t DROP COLUMN a")
     with pytest.raises(InvalidOperationError, match="bucketed or sorted by column a"):
         t.sql("ALTER TABLE t REPLACE COLUMNS (b string)")
+
+
+def test_files_are_sorted_in_the_direction_that_is_declared(session: Session, tmp_path: Path) -> None:
+    session.sql("CREATE TABLE s (k int, v int) CLUSTERED BY (k) SORTED BY (v DESC) INTO 1 BUCKETS")
+    session.sql("INSERT INTO s VALUES (1, 5), (2, NULL), (3, 9), (4, 7)")
+    session.sql("INSERT INTO s SELECT k, v FROM VALUES (5, 1), (6, NULL), (7, 3) AS x(k, v)")
+    session.sql("UPDATE s SET v = v + 10 WHERE v > 1")
+    folders = sorted((tmp_path / "c1" / "default.db" / "s").glob("delta_*"))
+    found = [orc.ORCFile(file).read(["v"]).to_pydict()["v"] for folder in folders for file in folder.glob("bucket_*")]
+    assert found == [[9, 7, 5, None], [3, 1, None], [19, 17, 15, 13]]
+    assert ("Sort Columns", "v DESC", "") in session.sql("DESCRIBE EXTENDED s").rows
+
+
+def test_classes_of_hive_are_kept_for_its_clients(session: Session, metastore: Metastore) -> None:
+    serde = "org.apache.hadoop.hive.serde2.OpenCSVSerde"
+    session.sql(f"CREATE EXTERNAL TABLE e (a string) ROW FORMAT SERDE '{serde}' STORED AS TEXTFILE")
+    assert metastore.catalog.get_table("default", "e").storage.serde.library == serde
+    assert ("Serde Library", serde, "") in session.sql("DESCRIBE EXTENDED e").rows
+    formats = [f"org.apache.hadoop.hive.ql.io.orc.Orc{each}putFormat" for each in ("In", "Out")]
+    session.sql(f"CREATE TABLE o (a int) STORED AS INPUTFORMAT '{formats[0]}' OUTPUTFORMAT '{formats[1]}'")
+    stored = metastore.catalog.get_table("default", "o").storage
+    assert [stored.input_format, stored.output_format] == formats

@@ -6,8 +6,9 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
 
+from airflow_hivex.core.catalog.partitions import delete_storage_descriptors
 from airflow_hivex.core.errors import InvalidOperationError
 from airflow_hivex.core.model.directories import parse_directory
 from airflow_hivex.core.model.objects import Table
@@ -325,7 +326,9 @@ def forget_partitions(connection: Connection, ids: Sequence[int]) -> None:
         connection.execute(delete(directories).where(directories.c.partition_id.in_(batch)))
         connection.execute(delete(statistics).where(statistics.c.partition_id.in_(batch)))
         connection.execute(delete(partition_key_values).where(partition_key_values.c.partition_id.in_(batch)))
+        storage_ids = _storage_of_partitions(connection, partitions.c.id.in_(batch), partitions.c.dropped)
         connection.execute(delete(partitions).where(partitions.c.id.in_(batch), partitions.c.dropped))
+        delete_storage_descriptors(connection, storage_ids)
 
 
 def forget_tables(connection: Connection, ids: Sequence[int]) -> None:
@@ -334,6 +337,12 @@ def forget_tables(connection: Connection, ids: Sequence[int]) -> None:
     connection.execute(delete(next_write_ids).where(next_write_ids.c.table_id.in_(ids)))
     # From here no row that refers to the tables is added.
     connection.execute(select(tables.c.id).where(tables.c.id.in_(ids)).order_by(tables.c.id).with_for_update()).all()
+    storage_ids = [
+        *_storage_of_partitions(connection, partitions.c.table_id.in_(ids)),
+        *connection.execute(
+            select(tables.c.storage_descriptor_id).where(tables.c.id.in_(ids), tables.c.dropped)
+        ).scalars(),
+    ]
     of_tables = select(directories.c.id).where(directories.c.table_id.in_(ids))
     connection.execute(delete(directory_copies).where(directory_copies.c.directory_id.in_(of_tables)))
     for child in (
@@ -352,3 +361,12 @@ def forget_tables(connection: Connection, ids: Sequence[int]) -> None:
     ):
         connection.execute(delete(child).where(child.c.table_id.in_(ids)))
     connection.execute(delete(tables).where(tables.c.id.in_(ids), tables.c.dropped))
+    delete_storage_descriptors(connection, storage_ids)
+
+
+def _storage_of_partitions(connection: Connection, *conditions: ColumnElement[bool]) -> Sequence[int]:
+    """The storage descriptors that partitions have for themselves."""
+    of_their_own = select(partitions.c.storage_descriptor_id).where(
+        *conditions, partitions.c.storage_descriptor_id.is_not(None)
+    )
+    return [int(each) for each in connection.execute(of_their_own).scalars()]

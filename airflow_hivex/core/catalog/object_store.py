@@ -20,6 +20,7 @@ from airflow_hivex.core.compaction.entries import end_of_dropped
 from airflow_hivex.core.errors import (
     AlreadyExistsError,
     CopyMismatchError,
+    InvalidObjectError,
     InvalidOperationError,
     NoSuchPartitionError,
     NoSuchTableError,
@@ -296,18 +297,16 @@ class ObjectStore:
 
         def work(connection: Connection) -> list[str]:
             stored = self._partitioned(connection, database, table, "ADD PARTITION", for_change=True)
-            cluster = self._clusters.get(stored.storage.primary.cluster)
             by_name = {partitions.name_of(stored, partition.values): partition for partition in new}
             existing = partitions.partition_ids(connection, stored, list(by_name))
             names = partitions.new_partition_names(stored, new, existing, if_not_exists)
-            places = {
-                name: cluster.relative(by_name[name].location) if by_name[name].location else "" for name in names
-            }
+            places = {name: self._place(stored, by_name[name]) for name in names}
             for name, place in places.items():
                 if place:
                     tables.check_partition_apart(connection, stored, name, place)
-            parameters = {name: by_name[name].parameters for name in names}
-            added = partitions.insert_partitions(connection, stored, places, self._clock(), parameters)
+            added = partitions.insert_partitions(
+                connection, stored, places, self._clock(), {name: by_name[name] for name in names}
+            )
             lost = sorted(set(names) - set(added))
             if lost and not if_not_exists:
                 raise AlreadyExistsError("partition", f"{stored.full_name} {lost[0]}")
@@ -317,6 +316,17 @@ class ObjectStore:
             return sorted(added)
 
         return self._write(work)
+
+    def _place(self, table: Table, partition: Partition) -> str:
+        """The location that a new partition is given, relative to the file system of its table's primary; or ""."""
+        cluster = self._clusters.get(table.storage.primary.cluster)
+        location = partition.location
+        if partition.storage is not None:
+            if partition.storage.primary.cluster != cluster.name:
+                reason = f"its primary copy is on {cluster.name}, as its table's"
+                raise InvalidObjectError("partition", f"{table.full_name} {partition.name}", reason)
+            location = location or partition.storage.primary.location
+        return cluster.relative(location) if location else ""
 
     def get_partition(
         self,

@@ -15,6 +15,7 @@ from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.exc import IntegrityError
 
+from airflow_hivex.core.catalog.rows import STORAGE_COLUMNS, storage_to_values, stored_time
 from airflow_hivex.core.errors import AlreadyExistsError, InvalidObjectError, NoSuchPartitionError
 from airflow_hivex.core.model.objects import ClusterStorageDescriptor, Column, Partition, Table
 from airflow_hivex.core.model.partitions import (
@@ -33,7 +34,10 @@ from airflow_hivex.core.store.schema import (
     partition_key_values,
     partitions,
     statistics,
+    storage_descriptors,
 )
+
+_PARTITION_QUERY = select(partitions, *STORAGE_COLUMNS).join(storage_descriptors, isouter=True)
 
 
 def stored_values(table: str, keys: Sequence[Column], values: Sequence[Value]) -> tuple[str, ...]:
@@ -120,28 +124,37 @@ def insert_partitions(
     table: Table,
     wanted: Mapping[str, str],
     now_ms: int,
-    parameters: Mapping[str, Mapping[str, str]] | None = None,
+    given: Mapping[str, Partition] | None = None,
 ) -> dict[str, int]:
     """Add those partitions (name to relative location) that do not exist; return the ids of the added ones.
 
-    A location of "" is the default one, below the table's. Two statements a batch of rows.
+    A location of "" is the default one, below the table's. ``given`` has the rest of what is known of them, by name.
+    Two statements a batch of rows, and one more where partitions have storage descriptors of their own.
     """
-    rows = [
-        {
-            "table_id": table.id,
-            "name": check_partition_name(name),
-            "location": location or f"{table.storage.primary.location}/{name}",
-            "parameters": dict((parameters or {}).get(name, {})),
-            "created_ms": now_ms,
-        }
-        for name, location in wanted.items()
-    ]
+    given = given or {}
+    storage_ids = _insert_storage_descriptors(connection, given)
+    rows = []
+    for name, location in wanted.items():
+        partition = given.get(name)
+        created_at = None if partition is None else stored_time(name, partition.created_at)
+        rows.append(
+            {
+                "table_id": table.id,
+                "name": check_partition_name(name),
+                "location": location or f"{table.storage.primary.location}/{name}",
+                "parameters": {} if partition is None else dict(partition.parameters),
+                "created_ms": now_ms if created_at is None else created_at,
+                "storage_descriptor_id": storage_ids.get(name),
+                "last_accessed_ms": None if partition is None else stored_time(name, partition.last_accessed_at),
+            }
+        )
     # A concurrent writer may add the same partition: whoever is first makes it.
     insert_or_skip = postgresql_insert if connection.dialect.name == "postgresql" else sqlite_insert
     statement = insert_or_skip(partitions).on_conflict_do_nothing().returning(partitions.c.id, partitions.c.name)
     added: dict[str, int] = {}
     for batch in batches(rows, 1000):
         added |= {row.name: row.id for row in connection.execute(statement, batch)}
+    delete_storage_descriptors(connection, [each for name, each in storage_ids.items() if name not in added])
     values = [
         {"partition_id": partition_id, "position": position, "table_id": table.id, "value": value}
         for name, partition_id in added.items()
@@ -150,6 +163,21 @@ def insert_partitions(
     for value_batch in batches(values):
         connection.execute(insert(partition_key_values), value_batch)
     return added
+
+
+def _insert_storage_descriptors(connection: Connection, given: Mapping[str, Partition]) -> dict[str, int]:
+    """The ids of the partitions' own storage descriptors, by the partition's name."""
+    own = {name: partition.storage for name, partition in given.items() if partition.storage is not None}
+    rows = [storage_to_values(storage) for storage in own.values()]
+    statement = insert(storage_descriptors).returning(storage_descriptors.c.id, sort_by_parameter_order=True)
+    ids = [each for batch in batches(rows, 1000) for each in connection.execute(statement, batch).scalars()]
+    return dict(zip(own, ids, strict=True))
+
+
+def delete_storage_descriptors(connection: Connection, ids: Sequence[int]) -> None:
+    """Remove storage descriptors that no row names any more."""
+    for batch in batches(ids):
+        connection.execute(delete(storage_descriptors).where(storage_descriptors.c.id.in_(batch)))
 
 
 def partition_ids(connection: Connection, table: Table, names: Sequence[str]) -> dict[str, int]:
@@ -220,7 +248,7 @@ def select_partition(connection: Connection, table: Table, name: str) -> Row[Any
         NoSuchPartitionError: the table has none of that name.
     """
     row = connection.execute(
-        select(partitions).where(partitions.c.table_id == table.id, ~partitions.c.dropped, partitions.c.name == name)
+        _PARTITION_QUERY.where(partitions.c.table_id == table.id, ~partitions.c.dropped, partitions.c.name == name)
     ).one_or_none()
     if row is None:
         raise NoSuchPartitionError(table.database, table.name, name)
@@ -232,7 +260,7 @@ def select_partitions(connection: Connection, ids: Sequence[int]) -> list[Row[An
     return [
         row
         for batch in batches(ids)
-        for row in connection.execute(select(partitions).where(partitions.c.id.in_(batch)).order_by(partitions.c.id))
+        for row in connection.execute(_PARTITION_QUERY.where(partitions.c.id.in_(batch)).order_by(partitions.c.id))
     ]
 
 

@@ -4,23 +4,53 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Row
 
-from airflow_hivex.core.clock import to_datetime
+from airflow_hivex.core.clock import to_datetime, to_ms
+from airflow_hivex.core.errors import InvalidObjectError
 from airflow_hivex.core.model.identifiers import check_owner
 from airflow_hivex.core.model.objects import (
     ClusterStorageDescriptor,
     Column,
     Database,
+    OwnerType,
     Partition,
+    SerDe,
+    Skew,
     SortColumn,
     StorageDescriptor,
     Table,
     TableType,
 )
 from airflow_hivex.core.model.partitions import partition_values
+from airflow_hivex.core.store.schema import storage_descriptors
+
+STORAGE_COLUMNS = tuple(
+    column.label("storage_parameters") if column is storage_descriptors.c.parameters else column
+    for column in storage_descriptors.c
+    if column is not storage_descriptors.c.id
+)
+"""What :func:`storage_from_row` reads, to be selected together with a table or partition that has parameters, too."""
+
+
+def stored_time(name: str, time: datetime | None) -> int | None:
+    """A time of the object of that name, in milliseconds.
+
+    Raises:
+        InvalidObjectError: it has no time zone.
+    """
+    if time is None:
+        return None
+    if time.utcoffset() is None:
+        raise InvalidObjectError("time", str(time), f"the time of {name} has no time zone")
+    return to_ms(time)
+
+
+def _time_or_none(milliseconds: int | None) -> datetime | None:
+    return None if milliseconds is None else to_datetime(milliseconds)
 
 
 def columns_from_json(columns: Iterable[dict[str, Any]]) -> tuple[Column, ...]:
@@ -41,21 +71,43 @@ def database_from_row(row: Row[Any]) -> Database:
     )
 
 
-def table_from_row(row: Row[Any], secondaries: Iterable[ClusterStorageDescriptor] = ()) -> Table:
-    """A row of ``tables`` joined with its storage descriptor and ``database_name``.
-
-    The location is the primary's; who asks on behalf of a cluster sets its own.
-    """
-    storage = StorageDescriptor(
+def storage_from_row(
+    row: Row[Any], primary: ClusterStorageDescriptor, secondaries: Iterable[ClusterStorageDescriptor] = ()
+) -> StorageDescriptor:
+    """A row with the columns :data:`STORAGE_COLUMNS`."""
+    return StorageDescriptor(
         columns=columns_from_json(row.columns),
-        primary=ClusterStorageDescriptor(row.primary_cluster, row.location),
+        primary=primary,
         secondaries=tuple(secondaries),
         format=row.format,
         serde_parameters=row.serde_parameters,
         num_buckets=row.num_buckets,
         bucket_columns=tuple(row.bucket_columns),
         sort_columns=tuple(SortColumn(**column) for column in row.sort_columns),
+        input_format=row.input_format,
+        output_format=row.output_format,
+        serde=SerDe(**row.serde),
+        parameters=row.storage_parameters,
+        compressed=row.compressed,
+        skew=None if row.skew is None else _skew_from_json(row.skew),
+        stored_as_sub_directories=row.stored_as_sub_directories,
     )
+
+
+def _skew_from_json(skew: dict[str, Any]) -> Skew:
+    return Skew(
+        columns=tuple(skew["columns"]),
+        values=tuple(map(tuple, skew["values"])),
+        locations={tuple(values): location for values, location in skew["locations"]},
+    )
+
+
+def table_from_row(row: Row[Any], secondaries: Iterable[ClusterStorageDescriptor] = ()) -> Table:
+    """A row of ``tables`` joined with its storage descriptor and ``database_name``.
+
+    The location is the primary's; who asks on behalf of a cluster sets its own.
+    """
+    storage = storage_from_row(row, ClusterStorageDescriptor(row.primary_cluster, row.location), secondaries)
     return Table(
         database=row.database_name,
         name=row.name,
@@ -70,21 +122,28 @@ def table_from_row(row: Row[Any], secondaries: Iterable[ClusterStorageDescriptor
         id=row.id,
         view_original_text=row.view_original_text,
         view_expanded_text=row.view_expanded_text,
+        owner_type=OwnerType(row.owner_type),
+        last_accessed_at=_time_or_none(row.last_accessed_ms),
+        retention=row.retention,
     )
 
 
 def partition_from_row(table: Table, row: Row[Any], secondaries: Iterable[ClusterStorageDescriptor] = ()) -> Partition:
-    """A row of ``partitions``."""
+    """A row of ``partitions``, joined with its own storage descriptor if it has one."""
+    secondaries = tuple(secondaries)
+    primary = ClusterStorageDescriptor(table.storage.primary.cluster, row.location)
     return Partition(
         database=table.database,
         table=table.name,
         values=partition_values(row.name),
         name=row.name,
         location=row.location,
-        secondaries=tuple(secondaries),
+        secondaries=secondaries,
         parameters=row.parameters,
         created_at=to_datetime(row.created_ms),
         id=row.id,
+        storage=None if row.storage_descriptor_id is None else storage_from_row(row, primary, secondaries),
+        last_accessed_at=_time_or_none(row.last_accessed_ms),
     )
 
 
@@ -97,6 +156,21 @@ def storage_to_values(storage: StorageDescriptor) -> dict[str, Any]:
         "num_buckets": storage.num_buckets,
         "bucket_columns": list(storage.bucket_columns),
         "sort_columns": [asdict(column) for column in storage.sort_columns],
+        "input_format": storage.input_format,
+        "output_format": storage.output_format,
+        "serde": {name: value for name, value in asdict(storage.serde).items() if value is not None},
+        "parameters": dict(storage.parameters),
+        "compressed": storage.compressed,
+        "skew": None if storage.skew is None else _skew_to_json(storage.skew),
+        "stored_as_sub_directories": storage.stored_as_sub_directories,
+    }
+
+
+def _skew_to_json(skew: Skew) -> dict[str, Any]:
+    return {
+        "columns": list(skew.columns),
+        "values": [list(values) for values in skew.values],
+        "locations": [[list(values), location] for values, location in skew.locations.items()],
     }
 
 
@@ -113,4 +187,7 @@ def table_to_values(table: Table) -> dict[str, Any]:
         "location": table.storage.primary.location,
         "view_original_text": table.view_original_text,
         "view_expanded_text": table.view_expanded_text,
+        "owner_type": table.owner_type.value,
+        "last_accessed_ms": stored_time(table.full_name, table.last_accessed_at),
+        "retention": table.retention,
     }

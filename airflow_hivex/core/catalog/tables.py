@@ -11,7 +11,13 @@ from sqlalchemy import ColumnElement, Connection, Row, delete, insert, select, u
 from sqlalchemy.exc import IntegrityError
 
 from airflow_hivex.core.catalog.databases import matching, select_database
-from airflow_hivex.core.catalog.rows import storage_to_values, table_from_row, table_to_values
+from airflow_hivex.core.catalog.rows import (
+    STORAGE_COLUMNS,
+    storage_to_values,
+    stored_time,
+    table_from_row,
+    table_to_values,
+)
 from airflow_hivex.core.errors import AlreadyExistsError, InvalidObjectError, NoSuchTableError
 from airflow_hivex.core.model.identifiers import check_name, normalise
 from airflow_hivex.core.model.objects import ClusterStorageDescriptor, Table, TableType
@@ -32,12 +38,7 @@ _TABLE_QUERY = (
     select(
         tables,
         databases.c.name.label("database_name"),
-        storage_descriptors.c.columns,
-        storage_descriptors.c.format,
-        storage_descriptors.c.serde_parameters,
-        storage_descriptors.c.num_buckets,
-        storage_descriptors.c.bucket_columns,
-        storage_descriptors.c.sort_columns,
+        *STORAGE_COLUMNS,
     )
     .join(databases, tables.c.database_id == databases.c.id)
     .join(storage_descriptors, tables.c.storage_descriptor_id == storage_descriptors.c.id)
@@ -162,6 +163,7 @@ def insert_table(connection: Connection, table: Table, now_ms: int, *, hidden: b
     if not location and not table.is_view:
         location = free_location(connection, primary.cluster, f"{database.location}/{name}")
     values = table_to_values(table) | {"name": name, "location": location}
+    created_ms = now_ms if table.created_at is None else stored_time(table.full_name, table.created_at)
     try:
         with connection.begin_nested():
             table_id = connection.execute(
@@ -169,7 +171,7 @@ def insert_table(connection: Connection, table: Table, now_ms: int, *, hidden: b
                 .values(
                     database_id=database.id,
                     storage_descriptor_id=storage_id,
-                    created_ms=now_ms,
+                    created_ms=created_ms,
                     dropped=hidden,
                     **values,
                 )

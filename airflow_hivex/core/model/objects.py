@@ -36,6 +36,14 @@ class TableType(enum.Enum):
     VIRTUAL_VIEW = "VIRTUAL_VIEW"
 
 
+class OwnerType(enum.Enum):
+    """Kinds of owners. Source: Hive PrincipalType."""
+
+    USER = "USER"
+    ROLE = "ROLE"
+    GROUP = "GROUP"
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """A column: ``type`` is Spark's simple string, such as ``decimal(10,2)`` or ``array<int>``.
@@ -85,11 +93,40 @@ class ClusterStorageDescriptor:
 
 
 @dataclass(frozen=True, slots=True)
+class SerDe:
+    """The classes of Hive that read and write rows. Source: Hive SerDeInfo.
+
+    Its parameters are ``StorageDescriptor.serde_parameters``. Nothing here runs these classes: they are
+    kept for clients that do.
+    """
+
+    library: str | None = None
+    name: str | None = None
+    description: str | None = None
+    serializer_class: str | None = None
+    deserializer_class: str | None = None
+    type: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Skew:
+    """Values that are in very many rows. Source: Hive SkewedInfo.
+
+    Each of ``values`` has one text a column; ``locations`` is by such values (list bucketing).
+    """
+
+    columns: tuple[str, ...]
+    values: tuple[tuple[str, ...], ...] = ()
+    locations: Mapping[tuple[str, ...], str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class StorageDescriptor:
     """How the data of a table or partition is stored, and on which clusters (M1).
 
     ``format`` is Spark's name of the data source (``orc``, ``parquet``, ``csv``);
-    ``serde_parameters`` are its options.
+    ``serde_parameters`` are its options. ``input_format`` and ``output_format`` are Hive's classes,
+    where the creator of the table named them.
     """
 
     columns: tuple[Column, ...]
@@ -100,6 +137,13 @@ class StorageDescriptor:
     num_buckets: int = -1
     bucket_columns: tuple[str, ...] = ()
     sort_columns: tuple[SortColumn, ...] = ()
+    input_format: str | None = None
+    output_format: str | None = None
+    serde: SerDe = SerDe()
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    compressed: bool = False
+    skew: Skew | None = None
+    stored_as_sub_directories: bool = False
 
     def on(self, cluster: str) -> ClusterStorageDescriptor | None:
         """The copy on ``cluster``, or None."""
@@ -127,7 +171,9 @@ class Table:
 
     ``location`` is that of the view asked for: a cluster's, or that of a client that knows no
     clusters (M3); ``storage`` has all of them. A view has no location: ``view_original_text`` is its
-    query as its user wrote it, ``view_expanded_text`` the same with all names qualified.
+    query as its user wrote it, ``view_expanded_text`` the same with all names qualified. Times are kept
+    to the millisecond; a table that is created without one gets that of now. ``retention`` is Hive's
+    number of days, which nothing here acts on.
     """
 
     database: str
@@ -143,6 +189,9 @@ class Table:
     id: int | None = None
     view_original_text: str | None = None
     view_expanded_text: str | None = None
+    owner_type: OwnerType = OwnerType.USER
+    last_accessed_at: datetime | None = None
+    retention: int = 0
 
     @property
     def full_name(self) -> str:
@@ -213,7 +262,8 @@ class Partition:
     """A partition of a table: one value a key, as text.
 
     ``location`` is relative to the file system root of every cluster that holds it, as the
-    primary is the table's (M9); ``secondaries`` are its own.
+    primary is the table's (M9); ``secondaries`` are its own. ``storage`` is a storage descriptor of
+    its own, or None for a partition that is stored as its table says.
     """
 
     database: str
@@ -225,3 +275,5 @@ class Partition:
     parameters: Mapping[str, str] = field(default_factory=dict)
     created_at: datetime | None = None
     id: int | None = None
+    storage: StorageDescriptor | None = None
+    last_accessed_at: datetime | None = None

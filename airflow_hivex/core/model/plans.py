@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from airflow_hivex.core.model.objects import Column
+from airflow_hivex.core.model.objects import Column, SortColumn
 
 VERSION = 1
 
@@ -120,7 +120,7 @@ class Write:
     input_columns: tuple[str, ...] = ()
     locations: Mapping[str, str] = field(default_factory=dict)
     bucket_columns: tuple[str, ...] = ()
-    sort_columns: tuple[str, ...] = ()
+    sort_columns: tuple[SortColumn, ...] = ()
     num_buckets: int = -1
     batch: tuple[int, int] | None = None
     compacted: tuple[int, int, int] | None = None

@@ -33,7 +33,7 @@ from airflow_hivex.core.errors import (
     StorageError,
     TypeMismatchError,
 )
-from airflow_hivex.core.model.objects import Column
+from airflow_hivex.core.model.objects import Column, SortColumn
 from airflow_hivex.core.model.plans import (
     VERSION,
     ChangePart,
@@ -229,7 +229,8 @@ def _write(document: dict[str, Any]) -> Write:
             **document,
             "columns": tuple(map(_column, document["columns"])),
             "partition_columns": tuple(map(_column, document["partition_columns"])),
-            **{name: tuple(document[name]) for name in ("input_columns", "bucket_columns", "sort_columns")},
+            **{name: tuple(document[name]) for name in ("input_columns", "bucket_columns")},
+            "sort_columns": tuple(SortColumn(**column) for column in document["sort_columns"]),
             **{name: tuple(document[name]) if document[name] else None for name in ("batch", "compacted")},
         }
     )

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from functools import reduce
 from typing import Any
 
+from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
 
@@ -24,7 +25,7 @@ from airflow_hivex.core.spark.kept import Kept, with_kept
 from airflow_hivex.core.spark.layout import BUCKET, METADATA_COLUMNS, OPERATION, ORIGINAL_WRITE_ID, ROW_ID, WRITE_ID
 from airflow_hivex.core.spark.new_directories import NewDirectories
 from airflow_hivex.core.spark.staging import Staging
-from airflow_hivex.core.spark.writes import ROW_ID_MASK, bucket_number, partition_text
+from airflow_hivex.core.spark.writes import ROW_ID_MASK, bucket_number, partition_text, sort_order
 
 _KEYS = (ORIGINAL_WRITE_ID, BUCKET, ROW_ID)
 _KIND = "__kind"
@@ -232,8 +233,9 @@ def _source_fields(rows: DataFrame, write: Write) -> dict[str, str]:
 def _written(events: DataFrame, write: Write, kept: Kept) -> tuple[WrittenDirectory, ...]:
     keys = [column.name for column in write.partition_columns]
     parted_by = [_KIND, _WRITER, *keys]
-    order = [*parted_by, *(write.sort_columns if write.num_buckets > 0 else ()), *_KEYS]
-    arranged = events.repartition(F.col(_WRITER)).sortWithinPartitions(*map(quoted, order))
+    sorted_by = sort_order(write) if write.num_buckets > 0 else []
+    order: list[Expression | str] = [*map(quoted, parted_by), *sorted_by, *map(quoted, _KEYS)]
+    arranged = events.repartition(F.col(_WRITER)).sortWithinPartitions(*order)
     staging = Staging(write)
     made = NewDirectories(write)
     try:

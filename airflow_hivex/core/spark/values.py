@@ -125,7 +125,7 @@ def _put(write: Write, data: pa.Buffer, target: Place) -> int:
 
 def _files(write: Write, values: dict[str, list[Any]], count: int) -> list[_File] | None:
     """The files of all partitions and buckets, still in memory; None when Spark must make them."""
-    sorted_by = {name.lower() for name in write.sort_columns}
+    sorted_by = {column.name.lower() for column in write.sort_columns}
     if any(column.name.lower() in sorted_by and column.type.lower() in _UNSORTED for column in write.columns):
         return None
     columns = []
@@ -219,7 +219,11 @@ def _sorted(table: pa.Table, write: Write) -> pa.Table:
     if write.num_buckets <= 0 or not write.sort_columns:
         return table
     names = {column.name.lower(): column.in_files for column in write.columns}
-    keys = [(names[name.lower()], "ascending", "at_start") for name in write.sort_columns]
+    # NULL comes before all values, as Spark and Hive sort.
+    keys = [
+        (names[column.name.lower()], *(("ascending", "at_start") if column.ascending else ("descending", "at_end")))
+        for column in write.sort_columns
+    ]
     return table.take(pc.sort_indices(table, sort_keys=keys))
 
 

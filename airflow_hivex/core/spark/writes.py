@@ -80,14 +80,20 @@ def partition_text(name: str) -> Expression:
 
 def arranged(rows: DataFrame, write: Write) -> DataFrame:
     """The rows in the tasks and in the order in which they are written."""
-    order = [column.name for column in layout.dynamic_columns(write)]
+    order = [F.col(quoted(column.name)) for column in layout.dynamic_columns(write)]
     if write.num_buckets > 0:
         rows = rows.withColumn(_BUCKET_NUMBER, bucket_number(write)).repartitionById(
             write.num_buckets, F.col(_BUCKET_NUMBER)
         )
         rows = rows.drop(_BUCKET_NUMBER)
-        order += write.sort_columns
-    return rows.sortWithinPartitions(*map(quoted, order)) if order else rows
+        order += sort_order(write)
+    return rows.sortWithinPartitions(*order) if order else rows
+
+
+def sort_order(write: Write) -> list[Expression]:
+    """The sort columns of a bucketed table, each in its direction. As in Hive, NULL is less than any value."""
+    columns = [(F.col(quoted(column.name)), column.ascending) for column in write.sort_columns]
+    return [column.asc() if ascending else column.desc() for column, ascending in columns]
 
 
 def bucket_number(write: Write) -> Expression:

@@ -32,6 +32,9 @@ class _Clauses:
     format: str | None = None
     stored_as: str | None = None
     serde: SerDe | None = None
+    serde_library: str | None = None
+    input_format: str | None = None
+    output_format: str | None = None
     delimited: dict[str, str] | None = None
     options: dict[str, str] | None = None
     partition_keys: tuple[Column, ...] = ()
@@ -96,6 +99,9 @@ def read_create_table(cursor: Cursor, *, external: bool = False, transactional: 
         sort_columns=clauses.sort_columns,
         num_buckets=clauses.num_buckets,
         query=query,
+        input_format=clauses.input_format,
+        output_format=clauses.output_format,
+        serde_library=clauses.serde_library,
     )
 
 
@@ -200,11 +206,12 @@ def _stored(cursor: Cursor, clauses: _Clauses) -> None:
         clauses.stored_as = cursor.name("a format")
         return
     token = cursor.peek()
-    stored_as = format_of_input(read_string(cursor, "the class of an input format"))
+    clauses.input_format = read_string(cursor, "the class of an input format")
+    stored_as = format_of_input(clauses.input_format)
     if stored_as is None:
         raise cursor.unsupported("files of that input format are not read; name a format, such as ORC", token)
     cursor.expect("OUTPUTFORMAT")
-    read_string(cursor, "the class of an output format")
+    clauses.output_format = read_string(cursor, "the class of an output format")
     clauses.stored_as = stored_as
 
 
@@ -217,6 +224,7 @@ def _row_format(cursor: Cursor, clauses: _Clauses) -> None:
         clauses.serde = serde_of(name, properties)
         if clauses.serde is None:
             raise cursor.unsupported(f"{name} is none of the SerDes that are read here: {', '.join(SERDES)}", token)
+        clauses.serde_library = name
         return
     cursor.expect("DELIMITED")
     found: dict[str, str] = {}

@@ -116,13 +116,16 @@ def _with_columns(table: Table, columns: Sequence[Column]) -> Table:
 
 
 def _with_buckets_by(table: Table, old: str, new: str) -> Table:
-    """The table with its bucketing and sort columns called by a column's new name."""
+    """The table with its bucketing, sort and skewed columns called by a column's new name."""
     storage = table.storage
     buckets = tuple(new if each.lower() == old.lower() else each for each in storage.bucket_columns)
     order = tuple(
         replace(each, name=new) if each.name.lower() == old.lower() else each for each in storage.sort_columns
     )
-    return replace(table, storage=replace(storage, bucket_columns=buckets, sort_columns=order))
+    skew = storage.skew
+    if skew is not None:
+        skew = replace(skew, columns=tuple(new if each.lower() == old.lower() else each for each in skew.columns))
+    return replace(table, storage=replace(storage, bucket_columns=buckets, sort_columns=order, skew=skew))
 
 
 def _new(table: Table, columns: Sequence[Column]) -> list[Column]:
@@ -144,9 +147,10 @@ def _without(table: Table, names: Sequence[str], operation: str) -> Table:
     storage = table.storage
     for name in names:
         fixed = [*storage.bucket_columns, *(column.name for column in storage.sort_columns)]
+        fixed += storage.skew.columns if storage.skew is not None else ()
         if name in [each.lower() for each in fixed]:
             raise InvalidOperationError(
-                f"ALTER TABLE {operation}", table.full_name, f"its rows are bucketed or sorted by column {name}"
+                f"ALTER TABLE {operation}", table.full_name, f"its rows are bucketed, sorted or skewed by column {name}"
             )
     kept = tuple(column for column in table.columns if column.name.lower() not in names)
     gone = [column.in_files.lower() for column in table.columns if column.name.lower() in names]

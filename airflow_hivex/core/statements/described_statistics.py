@@ -12,6 +12,7 @@ from airflow_hivex.core.model.secrets import hide_in_uri
 from airflow_hivex.core.model.statistics import Statistics, is_exact
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
 from airflow_hivex.core.statements.context import StatementContext
+from airflow_hivex.core.statements.described_storage import storage_facts
 from airflow_hivex.core.transactions.snapshots import read_valid_txns, read_valid_write_ids
 
 Rows = list[tuple[object, ...]]
@@ -56,6 +57,9 @@ def partition_rows(context: StatementContext, table: Table, partition: Partition
     yield "Location", hide_in_uri(partition.location)
     yield "Created Time", "" if partition.created_at is None else partition.created_at.isoformat()
     yield "Secondary Clusters", ", ".join(copy.cluster for copy in partition.secondaries)
+    if partition.storage is not None:
+        yield "Provider", partition.storage.format
+        yield from storage_facts(partition.storage).items()
     yield from statistics_facts(context, table, partition).items()
 
 

@@ -13,7 +13,8 @@ from airflow_hivex.core.model.partitions import nullable_values
 from airflow_hivex.core.model.plans import Write, WrittenDirectory
 from airflow_hivex.core.model.statements import Select
 from airflow_hivex.core.statements.context import Running, StatementContext
-from airflow_hivex.core.statements.listings import hive_create_statement, quoted_text
+from airflow_hivex.core.statements.described_storage import quoted_text
+from airflow_hivex.core.statements.listings import hive_create_statement
 from airflow_hivex.core.statements.queries import plan_query
 from airflow_hivex.core.statements.routing import chosen_cluster, route
 from airflow_hivex.core.statements.transactions import in_transaction
@@ -94,7 +95,7 @@ def export_for_hive(context: StatementContext, statement: Select, table: Table, 
         layout=HIVE_LAYOUT,
         options=table.file_options,
         bucket_columns=table.storage.bucket_columns,
-        sort_columns=tuple(column.name for column in table.storage.sort_columns),
+        sort_columns=table.storage.sort_columns,
         num_buckets=table.storage.num_buckets,
     )
 

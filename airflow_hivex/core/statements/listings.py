@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from airflow_hivex.core.model.objects import CLUSTER, TRANSACTIONAL, Table, TableType
@@ -21,6 +20,7 @@ from airflow_hivex.core.model.statements import (
 from airflow_hivex.core.model.text_files import LAZY_SIMPLE_SERDE, TEXTFILE
 from airflow_hivex.core.statements.context import Result, StatementContext
 from airflow_hivex.core.statements.described_statistics import column_rows, partition_rows, statistics_facts
+from airflow_hivex.core.statements.described_storage import properties_text, quoted_text, skewed_by, storage_facts
 from airflow_hivex.core.statements.partition_definitions import covered_partitions, partition_name_of
 from airflow_hivex.core.statements.routing import route
 
@@ -79,7 +79,7 @@ def describe_database(context: StatementContext, statement: DescribeDatabase) ->
         ("Owner", database.owner or ""),
     ]
     if statement.extended:
-        rows.append(("Properties", _properties(hide_in_properties(database.parameters))))
+        rows.append(("Properties", properties_text(hide_in_properties(database.parameters))))
     return Result(["info_name", "info_value"], rows)
 
 
@@ -151,13 +151,13 @@ def create_statement(table: Table) -> str:
     parts = [f"CREATE {'EXTERNAL ' if table.is_external else ''}TABLE {name} (\n{columns})"]
     storage = table.storage
     if storage.format == TEXTFILE:
-        properties = f" WITH SERDEPROPERTIES ({_properties(storage.serde_parameters)})"
+        properties = f" WITH SERDEPROPERTIES ({properties_text(storage.serde_parameters)})"
         parts.append(f"ROW FORMAT SERDE '{LAZY_SIMPLE_SERDE}'{properties if storage.serde_parameters else ''}")
         parts.append("STORED AS TEXTFILE")
     elif table.is_external or table.is_insert_only:
         parts.append(f"USING {storage.format}")
         if storage.serde_parameters:
-            parts.append(f"OPTIONS ({_properties(hide_in_properties(storage.serde_parameters))})")
+            parts.append(f"OPTIONS ({properties_text(hide_in_properties(storage.serde_parameters))})")
     if table.is_partitioned:
         parts.append(f"PARTITIONED BY ({', '.join(_column(c.name, c.type, c.comment) for c in table.partition_keys)})")
     if storage.num_buckets > 0:
@@ -166,12 +166,14 @@ def create_statement(table: Table) -> str:
         parts.append(
             f"CLUSTERED BY ({by}){f' SORTED BY ({order})' if order else ''} INTO {storage.num_buckets} BUCKETS"
         )
+    if storage.skew is not None:
+        parts.append(skewed_by(storage.skew, in_directories=storage.stored_as_sub_directories))
     if table.comment:
         parts.append(f"COMMENT {quoted_text(table.comment)}")
     if table.is_external:
         parts.append(f"LOCATION {quoted_text(hide_in_uri(table.location))}")
     if table.parameters:
-        parts.append(f"TBLPROPERTIES ({_properties(hide_in_properties(table.parameters))})")
+        parts.append(f"TBLPROPERTIES ({properties_text(hide_in_properties(table.parameters))})")
     return "\n".join(parts)
 
 
@@ -191,7 +193,7 @@ def _create_view_statement(view: Table) -> str:
     if view.comment:
         parts.append(f"COMMENT {quoted_text(view.comment)}")
     if view.parameters:
-        parts.append(f"TBLPROPERTIES ({_properties(view.parameters)})")
+        parts.append(f"TBLPROPERTIES ({properties_text(view.parameters)})")
     return "\n".join([*parts, f"AS {view.view_original_text}"])
 
 
@@ -201,13 +203,14 @@ def _facts(table: Table) -> dict[str, str]:
         "Database": table.database,
         "Table": table.name,
         "Owner": table.owner or "",
+        "Owner Type": table.owner_type.value,
         "Created Time": "" if table.created_at is None else table.created_at.isoformat(),
         "Type": table.type.value,
         "Provider": storage.format,
         "Location": hide_in_uri(table.location),
         "Primary Cluster": storage.primary.cluster,
         "Secondary Clusters": ", ".join(copy.cluster for copy in storage.secondaries),
-        "Table Properties": f"[{_properties(hide_in_properties(table.parameters))}]",
+        "Table Properties": f"[{properties_text(hide_in_properties(table.parameters))}]",
     }
     if table.is_view:
         for fact in ("Provider", "Location", "Primary Cluster", "Secondary Clusters"):
@@ -216,21 +219,9 @@ def _facts(table: Table) -> dict[str, str]:
     if table.comment:
         facts["Comment"] = table.comment
     if storage.serde_parameters:
-        facts["Storage Properties"] = f"[{_properties(hide_in_properties(storage.serde_parameters))}]"
-    if storage.num_buckets > 0:
-        facts["Num Buckets"] = str(storage.num_buckets)
-        facts["Bucket Columns"] = ", ".join(storage.bucket_columns)
-    return facts
+        facts["Storage Properties"] = f"[{properties_text(hide_in_properties(storage.serde_parameters))}]"
+    return facts | storage_facts(storage)
 
 
 def _column(name: str, type: str, comment: str | None) -> str:
     return f"`{name}` {type}{f' COMMENT {quoted_text(comment)}' if comment else ''}"
-
-
-def _properties(properties: Mapping[str, str]) -> str:
-    return ", ".join(f"{quoted_text(key)} = {quoted_text(value)}" for key, value in sorted(properties.items()))
-
-
-def quoted_text(text: str) -> str:
-    """A text as a literal of SQL."""
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -90,7 +90,7 @@ def write(
         input_columns=tuple(input_columns),
         locations={name: cluster.uri(location) for name, location in (locations or {}).items()},
         bucket_columns=storage.bucket_columns,
-        sort_columns=tuple(column.name for column in storage.sort_columns),
+        sort_columns=storage.sort_columns,
         num_buckets=storage.num_buckets,
         batch=batch,
     )

@@ -21,6 +21,7 @@ from airflow_hivex.core.model.objects import (
     TRANSACTIONAL_PROPERTIES,
     ClusterStorageDescriptor,
     Column,
+    SerDe,
     StorageDescriptor,
     Table,
     TableType,
@@ -105,6 +106,9 @@ def describe_table(context: StatementContext, statement: CreateTable, cluster: s
         num_buckets=statement.num_buckets,
         bucket_columns=tuple(each.lower() for each in statement.bucket_columns),
         sort_columns=tuple(replace(each, name=each.name.lower()) for each in statement.sort_columns),
+        input_format=statement.input_format,
+        output_format=statement.output_format,
+        serde=SerDe(library=statement.serde_library),
     )
     _check_buckets(full_name, storage)
     if not external:

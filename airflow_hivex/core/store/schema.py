@@ -24,6 +24,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    false,
     text,
 )
 
@@ -48,7 +49,7 @@ counters = Table(
     Column("value", BigInteger, nullable=False),
 )
 """Numbers that must be visible in the order in which they were handed out: ``txn``, ``event``, ``lock`` and
-``compaction``; and ``hive.txn.timeout``, which all clients share."""
+``compaction``; ``purged_event``, the last event that was purged; and ``hive.txn.timeout``, which all clients share."""
 
 databases = Table(
     "databases",
@@ -72,7 +73,15 @@ storage_descriptors = Table(
     Column("num_buckets", Integer, nullable=False),
     Column("bucket_columns", JSON, nullable=False),
     Column("sort_columns", JSON, nullable=False),
+    Column("input_format", Text),
+    Column("output_format", Text),
+    Column("serde", JSON, nullable=False, server_default="{}"),
+    Column("parameters", JSON, nullable=False, server_default="{}"),
+    Column("compressed", Boolean, nullable=False, server_default=false()),
+    Column("skew", JSON(none_as_null=True)),
+    Column("stored_as_sub_directories", Boolean, nullable=False, server_default=false()),
 )
+"""How tables are stored, and those partitions that are stored in their own way."""
 
 tables = Table(
     "tables",
@@ -92,6 +101,9 @@ tables = Table(
     Column("dropped", Boolean, nullable=False, default=False),
     Column("view_original_text", Text),
     Column("view_expanded_text", Text),
+    Column("owner_type", String(16), nullable=False, server_default="USER"),
+    Column("last_accessed_ms", BigInteger),
+    Column("retention", Integer, nullable=False, server_default="0"),
     Index(
         "uq_tables_database_id_name",
         "database_id",
@@ -114,6 +126,8 @@ partitions = Table(
     Column("parameters", JSON, nullable=False),
     Column("created_ms", BigInteger, nullable=False),
     Column("dropped", Boolean, nullable=False, default=False),
+    Column("storage_descriptor_id", Id, ForeignKey("storage_descriptors.id"), index=True),
+    Column("last_accessed_ms", BigInteger),
     Index(
         "uq_partitions_table_id_name",
         "table_id",
@@ -493,6 +507,21 @@ written_batches = Table(
     Column("txn_id", BigInteger, nullable=False),
 )
 """The last batch that each application has written to a table: written with the commit of its rows."""
+
+recorded_events = Table(
+    "recorded_events",
+    metadata,
+    Column("sequence", Id, primary_key=True),
+    Column("event_ms", BigInteger, nullable=False),
+    Column("type", String(64), nullable=False),
+    Column("database", Name),
+    Column("table", Name),
+    Column("txn_id", BigInteger),
+    Column("message", JSON, nullable=False),
+    sqlite_autoincrement=True,
+)
+"""Events that have no id yet, each written in the transaction of its change. A writer waits for no other one: whoever
+reads the notification log next gives them ids and moves them there."""
 
 notification_log = Table(
     "notification_log",

@@ -54,7 +54,8 @@ class CreateTable:
 
     ``format`` is the word after USING or STORED AS in lower case, None where none is given.
     ``partition_keys`` whose type is the empty string name columns of ``columns`` (or of the
-    query), as in Spark's PARTITIONED BY (a, b).
+    query), as in Spark's PARTITIONED BY (a, b). ``input_format``, ``output_format`` and ``serde_library``
+    are classes of Hive, where the statement names them.
     """
 
     table: TableName
@@ -71,6 +72,9 @@ class CreateTable:
     sort_columns: tuple[SortColumn, ...] = ()
     num_buckets: int = -1
     query: Query | None = None
+    input_format: str | None = None
+    output_format: str | None = None
+    serde_library: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ import pytest
 from pyarrow import orc
 
 from airflow_hivex.core.errors import ColumnCountMismatchError, InvalidOperationError, TypeMismatchError
+from airflow_hivex.core.model.objects import SortColumn
 from airflow_hivex.core.model.plans import WrittenDirectory
 from airflow_hivex.core.model.statements import Literal
 from tests.integration.core.spark.conftest import TableOnDisk
@@ -270,21 +271,29 @@ def test_spark_and_constants_agree_on_buckets(table: Any, by: tuple[str, ...]) -
     assert len(buckets(one)) > 1
 
 
-def test_rows_of_a_bucket_are_sorted_as_declared(table: Any) -> None:
-    one, other = both(table, KEYS, key_rows(), bucket_columns=("k",), sort_columns=("d", "s"), **BUCKETS)
+@pytest.mark.parametrize("ascending", [True, False])
+def test_rows_of_a_bucket_are_sorted_as_declared(table: Any, ascending: bool) -> None:
+    order = (SortColumn("d", ascending), SortColumn("s", not ascending))
+    one, other = both(table, KEYS, key_rows(), bucket_columns=("k",), sort_columns=order, **BUCKETS)
     for t in (one, other):
         for name in t.files():
             if "bucket_" in name:
-                days = orc.ORCFile(t.root / name).read(columns=["d"]).to_pydict()["d"]
-                assert days == sorted(days, key=lambda day: day or date.min)
+                found = orc.ORCFile(t.root / name).read(columns=["d", "s"]).to_pylist()
+                # Sorting is stable; NULL is less than any value.
+                wanted = sorted(found, key=lambda row: (row["s"] is not None, row["s"] or ""), reverse=ascending)
+                wanted.sort(key=lambda row: row["d"] or date.min, reverse=not ascending)
+                assert [tuple(row.values()) for row in found] == [tuple(row.values()) for row in wanted]
 
 
 def test_an_order_of_floating_point_is_left_to_spark(table: Any) -> None:
-    assert table(KEYS, bucket_columns=("k",), sort_columns=("x",), **BUCKETS).insert_values(*key_rows()) is None
+    assert (
+        table(KEYS, bucket_columns=("k",), sort_columns=(SortColumn("x"),), **BUCKETS).insert_values(*key_rows())
+        is None
+    )
 
 
 def test_buckets_and_partitions_go_together(table: Any) -> None:
-    options: dict[str, Any] = {"bucket_columns": ("k",), "sort_columns": ("k",), **BUCKETS}
+    options: dict[str, Any] = {"bucket_columns": ("k",), "sort_columns": (SortColumn("k"),), **BUCKETS}
     t = table("k bigint", "p bigint", **options)
     t.insert("SELECT id, id % 2 FROM range(0, 200, 1, 3)")
     assert {d.partition: d.rows for d in t.directories} == {"p=0": 100, "p=1": 100}

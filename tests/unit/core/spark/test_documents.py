@@ -21,7 +21,7 @@ from airflow_hivex.core.errors import (
     StorageError,
     TypeMismatchError,
 )
-from airflow_hivex.core.model.objects import Column
+from airflow_hivex.core.model.objects import Column, SortColumn
 from airflow_hivex.core.model.plans import (
     Compaction,
     JobResult,
@@ -93,7 +93,7 @@ def test_plan_survives_its_document() -> None:
             input_columns=("b",),
             locations={"p=1": "file:///x"},
             bucket_columns=("a",),
-            sort_columns=("b",),
+            sort_columns=(SortColumn("b", ascending=False),),
             num_buckets=4,
             compacted=(1, 3, 9),
         ),
