@@ -6,86 +6,97 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
+from airflow_hivex.cli.connection import add_options_to_command, open_metastore
+from airflow_hivex.cli.output import add_output_option
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from airflow_hivex.core.metastore import Metastore
     from airflow_hivex.core.model.cleaning import CleaningTask
 
-    OpenMetastore = Callable[[argparse.Namespace], Metastore]
-
 _TYPES = ("major", "minor", "rebalance")
 
 
-def add_actions(parser: argparse.ArgumentParser, open_metastore: OpenMetastore) -> None:
+def add_actions(parser: argparse.ArgumentParser) -> None:
     """Add what can be done to the command's parser."""
     actions = parser.add_subparsers(title="actions", required=True, metavar="ACTION")
 
-    request = actions.add_parser("request", help="ask for a compaction of a table or partition")
+    request = actions.add_parser("request", help="request a compaction of a table or partition")
     _add_resource(request)
     request.add_argument("--type", choices=_TYPES, default="major", help="(default: major)")
-    request.add_argument("--pool", metavar="NAME", help="whose workers do it (default: as the table says)")
+    request.add_argument("--pool", metavar="NAME", help="the pool of the queue (default: the pool of the table)")
     request.add_argument(
         "--property",
         metavar="NAME=VALUE",
         type=_property,
         action="append",
         default=[],
-        help="takes the place of the table's own property for this one; may be given several times",
+        help="a property that overrides the table's in this compaction; may be repeated",
     )
-    request.add_argument("--buckets", metavar="N", type=_count, help="rebalance into so many files")
+    request.add_argument("--buckets", metavar="N", type=_count, help="the number of files of a rebalance")
     request.add_argument(
         "--order-by",
         metavar="COLUMN",
         action="append",
         default=[],
-        help="rebalance into this order: 'column' or 'column DESC'; may be given several times",
+        help="the order of a rebalance: 'column' or 'column DESC'; may be repeated",
     )
-    request.add_argument("--wait", action="store_true", help="wait until it is done, or hive.compactor.wait.timeout")
-    _run_by(request, open_metastore, _request)
+    request.add_argument(
+        "--wait", action="store_true", help="wait until the compaction is done, at most hive.compactor.wait.timeout"
+    )
+    _run_by(request, _request)
 
-    initiate = actions.add_parser("initiate", help="put into the queue what is worth compacting")
-    _run_by(initiate, open_metastore, _initiate)
+    initiate = actions.add_parser(
+        "initiate", help="queue a compaction of each table and partition that has passed a threshold"
+    )
+    _run_by(initiate, _initiate)
 
-    work = actions.add_parser("work", help="do the oldest compaction that waits, and print what has become of it")
-    work.add_argument("--pool", metavar="NAME", help="whose compactions (default: those without a pool)")
+    work = actions.add_parser("work", help="run the oldest waiting compaction and print its result")
+    work.add_argument("--pool", metavar="NAME", help="the pool of the queue (default: compactions without a pool)")
     which = work.add_mutually_exclusive_group()
-    which.add_argument("--all", action="store_true", help="go on until none waits")
-    which.add_argument("--id", metavar="ID", type=_count, help="do this one, of whatever pool, if it waits")
-    _run_by(work, open_metastore, _work)
+    which.add_argument("--all", action="store_true", help="continue until no compaction waits")
+    which.add_argument("--id", metavar="ID", type=_count, help="run this compaction, whatever its pool, if it waits")
+    _run_by(work, _work)
 
     show = actions.add_parser("show", help="list the queue and the history")
-    show.add_argument("--database", metavar="NAME", help="only of this database")
-    show.add_argument("--table", metavar="TABLE", help="only of this table: table or database.table")
-    show.add_argument("--partition", metavar="KEY=VALUE/...", help="only of this partition")
-    show.add_argument("--pool", metavar="NAME", help="only of this pool")
-    show.add_argument("--type", metavar="TYPE", help="only of this type")
-    show.add_argument("--status", metavar="STATUS", help="only in this state, such as 'ready for cleaning'")
-    show.add_argument("--limit", metavar="N", type=_count, help="at most so many, the newest")
-    show.add_argument("--format", choices=("table", "json", "csv"), default="table", help="(default: table)")
-    _run_by(show, open_metastore, _show)
+    show.add_argument("--database", metavar="NAME", help="list only this database")
+    show.add_argument("--table", metavar="TABLE", help="list only this table: table or database.table")
+    show.add_argument("--partition", metavar="KEY=VALUE/...", help="list only this partition")
+    show.add_argument("--pool", metavar="NAME", help="list only this pool")
+    show.add_argument("--type", metavar="TYPE", help="list only this type: major, minor or rebalance")
+    show.add_argument("--status", metavar="STATUS", help="list only this state, such as 'ready for cleaning'")
+    show.add_argument("--limit", metavar="N", type=_count, help="list only the newest N")
+    add_output_option(show)
+    _run_by(show, _show)
 
-    clean = actions.add_parser("clean", help="delete what compactions have replaced and aborted transactions have left")
-    clean.add_argument("--format", choices=("table", "json", "csv"), default="table", help="(default: table)")
-    _run_by(clean, open_metastore, _clean)
+    clean = actions.add_parser(
+        "clean", help="delete the files that compactions have replaced and that aborted transactions have left"
+    )
+    add_output_option(clean)
+    _run_by(clean, _clean)
 
-    plan = actions.add_parser("plan-clean", help="tell what clean would delete now, and who is in the way")
+    plan = actions.add_parser(
+        "plan-clean", help="list the files that clean would delete now, and the transactions that still need some"
+    )
     plan.add_argument("table", metavar="TABLE", nargs="?", help="table or database.table (default: all)")
     plan.add_argument("partition", metavar="PARTITION", nargs="?", help="key=value/...")
-    plan.add_argument("--format", choices=("table", "json", "csv"), default="table", help="(default: table)")
-    _run_by(plan, open_metastore, _plan_clean)
+    add_output_option(plan)
+    _run_by(plan, _plan_clean)
 
-    housekeeping = actions.add_parser("housekeep", help="give back what lost workers had, and remove old records")
-    _run_by(housekeeping, open_metastore, housekeep)
+    housekeeping = actions.add_parser(
+        "housekeep", help="requeue the compactions of lost workers and delete old records"
+    )
+    _run_by(housekeeping, housekeep)
 
-    explain = actions.add_parser("explain", help="tell why a table or partition is not compacted, or that it would be")
+    explain = actions.add_parser("explain", help="explain whether and why a table or partition is or is not compacted")
     _add_resource(explain)
-    explain.add_argument("--format", choices=("table", "json", "csv"), default="table", help="(default: table)")
-    _run_by(explain, open_metastore, _explain)
+    add_output_option(explain)
+    _run_by(explain, _explain)
 
-    abort = actions.add_parser("abort", help="take compactions out of the queue that nobody works on yet")
+    abort = actions.add_parser("abort", help="withdraw compactions from the queue that no worker has started")
     abort.add_argument("ids", metavar="ID", type=_count, nargs="+")
-    _run_by(abort, open_metastore, _abort)
+    _run_by(abort, _abort)
 
 
 def _add_resource(parser: argparse.ArgumentParser) -> None:
@@ -95,13 +106,13 @@ def _add_resource(parser: argparse.ArgumentParser) -> None:
 
 def _run_by(
     parser: argparse.ArgumentParser,
-    open_metastore: OpenMetastore,
     work: Callable[[Metastore, argparse.Namespace], int],
 ) -> None:
     def run(options: argparse.Namespace) -> int:
         with open_metastore(options) as metastore:
             return work(metastore, options)
 
+    add_options_to_command(parser)
     parser.set_defaults(command=run)
 
 

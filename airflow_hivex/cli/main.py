@@ -13,16 +13,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_hivex import __version__
+from airflow_hivex.cli.connection import (
+    UsageError,
+    add_options,
+    add_options_to_command,
+    metastore_url,
+    open_metastore,
+)
+from airflow_hivex.cli.output import add_output_option
 from airflow_hivex.core.errors import HivexError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from airflow_hivex.core.metastore import Metastore
-
-METASTORE_VARIABLE = "HIVEX_METASTORE_URL"
-CLUSTERS_VARIABLE = "HIVEX_CLUSTER_PROPERTIES"
-DEFAULT_CLUSTER_VARIABLE = "HIVEX_DEFAULT_CLUSTER"
 
 EXIT_ERROR = 1
 EXIT_USAGE = 2
@@ -51,10 +53,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return EXIT_ERROR
 
 
-class UsageError(Exception):
-    """The command line lacks something or contradicts itself."""
-
-
 def _complain(sentence: str) -> None:
     sys.stderr.write(f"hivex: {sentence}\n")
 
@@ -62,27 +60,7 @@ def _complain(sentence: str) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="hivex", description="A transactional Hive warehouse over Spark clusters.")
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
-    parser.add_argument(
-        "--metastore",
-        metavar="URL",
-        default=os.environ.get(METASTORE_VARIABLE),
-        help=f"SQLAlchemy URL of the metastore database (default: ${METASTORE_VARIABLE})",
-    )
-    parser.add_argument(
-        "--clusters",
-        metavar="JSON|FILE",
-        default=os.environ.get(CLUSTERS_VARIABLE),
-        help=(
-            f"hive.cluster.properties as JSON text or the path of a file (default: ${CLUSTERS_VARIABLE}, "
-            "or with SQLite one local cluster beside its file)"
-        ),
-    )
-    parser.add_argument(
-        "--default-cluster",
-        metavar="NAME",
-        default=os.environ.get(DEFAULT_CLUSTER_VARIABLE),
-        help=f"hive.default.cluster.name (default: ${DEFAULT_CLUSTER_VARIABLE}, or the only cluster)",
-    )
+    add_options(parser)
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _add_sql(commands)
     _add_export(commands)
@@ -100,86 +78,92 @@ def _add_sql(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "standard input if that is no terminal."
     )
     text = sql.add_mutually_exclusive_group()
-    text.add_argument("-e", "--execute", metavar="SQL", help="the statements")
-    text.add_argument("-f", "--file", metavar="FILE", help="a file with the statements; - for standard input")
+    text.add_argument("-e", "--execute", metavar="SQL", help="statements, separated by semicolons")
+    text.add_argument("-f", "--file", metavar="FILE", help="a file of statements; - is standard input")
     sql.add_argument("--database", metavar="NAME", default="default", help="the current database (default: default)")
     sql.add_argument("--cluster", metavar="NAME", help="run on this cluster, as USE CLUSTER does")
+    add_output_option(sql)
     sql.add_argument(
-        "--output",
-        "--format",
-        dest="format",
-        choices=("table", "json", "csv"),
-        default="table",
-        help="how results are printed (default: table)",
+        "--max-rows", metavar="N", type=_row_count, help="print at most N rows of each result (default: all)"
     )
-    sql.add_argument("--max-rows", metavar="N", type=_row_count, help="at most so many rows a result (default: all)")
+    add_options_to_command(sql)
     sql.set_defaults(command=_run_sql)
 
 
 def _add_export(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    export = commands.add_parser("export", help="copy the rows of a table to files for others")
+    export = commands.add_parser("export", help="copy the rows of a table to files that Hive reads")
     export.add_argument(
-        "--hive", action="store_true", required=True, help="as full ACID files, which Hive itself reads"
+        "--hive", action="store_true", required=True, help="write full ACID files in the row layout of Hive"
     )
-    export.add_argument("table", metavar="TABLE", help="its name, database.table")
-    export.add_argument("directory", metavar="DIRECTORY", type=Path, help="a new or empty directory of this machine")
+    export.add_argument("table", metavar="TABLE", help="the table to copy, as database.table")
+    export.add_argument("directory", metavar="DIRECTORY", type=Path, help="a new or empty directory on this machine")
     export.add_argument(
         "--partition",
         metavar="NAME",
         action="append",
         default=[],
-        help="only this partition, as SHOW PARTITIONS prints it, such as year=2013/month=1; may be given several times",
+        help="copy only this partition, as SHOW PARTITIONS prints it (year=2013/month=1); may be repeated",
     )
     export.add_argument("--cluster", metavar="NAME", help="read on this cluster, as USE CLUSTER does")
+    add_options_to_command(export)
     export.set_defaults(command=_run_export)
 
 
 def _add_metastore(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    metastore = commands.add_parser("metastore", help="look after the metastore database")
+    metastore = commands.add_parser("metastore", help="upgrade, check and clean up the metastore")
     actions = metastore.add_subparsers(title="actions", required=True, metavar="ACTION")
-    upgrade = actions.add_parser("upgrade", help="bring the database's schema up to this release")
+    upgrade = actions.add_parser("upgrade", help="upgrade the schema of the database to this release")
+    add_options_to_command(upgrade)
     upgrade.set_defaults(command=_upgrade_metastore)
-    status = actions.add_parser("status", help="show the database's schema revision and what this release needs")
+    status = actions.add_parser(
+        "status", help="show the schema revision of the database and the one that this release needs"
+    )
+    add_options_to_command(status)
     status.set_defaults(command=_show_metastore_status)
-    housekeep = actions.add_parser("housekeep", help="end transactions and locks without heartbeat, remove old records")
+    housekeep = actions.add_parser(
+        "housekeep", help="abort transactions without a heartbeat, release their locks, delete old records"
+    )
+    add_options_to_command(housekeep)
     housekeep.set_defaults(command=_housekeep_metastore)
     accept = actions.add_parser(
         "accept-root",
-        help="take the root of a cluster's file system as it is now",
+        help="accept the root of a cluster's file system as it is now",
         description=(
-            "Take the root of a cluster's file system as it is now: after its files were lost, or came back from a "
-            "backup without their marker. Nothing else is changed."
+            "Accept the root of a cluster's file system as it is now, after its files were lost or were restored from "
+            "a backup without the marker file. The command writes a new marker and changes nothing else."
         ),
     )
-    accept.add_argument("cluster", metavar="CLUSTER", help="its name in hive.cluster.properties")
+    accept.add_argument("cluster", metavar="CLUSTER", help="the name of the cluster in hive.cluster.properties")
+    add_options_to_command(accept)
     accept.set_defaults(command=_accept_root)
     doctor = actions.add_parser(
         "doctor",
-        help="compare the registered directories with what lies on the clusters' disks",
+        help="compare the registered directories with the disks of the clusters",
         description=(
-            "Compare the registered directories with what lies on the clusters' disks; nothing is changed. The exit "
-            "code is 1 if rows are lost, statements will fail or something cannot be looked at, and 0 if files only "
-            "take space."
+            "Compare the registered directories with the disks of the clusters. The command changes nothing. The exit "
+            "code is 1 if rows are lost, statements will fail or a cluster cannot be read, and 0 if files only take "
+            "space."
         ),
     )
-    doctor.add_argument("--database", metavar="NAME", help="only of this database")
-    doctor.add_argument("--table", metavar="TABLE", help="only this table: table or database.table")
-    doctor.add_argument("--cluster", metavar="NAME", help="only on this cluster")
-    doctor.add_argument("--format", choices=("table", "json", "csv"), default="table", help="(default: table)")
+    doctor.add_argument("--database", metavar="NAME", help="check only this database")
+    doctor.add_argument("--table", metavar="TABLE", help="check only this table: table or database.table")
+    doctor.add_argument("--cluster", metavar="NAME", help="check only this cluster")
+    add_output_option(doctor)
+    add_options_to_command(doctor)
     doctor.set_defaults(command=_examine_metastore)
 
 
 def _add_compaction(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     from airflow_hivex.cli.compaction import add_actions
 
-    compaction = commands.add_parser("compaction", help="ask for compactions, see what became of them")
-    add_actions(compaction, open_metastore)
+    compaction = commands.add_parser("compaction", help="request, run, list and explain compactions")
+    add_actions(compaction)
 
 
 def _add_spark(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     from airflow_hivex.cli.spark import add_actions
 
-    add_actions(commands.add_parser("spark", help="look after this machine's Spark"), _tell)
+    add_actions(commands.add_parser("spark", help="let Spark start faster on this machine"), _tell)
 
 
 def _add_demo(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -200,14 +184,8 @@ def _row_count(text: str) -> int:
     return int(text)
 
 
-def _metastore_url(options: argparse.Namespace) -> str:
-    if not options.metastore:
-        raise UsageError(f"which metastore? Give --metastore URL or set {METASTORE_VARIABLE}")
-    return str(options.metastore)
-
-
 def _run_sql(options: argparse.Namespace) -> int:
-    _metastore_url(options)
+    metastore_url(options)
     text = _read_statements(options)
 
     from airflow_hivex.cli.output import printer
@@ -271,14 +249,14 @@ def _tell(sentence: str) -> None:
 def _upgrade_metastore(options: argparse.Namespace) -> int:
     from airflow_hivex.core.metastore import Metastore
 
-    Metastore.upgrade(_metastore_url(options))
+    Metastore.upgrade(metastore_url(options))
     return _show_metastore_status(options)
 
 
 def _show_metastore_status(options: argparse.Namespace) -> int:
     from airflow_hivex.core.metastore import Metastore
 
-    for name, value in Metastore.status(_metastore_url(options)).items():
+    for name, value in Metastore.status(metastore_url(options)).items():
         sys.stdout.write(f"{name}: {value}\n")
     return 0
 
@@ -295,7 +273,7 @@ def _accept_root(options: argparse.Namespace) -> int:
         registered = metastore.accept_root(options.cluster)
         filesystem = metastore.clusters.get(options.cluster).shown_filesystem
     sys.stdout.write(
-        f"{filesystem} is the root of cluster {options.cluster} from now on. {registered} directories are registered "
+        f"{filesystem} is now the root of cluster {options.cluster}. {registered} directories are registered "
         "there; `hivex metastore doctor` tells which of them are missing.\n"
     )
     return 0
@@ -306,15 +284,6 @@ def _examine_metastore(options: argparse.Namespace) -> int:
 
     with open_metastore(options) as metastore:
         return examine(metastore, options, _tell)
-
-
-def open_metastore(options: argparse.Namespace) -> Metastore:
-    """The metastore that the command line names."""
-    from airflow_hivex.core.metastore import Metastore
-
-    return Metastore.open(
-        _metastore_url(options), clusters=options.clusters or None, default_cluster=options.default_cluster
-    )
 
 
 def _run_demo(options: argparse.Namespace) -> int:

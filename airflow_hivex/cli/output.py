@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from airflow_hivex.core.model.json_values import json_rows, json_value
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Callable, Sequence
 
     from rich.console import Console
@@ -20,6 +21,18 @@ if TYPE_CHECKING:
 
 # Below that, a column of a table is hard to read.
 _NARROWEST_COLUMN = 10
+
+
+def add_output_option(parser: argparse.ArgumentParser) -> None:
+    """Add the option that chooses the form of the results; its value is ``options.format``."""
+    parser.add_argument(
+        "--output",
+        "--format",
+        dest="format",
+        choices=("table", "json", "csv"),
+        default="table",
+        help="the form of the results (default: table)",
+    )
 
 
 def printer(format: str) -> Callable[[Result], None]:

@@ -87,7 +87,8 @@ class InvalidSettingError(SettingsError):
     code = "INVALID_SETTING"
 
     def __init__(self, name: str, value: object, reason: str) -> None:
-        super().__init__(f"Setting {name} = {value!r} is not usable: {reason}.", name, value, reason)
+        problem = f"{name} has no value" if value is None else f"{name} = {value!r} is not usable"
+        super().__init__(f"Setting {problem}: {reason}.", name, value, reason)
         self.name = name
         self.value = hide(value) if isinstance(value, str) else value
 

@@ -272,6 +272,8 @@ def _clusters(
     if described is None or described == "":
         described = local_cluster_properties(store)
         if described is None:
-            raise InvalidClusterPropertiesError("no cluster is given, and PostgreSQL tells no place for the data")
+            raise InvalidClusterPropertiesError(
+                "no cluster is configured, and PostgreSQL has no default location for data"
+            )
     default = default_cluster or settings["hive.default.cluster.name"] or None
     return Clusters.from_properties(described, default, settings["hive.use.default.cluster"])

@@ -119,7 +119,7 @@ def test_two_metastores_do_not_share_a_root(
         assert not list(root.glob("**/mine/delta*"))
         options = ["--metastore", url, "--clusters", json.dumps(clusters), "--default-cluster", "c1"]
         assert main([*options, "metastore", "accept-root", "c1"]) == 0
-        assert "is the root of cluster c1" in capsys.readouterr().out
+        assert "is now the root of cluster c1" in capsys.readouterr().out
         session.sql("INSERT INTO mine VALUES (1)")
     with pytest.raises(ForeignRootError):
         t.sql("INSERT INTO t VALUES (3, 3)")

@@ -54,9 +54,8 @@ class Clusters:
         _check_disjoint(list(by_name.values()))
         if default is None:
             if len(by_name) > 1:
-                raise InvalidSettingError(
-                    "hive.default.cluster.name", None, f"name one of the clusters {', '.join(by_name)}"
-                )
+                reason = f"there are several clusters; set it to one of {', '.join(by_name)}"
+                raise InvalidSettingError("hive.default.cluster.name", None, reason)
             (default,) = by_name
         if default not in by_name:
             raise UnknownClusterError(default, tuple(by_name))

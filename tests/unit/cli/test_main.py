@@ -145,6 +145,32 @@ def test_status_and_upgrade_tell_the_revision(hivex: Hivex) -> None:
     assert "state: current" in hivex("metastore", "status")[1]
 
 
+def test_metastore_may_be_named_behind_the_command(hivex: Hivex, tmp_path: Path) -> None:
+    other = f"sqlite:///{tmp_path / 'other.db'}"
+    assert hivex("sql", "--metastore", other, "-e", "CREATE DATABASE shop")[0] == 0
+    assert "shop" not in hivex("sql", "-e", "SHOW DATABASES")[1]
+    assert "shop" in hivex("--metastore", other, "sql", "-e", "SHOW DATABASES")[1]
+    assert hivex("metastore", "status", "--metastore", other)[1].startswith(f"url: {other}\n")
+    assert hivex("compaction", "show", "--metastore", other, "--output", "csv")[0] == 0
+    assert hivex("metastore", "doctor", "--metastore", other, "--output", "json")[0] == 0
+
+
+def test_missing_clusters_are_answered_with_the_options_that_name_them(
+    hivex: Hivex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, _, err = hivex("--metastore", "postgresql://localhost/hivex", "sql", "-e", "SHOW DATABASES")
+    assert code == 2
+    assert "no clusters are given. Use --clusters JSON|FILE or set HIVEX_CLUSTER_PROPERTIES" in err
+    two = json.dumps({name: {"filesystem": f"file:///data/{name}", "jobtracker": "local[2]"} for name in ("a", "b")})
+    code, _, err = hivex("--clusters", two, "sql", "-e", "SHOW DATABASES")
+    assert code == 1
+    assert "hive.default.cluster.name has no value: there are several clusters; set it to one of a, b." in err
+    monkeypatch.delenv("HIVEX_METASTORE_URL")
+    code, _, err = hivex("sql", "-e", "SHOW DATABASES")
+    assert code == 2
+    assert "no metastore is given. Use --metastore URL or set HIVEX_METASTORE_URL" in err
+
+
 def test_help_answers_without_the_store_or_spark() -> None:
     program = (
         "import sys\nfrom airflow_hivex.cli.main import main\n"
