@@ -3,7 +3,7 @@
 Hive 2.3 has no write ids: its transaction ids stand for them. It knows neither visibility suffixes
 (``base_5_v7``) nor overwrites: every base is a compaction's. It looks for deletes in files that are sorted
 and have ``hive.acid.key.index`` among their user metadata, and only in those of a row's own bucket.
-Source: spark-notes, section 5; ``AcidUtils`` and ``OrcInputFormat`` of Hive 2.3.10.
+Source: ``AcidUtils`` and ``OrcInputFormat`` of Hive 2.3.10.
 """
 
 from __future__ import annotations

@@ -121,7 +121,7 @@ class InvalidConnectionError(SettingsError):
 
 
 class UnknownClusterError(HivexError):
-    """The cluster is not in hive.cluster.properties (rule S4)."""
+    """The cluster is not in hive.cluster.properties."""
 
     code = "UNKNOWN_CLUSTER"
 

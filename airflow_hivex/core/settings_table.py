@@ -1,6 +1,6 @@
 """Every hive.* parameter in one table. Only the list; what a parameter does is elsewhere.
 
-Source: hive-semantics, sections 2, 3, 5.7, 6.1 and 8.1.
+Source: Hive's HiveConf and MetastoreConf. docs/reference/settings.md is written from this table.
 """
 
 from __future__ import annotations

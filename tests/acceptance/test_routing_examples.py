@@ -1,4 +1,4 @@
-"""The worked examples E1-E26 of seed 000, word for word, on both databases."""
+"""The examples E1 to E26 on both databases. Source: docs/reference/clusters.md, "Examples"."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class BoundTable:
     """One table as a query sees it in its snapshot.
 
     ``copies`` has, for each secondary cluster asked about, the locations of the needed partitions
-    whose copies are complete and current; ``stale`` the names of those that lag behind (M11).
+    whose copies are complete and current; ``stale`` the names of those that lag behind.
     ``partly_visible`` is set when a directory holds write ids that the snapshot must not see.
     """
 

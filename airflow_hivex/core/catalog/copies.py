@@ -1,4 +1,4 @@
-"""Secondary copies: files that others have copied become known here, after they were compared (M10)."""
+"""Secondary copies: files that others have copied are registered here, after a comparison."""
 
 from __future__ import annotations
 

@@ -531,13 +531,13 @@ class ObjectStore:
         *,
         location: str | None = None,
     ) -> list[str]:
-        """Make known that files which others copied are on ``cluster``; return what is there now (M10).
+        """Make known that files which others copied are on ``cluster``; return what is there now.
 
         ``partitions`` are names (``month=1``) or values; None means all, or the table without
         partitions, which comes back as its name. ``location`` is the table's folder there, by default
         the same as on the primary. The files that the current snapshot reads are compared by name
         and size first; what is written to the primary later makes the copy stale until it is
-        registered again (M11).
+        registered again (docs/reference/clusters.md, M11).
 
         Raises:
             UnknownClusterError: the cluster is not configured.
@@ -616,7 +616,10 @@ class ObjectStore:
         return self._clusters.get(self._clusters.default)
 
     def _seen_from(self, table: Table, cluster: str | None) -> Table:
-        """The table with the location that a session on ``cluster`` sees, or an old client (M3); a view has none."""
+        """Return the table with the location that a session on ``cluster`` sees, or an old client; a view has none.
+
+        Source: docs/reference/clusters.md, M3.
+        """
         if table.is_view:
             if cluster is not None:
                 self._clusters.get(cluster)

@@ -77,7 +77,7 @@ class PendingWrite:
 def operations(
     directories: Collection[WrittenDirectory], operation: Operation, *, overwrite: bool
 ) -> frozenset[tuple[str | None, Operation]]:
-    """What directories do to their partitions. A change of rows is an insert where it takes none away (2.4)."""
+    """What directories do to their partitions. A change of rows is an insert where it takes none away."""
     return frozenset(
         (each.partition, operation if overwrite or each.is_delete_delta else Operation.INSERT) for each in directories
     )

@@ -12,12 +12,12 @@ from airflow_hivex.core.model.write_ids import ValidWriteIdList
 
 
 class RawStore(Protocol):
-    """Reads and writes of databases, tables and partitions (Source: Hive RawStore; seed 004).
+    """Reads and writes of databases, tables and partitions (Source: Hive RawStore).
 
     ``valid_write_ids`` of a read is the query's own list for the table, which a cache compares
     with that of its entry; of a write, the list with the writer's own id in it, which travels in
     the change's event. ``cluster`` is the view of a session after USE CLUSTER; without it a
-    client sees the default cluster's location, else the primary's (M3, S5).
+    client sees the default cluster's location, else the primary's (docs/reference/clusters.md, M3 and S5).
     """
 
     def create_database(self, database: Database) -> Database: ...

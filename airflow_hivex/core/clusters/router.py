@@ -1,6 +1,6 @@
 """Which cluster runs a statement. A pure rule: what is where comes in, a Route goes out.
 
-Source: hive-semantics, section 8 (R1-R13, S1-S6).
+Source: docs/reference/clusters.md, whose numbers (R7, S2) the comments cite.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What may be compacted, and what decides on it: read for the whole warehouse at once, by rows and without listings.
 
-Functions here read in the caller's connection. Source: hive-semantics 5.2.
+Functions here read in the caller's connection. Source: docs/reference/compaction.md, "Initiator".
 """
 
 from __future__ import annotations

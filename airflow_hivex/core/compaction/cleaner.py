@@ -3,7 +3,7 @@
 Files go first, then their rows, and the entry of the queue with these: a cleaner that is killed at any moment leaves
 what the next one finds again, and a directory that is gone already is fine.
 
-Source: hive-semantics 5.6 (Hive Cleaner, CompactionCleaner, AbortedTxnCleaner).
+Source: docs/reference/compaction.md, "Cleaner" (Hive Cleaner, CompactionCleaner, AbortedTxnCleaner).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The cleaner's side of the queue: what is ready for cleaning, and what became of it.
 
-Source: hive-semantics 5.6 (Hive CompactionCleaner, TaskHandler).
+Source: docs/reference/compaction.md, "Cleaner" (Hive CompactionCleaner, TaskHandler).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The initiator: looks over the whole warehouse and puts into the queue what is worth compacting.
+"""The initiator: looks over the whole warehouse and puts the compactions that are due into the queue.
 
-Source: hive-semantics 5.2 (Hive Initiator). Hive looks again only at what was written since its last cycle, since
-it lists directories; here rows are read, so every round looks at everything, and a table whose thresholds were
-changed, or whose snapshot was held back by an open transaction, is not forgotten.
+Hive compares only the tables that were written since its last cycle, because it lists directories. Here rows are read,
+so each round compares all of them. A table whose thresholds were changed, or whose snapshot an open transaction held
+back, is not forgotten. Source: docs/reference/compaction.md, "Initiator" (Hive Initiator).
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ class _Round:
             self.decided.append((candidate, decision.type))
 
     def _recording(self, candidate: Candidate, look: Callable[[], bool]) -> bool:
-        """What ``look`` answers. Source: filter 9: an error drops one candidate, and the history tells of it."""
+        """Return the result of ``look``. An error drops one candidate, and the history records it."""
         try:
             return look()
         except HivexError as error:

@@ -186,7 +186,7 @@ def first_jobs(job: CompactionJob, most_deltas: int) -> list[CompactionJob]:
 
     Deltas that share a write id stay together, whatever their number: each job names its result by the write ids
     that it covers, and those of two jobs must not overlap. They are the inserts and deletes of a statement, and the
-    statements of a transaction. Source: hive-semantics 5.5, step 9 (Hive MRCompactor).
+    statements of a transaction. Source: docs/reference/compaction.md, "Worker", rule 9.
     """
     deltas = [(each, ids) for each in job.inputs if (ids := _write_ids(each)) is not None]
     if len(deltas) <= most_deltas:

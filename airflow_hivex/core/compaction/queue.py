@@ -1,6 +1,6 @@
 """The queue of compactions: who asks, who works, and what happens when a worker is lost.
 
-Source: hive-semantics 5.3 to 5.5 (Hive TxnHandler.compact, CompactionTxnHandler).
+Source: docs/reference/compaction.md (Hive TxnHandler.compact, CompactionTxnHandler).
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ its snapshot. So one long reader holds up the cleaning of its own tables alone (
 A transaction of several statements may go on to any table with its snapshot; it reads the result of a later
 compaction there as long as that covers only what its snapshot sees as settled (:mod:`catalog.binding`).
 
-Source: hive-semantics 2.6 and 5.6.
+Source: docs/reference/compaction.md, "Readers".
 """
 
 from __future__ import annotations

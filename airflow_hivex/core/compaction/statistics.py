@@ -1,6 +1,7 @@
 """What a compaction does to statistics: files and bytes are others, rows and columns are not.
 
-Source: hive-semantics 5.5, step 12 (Hive's StatsUpdater); nothing is scanned for it, as no visible row changes.
+Nothing is scanned, because no visible row changes.
+Source: docs/reference/compaction.md, "Worker", rule 12 (Hive StatsUpdater).
 """
 
 from __future__ import annotations

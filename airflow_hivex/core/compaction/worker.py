@@ -1,6 +1,6 @@
 """The worker: takes one compaction from the queue and does it, without being in anybody's way.
 
-Source: hive-semantics 5.5 (Hive Worker, CompactorUtil).
+Source: docs/reference/compaction.md, "Worker" (Hive Worker, CompactorUtil).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The bucket property: which writer made a row, in which statement, as one int.
 
-Source: hive-semantics, section 4.3 (Hive's BucketCodec).
+Source: docs/reference/directories.md, "Bucket property" (Hive BucketCodec).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a cleaner may delete, and what it tells of it.
 
-Source: hive-semantics 4.5, 5.6 and 2.6 (Hive Cleaner, CompactionCleaner, AbortedTxnCleaner).
+Source: docs/reference/compaction.md, "Cleaner" (Hive Cleaner, CompactionCleaner, AbortedTxnCleaner).
 """
 
 from __future__ import annotations

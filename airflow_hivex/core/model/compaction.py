@@ -1,6 +1,6 @@
 """Compactions: their types and states, what a request asks for, and an entry of the queue or the history.
 
-Source: hive-semantics 5.3 and 5.4 (Hive TxnStore, CompactionInfo, ShowCompactionsOperation).
+Source: docs/reference/compaction.md, "Queue and history" (Hive TxnStore, CompactionInfo, ShowCompactionsOperation).
 """
 
 from __future__ import annotations
@@ -216,7 +216,7 @@ SHOW_COLUMNS = (
 
 
 def show_row(entry: Compaction) -> tuple[str | None, ...]:
-    """A line of SHOW COMPACTIONS: texts and NULL, times in milliseconds (section 9)."""
+    """A line of SHOW COMPACTIONS: texts and NULL, times in milliseconds."""
     worker_host, worker_thread = _host_and_thread(entry.worker_id)
     initiator_host, initiator_thread = _host_and_thread(entry.initiator_id)
     started, ended = _milliseconds(entry.started_at), _milliseconds(entry.ended_at)

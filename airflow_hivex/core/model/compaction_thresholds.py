@@ -1,6 +1,6 @@
 """Whether a table or partition is compacted, and how: filters, thresholds and the worker's own look. Pure.
 
-Source: hive-semantics 5.2 and 5.5 (Hive InitiatorBase, CompactorUtil, QueryCompactor.Util).
+Source: docs/reference/compaction.md (Hive InitiatorBase, CompactorUtil, QueryCompactor.Util).
 """
 
 from __future__ import annotations
@@ -332,7 +332,7 @@ def decide_by_aborts(aborts: Aborts | None, thresholds: Thresholds, now_ms: int)
 
 
 def decide(counters: DirectoryCounters, thresholds: Thresholds, *, is_minor_supported: bool = True) -> Decision:
-    """What the directories ask for: steps 4 to 8 of the decision."""
+    """Compare the directories with the thresholds: rules 4 to 8 of "Thresholds" in docs/reference/compaction.md."""
     if not counters.has_no_base:
         if counters.base_bytes > 0:
             share = counters.delta_bytes / counters.base_bytes
@@ -358,7 +358,9 @@ def is_minor_supported(table: CandidateTable, counters: DirectoryCounters, thres
 
 
 def next_state(type: CompactionType, state: DirectoryState, *, has_leftovers: bool = False) -> CompactionState:
-    """What a worker does with what it finds: WORKING is to compact it (steps 6 and 7 of the worker).
+    """Return the next state of an entry whose directories a worker has read: WORKING means to compact them.
+
+    Source: docs/reference/compaction.md, "Worker", rules 6 and 7.
 
     READY_FOR_CLEANING is for a directory with nothing to merge and something to remove, REFUSED for one
     with neither. ``has_leftovers`` says that aborted transactions have written what is not among the directories

@@ -1,6 +1,6 @@
 """Names of ACID directories, and which of them a snapshot reads.
 
-Source: hive-semantics, sections 4.1 and 4.5.
+Source: docs/reference/directories.md (Hive AcidUtils).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FIRST_COMPACTION = -(2**63)
 """The write id of the base that the first compaction of a converted table may make; always usable."""
 
 MAX_STATEMENT_ID = 4095
-"""More statements of one transaction do not fit the bucket property (Source: hive-semantics 4.3)."""
+"""The highest statement id that fits the bucket property (docs/reference/directories.md, "Bucket property")."""
 
 NO_BUCKET = -1
 
@@ -196,7 +196,7 @@ def directory_state(
         NotEnoughHistoryError: a compaction has merged writes that this snapshot must not see
             with others that it needs.
 
-    Source: hive-semantics 4.5, with the strict form of rule 5 (D5).
+    Source: docs/reference/directories.md, "Directories of a snapshot".
     """
     choice = _Choice(valid_write_ids, valid_txns, frozenset(compacted_bases))
     originals: list[str] = []
@@ -210,7 +210,7 @@ def directory_state(
 
 
 class _Choice:
-    """Sorts directories one by one, then decides; the steps are numbered as in section 4.5."""
+    """Classify directories one by one, then choose. Comments have the numbers of docs/reference/directories.md."""
 
     def __init__(self, write_ids: VisibleIds, txns: VisibleIds, compacted_bases: frozenset[str]) -> None:
         self.write_ids = write_ids
@@ -222,7 +222,7 @@ class _Choice:
         self.has_uncompacted_aborts = False
 
     def offer(self, directory: AcidDirectory) -> None:
-        # Step 1.
+        # Rule 1.
         txn_id = directory.visibility_txn_id
         if txn_id and not self.txns.is_valid(txn_id):
             if self.txns.is_aborted(txn_id):
@@ -233,18 +233,18 @@ class _Choice:
             self._offer_delta(directory)
 
     def _is_compacted(self, base: AcidDirectory) -> bool:
-        # Step 2.
+        # Rule 2.
         return base.visibility_txn_id > 0 or base.name in self.compacted_bases
 
     def _offer_base(self, base: AcidDirectory) -> None:
-        # Step 3.
+        # Rule 3.
         if not self._is_compacted(base) and self.write_ids.is_aborted(base.max_write_id):
             self.aborted.append(base.name)
         else:
             self.bases.append(base)
 
     def _offer_delta(self, delta: AcidDirectory) -> None:
-        # Steps 6 and 7.
+        # Rules 6 and 7.
         aborted = self.write_ids.is_range_aborted(delta.min_write_id, delta.max_write_id)
         if aborted is RangeResponse.ALL:
             self.aborted.append(delta.name)
@@ -255,7 +255,7 @@ class _Choice:
             self.deltas.append(delta)
 
     def _is_usable(self, base: AcidDirectory) -> bool:
-        # Step 5. Hive 4's shortcut (5q) would admit an overwrite that is still open.
+        # Rule 5. HIVE-22754 would admit an overwrite that is still open.
         if base.max_write_id == FIRST_COMPACTION:
             return True
         if self._is_compacted(base):
@@ -263,14 +263,14 @@ class _Choice:
         return self.write_ids.is_valid(base.max_write_id)
 
     def _rank(self, base: AcidDirectory) -> tuple[int, bool, int]:
-        # Step 4. The transaction makes the choice between two compactions of one write id
+        # Rule 4. The transaction makes the choice between two compactions of one write id
         # independent of the order of the listing.
         return base.max_write_id, self._is_compacted(base), base.visibility_txn_id
 
     def _best_base(self) -> AcidDirectory | None:
         best = max(filter(self._is_usable, self.bases), key=self._rank, default=None)
         if best is None:
-            # Step 11.
+            # Rule 11.
             compacted = [base for base in self.bases if self._is_compacted(base)]
             if compacted:
                 oldest = min(compacted, key=self._rank)
@@ -289,7 +289,7 @@ class _Choice:
             # A base above the chosen one is not usable by this snapshot, but later ones may need it.
             rank = self._rank(best)
             obsolete += [base.name for base in self.bases if base is not best and self._rank(base) <= rank]
-            # Step 8.
+            # Rule 8.
             obsolete += originals
         taken = self._walk(best.max_write_id if best else 0, obsolete)
         return DirectoryState(
@@ -307,7 +307,7 @@ class _Choice:
         )
 
     def _walk(self, current: int, obsolete: list[str]) -> list[AcidDirectory]:
-        """Steps 9 and 10: the deltas to read; those covered by others join ``obsolete``."""
+        """Rules 9 and 10: the deltas to read; those covered by others join ``obsolete``."""
         taken: list[AcidDirectory] = []
         several_statements = False
         for delta in sorted(self.deltas, key=_reading_order):

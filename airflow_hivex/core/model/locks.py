@@ -1,4 +1,4 @@
-"""Locks: their types and levels, which of them meet, and who waits for whom. Source: ``hive-semantics`` 3.
+"""Locks: their types and levels, which of them meet, and who waits for whom. Source: docs/reference/locks.md.
 
 Pure rules. Who holds what is in the metastore database; see ``transactions.locks``.
 """
@@ -35,7 +35,7 @@ _STRICTNESS = {letter: number for number, letter in enumerate(LockType)}
 
 
 class LockLevel(enum.Enum):
-    """What a lock is on. Source: Hive LockLevel (3.1); the numbers are Thrift's."""
+    """What a lock is on. Source: Hive LockLevel; the numbers are Thrift's."""
 
     DB = 1
     TABLE = 2
@@ -52,7 +52,7 @@ class LockState(enum.Enum):
 
 
 class DataOperation(enum.Enum):
-    """What a statement is about to do under a lock. Source: Hive DataOperationType (2.1)."""
+    """What a statement is about to do under a lock. Source: Hive DataOperationType."""
 
     SELECT = 1
     INSERT = 2
@@ -134,7 +134,7 @@ class LockComponent:
 
 
 def _normalise_partition(name: str) -> str:
-    """Keys are case-insensitive, values are not (2.2)."""
+    """Keys are case-insensitive, values are not (docs/reference/transactions.md, "Names")."""
     parts = (part.partition("=") for part in name.split("/"))
     return "/".join(f"{key.lower()}{equals}{value}" for key, equals, value in parts)
 
@@ -229,7 +229,7 @@ class LockMatrix:
     def blocker(self, component: LockComponent, txn_id: int | None, ahead: Iterable[LockInfo]) -> LockInfo | None:
         """The first lock ahead for which ``component`` of transaction ``txn_id`` must wait, or None.
 
-        Locks of the same transaction are never in the way (3.3).
+        Locks of the same transaction are never in the way.
         """
         for lock in self.walk(ahead):
             if (txn_id and lock.txn_id == txn_id) or not meet(component, lock.component):
@@ -285,7 +285,7 @@ MATRICES = {matrix.name: matrix for matrix in (HIVE_4, HIVE_2_3)}
 
 
 def meet(one: LockComponent, other: LockComponent) -> bool:
-    """Whether both locks cover something in common (3.3)."""
+    """Whether both locks cover something in common (docs/reference/locks.md, "Locks that meet")."""
     if one.database != other.database:
         return False
     if one.table is None or other.table is None:
@@ -298,7 +298,7 @@ def meet(one: LockComponent, other: LockComponent) -> bool:
 def covers(held: LockComponent, request: LockComponent) -> bool:
     """Whether who holds one lock has all that the other would give: nothing it bears, the other does not."""
     if held.type is LockType.SHARED_READ and held.table is None and request.table is not None:
-        # By the exceptions of 3.2 it does not keep an EXCLUSIVE off the tables in the database.
+        # By the exceptions of is_harmless it does not keep an EXCLUSIVE off the tables in the database.
         return False
     return (
         held.type.strictness >= request.type.strictness
@@ -309,7 +309,7 @@ def covers(held: LockComponent, request: LockComponent) -> bool:
 
 
 def is_harmless(request: LockComponent, ahead: LockComponent) -> bool:
-    """The two exceptions of 3.2 between locks on a database and on what is in it."""
+    """Whether one of the two exceptions for locks on a database holds (docs/reference/locks.md, "Lock matrix")."""
     if request.type is LockType.SHARED_READ and ahead.type is LockType.EXCLUSIVE:
         return request.table is None and ahead.table is not None
     if request.type is LockType.EXCLUSIVE and ahead.type is LockType.SHARED_READ:
@@ -378,7 +378,7 @@ SHOW_LOCKS_COLUMNS = (
 
 
 def show_row(lock: LockInfo) -> tuple[str | None, ...]:
-    """A line of SHOW LOCKS: texts and NULL, times in milliseconds since the epoch (section 9)."""
+    """Return a row of SHOW LOCKS: texts and NULL (docs/reference/locks.md, "SHOW LOCKS")."""
     component = lock.component
     return (
         f"{lock.lock_id}.{lock.internal_id}",

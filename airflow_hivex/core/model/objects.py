@@ -1,7 +1,7 @@
 """What the catalog holds: databases, tables, partitions and where their copies lie.
 
 The shapes follow Hive's Thrift structures, so that they can be mapped to them
-without loss; a location belongs to a cluster (Source: seed 000, M1-M9).
+without loss; a location belongs to a cluster (Source: docs/reference/clusters.md, "Storage").
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class Skew:
 
 @dataclass(frozen=True, slots=True)
 class StorageDescriptor:
-    """How the data of a table or partition is stored, and on which clusters (M1).
+    """How the data of a table or partition is stored, and on which clusters (docs/reference/clusters.md, M1).
 
     ``format`` is Spark's name of the data source (``orc``, ``parquet``, ``csv``);
     ``serde_parameters`` are its options. ``input_format`` and ``output_format`` are Hive's classes,
@@ -170,7 +170,7 @@ class Table:
     """A table as a client sees it.
 
     ``location`` is that of the view asked for: a cluster's, or that of a client that knows no
-    clusters (M3); ``storage`` has all of them. A view has no location: ``view_original_text`` is its
+    clusters; ``storage`` has all of them. A view has no location: ``view_original_text`` is its
     query as its user wrote it, ``view_expanded_text`` the same with all names qualified. Times are kept
     to the millisecond; a table that is created without one gets that of now. ``retention`` is Hive's
     number of days, which nothing here acts on.
@@ -262,7 +262,7 @@ class Partition:
     """A partition of a table: one value a key, as text.
 
     ``location`` is relative to the file system root of every cluster that holds it, as the
-    primary is the table's (M9); ``secondaries`` are its own. ``storage`` is a storage descriptor of
+    primary is the table's; ``secondaries`` are its own. ``storage`` is a storage descriptor of
     its own, or None for a partition that is stored as its table says.
     """
 

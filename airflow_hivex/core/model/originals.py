@@ -2,7 +2,7 @@
 
 They have no metadata columns. Their rows have operation 0 and the write id 0, or that of the delta in which a real
 Hive's LOAD DATA has put the file; bucket and row id follow from the files' names and how many rows each has.
-Source: hive-semantics, section 4.2.
+Source: docs/reference/directories.md, "Original files".
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ class RouteInput:
     ``partitions`` are the names of those it needs, None for a table without partitions.
     ``present`` tells, per cluster other than the primary, which of them are there and current
     (``{""}`` stands for a table without partitions); ``stale`` those that are there but lag
-    behind the snapshot (M11). The primary has everything (M6).
+    behind the snapshot. The primary has everything (docs/reference/clusters.md, M6 and M11).
     """
 
     table: str

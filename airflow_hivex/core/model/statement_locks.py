@@ -1,4 +1,4 @@
-"""Which locks a statement takes. Pure. Source: ``hive-semantics`` 3.5 (Hive AcidUtils.makeLockComponents)."""
+"""The locks of a statement. Pure. Source: docs/reference/locks.md, "Locks of statements" (Hive AcidUtils)."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class StatementLocks:
 
     @property
     def zero_wait_reads(self) -> bool:
-        """Whether a read that would have to wait is refused at once (3.4)."""
+        """Whether a read that would have to wait is refused at once (docs/reference/locks.md, "Queue")."""
         return not (self._exclusive_overwrites and self._exclusive_writes)
 
     @property
     def exclusive_ctas(self) -> bool:
-        """Whether a second CREATE TABLE AS SELECT of one name is refused at once (3.4)."""
+        """Whether a second CREATE TABLE AS SELECT of one name is refused at once (docs/reference/locks.md, "Queue")."""
         return self._exclusive_ctas
 
     def read(self, table: Table, partitions: Sequence[str] | None) -> list[LockComponent]:

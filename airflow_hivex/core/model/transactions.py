@@ -1,4 +1,4 @@
-"""States and types of transactions. Source: Hive TxnStatus, TxnType, OperationType (2.1)."""
+"""States and types of transactions. Source: docs/reference/transactions.md, "States and types"."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Operation(enum.Enum):
 
 
 class AbortReason(enum.Enum):
-    """Why a transaction was aborted: Hive's number and words (2.3); deadlocks are our own addition."""
+    """Why a transaction was aborted: Hive's TxnErrorMsg, and deadlocks, which are our own addition."""
 
     NONE = (50000, "none")
     ABORT_QUERY = (50001, "aborted by ABORT TRANSACTIONS")

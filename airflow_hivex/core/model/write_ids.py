@@ -4,7 +4,7 @@ A list has a high watermark and exceptions at or below it, each open or aborted.
 Lists are values; questions about one id or a range take a binary search, however
 many exceptions there are.
 
-Source: hive-semantics, section 1.
+Source: docs/reference/snapshots.md.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class _IdList:
     def is_range_valid(self, lo: int, hi: int) -> RangeResponse:
         """How many ids from ``lo`` to ``hi``, both included, are valid.
 
-        Source: hive-semantics 1.3. Exceptions that all lie above ``hi`` answer ALL, even
+        Source: docs/reference/snapshots.md, "Valid ids". Exceptions that all lie above ``hi`` answer ALL, even
         when ``hi`` is above the high watermark; a list made by this project has none there.
         """
         if lo > self.high_watermark:
@@ -361,7 +361,7 @@ def compare(a: ValidWriteIdList, b: ValidWriteIdList) -> int:
     names. Only 0 against the rest is safe to build on: two lists may each see something that
     the other lacks, and the answer is still one number.
 
-    Source: hive-semantics 1.6 (TxnIdUtils).
+    Source: docs/reference/snapshots.md, "Comparing two lists" (Hive TxnIdUtils).
     """
     names = (a.table or "").lower(), (b.table or "").lower()
     if names[0] != names[1]:

@@ -2,7 +2,7 @@
 
 Where the files allow it their stripes are put behind each other, and only some of them are written anew; else one pass
 reads, sorts and writes the rows, a file for each writer that has numbered them.
-Source: spark-notes, section 4; hive-semantics, sections 4.2 to 4.4 and 5.5.
+Source: docs/reference/spark.md, "Compaction"; docs/reference/directories.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Deleted rows of original files, whose ids are unique in their partition only.
 
-Source: hive-semantics 4.2 for the ids; otherwise as ``deletes``.
+Source: docs/reference/directories.md, "Original files", for the ids; otherwise as ``deletes``.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The driver turns the delete events into one bitmap for each writer of rows and tests each row's bit in
 an expression; only where bitmaps would be too large or too many, Spark joins.
-Source: spark-notes, section 2.
+Source: docs/reference/spark.md, "Deleted rows".
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ def write_empty_bases(write: Write, partitions: Sequence[tuple[str | None, Parti
     Raises:
         StorageError: they cannot be made; none is left then.
 
-    Source: Hive's ``hive.acid.truncate.usebase``, and hive-semantics 4.1 for the metadata file.
+    Source: Hive's ``hive.acid.truncate.usebase``, and docs/reference/directories.md for the metadata file.
     """
     made = NewDirectories(write)
     try:

@@ -1,7 +1,7 @@
 """Where a write puts its files, and the columns that a full ACID file has beside the user's.
 
 Both writers, Spark and the one of small VALUES lists, take every name from here.
-Source: hive-semantics, sections 4.1 to 4.4.
+Source: docs/reference/directories.md.
 """
 
 from __future__ import annotations

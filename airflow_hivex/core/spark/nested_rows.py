@@ -2,7 +2,8 @@
 
 ORC knows such a file by its six root columns and then hands its reader another schema than the one asked for. So
 every scan must read all six, none may have partition columns, and no filter on a root column may be pushed down to
-ORC, which would look for the column among the user's. Source: spark-notes, section 0; ORC's SchemaEvolution.
+ORC, which would look for the column among the user's. Source:
+docs/reference/spark.md; ORC's SchemaEvolution.
 """
 
 from __future__ import annotations

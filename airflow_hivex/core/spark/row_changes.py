@@ -1,7 +1,7 @@
 """UPDATE, DELETE and MERGE: delete events and new rows, in one write.
 
 Every event goes to the file of the writer that has numbered its row, sorted as Hive sorts them.
-Source: spark-notes, section 3; hive-semantics, sections 4.2 and 4.4.
+Source: docs/reference/spark.md, "Row changes"; docs/reference/directories.md, "Row layout".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Tables as a job reads them: one DataFrame and one temporary view each.
 
-Source: spark-notes, sections 2 and 8: one scan over all directories, partition columns from the path.
+Source: docs/reference/spark.md, "Scans".
 """
 
 from __future__ import annotations

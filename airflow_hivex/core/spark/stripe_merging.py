@@ -3,7 +3,7 @@
 Those are stripes with rows to leave out, and small ones beside each other. The files of a bucket follow each other in
 the order of their rows' keys: the write ids of a delta are below those of the next one, bucket properties tell the
 statements of a transaction apart, and whoever wrote a file has sorted its rows. What stripes say of their keys must
-prove it, and rows that are read are looked at. Source: spark-notes, section 4; hive-semantics, section 4.2.
+prove it, and rows that are read are looked at. Source: docs/reference/spark.md, "Compaction".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Small INSERT ... VALUES without Spark: the same directories and files, in milliseconds.
 
-Source: spark-notes, section 1: pyarrow in the process against a Spark job.
+Source: docs/reference/spark.md, "Inserts".
 """
 
 from __future__ import annotations

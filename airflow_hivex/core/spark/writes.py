@@ -1,7 +1,7 @@
 """INSERT: the rows of a query into new base or delta directories, without a shuffle.
 
 Spark writes to a hidden directory first; its files are then renamed into the directories of the
-write. Nothing of it is visible before the transaction commits. Source: spark-notes, section 1.
+write. Nothing of it is visible before the transaction commits. Source: docs/reference/spark.md, "Inserts".
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""ALTER TABLE ... COMPACT, SHOW COMPACTIONS and ABORT COMPACTIONS. Source: hive-semantics 5.3 and 9."""
+"""ALTER TABLE ... COMPACT, SHOW COMPACTIONS and ABORT COMPACTIONS. Source: docs/reference/compaction.md."""
 
 from __future__ import annotations
 

@@ -285,7 +285,7 @@ class Cursor:
         return TableName(parts[-1], parts[0] if len(parts) == 2 else None, namespace)
 
     def own_table_name(self, operation: str) -> TableName:
-        """The name of a table that ``operation`` changes; a link's name is refused (Source: rule L9)."""
+        """The name of a table that ``operation`` changes; a link's name is refused: links are read-only (HIVE-2989)."""
         first = self.peek()
         table = self.table_name()
         if table.namespace is not None:

@@ -1,7 +1,8 @@
 """ALTER TABLE that makes a table of plain files transactional: no file is rewritten or moved.
 
 The files that lie there become original files, whose rows every snapshot sees until a base hides them.
-Source: hive-semantics 4.2 and 4.5; Hive's TransactionalValidationListener for what may be converted.
+Hive's TransactionalValidationListener says which tables may be converted.
+Source: docs/reference/directories.md, "Original files".
 """
 
 from __future__ import annotations

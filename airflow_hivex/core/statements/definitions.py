@@ -105,7 +105,7 @@ def use_database(context: StatementContext, statement: UseDatabase) -> Result:
 
 
 def use_cluster(context: StatementContext, statement: UseCluster) -> Result:
-    """USE CLUSTER: pins the session to a cluster that is configured (S2, S4), or frees it (S3)."""
+    """USE CLUSTER: pins the session to a cluster that is configured, or frees it."""
     if statement.name is not None:
         context.services.clusters.get(statement.name)
     context.session.cluster = statement.name

@@ -59,7 +59,7 @@ def check_not_outrun(
     """See to it that what the statement is about to update was not updated since its transaction began.
 
     ``resources`` are table ids with a partition's name, or None for the whole table. The locks are
-    held, so nobody comes in between any more. Source: Hive's snapshot recheck (2.4).
+    held, so nobody comes in between any more. Source: docs/reference/transactions.md.
 
     Raises:
         OutrunError: it was, and the commit would be refused.

@@ -30,7 +30,7 @@ def change_metadata(
 ) -> Result:
     """Apply a change of metadata under its locks: on a transactional table with a write id of its own, in its commit.
 
-    The write id is what tells caches that the table has changed (seed 004). ``before`` is done under the locks, too;
+    By the write id, caches notice that the table has changed. ``before`` is done under the locks, too;
     what is to be undone when the change never counts joins the ``undo`` of its argument.
     """
     services = context.services

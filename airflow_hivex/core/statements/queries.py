@@ -116,7 +116,7 @@ def _is_written(context: StatementContext, table: Table, key: BatchKey) -> bool:
 
 
 def run_create_table_as_select(context: StatementContext, statement: CreateTable) -> Result:
-    """A new table with the rows of a query, on the cluster that runs it (R9); table and rows appear at once."""
+    """A new table with the rows of a query, on the cluster that runs it; table and rows appear at once."""
     database, name = context.session.qualify(statement.table)
     if _table_exists(context, database, name):
         if statement.if_not_exists:

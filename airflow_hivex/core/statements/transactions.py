@@ -86,7 +86,7 @@ def own_transaction(
 
     ``txn_id`` is one that is open already. With ``again`` an OutrunError comes with a successor.
 
-    Source: ``hive-semantics`` 2.1 for the type: read-only with ``hive.txn.readonly.enabled``.
+    With ``hive.txn.readonly.enabled`` its type may be READ_ONLY (docs/reference/transactions.md, "States and types").
     """
     session = context.session
     transactions = context.services.transactions

@@ -70,7 +70,7 @@ def begin_write(
     services.roots.check(cluster.name)
     table_id = int(table.id or 0)
     joined = running.joined
-    # INSERT OVERWRITE counts as update (2.4).
+    # INSERT OVERWRITE counts as update.
     operation = operation or (Operation.UPDATE if overwrite else Operation.INSERT)
     if joined is not None and joined.writer:
         # An earlier session that is still alive may have gone on since this one began.

@@ -178,8 +178,8 @@ cluster_storage_descriptors = Table(
         postgresql_where=text("partition_id IS NOT NULL"),
     ),
 )
-"""The secondary copies of tables without partitions, and of partitions (M5, M9). The primary is
-in the table's own row: every table has exactly one (M2), and its partitions share it."""
+"""The secondary copies of tables without partitions, and of partitions (docs/reference/clusters.md). The primary is
+in the table's own row: every table has exactly one, and its partitions share it."""
 
 txns = Table(
     "txns",

@@ -1,6 +1,6 @@
 """Write ids: handed out, seeded, and what is noted of the data written under them.
 
-Functions here take part in the caller's transaction. Source: ``hive-semantics`` 2.3.
+Functions here take part in the caller's transaction. Source: docs/reference/transactions.md.
 """
 
 from __future__ import annotations

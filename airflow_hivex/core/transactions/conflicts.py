@@ -1,4 +1,6 @@
-"""First committer wins: write sets, and what was committed since a snapshot. Source: ``hive-semantics`` 2.4.
+"""First committer wins: write sets, and the writes committed since a snapshot.
+
+Source: docs/reference/transactions.md, "Write conflicts".
 
 Functions here take part in the caller's transaction.
 """

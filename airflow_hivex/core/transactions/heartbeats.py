@@ -28,7 +28,7 @@ def heartbeats(
     """While the block runs, beat every half time-out, first after a random part of that.
 
     A transaction that turns out to be aborted ends the beating; ``ended`` is called with the reason, in the thread of
-    the heartbeats, to stop what is done in vain. Source: Hive DbTxnManager.Heartbeater (2.5).
+    the heartbeats, to stop what is done in vain. Source: Hive DbTxnManager.Heartbeater.
     """
 
     def heartbeat() -> None:

@@ -1,6 +1,6 @@
 """The housekeeper: settles what dead clients left behind, and removes records that nobody needs any more.
 
-Source: Hive AcidHouseKeeperService, TxnCleaner (``hive-semantics`` 2.5).
+Source: docs/reference/transactions.md, "Time-outs and housekeeping" (Hive AcidHouseKeeperService, TxnCleaner).
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ def note_components(
     txn_id: int,
     transactional: Mapping[tuple[str, str], int],
 ) -> None:
-    """Store what a transaction is about to write (2.3): for transactional tables only. Two round trips, or none."""
+    """Store what a transaction is about to write: for transactional tables only. Two round trips, or none."""
     rows = [
         {"txn_id": txn_id, "table_id": transactional[name], "partition": partition, "operation": operation.value}
         for name, partition, operation in writes_of_request(components)

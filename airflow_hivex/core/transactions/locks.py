@@ -1,4 +1,4 @@
-"""The lock manager: requests in a first-come queue, granted as a whole. Source: ``hive-semantics`` 3.
+"""The lock manager: requests in a first-come queue, granted as a whole. Source: docs/reference/locks.md.
 
 A request takes the next id and looks at the locks of smaller ids, acquired or waiting, that its
 own would meet. As ids become visible in their order, nothing can come in front of it later, so
@@ -60,7 +60,7 @@ from airflow_hivex.core.transactions.manager import TransactionManager
 
 log = logging.getLogger(__name__)
 
-# Source: Hive DbLockManager (3.4).
+# Source: docs/reference/locks.md, "Queue" (Hive DbLockManager).
 _FIRST_PAUSE_S = 0.1
 _SHORTEST_LIMIT_S = 15
 # How often a waiter tells in the log what it waits for.

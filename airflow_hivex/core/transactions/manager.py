@@ -95,7 +95,7 @@ _TIMED_OUT_MS = txns.c.heartbeat_ms + cast(txns.c.timeout_s, BigInteger) * 1000
 
 
 class TransactionManager:
-    """Transactions in the metastore database (Source: Hive TxnHandler; ``hive-semantics`` 2).
+    """Transactions in the metastore database (Source: docs/reference/transactions.md; Hive TxnHandler).
 
     Every change of state is one conditional update, so that whoever was aborted by a time-out
     can never commit. Methods that take a ``connection`` join the caller's database transaction.
@@ -276,7 +276,7 @@ class TransactionManager:
     def commit_with_property(self, txn_id: int, database: str, table: str, key: str, value: str) -> None:
         """:meth:`commit`, and together with it the change of one property of a table, such as a reader's offset.
 
-        Source: Hive CommitTxnKeyValue (``hive-semantics`` 2.3).
+        Source: Hive CommitTxnKeyValue.
 
         Raises:
             InvalidTransactionRequestError: the key does not start with ``_meta``, or the table lacks it.

@@ -1,4 +1,4 @@
-"""The limit of open transactions, which is not counted on every call. Source: ``hive-semantics`` 2.3."""
+"""The limit of open transactions, which is not counted on every call. Source: docs/reference/transactions.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transactions of another warehouse, done again here under ids of our own. Source: ``hive-semantics`` 2.3."""
+"""Transactions of another warehouse, replayed here with ids of our own. Source: docs/reference/transactions.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parameters that all clients of a metastore must share. Source: ``hive-semantics`` 2.5."""
+"""Parameters that all clients of a metastore must share. Source: docs/reference/transactions.md."""
 
 from __future__ import annotations
 

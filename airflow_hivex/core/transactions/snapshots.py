@@ -1,6 +1,6 @@
 """Snapshots: which transactions and which write ids of a table are committed for a reader.
 
-Functions here read in the caller's connection. Source: ``hive-semantics`` 1.5
+Functions here read in the caller's connection. Source: docs/reference/snapshots.md, "Making a snapshot"
 (Hive TxnHandler.getOpenTxns, createValidReadTxnList, getValidWriteIdsForTable).
 """
 

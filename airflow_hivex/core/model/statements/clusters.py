@@ -9,7 +9,7 @@ from airflow_hivex.core.model.statements.rows import RoutedStatement
 
 @dataclass(frozen=True, slots=True)
 class UseCluster:
-    """USE CLUSTER name, or USE CLUSTER alone for None (S2, S3). Cluster names keep their case."""
+    """USE CLUSTER name, or USE CLUSTER alone for None. Cluster names keep their case."""
 
     name: str | None
 

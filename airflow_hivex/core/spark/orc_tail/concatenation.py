@@ -1,6 +1,6 @@
 """Several ORC files made one: their stripes are copied as they are, one file's behind the other's.
 
-Source: spark-notes, section 4; ``OrcFile.mergeFiles`` of Apache ORC, which leaves files out silently where
+Source: docs/reference/spark.md, "Compaction"; ``OrcFile.mergeFiles`` of Apache ORC, which skips files silently where
 this refuses them.
 """
 

@@ -1,6 +1,6 @@
 """Stripes of full ACID files that are written anew by pyarrow: which can be, and what a file of them says in its tail.
 
-Source: Apache ORC's C++ reader and writer as pyarrow uses them; spark-notes, section 4.
+Source: Apache ORC's C++ reader and writer as pyarrow uses them.
 """
 
 from __future__ import annotations

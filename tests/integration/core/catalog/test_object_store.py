@@ -284,7 +284,7 @@ def test_table_is_seen_from_clusters_that_hold_it(catalog: ObjectStore) -> None:
     with pytest.raises(UnknownClusterError):
         catalog.get_table("default", "t", cluster="c9")
     catalog.register_copy("default", "t", "c1", location="copies/t")
-    # M3: a client that knows no clusters sees the default cluster's copy, once it is there.
+    # docs/reference/clusters.md, M3: a client that knows no clusters sees the default cluster's copy, once it is there.
     assert catalog.get_table("default", "t").location.endswith("/c1/copies/t")
     assert catalog.get_table("default", "t", cluster="c1").location.endswith("/c1/copies/t")
     assert "/c2/" in catalog.get_table("default", "t", cluster="c2").location

@@ -1,4 +1,4 @@
-"""What the initiator puts into the queue, by rows alone. Source: hive-semantics 5.2 (restates Hive's TestInitiator)."""
+"""What the initiator puts into the queue, by rows alone. Source: docs/reference/compaction.md."""
 
 from __future__ import annotations
 

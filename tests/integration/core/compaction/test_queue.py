@@ -1,4 +1,4 @@
-"""Every state of a compaction has an owner, a time-out and an exit. Source: hive-semantics 5.3 to 5.6."""
+"""Every state of a compaction has an owner, a time-out and an exit. Source: docs/reference/compaction.md."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Our choice of directories is Hive's, for any listing that Hive 2.3 can have.
 
-Left out is what Hive 2.3 does not know: visibility suffixes, and bases of overwrites, for which our rule is
-stricter than that of any Hive (hive-semantics 4.5, steps 5 and 5q). So every base is a compaction's here.
+The listings have nothing that Hive 2.3 does not know: no visibility suffixes, and no bases of overwrites. For these our
+rule is stricter than that of Hive (docs/reference/directories.md, "Directories of a snapshot").
 Directories whose write ids are all aborted are ``aborted`` for us; Hive 2.3 does not mention them.
 """
 

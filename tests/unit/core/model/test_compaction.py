@@ -1,4 +1,4 @@
-"""The rules of compaction as tables. Source: hive-semantics 5.2, 5.4 and 5.5."""
+"""The rules of compaction as tables. Source: docs/reference/compaction.md."""
 
 from __future__ import annotations
 

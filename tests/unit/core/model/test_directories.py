@@ -49,7 +49,8 @@ def compactor(high_watermark: int, *, a: tuple[int, ...] = ()) -> ValidCompactor
     return ValidCompactorWriteIdList.of("default.t", high_watermark, (), a)
 
 
-# The worked examples of hive-semantics 4.5: listing, snapshot, transactions, base, deltas, obsolete, aborted.
+# Source: docs/reference/directories.md, "Directories of a snapshot". Each one is:
+# listing, snapshot, transactions, base, deltas, obsolete, aborted.
 EXAMPLES = [
     (1, "b10 d11_11_0 d12_12_0", snapshot(12), EVERY_TXN, "b10", "d11_11_0 d12_12_0", "", ""),
     (2, "b10 d11_11_0 d12_12_0", snapshot(12, o=(11,)), EVERY_TXN, "b10", "d12_12_0", "", ""),

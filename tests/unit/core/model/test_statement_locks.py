@@ -1,4 +1,4 @@
-"""The locks of statements, row by row as in ``hive-semantics`` 3.5."""
+"""The locks of statements. Source: docs/reference/locks.md, "Locks of statements"."""
 
 from __future__ import annotations
 
