@@ -211,12 +211,11 @@ def _read_statements(options: argparse.Namespace) -> str | None:
         return str(options.execute)
     if options.file is None and sys.stdin.isatty():
         return None
-    if options.file in (None, "-"):
-        return sys.stdin.read()
+    is_input = options.file in (None, "-")
     try:
-        return Path(options.file).read_text(encoding="utf-8")
+        return sys.stdin.read() if is_input else Path(options.file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read {options.file}: {error}") from error
+        raise UsageError(f"cannot read {'standard input' if is_input else options.file}: {error}") from error
 
 
 def _run_export(options: argparse.Namespace) -> int:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 
     from airflow_hivex.core.session import Result, Session
 
-_CANCEL_LIMIT_S = 60
+_CANCEL_LIMIT_S = 60.0
+_CANCEL_INTERVAL_S = 0.2
 _HISTORY_LENGTH = 10_000
 _FIRST_PROMPT = "hivex> "
 _NEXT_PROMPT = "    -> "
@@ -44,20 +46,26 @@ class StatementRunner:
             KeyboardInterrupt: it was interrupted, and is cancelled.
             HivexError: it failed.
         """
-        with _progress():
-            future = self._executor.submit(self._session.sql, statement, max_rows=self._max_rows)
-            try:
-                result = future.result()
-            except KeyboardInterrupt:
-                self._session.cancel()
-                with suppress(HivexError, TimeoutError):
-                    future.result(timeout=_CANCEL_LIMIT_S)
-                raise
+        try:
+            with _progress():
+                result = self._executor.submit(self._session.sql, statement, max_rows=self._max_rows).result()
+        except KeyboardInterrupt:
+            self._cancel()
+            raise
         self._show(result)
 
     def close(self) -> None:
         """End the thread."""
         self._executor.shutdown(wait=False, cancel_futures=True)
+
+    def _cancel(self) -> None:
+        """Cancel the statement until its thread is idle: before it has begun its transaction, nothing is there."""
+        idle = self._executor.submit(int)
+        deadline = time.monotonic() + _CANCEL_LIMIT_S
+        while time.monotonic() < deadline:
+            self._session.cancel()
+            if wait([idle], _CANCEL_INTERVAL_S).done:
+                return
 
 
 def run_script(statements: list[str], session: Session, runner: StatementRunner) -> None:
@@ -76,7 +84,17 @@ def run_prompt(session: Session, runner: StatementRunner, complain: Callable[[st
 
     sys.stdout.write("End statements with ';'. Ctrl-C cancels a statement, Ctrl-D leaves.\n")
     with _history():
-        for text in _texts():
+        while True:
+            try:
+                text = _read_text()
+            except KeyboardInterrupt:
+                sys.stdout.write("\n")
+                continue
+            except UnicodeDecodeError as error:
+                complain(f"what was typed is not {error.encoding}, the encoding of this terminal; it is forgotten")
+                continue
+            if text is None:
+                break
             try:
                 for statement in split(text):
                     runner.run(statement)
@@ -88,29 +106,23 @@ def run_prompt(session: Session, runner: StatementRunner, complain: Callable[[st
         complain(f"transaction {session.txn_id} has no COMMIT; it is rolled back")
 
 
-def _texts() -> Iterator[str]:
-    """What a person types, up to the semicolon that ends a line."""
+def _read_text() -> str | None:
+    """Return what a person types up to the semicolon that ends a line, or None if the person leaves."""
     from airflow_hivex.core.sql.scripts import is_complete
 
     text = ""
-    while True:
+    while not is_complete(text):
         try:
             line = input(_NEXT_PROMPT if text else _FIRST_PROMPT)
         except EOFError:
             sys.stdout.write("\n")
-            return
-        except KeyboardInterrupt:
-            sys.stdout.write("\n")
-            text = ""
-            continue
+            return None
         if not text and line.strip().rstrip(";").lower() in _LEAVE:
-            return
+            return None
         text = f"{text}\n{line}" if text else line
         if not text.strip():
             text = ""
-        elif is_complete(text):
-            yield text
-            text = ""
+    return text
 
 
 @contextmanager

@@ -1,0 +1,101 @@
+"""``hivex sql`` at a terminal, as a person uses it."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from pathlib import Path
+
+from airflow_hivex.core import Metastore
+from airflow_hivex.core.model.locks import DataOperation, LockComponent, LockType
+from tests.terminal import CTRL_C, CTRL_D, UP, Terminal
+
+
+def prompt(url: str, folder: Path, columns: int = 100, **variables: str) -> Terminal:
+    environment = os.environ | {"HIVEX_METASTORE_URL": url, "XDG_STATE_HOME": str(folder)} | variables
+    return Terminal(
+        sys.executable, "-m", "airflow_hivex.cli.main", "sql", environment=environment, columns=columns
+    )  # fmt: skip
+
+
+def test_prompt_outlives_errors_and_interrupts(sqlite_url: str, tmp_path: Path) -> None:
+    with prompt(sqlite_url, tmp_path, columns=60, PYTHONIOENCODING="utf-8:strict") as terminal:
+        terminal.wait_for("hivex> ")
+        for line in ("", "  ", ";", "-- nothing"):
+            terminal.type(f"{line}\r")
+            terminal.wait_for("-> " if line.startswith("--") else "hivex> ")
+        terminal.type(CTRL_C)
+        terminal.wait_for("hivex> ")
+        terminal.type(CTRL_C)
+        terminal.wait_for("hivex> ")
+
+        terminal.type("CREATE DATABASE shop; USE shop; CREATE TABLE t\r")
+        terminal.wait_for("-> ")
+        terminal.type("(id INT, note STRING COMMENT ';\r")
+        terminal.wait_for("-> ")
+        terminal.type("'); -- ;\r")
+        terminal.wait_for("(transaction 1)")
+        terminal.wait_for("hivex> ")
+
+        terminal.type("SELEC 1;\r")
+        terminal.wait_for("[SYNTAX]")
+        terminal.wait_for("hivex> ")
+        terminal.type(b"SELECT '\xff';\r")
+        terminal.wait_for("is not utf-8")
+        terminal.wait_for("hivex> ")
+
+        terminal.type("forgotten 'quote\r")
+        terminal.wait_for("-> ")
+        terminal.type(CTRL_C)
+        terminal.wait_for("hivex> ")
+        terminal.type("SHOW DATABASES LIKE 's*';\r")
+        assert "| shop" in terminal.wait_for("(1 row)")
+        terminal.wait_for("hivex> ")
+
+        terminal.type("START TRANSACTION;\r")
+        terminal.wait_for("hivex> ")
+        terminal.type(CTRL_D)
+        code, shown = terminal.wait_for_end()
+    assert code == 0
+    # The shell's own prompt begins on a line of its own.
+    assert shown.startswith("\r\n")
+    assert "has no COMMIT; it is rolled back" in shown
+
+
+def test_interrupt_cancels_a_statement_that_waits(sqlite_url: str, tmp_path: Path) -> None:
+    with Metastore.open(sqlite_url) as metastore, prompt(sqlite_url, tmp_path, columns=60) as terminal:
+        with metastore.session() as session:
+            session.sql("CREATE TABLE t (id INT)")
+        held = LockComponent("default", "t", None, LockType.EXCLUSIVE, DataOperation.NO_TXN)
+        lock = metastore.locks.acquire([held], user="ann", agent_info="daily.load scheduled__2026-01-01 1")
+        terminal.wait_for("hivex> ")
+        terminal.type("INSERT INTO t VALUES (1); SHOW TABLES;\r")
+        terminal.wait_for("Waiting for locks on")
+        terminal.type(CTRL_C)
+        terminal.wait_for("hivex: cancelled")
+        assert "| t" not in terminal.wait_for("hivex> ")
+        assert metastore.transactions.valid_txns().open_ids == ()
+        metastore.locks.unlock(lock.lock_id)
+        # Of many columns no terminal is wide enough.
+        terminal.type("SHOW TRANSACTIONS;\r")
+        terminal.wait_for("-[ row 1 ]---")
+        assert "ABORTED" in terminal.wait_for("(1 row)")
+
+
+def test_lines_are_found_again_by_later_prompts_and_by_nobody_else(sqlite_url: str, tmp_path: Path) -> None:
+    with prompt(sqlite_url, tmp_path) as terminal:
+        terminal.wait_for("hivex> ")
+        terminal.type("SHOW DATABASES;\r")
+        terminal.wait_for("hivex> ")
+        terminal.type("exit\r")
+        assert terminal.wait_for_end()[0] == 0
+    (file,) = (tmp_path / "hivex").iterdir()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    with prompt(sqlite_url, tmp_path) as terminal:
+        terminal.wait_for("hivex> ")
+        terminal.type(f"{UP}{UP}\r")
+        terminal.wait_for("| default")
+        terminal.wait_for("hivex> ")
+        terminal.type("QUIT;\r")
+        assert terminal.wait_for_end()[0] == 0
