@@ -6,8 +6,9 @@ Functions here read in the caller's connection. Source: docs/reference/snapshots
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Container, Mapping
+from collections.abc import Iterator, Mapping
 
 from sqlalchemy import (
     BigInteger,
@@ -36,9 +37,13 @@ _MAPPING = txn_to_write_id.c
 _OF_TABLES = _MAPPING.table_id.in_(bindparam("ids", expanding=True))
 
 
+def _as_text(ids: ColumnElement[int]) -> ColumnElement[str]:
+    """All ids as one text: a row for each would take several times as long to read."""
+    return func.aggregate_strings(cast(ids, Text), ",")
+
+
 def _ids_where(condition: ColumnElement[bool]) -> ScalarSelect[str]:
-    """The ids of transactions as one text: a row for each would take several times as long to read."""
-    return select(func.aggregate_strings(cast(txns.c.id, Text), ",")).where(condition).scalar_subquery()
+    return select(_as_text(txns.c.id)).where(condition).scalar_subquery()
 
 
 _VALID_TXNS = select(counters.c.value, _ids_where(IS_OPEN), _ids_where(IS_ABORTED)).where(
@@ -46,20 +51,26 @@ _VALID_TXNS = select(counters.c.value, _ids_where(IS_OPEN), _ids_where(IS_ABORTE
 )
 _HIGH_WATERMARK = bindparam("high_watermark", type_=BigInteger)
 # Per table, by kind: the last write id handed out; the highest one of a transaction up to the snapshot's
-# own mark, since write ids are handed out in the order of demand; and those that may be invalid. Where all
-# mappings were purged, nothing above the last id is open.
+# own mark, since write ids are handed out in the order of demand; and those that may be invalid, with their
+# transactions. Where all mappings were purged, nothing above the last id is open.
 _LAST = literal_column("0", Integer).label("kind")
 _HIGHEST = literal_column("1", Integer).label("kind")
 _MAPPED = literal_column("2", Integer).label("kind")
+_NO_TXNS = literal_column("''", Text)
 _MARKS = [
-    select(_LAST, next_write_ids.c.table_id, literal_column("0").label("txn_id"), next_write_ids.c.next - 1).where(
+    select(_LAST, next_write_ids.c.table_id, _NO_TXNS, cast(next_write_ids.c.next - 1, Text)).where(
         next_write_ids.c.table_id.in_(bindparam("ids", expanding=True))
     ),
-    select(_HIGHEST, _MAPPING.table_id, literal_column("0"), func.max(_MAPPING.write_id))
+    select(_HIGHEST, _MAPPING.table_id, _NO_TXNS, cast(func.max(_MAPPING.write_id), Text))
     .where(_OF_TABLES, _MAPPING.txn_id <= _HIGH_WATERMARK)
     .group_by(_MAPPING.table_id),
 ]
-_ALL_MAPPED = select(_MAPPED, _MAPPING.table_id, _MAPPING.txn_id, _MAPPING.write_id).where(_OF_TABLES)
+# Two aggregates of one query take its rows in the same order.
+_ALL_MAPPED = (
+    select(_MAPPED, _MAPPING.table_id, _as_text(_MAPPING.txn_id), _as_text(_MAPPING.write_id))
+    .where(_OF_TABLES)
+    .group_by(_MAPPING.table_id)
+)
 _ABOVE = _ALL_MAPPED.where(_MAPPING.txn_id > bindparam("bound", type_=BigInteger))
 _OF_TXNS = _ALL_MAPPED.where(_MAPPING.txn_id.in_(bindparam("txn_ids", expanding=True)))
 _WRITE_IDS = union_all(*_MARKS, _ABOVE)
@@ -72,13 +83,24 @@ def read_valid_txns(connection: Connection, txn_id: int | None = None) -> ValidT
     One statement, so that both databases answer it from one consistent state: an id is handed
     out and its row written in the same database transaction, so none is ever missing between.
     """
-    last, *texts = connection.execute(_VALID_TXNS).one()
+    last, open_text, aborted_text = connection.execute(_VALID_TXNS).one()
     high_watermark = last if txn_id is None else min(txn_id, last)
     open_ids, aborted_ids = (
-        [seen for seen in map(int, text.split(",") if text else ()) if seen <= high_watermark and seen != txn_id]
-        for text in texts
+        _without(sorted(_read_ids(text)), high_watermark, txn_id) for text in (open_text, aborted_text)
     )
-    return ValidTxnList.of(high_watermark, open_ids, aborted_ids)
+    # A transaction has one state, so that what ValidTxnList.of ensures is so.
+    return ValidTxnList(high_watermark, open_ids, aborted_ids, open_ids[0] if open_ids else None)
+
+
+def _read_ids(text: str | None) -> Iterator[int]:
+    return map(int, text.split(",") if text else ())
+
+
+def _without(ids: list[int], high_watermark: int, txn_id: int | None) -> tuple[int, ...]:
+    """The sorted ids up to the high watermark, but for one."""
+    seen = ids[: bisect_right(ids, high_watermark)]
+    # Only the newest can be one's own.
+    return tuple(seen[:-1] if seen and seen[-1] == txn_id else seen)
 
 
 def read_valid_write_ids(
@@ -96,32 +118,34 @@ def read_valid_write_ids(
         rows = connection.execute(_WRITE_IDS_WITH_EXCEPTIONS, {**values, "txn_ids": exceptions})
     else:
         rows = connection.execute(_WRITE_IDS, {**values, "bound": exceptions[0] - 1})
-    aborted = frozenset(valid_txns.aborted_ids)
-    unseen = aborted.union(valid_txns.open_ids)
     last: dict[int, int] = {}
     highest: dict[int, int] = {}
-    invalid: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    for kind, table_id, txn_id, write_id in rows:
+    open_ids: dict[int, set[int]] = defaultdict(set)
+    aborted_ids: dict[int, set[int]] = defaultdict(set)
+    is_aborted = frozenset(valid_txns.aborted_ids).__contains__
+    is_open = frozenset(valid_txns.open_ids).__contains__
+    for kind, table_id, txn_ids, write_ids in rows:
         match kind:
             case 0:
-                last[table_id] = int(write_id)
+                last[table_id] = int(write_ids)
             case 1:
-                highest[table_id] = int(write_id)
-            case _ if txn_id in unseen or txn_id > valid_txns.high_watermark:
-                invalid[table_id].append((txn_id, write_id))
+                highest[table_id] = int(write_ids)
+            case _:
+                mapped = list(zip(_read_ids(txn_ids), _read_ids(write_ids), strict=True))
+                aborted = {write_id for txn_id, write_id in mapped if is_aborted(txn_id)}
+                aborted_ids[table_id] |= aborted
+                if len(aborted) < len(mapped):
+                    open_ids[table_id].update(
+                        write_id for txn_id, write_id in mapped if txn_id > valid_txns.high_watermark or is_open(txn_id)
+                    )
     return {
-        table_id: _write_id_list(name, highest.get(table_id, last.get(table_id, 0)), invalid[table_id], aborted)
+        table_id: _write_id_list(
+            name, highest.get(table_id, last.get(table_id, 0)), open_ids[table_id], aborted_ids[table_id]
+        )
         for table_id, name in tables.items()
     }
 
 
-def _write_id_list(
-    name: str, high_watermark: int, invalid: list[tuple[int, int]], aborted: Container[int]
-) -> ValidWriteIdList:
-    seen = [(txn_id, write_id) for txn_id, write_id in invalid if write_id <= high_watermark]
-    return ValidWriteIdList.of(
-        name,
-        high_watermark,
-        open_ids=[write_id for txn_id, write_id in seen if txn_id not in aborted],
-        aborted_ids=[write_id for txn_id, write_id in seen if txn_id in aborted],
-    )
+def _write_id_list(name: str, high_watermark: int, open_ids: set[int], aborted_ids: set[int]) -> ValidWriteIdList:
+    opened, aborted = (_without(sorted(ids), high_watermark, None) for ids in (open_ids, aborted_ids))
+    return ValidWriteIdList(high_watermark, opened, aborted, opened[0] if opened else None, name)
