@@ -11,7 +11,7 @@ from typing import Any
 from airflow_hivex.core.errors import InvalidClusterPropertiesError, LocationOutsideClusterError
 from airflow_hivex.core.model.locations import Root, parse_root
 from airflow_hivex.core.model.secrets import hide_in_uri, remember, secrets_of, secrets_of_uri
-from airflow_hivex.core.model.texts import check_length
+from airflow_hivex.core.model.texts import check_length, check_text
 
 _LONGEST_LOCATION = 600
 """In characters: PostgreSQL finds tables by an index on their locations."""
@@ -116,8 +116,9 @@ class Cluster:
         Raises:
             LocationOutsideClusterError: it lies outside, or may leave the root through ``..``.
             InvalidParametersError: it is too long.
+            InvalidTextError: it has a NUL character, which no file system takes.
         """
-        check_length("A location", location, _LONGEST_LOCATION)
+        check_text("A location", check_length("A location", location, _LONGEST_LOCATION))
         found = self.root.relative(location)
         if found is None:
             raise LocationOutsideClusterError(location, self.name, self.filesystem)

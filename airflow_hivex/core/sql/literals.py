@@ -12,10 +12,9 @@ from decimal import Decimal
 
 from airflow_hivex.core.model.statements import Literal
 from airflow_hivex.core.sql.markers import decimal_type
+from airflow_hivex.core.sql.strings import unescape
 from airflow_hivex.core.sql.tokens import Cursor, Kind, Token
 
-_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([01][0-7]{2})|(.))|(''|\"\")", re.DOTALL)
-_CONTROL = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": "\\%", "_": "\\_"}
 _NUMBER = re.compile(r"(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?([LlSsYyDdFf]|[bB][dD])?")
 _INTEGER_BITS = {"Y": ("tinyint", 7), "S": ("smallint", 15), "L": ("bigint", 63)}
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
@@ -23,28 +22,8 @@ _TIMESTAMP = re.compile(r"(\d{4}-\d{2}-\d{2})(?:[ T](\d{2}:\d{2}:\d{2})(\.\d{1,6
 
 
 def unquote(token: Token) -> str:
-    r"""The value of a string token.
-
-    A backslash escapes, ``\%`` and ``\_`` stay as they are for LIKE, a doubled quote is one
-    quote, and r'...' is taken as written. Source: Spark's SparkParserUtils.unescapeSQLString.
-    """
-    if token.text[0] in "rR":
-        return token.text[2:-1]
-    quote, body = token.text[0], token.text[1:-1]
-    if "\\" not in body and quote not in body:
-        return body
-
-    def replaced(found: re.Match[str]) -> str:
-        short, long, octal, plain, doubled = found.groups()
-        if doubled is not None:
-            return quote if doubled[0] == quote else doubled
-        if plain is not None:
-            return _CONTROL.get(plain, plain)
-        return chr(int(octal, 8)) if octal else chr(int(short or long, 16))
-
-    value = _ESCAPE.sub(replaced, body)
-    # Java writes a character beyond the basic plane as two escapes.
-    return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    """The value of a string token."""
+    return unescape(token.text)
 
 
 def number(text: str, negative: bool = False) -> Literal | None:

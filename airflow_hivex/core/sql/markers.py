@@ -7,7 +7,7 @@ here to check that all are there, and to read filters and constant rows.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 
 from airflow_hivex.core.errors import InvalidParametersError
@@ -83,6 +83,7 @@ def parameter_literal(name: str, value: object) -> Literal:
         case bytes() | bytearray():
             return Literal(bytes(value), "binary")
         case datetime():
+            _check_instant(name, value)
             return Literal(value, "timestamp")
         case date():
             return Literal(value, "date")
@@ -90,6 +91,14 @@ def parameter_literal(name: str, value: object) -> Literal:
         f"Parameter {name} is a {type(value).__name__}; give None, a bool, int, float, Decimal, str, bytes, "
         "date or datetime."
     )
+
+
+def _check_instant(name: str, value: datetime) -> None:
+    try:
+        if value.tzinfo is not None:
+            value.astimezone(UTC)
+    except OverflowError:
+        raise InvalidParametersError(f"Parameter {name} = {value} is in no year from 1 to 9999 of UTC.") from None
 
 
 def _integer_type(name: str, value: int) -> str:

@@ -18,6 +18,7 @@ from airflow_hivex.core.errors import StatementSyntaxError, UnsupportedStatement
 from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.statements import TableName
 from airflow_hivex.core.sql.markers import Markers
+from airflow_hivex.core.sql.strings import unescape
 
 
 class Kind(enum.Enum):
@@ -78,8 +79,8 @@ def tokenize(text: str) -> list[Token]:
     """The tokens of ``text`` without white space, comments and hints.
 
     Raises:
-        StatementSyntaxError: a string, name or comment does not end, a hint holds more than names and
-            numbers, or a character has no place in SQL.
+        StatementSyntaxError: a string, name or comment does not end, an escape in a string names no character,
+            a hint holds more than names and numbers, or a character has no place in SQL.
     """
     tokens: list[Token] = []
     hint: Token | None = None
@@ -89,6 +90,8 @@ def tokenize(text: str) -> list[Token]:
                 raise syntax_error(text, token.start, f"no hint can {'end' if hint is None else 'begin'} here")
             hint = token if hint is None else None
         elif hint is None:
+            if token.kind is Kind.STRING:
+                _check_string(text, token)
             tokens.append(token)
         elif token.kind is Kind.STRING or (token.kind is Kind.SYMBOL and token.text not in _IN_HINTS):
             raise syntax_error(text, token.start, f"a hint holds names and numbers only, not {token.text}")
@@ -136,6 +139,17 @@ def _check_word(text: str, start: int, end: int) -> None:
     if word.isalpha() and _URI.match(text, end):
         # One token to Spark, with any -- in it.
         raise syntax_error(text, start, f"the location {word}:// is not a name; a location is written as a string")
+
+
+def _check_string(text: str, token: Token) -> None:
+    if "\\u" not in token.text and "\\U" not in token.text:
+        return
+    try:
+        unescape(token.text)
+    except ValueError:
+        # Spark makes question marks of it, and no database keeps it.
+        reason = "an escape in this string names no character; half of a surrogate pair is none"
+        raise syntax_error(text, token.start, reason) from None
 
 
 def _comment_end(text: str, start: int) -> int:

@@ -105,6 +105,22 @@ def test_strings_have_the_values_that_spark_gives_them(literal: str, expected: s
     assert unquote(token) == expected
 
 
+@pytest.mark.parametrize(
+    "escape", [r"\ud800", r"\udc00\ud800", r"\ud83dx", r"\U0000d800", r"\U00110000", r"\Uffffffff"]
+)
+@pytest.mark.parametrize(
+    "text", ["SELECT '{}'", "INSERT INTO t VALUES ('a{}')", "ALTER TABLE t SET TBLPROPERTIES ('{}' = 'v')"]
+)
+def test_an_escape_that_names_no_character_is_refused_with_its_place(text: str, escape: str) -> None:
+    whole = text.format(escape)
+    with pytest.raises(StatementSyntaxError, match="names no character") as raised:
+        read(whole, None)
+    column = whole.index("'") + 1
+    assert f"column {column}:" in str(raised.value)
+    read(text.format(escape.replace("\\", "\\\\")), None)
+    read(f"SELECT r'{escape}'", None)
+
+
 @given(st.text())
 def test_any_text_is_read_or_refused_in_our_own_words(text: str) -> None:
     for function in (split, read):
