@@ -88,4 +88,6 @@ def _beating(heartbeat: Callable[[], object], whose: str, timeout_s: int, ended:
         yield
     finally:
         stop.set()
-        thread.join()
+        # What was never closed ends when it is collected, which may happen in the thread itself.
+        if thread is not threading.current_thread():
+            thread.join()

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import queue
+from collections.abc import Generator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from typing import Any
 
@@ -23,6 +25,7 @@ from airflow_hivex.core.model.transactions import AbortReason, HeartbeatRange, T
 from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.schema import txns
+from airflow_hivex.core.transactions.heartbeats import batch_heartbeats
 from airflow_hivex.core.transactions.housekeeper import Housekeeper
 from airflow_hivex.core.transactions.manager import TransactionManager
 from tests.integration.core.conftest import Clock
@@ -422,3 +425,30 @@ def test_opening_and_committing_cost_the_same_beside_many_that_have_ended(
     store.write(lambda connection: connection.execute(insert(txns), rows))
     transactions.seed_txn_ids(10_000)
     assert cost() <= 1.5 * few
+
+
+def test_forgotten_heartbeats_may_end_in_their_own_thread(
+    transactions: TransactionManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lo, hi = transactions.open(2)
+    heartbeat_range, outcomes = transactions.heartbeat_range, queue.SimpleQueue[Exception | None]()
+
+    def collecting(lo: int, hi: int) -> HeartbeatRange:
+        found = heartbeat_range(lo, hi)
+        # As the collector may do, in whatever thread it runs.
+        try:
+            beats.close()
+        except RuntimeError as error:
+            outcomes.put(error)
+        else:
+            outcomes.put(None)
+        return found
+
+    def beating() -> Generator[None, None, None]:
+        with batch_heartbeats(transactions, lo, hi, 1):
+            yield
+
+    monkeypatch.setattr(transactions, "heartbeat_range", collecting)
+    beats = beating()
+    next(beats)
+    assert outcomes.get(timeout=30) is None
