@@ -109,7 +109,7 @@ def test_what_fails_leaves_nothing_and_the_batch_goes_on(
     session: Session, other: Session, metastore: Metastore, tmp_path: Path
 ) -> None:
     session.sql("CREATE TABLE events (id int)")
-    batch = session.transaction_batch("events", 6)
+    batch = session.transaction_batch("events", 7)
     batch.write([(1,)])
     second = min(transaction.id for transaction in metastore.transactions.show() if transaction.state.name == "OPEN")
     metastore.transactions.abort(second, "somebody did")
@@ -117,12 +117,14 @@ def test_what_fails_leaves_nothing_and_the_batch_goes_on(
         batch.write([(2,)])
     with pytest.raises(InvalidParametersError, match="Row 2"):
         batch.write([(3,), {"id": 3}])
+    with pytest.raises(InvalidParametersError, match="Row 1 is a int"):
+        batch.write([4])  # type: ignore[list-item]
     with pytest.raises(InvalidParametersError, match="no rows"):
         batch.write([])
     assert ids(other) == [1]
     batch.write([(5,)])
     assert (ids(other), batch.remaining) == ([1, 5], 1)
-    assert directories(tmp_path)["delta_0000002_0000007"] == ["bucket_00000_0", "bucket_00000_4"]
+    assert directories(tmp_path)["delta_0000002_0000008"] == ["bucket_00000_0", "bucket_00000_5"]
     # An overwrite hides what has lower write ids, so the rest of the batch writes with later ones.
     other.sql("INSERT OVERWRITE TABLE events VALUES (10)")
     batch.write([(6,)])
@@ -170,9 +172,9 @@ def test_batches_that_cannot_be_opened_are_refused(session: Session) -> None:
     for table, words in (("plain", "insert-only"), ("v", "view")):
         with pytest.raises(InvalidOperationError, match=words):
             session.transaction_batch(table)
-    for count in (0, 100_000):
+    for count in (0, 100_000, 1.5, "3", None):
         with pytest.raises(InvalidTransactionRequestError):
-            session.transaction_batch("events", count)
+            session.transaction_batch("events", count)  # type: ignore[arg-type]
     session.sql("START TRANSACTION")
     with pytest.raises(InvalidOperationError, match="COMMIT or ROLLBACK"):
         session.transaction_batch("events")

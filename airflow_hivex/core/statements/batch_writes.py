@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 
@@ -27,9 +27,9 @@ def open_batch(context: StatementContext, name: TableName, count: int, resources
     """
     services, session = context.services, context.session
     most = int(services.settings["hive.txn.max.open.batch"])
-    if not 1 <= count <= most:
+    if not (isinstance(count, int) and 1 <= count <= most):
         raise InvalidTransactionRequestError(
-            f"A batch of {count} transactions on {name} cannot be opened; have 1 to {most} (hive.txn.max.open.batch)."
+            f"A batch of {count!r} transactions on {name} cannot be opened; have 1 to {most} (hive.txn.max.open.batch)."
         )
     table = services.catalog.get_table(*session.qualify(name))
     _check(context, table)
@@ -109,11 +109,12 @@ def _columns(
     for number, row in enumerate(rows, 1):
         if names is not None and isinstance(row, Mapping) and set(row) == set(names):
             values.append([row[name] for name in names])
-        elif names is None and not isinstance(row, (Mapping, str, bytes)):
+        elif names is None and isinstance(row, Iterable) and not isinstance(row, (Mapping, str, bytes)):
             values.append(list(row))
         else:
             raise InvalidParametersError(
-                f"Row {number} is unlike the first one; give all as sequences, or all as mappings of the same columns."
+                f"Row {number} is a {type(row).__name__}; give all as sequences of values, or all as mappings of the "
+                "same columns."
             )
     return None if names is None else tuple(names), values
 
