@@ -167,7 +167,7 @@ def test_a_path_without_scheme_is_one_of_the_clusters_file_system() -> None:
     assert cluster("/").uri("") == "file:///"
 
 
-name = st.text(st.characters(blacklist_characters="/", blacklist_categories=("Cs",)), min_size=1, max_size=8).filter(
+name = st.text(st.characters(blacklist_characters="/\0", blacklist_categories=("Cs",)), min_size=1, max_size=8).filter(
     lambda text: text not in (".", "..")
 )
 
