@@ -48,6 +48,19 @@ def test_examples_of_the_page_on_transactions_run_one_after_the_other(sqlite_url
     assert found == [("2013-01-01", "29.50"), ("2013-01-02", "31.00")]
 
 
+def test_examples_of_the_page_on_clusters_run_one_after_the_other(sqlite_url: str, tmp_path: Path) -> None:
+    page = ROOT / "docs" / "how-to" / "clusters-and-routing.md"
+    (described,) = blocks(page, "json")
+    clusters = described.replace("/data", str(tmp_path))
+    with (
+        Metastore.open(sqlite_url, clusters=clusters, default_cluster="c1") as metastore,
+        metastore.session() as session,
+    ):
+        (statements,) = blocks(page, "sql")
+        results = [session.sql(statement) for statement in split(statements)]
+    assert [row[:2] for row in results[-1].rows] == [("c1", False), ("c2", False)]
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_examples_can_be_read(page: Path) -> None:
     for block in blocks(page, "python"):
