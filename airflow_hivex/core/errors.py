@@ -351,7 +351,7 @@ class ColumnCountMismatchError(SqlError):
     def __init__(self, table: str, expected: int, actual: int, columns: Sequence[str] = ()) -> None:
         names = f" ({', '.join(columns)})" if columns else ""
         super().__init__(
-            f"INSERT into {table}: {expected} columns are expected{names}, {actual} were given.",
+            f"INSERT into {table}: the number of columns must be {expected}{names}, not {actual}.",
             table,
             expected,
             actual,

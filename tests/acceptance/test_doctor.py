@@ -106,7 +106,10 @@ def test_a_warehouse_in_use_has_no_differences(
     (database / "empty" / "folder").mkdir(parents=True)
     told_so_far: list[str] = []
     assert metastore.doctor.examine(progress=told_so_far.append) == []
-    assert told_so_far == ["comparing 7 tables on c1, c2, c3", "7 of 7 tables compared, 0 findings"]
+    assert told_so_far == [
+        "tables to compare: 7, on c1, c2, c3",
+        "tables compared: 7 of 7, findings: 0",
+    ]
 
 
 def test_what_does_not_exist_cannot_be_examined(metastore: Metastore, t: Session) -> None:

@@ -123,8 +123,8 @@ class Disks:
 
 
 def unconfigured(name: str, tables: int) -> Finding:
-    """That tables lie on a cluster which is not configured any more."""
-    message = f"{tables} tables lie on it, and it is not in hive.cluster.properties; it was not examined"
+    """Return the finding of a cluster that has tables and is not configured any more."""
+    message = f"it is not in hive.cluster.properties and was not examined; add it there (registered tables: {tables})"
     return Finding(FindingKind.UNREACHABLE, name, None, None, None, "", message)
 
 

@@ -98,7 +98,7 @@ class Doctor:
             listed = _list(connection, database, table)
         disks = Disks(self._clusters, Roots(self._store, self._clusters, self._clock), names)
         chosen = [each for each in listed if cluster is None or cluster in each.clusters]
-        progress(f"comparing {len(chosen)} tables on {', '.join(names)}")
+        progress(f"tables to compare: {len(chosen)}, on {', '.join(names)}")
         found: list[Finding] = []
         if cluster is None:
             unknown = Counter(name for each in chosen for name in each.clusters if name not in self._clusters)
@@ -107,7 +107,7 @@ class Doctor:
         for batch in _batches(chosen):
             found += self._compare([each.id for each in batch], disks)
             done += len(batch)
-            progress(f"{done} of {len(chosen)} tables compared, {len(found)} findings")
+            progress(f"tables compared: {done} of {len(chosen)}, findings: {len(found)}")
         if table is None:
             for name in disks.names:
                 found += self._beside(disks, name, None if database is None else normalise(database))

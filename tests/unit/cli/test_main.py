@@ -254,7 +254,7 @@ def test_doctor_tells_lost_rows_by_its_exit_code(hivex: Hivex, tmp_path: Path) -
     assert code == 0
     assert out.endswith("\n(0 rows)\n")
     assert err == (
-        "comparing 1 tables on local\n1 of 1 tables compared, 0 findings\n0 errors, 0 findings without harm\n"
+        "tables to compare: 1, on local\ntables compared: 1 of 1, findings: 0\n0 errors, 0 findings without harm\n"
     )
     (table / "loose").write_text("x")
     code, out, err = hivex("metastore", "doctor", "--format", "json", "--table", "T", "--cluster", "local")
