@@ -21,6 +21,7 @@ SCALE ?= 1
 # Processes that run tests side by side, each with a Spark and a PostgreSQL of its own; a file stays in one.
 # Files keep their order: the long ones, which start Spark, Airflow or many clients, come before the many short ones.
 WORKERS ?= 2
+SIDE_BY_SIDE := --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder
 
 # Dozens of processes import the same modules: one compiles them, the others need not.
 unexport PYTHONDONTWRITEBYTECODE
@@ -53,8 +54,12 @@ demo: setup ## Run the quickstart and the compaction DAG on real data, in ./.dem
 	@$(BIN)/hivex demo
 
 .PHONY: test
-test: setup postgresql $(CLASSES) ## Run all tests
-	$(BIN)/pytest --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder $(PYTEST)
+test: setup postgresql $(CLASSES) ## Run all tests, and of the long ones a share that each commit draws anew
+	$(BIN)/pytest $(SIDE_BY_SIDE) --durations=25 --durations-min=3 $(PYTEST)
+
+.PHONY: evidence
+evidence: setup postgresql $(CLASSES) ## Run all of the long tests, and write their counts into docs/evidence.md
+	HIVEX_EVIDENCE=1 $(BIN)/pytest $(SIDE_BY_SIDE) -m evidence --write-counts=docs/evidence.md $(PYTEST)
 
 .PHONY: test-unit
 test-unit: setup postgresql ## Run the tests that start neither Spark nor Airflow

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +18,7 @@ from airflow_hivex.core.store import engine
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.migrating import VERSION_TABLE, prepare
 from airflow_hivex.core.store.schema import metadata
-from tests import spark_options, unsynchronized
+from tests import evidence, spark_options, unsynchronized
 from tests.postgresql import EmptiedDatabases, start_postgresql
 
 if TYPE_CHECKING:
@@ -41,8 +44,9 @@ class Counts:
     def __init__(self, request: pytest.FixtureRequest) -> None:
         self._properties = request.node.user_properties
 
-    def __setitem__(self, title: str, text: str) -> None:
-        self._properties.append((f"{_COUNT}{title}", text))
+    def __setitem__(self, title: str, counted: str | Mapping[str, int]) -> None:
+        """Tell a text, or numbers, to which those of other tests of that title are added."""
+        self._properties.append((f"{_COUNT}{title}", counted if isinstance(counted, str) else dict(counted)))
 
 
 @pytest.fixture
@@ -51,19 +55,88 @@ def counts(request: pytest.FixtureRequest) -> Counts:
     return Counts(request)
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+def _counted(terminalreporter: pytest.TerminalReporter) -> dict[str, str]:
+    texts: dict[str, str] = {}
+    sums: dict[str, Counter[str]] = {}
+    for report in itertools.chain.from_iterable(terminalreporter.stats.values()):
+        for name, counted in getattr(report, "user_properties", ()):
+            title = name.removeprefix(_COUNT)
+            if title == name:
+                continue
+            if isinstance(counted, str):
+                texts[title] = counted
+            else:
+                sums.setdefault(title, Counter()).update(counted)
+    summed = {title: ", ".join(f"{n:,} {what}" for what, n in numbers.items()) for title, numbers in sums.items()}
+    return dict(sorted((texts | summed).items()))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--write-counts", metavar="FILE", help="write what tests have counted into this page, too")
+
+
+def pytest_report_header() -> str:
+    return evidence.described()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Print what tests have counted."""
-    found = {
-        name.removeprefix(_COUNT): text
-        for reports in terminalreporter.stats.values()
-        for report in reports
-        for name, text in getattr(report, "user_properties", ())
-        if name.startswith(_COUNT)
-    }
-    if found:
+    counted = _counted(terminalreporter)
+    if counted:
         terminalreporter.section("counts")
-        for title, text in found.items():
+        for title, text in counted.items():
             terminalreporter.write_line(f"{title}: {text}")
+    if page := config.getoption("--write-counts"):
+        evidence.write_counts(Path(page), counted)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the cases of long tests that are not drawn; ``make evidence`` takes all."""
+    kept = _drawn_cases(_on_drawn_backends(items))
+    if left := set(items).difference(kept):
+        config.hook.pytest_deselected(items=list(left))
+        items[:] = kept
+    for item in items:
+        if evidence.IS_WHOLE and item.get_closest_marker("evidence"):
+            item.add_marker(pytest.mark.timeout(_LONG_S), append=False)
+
+
+def _on_drawn_backends(items: Sequence[pytest.Item]) -> list[pytest.Item]:
+    """Keep one of the databases that an acceptance test is there for, unless it is about them."""
+    alike: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        parameters = item.callspec.params if hasattr(item, "callspec") else {}
+        is_about_databases = item.get_closest_marker("every_backend") or _ACCEPTANCE not in item.path.parents
+        if "metastore_url" in parameters and not is_about_databases:
+            alike.setdefault(item.nodeid.replace(parameters["metastore_url"], ""), []).append(item)
+    left = set[pytest.Item]()
+    for name, same in alike.items():
+        if len(same) > 1:
+            for item in same:
+                item.add_marker("evidence")
+            left |= set(same).difference(evidence.drawn(name, same, 1))
+    return [item for item in items if item not in left]
+
+
+def _drawn_cases(items: Sequence[pytest.Item]) -> list[pytest.Item]:
+    """Keep as many cases of a parametrized test as its marker says: ``@pytest.mark.evidence(cases=1)``."""
+    cases: dict[str, list[pytest.Item]] = {}
+    most: dict[str, int] = {}
+    for item in items:
+        numbers = [marker.kwargs["cases"] for marker in item.iter_markers("evidence") if "cases" in marker.kwargs]
+        if numbers:
+            name = item.nodeid.partition("[")[0]
+            cases.setdefault(name, []).append(item)
+            most[name] = numbers[0]
+    left = set[pytest.Item]()
+    for name, same in cases.items():
+        left |= set(same).difference(evidence.drawn(name, same, most[name]))
+    return [item for item in items if item not in left]
+
+
+_LONG_S = 4 * 3600
+_ACCEPTANCE = Path(__file__).parent / "acceptance"
 
 
 @pytest.fixture(scope="session")

@@ -57,9 +57,9 @@ class HiveReader:
         self.read = Counter[str]()
         """How many folders were read, and what was special in them."""
 
-    def told(self) -> str:
-        """What was read, for a reader of the test's report."""
-        return ", ".join(f"{number} {what}" for what, number in sorted(self.read.items())) or "nothing"
+    def counted(self) -> dict[str, int]:
+        """Return what Hive has read, for the counts of a test."""
+        return {f"{what} read by Hive": number for what, number in sorted(self.read.items())}
 
     def compare(self, table: Table, rows: Rows, planned: SnapshotFiles | None = None) -> None:
         """Hold a table's rows against what Hive finds in a snapshot.

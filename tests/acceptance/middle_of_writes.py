@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from airflow_hivex.core import Metastore, Session
+from tests import evidence
 
 ROWS = 20_000
-LAYOUTS = ("flat", "hive") if os.environ.get("HIVEX_EVERY_FAULT") else ("flat",)
+_LAYOUTS = ("flat", "hive")
+LAYOUTS = evidence.drawn("layouts", _LAYOUTS, 2 if evidence.does_all("HIVEX_EVERY_FAULT") else 1)
 Rows = list[tuple[int, str, str]]
 
 

@@ -30,6 +30,8 @@ from airflow_hivex.core.model.locks import LockComponent, LockState, LockType
 from airflow_hivex.core.model.objects import Database, Table
 from airflow_hivex.core.model.transactions import Operation, TxnState
 
+pytestmark = pytest.mark.every_backend
+
 NO_IDS: list[Any] = [0, -1, -(2**63), 999_999, 2**63 - 1, 2**63, 10**40, True, 1.5, "1", None]
 
 

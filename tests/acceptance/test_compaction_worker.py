@@ -120,6 +120,7 @@ class History:
         assert found == expected, (sorted(found - expected), sorted(expected - found))
 
 
+@pytest.mark.evidence(cases=1)
 @pytest.mark.parametrize(("kind", "layout"), [("partitioned", "hive"), ("bucketed", "flat")])
 def test_nobody_sees_a_compaction(metastore: Metastore, tmp_path: Path, kind: str, layout: str) -> None:
     with metastore.session() as session, metastore.session() as old:
@@ -309,6 +310,7 @@ def test_more_deltas_than_at_once_are_merged_in_steps(
         assert rows(session) == before
 
 
+@pytest.mark.evidence(cases=2)
 @pytest.mark.parametrize("most", [1, 2, 3, 4])
 def test_deltas_of_one_transaction_are_never_parted(
     metastore_url: str, clusters: dict[str, dict[str, str]], tmp_path: Path, most: int
@@ -397,6 +399,7 @@ def test_statistics_tell_of_the_files_that_are_there_now(metastore: Metastore, s
     assert "COLUMN_STATS_ACCURATE" not in later or json.loads(later["COLUMN_STATS_ACCURATE"]) == {}
 
 
+@pytest.mark.evidence(cases=1)
 @pytest.mark.parametrize("format", ["orc", "parquet", "json", "csv"])
 def test_insert_only_tables_are_compacted(metastore: Metastore, session: Session, tmp_path: Path, format: str) -> None:
     session.sql(
@@ -459,6 +462,7 @@ def test_converted_files_become_a_base_and_keep_their_ids(
     assert len(session.sql("SELECT id FROM t").rows) == 80
 
 
+@pytest.mark.evidence(cases=1)
 @pytest.mark.parametrize("layout", ["flat", "hive"])
 def test_large_stripes_are_copied_as_they_are(
     metastore: Metastore, session: Session, tmp_path: Path, layout: str

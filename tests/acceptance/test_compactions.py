@@ -17,6 +17,8 @@ from airflow_hivex.core.errors import (
 )
 from airflow_hivex.core.model.compaction import SHOW_COLUMNS
 
+pytestmark = pytest.mark.every_backend
+
 
 @pytest.fixture
 def tables(session: Session) -> Session:

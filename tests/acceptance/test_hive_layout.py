@@ -73,6 +73,7 @@ def compressions(root: Path, table: str = "t") -> set[str]:
     return {orc.ORCFile(path).compression for path in files}
 
 
+@pytest.mark.evidence(cases=1)
 @pytest.mark.parametrize("kind", TABLES)
 def test_statements_write_what_hive_reads(lockless: Metastore, tmp_path: Path, kind: str) -> None:
     columns = {"id": "int", "v": "string", "n": "struct<a:int,b:array<int>>"}

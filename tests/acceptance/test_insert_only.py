@@ -25,6 +25,7 @@ def create(session: Session, format: str, columns: str = "id int, v string", mor
     )
 
 
+@pytest.mark.evidence(cases=1)
 @pytest.mark.parametrize("format", FORMATS)
 def test_rows_are_inserted_and_overwritten_in_transactions(session: Session, tmp_path: Path, format: str) -> None:
     create(session, format, more="PARTITIONED BY (p string)")
@@ -121,6 +122,7 @@ def test_a_value_comes_back_as_it_was_or_is_refused(session: Session, clauses: s
     assert rows(session, "SELECT count(*) FROM t") == [(len(kept),)]
 
 
+@pytest.mark.evidence(cases=1)
 @pytest.mark.parametrize("format", ["textfile", "csv", "json"])
 def test_types_of_text_come_back_as_they_were(session: Session, format: str) -> None:
     columns = (
@@ -161,6 +163,7 @@ def test_compressed_text_is_read_by_the_ends_of_its_names(session: Session, tmp_
     assert {path.name[6:] for path in (tmp_path / "c1").rglob("0*")} == {"_0.gz"}
 
 
+@pytest.mark.evidence(cases=1)
 @pytest.mark.parametrize("format", ["orc", "parquet"])
 def test_types_nested_buckets_and_columns(session: Session, format: str) -> None:
     create(

@@ -1,8 +1,7 @@
 """kill -9 of workers and cleaners at random moments: no row is lost or doubled, and nothing is left on disk.
 
-``HIVEX_COMPACTION_KILLS=50`` kills so many of each instead of the few of the gate, ``HIVEX_RANDOM_SEED`` begins with
-another seed. ``test_random_compactions.py`` ends both at each of their steps; here whole processes die, with their
-Spark.
+``make evidence`` kills fifty of each; ``HIVEX_COMPACTION_KILLS`` sets another number.
+``test_random_compactions.py`` ends both at each of their steps; here whole processes die, with their Spark.
 """
 
 from __future__ import annotations
@@ -26,14 +25,15 @@ from airflow_hivex.core.clock import system_clock
 from airflow_hivex.core.model.cleaning import CleaningOutcome
 from airflow_hivex.core.model.compaction import CompactionState
 from airflow_hivex.core.model.transactions import TxnState, TxnType
+from tests import evidence
 from tests.acceptance import compacting_process, registered_directories
 from tests.processes import ClientProcess
 
 if TYPE_CHECKING:
     from tests.conftest import Counts
 
-KILLS = int(os.environ.get("HIVEX_COMPACTION_KILLS", "2"))
-SEED = int(os.environ.get("HIVEX_RANDOM_SEED", "1"))
+KILLS = evidence.amount("HIVEX_COMPACTION_KILLS", share=2, whole=50)
+SEED = evidence.SEED
 
 HOURS_MS = 3_600_000
 WORKER_S, CLEANER_S = 2.5, 0.2
@@ -105,6 +105,7 @@ def later(sqlite_url: str, properties: dict[str, dict[str, str]]) -> Iterator[Me
 
 
 @pytest.mark.spark
+@pytest.mark.evidence
 @pytest.mark.timeout(3600)
 def test_killed_workers_and_cleaners_lose_nothing(
     metastore: Metastore,
@@ -161,7 +162,7 @@ def test_killed_workers_and_cleaners_lose_nothing(
     assert {each.state for each in metastore.compactor.show()} <= {CompactionState.SUCCEEDED, CompactionState.REFUSED}
     assert metastore.transactions.valid_txns().open_ids == ()
     assert metastore.locks.show() == []
-    counts[f"{KILLS} kills of workers and cleaners"] = ", ".join(f"{n} {what}" for what, n in sorted(hit.items()))
+    counts["kills of workers and cleaners"] = {"of each": KILLS, **dict(sorted(hit.items()))}
 
 
 def change(session: Session, rows: Rows, number: int, chance: random.Random) -> None:

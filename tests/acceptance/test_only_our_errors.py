@@ -1,20 +1,17 @@
 """Every kind of exception, out of every adapter, at every step: one of our errors, and nothing is left open.
 
-``HIVEX_EVERY_FAULT=1`` tries each kind at each step; without, it is a share that differs from day to day
-(``HIVEX_FAULT_SEED`` repeats one).
+``make evidence``, or ``HIVEX_EVERY_FAULT=1``, tries each kind at each step; ``make test`` a share.
 """
 
 from __future__ import annotations
 
-import os
 import random
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
@@ -27,10 +24,15 @@ from airflow_hivex.core import Metastore
 from airflow_hivex.core.errors import HivexError
 from airflow_hivex.core.spark.local import LocalRunner
 from airflow_hivex.core.store.engine import Store
+from tests import evidence
 from tests.acceptance.faults import DELETING, OF_FILES
 
-_EVERY = bool(os.environ.get("HIVEX_EVERY_FAULT"))
-_SEED = int(os.environ.get("HIVEX_FAULT_SEED", date.today().toordinal()))  # noqa: DTZ011 - any number does
+if TYPE_CHECKING:
+    from tests.conftest import Counts
+
+pytestmark = pytest.mark.evidence
+
+_EVERY = evidence.does_all("HIVEX_EVERY_FAULT")
 _SHARE = 12
 """How many faults of each list of statements are tried."""
 
@@ -184,9 +186,9 @@ STATEMENTS = {
 @pytest.mark.timeout(1800 if _EVERY else 240)
 @pytest.mark.parametrize("name", STATEMENTS)
 def test_any_exception_at_any_step_is_told_as_ours_and_settles_all(
-    metastore: Metastore, thrower: Thrower, name: str
+    metastore: Metastore, thrower: Thrower, counts: Counts, name: str
 ) -> None:
-    _try(metastore, thrower, STATEMENTS[name], name)
+    counts["exceptions out of adapters"] = {"faults": _try(metastore, thrower, STATEMENTS[name], name)}
 
 
 @pytest.mark.spark
@@ -196,11 +198,14 @@ def test_any_exception_at_any_step_is_told_as_ours_and_settles_all(
     "statement",
     ["SELECT * FROM p", "UPDATE p SET v = 'u' WHERE a > 1", "CREATE TABLE IF NOT EXISTS made AS SELECT a, v, k FROM p"],
 )
-def test_any_exception_at_any_step_of_a_job(metastore: Metastore, thrower: Thrower, statement: str) -> None:
-    _try(metastore, thrower, [statement], statement, share=8)
+def test_any_exception_at_any_step_of_a_job(
+    metastore: Metastore, thrower: Thrower, counts: Counts, statement: str
+) -> None:
+    found = _try(metastore, thrower, [statement], statement, share=8)
+    counts["exceptions out of adapters, with Spark"] = {"faults": found}
 
 
-def _try(metastore: Metastore, thrower: Thrower, statements: list[str], name: str, share: int = _SHARE) -> None:
+def _try(metastore: Metastore, thrower: Thrower, statements: list[str], name: str, share: int = _SHARE) -> int:
     # How many steps there are, none of which fails.
     assert throw(metastore, thrower, statements, 10_000, "ours") is False
     thrower.begin(10_000, "ours")
@@ -211,6 +216,7 @@ def _try(metastore: Metastore, thrower: Thrower, statements: list[str], name: st
     thrower.begin(None)
     faults = [(at, kind) for at in range(count) for kind in KINDS]
     if not _EVERY:
-        faults = random.Random(f"{_SEED} {name}").sample(faults, min(share, len(faults)))
+        faults = random.Random(f"{evidence.SEED} {name}").sample(faults, min(share, len(faults)))
     for at, kind in faults:
         throw(metastore, thrower, statements, at, kind)
+    return len(faults)

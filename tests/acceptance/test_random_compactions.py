@@ -12,7 +12,6 @@ with another seed. A failure tells the seed and the steps.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -36,6 +35,7 @@ from airflow_hivex.core.model.transactions import TxnState, TxnType
 from airflow_hivex.core.spark.local import LocalRunner
 from airflow_hivex.core.statements.snapshot_files import SnapshotFiles
 from airflow_hivex.core.streaming import TransactionBatch
+from tests import evidence
 from tests.acceptance import registered_directories
 from tests.acceptance.faults import Dead, Faults, install
 from tests.acceptance.hive_reading import HiveReader
@@ -55,13 +55,16 @@ from tests.acceptance.warehouse_model import (
 if TYPE_CHECKING:
     from tests.conftest import Counts
 
-pytestmark = [pytest.mark.spark, pytest.mark.parametrize("metastore_url", ["sqlite"], indirect=True)]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.evidence,
+    pytest.mark.parametrize("metastore_url", ["sqlite"], indirect=True),
+]
 
 STEPS = 12
 """Of one history."""
-_ALL = int(os.environ.get("HIVEX_RANDOM_COMPACTIONS", STEPS))
-_FIRST = int(os.environ.get("HIVEX_RANDOM_SEED", 1))
-SEEDS = range(_FIRST, _FIRST + max(1, _ALL // STEPS))
+_ALL = evidence.amount("HIVEX_RANDOM_COMPACTIONS", share=STEPS, whole=500)
+SEEDS = range(evidence.SEED, evidence.SEED + max(1, _ALL // STEPS))
 
 HOURS_MS = 3_600_000
 _SETTINGS = {
@@ -630,4 +633,4 @@ def test_no_compaction_or_cleaning_is_seen(
             play.finish()
             assert metastore.locks.show() == []
             assert metastore.transactions.valid_txns().open_ids == ()
-        counts[f"random compactions {seed}"] = ", ".join(f"{n} {what}" for what, n in sorted(play.done.items()))
+        counts["random compactions"] = {"steps": STEPS, **dict(sorted(play.done.items()))}

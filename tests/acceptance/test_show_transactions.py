@@ -26,6 +26,8 @@ from airflow_hivex.core.model.locks import DataOperation, LockComponent, LockRes
 from airflow_hivex.core.model.transactions import AbortReason, TxnState
 from tests.acceptance.cluster_files import data_files
 
+pytestmark = pytest.mark.every_backend
+
 LOCK_COLUMNS = [
     "lockid",
     "database",

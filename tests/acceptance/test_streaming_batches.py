@@ -28,6 +28,7 @@ from airflow_hivex.core.errors import (
     TransactionAbortedError,
 )
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
+from tests import evidence
 
 pytestmark = pytest.mark.spark
 
@@ -221,14 +222,15 @@ def test_of_two_writers_of_one_batch_one_counts(metastore: Metastore, session: S
     assert ids(session) == [1]
 
 
+@pytest.mark.evidence
 @on_sqlite
 def test_a_killed_stream_loses_and_doubles_nothing(
     metastore: Metastore, metastore_url: str, clusters: dict[str, dict[str, str]], tmp_path: Path
 ) -> None:
-    """More kills than in the gate: HIVEX_STREAM_KILLS=100."""
-    kills = int(os.environ.get("HIVEX_STREAM_KILLS", "3"))
+    """``make evidence`` kills a hundred times; ``HIVEX_STREAM_KILLS`` sets another number."""
+    kills = evidence.amount("HIVEX_STREAM_KILLS", share=2, whole=100)
     batches = max(12, kills)
-    chance = random.Random(int(os.environ.get("HIVEX_RANDOM_SEED", "1")))
+    chance = random.Random(evidence.SEED)
     script = Path(__file__).with_name("streaming_process.py")
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     described = json.dumps({"c1": clusters["c1"]})
@@ -240,8 +242,8 @@ def test_a_killed_stream_loses_and_doubles_nothing(
     with metastore.session() as session:
         session.sql("CREATE TABLE events (id int, name string)")
         # The first kill lies between a commit and its checkpoint, where a batch without a key would double.
-        moments = [("after commit", 2), ("before commit", 2), ("after allocate", 1)]
-        moments += [(chance.choice(moments)[0], chance.randint(1, 4)) for _ in range(kills - len(moments))]
+        points = ("after commit", "before commit", "after allocate")
+        moments = [("after commit", 2), *((chance.choice(points), chance.randint(1, 4)) for _ in range(kills - 1))]
         assert stream(*moments[0]) == -signal.SIGKILL
         for point, times in moments[1:]:
             assert stream(point, times) in (0, -signal.SIGKILL)

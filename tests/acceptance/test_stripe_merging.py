@@ -99,6 +99,7 @@ def whys(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if "not put together" in record.getMessage()]
 
 
+@pytest.mark.evidence(cases=1)
 @pytest.mark.parametrize(("layout", "clustered"), [("flat", ""), ("hive", "CLUSTERED BY (id) INTO 3 BUCKETS")])
 @pytest.mark.usefixtures("in_tasks")
 def test_values_ids_and_order_stay(

@@ -33,6 +33,8 @@ from airflow_hivex.core.model.transactions import TxnState
 from tests.acceptance.joining_process import join_and_die
 from tests.processes import ClientProcess
 
+pytestmark = pytest.mark.every_backend
+
 on_sqlite = pytest.mark.parametrize("metastore_url", ["sqlite"], indirect=True)
 
 

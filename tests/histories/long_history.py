@@ -4,19 +4,28 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests import evidence
 from tests.conftest import Counts
 from tests.histories.workload import Workload, run
 
-TRANSACTIONS = 20_000
-KILLS = 40
+TRANSACTIONS = evidence.amount("HIVEX_HISTORY_TRANSACTIONS", share=1_000, whole=20_000)
+KILLS = max(12, TRANSACTIONS // 500)
 
 
 def check_a_long_history(metastore_url: str, tmp_path: Path, counts: Counts) -> None:
     """Run one, and hold it against what is promised."""
     outcome = run(
-        Workload(metastore_url, tmp_path / "warehouse", TRANSACTIONS, kills=KILLS, reading=0.85, deadline_s=1200)
+        Workload(
+            metastore_url,
+            tmp_path / "warehouse",
+            TRANSACTIONS,
+            kills=KILLS,
+            seed=evidence.SEED,
+            reading=0.85,
+            deadline_s=1200,
+        )
     )
-    counts[metastore_url.partition(":")[0].partition("+")[0]] = outcome.describe()
+    counts[f"long history, {metastore_url.partition(':')[0].partition('+')[0]}"] = outcome.describe()
     assert outcome.report.findings == [], outcome.report.describe()
     assert len(outcome.history) >= TRANSACTIONS
     assert outcome.report.unknown == 0, "the metastore did not tell how a transaction has ended"
@@ -26,4 +35,6 @@ def check_a_long_history(metastore_url: str, tmp_path: Path, counts: Counts) -> 
     assert outcome.looked_up["aborted"] + outcome.looked_up["committed"]
     for error in ("WRITE_CONFLICT", "PLANNED", "TRANSACTION_ABORTED"):
         assert outcome.errors[error], f"no transaction ended with {error}"
-    assert outcome.report.write_skews
+    if TRANSACTIONS >= 20_000:
+        # They are too rare for a shorter one.
+        assert outcome.report.write_skews

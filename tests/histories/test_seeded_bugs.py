@@ -1,4 +1,7 @@
-"""The checker finds bugs: each is planted into client processes, and its anomaly comes out of their history."""
+"""The checker finds bugs: each is planted into client processes, and its anomaly comes out of their history.
+
+``make evidence`` plants all of them, ``make test`` a few.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from tests.histories.workload import Workload, run
 ATTEMPTS = 6
 
 
+@pytest.mark.evidence(cases=3)
 @pytest.mark.parametrize("name", list(BUGS))
 def test_bug_is_found(name: str, tmp_path: Path, counts: Counts) -> None:
     found = _history_with(BUGS[name], tmp_path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from typing import TYPE_CHECKING
 
@@ -11,16 +10,18 @@ import pytest
 from airflow_hivex.core.errors import StatementSyntaxError, UnsupportedStatementError
 from airflow_hivex.core.model.statements import Select
 from airflow_hivex.core.sql.reader import read
+from tests import evidence
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tests.conftest import Counts
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.evidence]
 
-SHARE = 1 if os.environ.get("HIVEX_TEST_ALL_EXAMPLES") else 20
+SHARE = 1 if evidence.does_all("HIVEX_TEST_ALL_EXAMPLES") else 20
 """One function, or keyword, of so many is tried."""
+FIRST = evidence.SEED % SHARE
 # Words that hold a query together; each may need backquotes.
 STRUCTURE = frozenset(
     """
@@ -54,7 +55,7 @@ def parses(spark: SparkSession, text: str) -> bool:
 
 def test_examples_of_sparks_functions_are_read(spark: SparkSession, counts: Counts) -> None:
     examples: list[str] = []
-    for (name,) in spark.sql("SHOW FUNCTIONS").collect()[::SHARE]:
+    for (name,) in spark.sql("SHOW FUNCTIONS").collect()[FIRST::SHARE]:
         described = "\n".join(row[0] for row in spark.sql(f"DESCRIBE FUNCTION EXTENDED `{name}`").collect())
         examples += re.findall(r"^\s*> (.*?);?\s*$", described, re.MULTILINE)
     queries = [each for each in examples if not each.startswith(NOT_READ) and parses(spark, each)]
@@ -66,7 +67,7 @@ def test_examples_of_sparks_functions_are_read(spark: SparkSession, counts: Coun
 
 def test_a_keyword_is_a_name_wherever_spark_takes_it_for_one(spark: SparkSession, counts: Counts) -> None:
     words = [word for (word,) in spark.sql("SELECT keyword FROM sql_keywords()").collect() if word not in STRUCTURE]
-    texts = [text for word in words[:: 2 * SHARE - 1] for use in USES if parses(spark, text := use.format(word))]
+    texts = [text for word in words[FIRST :: 2 * SHARE - 1] for use in USES if parses(spark, text := use.format(word))]
     refused = {text: reason for text in texts if (reason := refusal(text, "t")) is not None}
     counts["keywords as names"] = f"{len(texts)} queries, {len(refused)} of them refused"
     assert refused == {}

@@ -1,17 +1,14 @@
 """Our reader and Spark's lexer cut every text into the same tokens, or we refuse the text.
 
-``HIVEX_LEXED_TEXTS=1000000`` compares as many texts instead of the few of the gate. Each day has another seed;
-``HIVEX_RANDOM_SEED`` repeats one.
+``make evidence`` compares a million texts; ``HIVEX_LEXED_TEXTS`` sets another number.
 """
 
 # ruff: noqa: SIM905 - lists of words are shorter as text
 
 from __future__ import annotations
 
-import os
 import random
 import re
-import time
 from collections.abc import Iterator
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
@@ -23,6 +20,7 @@ from airflow_hivex.core.model.plans import Plan
 from airflow_hivex.core.spark.runners import Runner
 from airflow_hivex.core.sql.literals import unquote
 from airflow_hivex.core.sql.tokens import Kind, lex, tokenize
+from tests import evidence
 from tests.conftest import Counts
 
 if TYPE_CHECKING:
@@ -30,8 +28,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-TEXTS = int(os.environ.get("HIVEX_LEXED_TEXTS", 20_000))
-SEED = int(os.environ.get("HIVEX_RANDOM_SEED", time.time() // 86_400))
+TEXTS = evidence.amount("HIVEX_LEXED_TEXTS", share=10_000, whole=1_000_000)
+SEED = evidence.SEED
 ALONE = 300
 TOGETHER = 500
 
@@ -185,6 +183,7 @@ def batches(texts: list[str]) -> Iterator[str]:
         yield "".join(f"{text}\n{len(TYPES.findall(text)) * '> '}\n" for text in texts[first : first + TOGETHER])
 
 
+@pytest.mark.evidence
 def test_spark_cuts_each_text_as_our_reader_does(spark: SparkSession, counts: Counts) -> None:
     chance, lexer = random.Random(SEED), SparkLexer(spark)
     texts = [some_text(chance) for _ in range(TEXTS)]
