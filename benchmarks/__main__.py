@@ -18,6 +18,7 @@ BENCHMARKS = {
     "deltas": "Scans of deltas",
     "row_changes": "Row changes",
     "transactions": "Transactions",
+    "deadlocks": "Deadlocks",
     "initiator": "Initiator",
     "compaction": "Compaction",
 }
