@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime, timedelta, timezone
 
 import pytest
 
@@ -250,6 +251,8 @@ def test_markers_are_found_and_strings_and_comments_are_not() -> None:
         ("SELECT :A", {"a": 1}, "no value for :A; no marker uses a"),
         ("SELECT :a", {"a": [1]}, "a is a list"),
         ("SELECT :a", {"a": 2**63}, "bigint"),
+        ("SELECT :a", {"a": datetime(9999, 12, 31, 23, tzinfo=timezone(timedelta(hours=-2)))}, "1 to 9999 of UTC"),
+        ("SELECT :a", {"a": datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=2)))}, "1 to 9999 of UTC"),
         ("SHOW PARTITIONS t PARTITION (ds = :a)", None, ":a"),
     ],
 )
