@@ -657,6 +657,22 @@ class NotEnoughHistoryError(HivexError):
 # -- compaction -----------------------------------------------------------------
 
 
+class EventsPurgedError(HivexError):
+    """A reader of the notification log asks for events that were purged: it has missed changes."""
+
+    code = "EVENTS_PURGED"
+
+    def __init__(self, after: int, purged: int) -> None:
+        super().__init__(
+            f"The events after {after} are not all there: those up to {purged} were purged. "
+            "Read the catalog anew, and continue after the current event id.",
+            after,
+            purged,
+        )
+        self.after = after
+        self.purged = purged
+
+
 class CompactionError(HivexError):
     """A compaction is not in the state that the call needs."""
 

@@ -202,7 +202,7 @@ SETTINGS: tuple[Setting, ...] = (
     _row("metastore.cached.rawstore.max.cache.memory", "int", 1_073_741_824, "B", _ANY, "memory of the cache; negative is no limit", instead=_NO_CACHE),
     _row("metastore.cached.rawstore.catalogs", "list", ("hive",), "", _ANY, "catalogs to keep in the cache; empty is all", instead=_NO_CACHE),
     _row("metastore.cache.can.use.event", "bool", False, "", _ANY, "keep the cache current by the notification log", instead=_NO_CACHE),
-    _row("metastore.event.db.listener.timetolive", "float", 1.0, "d", (0, None), "how long the notification log is kept", instead="the notification log is never cut"),
-    _row("metastore.event.db.listener.clean.interval", "int", 7200, "s", (1, None), "how often the notification log is cut", instead="the notification log is never cut"),
+    _row("metastore.event.db.listener.timetolive", "float", 1.0, "d", (0, None), "how long the notification log is kept"),
+    _row("metastore.event.db.listener.clean.interval", "int", 7200, "s", (1, None), "how often the housekeeping cuts the notification log, where it runs by itself"),
 )
 # fmt: on

@@ -10,34 +10,33 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, Connection, String, bindparam, insert, literal_column, select, update
+from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
 
 from airflow_hivex.core.clock import to_datetime
+from airflow_hivex.core.errors import EventsPurgedError
 from airflow_hivex.core.store.engine import Store
-from airflow_hivex.core.store.exchange import Call, Prepared
-from airflow_hivex.core.store.schema import counters, notification_log
+from airflow_hivex.core.store.exchange import Call, Prepared, joined
+from airflow_hivex.core.store.schema import counters, notification_log, recorded_events
 
 _DEFERRED = "hivex_deferred_events"
-_OF_EVENTS = counters.c.name == literal_column("'event'")
-_TAKE_ID = Prepared(update(counters).where(_OF_EVENTS).values(value=counters.c.value + literal_column("1")))
-_INSERT = Prepared(
-    insert(notification_log).from_select(
-        ["event_id", "event_ms", "type", "database", "table", "txn_id", "message"],
-        select(
-            counters.c.value,
-            bindparam("event_ms", type_=BigInteger),
-            bindparam("type", type_=String),
-            bindparam("database", type_=String),
-            bindparam("table", type_=String),
-            bindparam("txn_id", type_=BigInteger),
-            bindparam("message", type_=JSON),
-        ).where(_OF_EVENTS),
+_BATCH = 1000
+_OF_EVENTS = counters.c.name == "event"
+_OF_PURGED = counters.c.name == "purged_event"
+_RECORD = Prepared(
+    insert(recorded_events)
+    .values(
+        {
+            column: bindparam(column.name, type_=column.type)
+            for column in recorded_events.c
+            if column is not recorded_events.c.sequence
+        }
     )
+    .inline()
 )
 
 
 class EventType(enum.Enum):
-    """What happened. Source: Hive EventMessage.EventType."""
+    """What happened. Source: Hive EventMessage.EventType; copies and removed directories are ours."""
 
     CREATE_DATABASE = "CREATE_DATABASE"
     ALTER_DATABASE = "ALTER_DATABASE"
@@ -49,8 +48,13 @@ class EventType(enum.Enum):
     DROP_PARTITION = "DROP_PARTITION"
     ALTER_PARTITION = "ALTER_PARTITION"
     REGISTER_COPY = "REGISTER_COPY"
+    UNREGISTER_COPY = "UNREGISTER_COPY"
     COMMIT_TXN = "COMMIT_TXN"
     ABORT_TXN = "ABORT_TXN"
+    COMMIT_COMPACTION = "COMMIT_COMPACTION"
+    REMOVE_DIRECTORIES = "REMOVE_DIRECTORIES"
+    UPDATE_TABLE_COLUMN_STAT = "UPDATE_TABLE_COLUMN_STAT"
+    UPDATE_PARTITION_COLUMN_STAT = "UPDATE_PARTITION_COLUMN_STAT"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,41 +80,22 @@ def record(
     txn_id: int | None = None,
     message: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write an event in the caller's transaction. Two round trips.
+    """Write an event in the caller's transaction. One round trip; no other writer waits for it.
 
-    Call it last, or in a block of :func:`deferred`: the counter's row stays locked until the transaction
-    ends, which is what makes the ids rise in commit order without gaps.
+    Call it last, or in a block of :func:`deferred`, when all that the transaction waits for has been acquired:
+    so an event that depends on another one is recorded after it, and gets a higher id.
     """
+    event = recording(now_ms, type, database=database, table=table, txn_id=txn_id, message=message)
     events: list[Call] | None = connection.info.get(_DEFERRED)
-    if events is not None:
-        events += recording(now_ms, type, database=database, table=table, txn_id=txn_id, message=message)
-        return
-    event_id = connection.execute(
-        update(counters)
-        .where(counters.c.name == "event")
-        .values(value=counters.c.value + 1)
-        .returning(counters.c.value)
-    ).scalar_one()
-    connection.execute(
-        insert(notification_log).values(
-            event_id=event_id,
-            event_ms=now_ms,
-            type=type.value,
-            database=database,
-            table=table,
-            txn_id=txn_id,
-            message=dict(message or {}),
-        )
-    )
+    if events is None:
+        joined(connection).send(event)
+    else:
+        events.append(event)
 
 
 @contextmanager
 def deferred(connection: Connection) -> Iterator[list[Call]]:
-    """Collect what is recorded in the block, for the caller to send as the last calls of its transaction.
-
-    Whoever took the counter's row in the middle would keep all others waiting for what he does after
-    that, and might wait for a row that one of them has.
-    """
+    """Collect the events of the block, for the caller to send as the last calls of its transaction."""
     events: list[Call] = []
     # Of a connection that is lost in the block, nothing can be asked afterwards.
     info = connection.info
@@ -129,9 +114,9 @@ def recording(
     table: str | None = None,
     txn_id: int | None = None,
     message: Mapping[str, Any] | None = None,
-) -> tuple[Call, Call]:
-    """:func:`record` as the last calls of an exchange."""
-    event = _INSERT(
+) -> Call:
+    """:func:`record` as one of the last calls of an exchange."""
+    return _RECORD(
         event_ms=now_ms,
         type=type.value,
         database=database,
@@ -139,34 +124,89 @@ def recording(
         txn_id=txn_id,
         message=json.dumps(message or {}),
     )
-    return _TAKE_ID(), event
 
 
 class NotificationLog:
-    """Reads the log."""
+    """Reads the log.
+
+    Events are recorded without an id, so that commits do not wait for each other. A reader gives ids to those that
+    were committed since the last reader, in the order in which they were recorded.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def current_event_id(self) -> int:
-        """The id of the newest event, 0 when there is none."""
+        """Return the id of the newest event, 0 when there is none. Two round trips, more when there are new events."""
+        self._number()
         with self._store.read() as connection:
-            return int(connection.execute(select(counters.c.value).where(counters.c.name == "event")).scalar_one())
+            return int(connection.execute(select(counters.c.value).where(_OF_EVENTS)).scalar_one())
 
-    def events(self, after: int = 0, limit: int = 1000) -> list[Event]:
-        """Up to ``limit`` events with ids above ``after``, oldest first. One round trip."""
+    def events(self, after: int | None = None, limit: int = 1000) -> list[Event]:
+        """Return up to ``limit`` events above ``after``, oldest first; by default from the oldest that is kept.
+
+        Three round trips, more when there are new events.
+
+        Raises:
+            EventsPurgedError: events above ``after`` were purged. The reader has missed changes: it reads the
+                catalog anew and continues after :meth:`current_event_id`.
+        """
+        self._number()
         log = notification_log.c
-        query = select(notification_log).where(log.event_id > after).order_by(log.event_id).limit(limit)
+        query = select(notification_log).where(log.event_id > (after or 0)).order_by(log.event_id).limit(limit)
         with self._store.read() as connection:
-            return [
-                Event(
-                    id=row.event_id,
-                    time=to_datetime(row.event_ms),
-                    type=EventType(row.type),
-                    database=row.database,
-                    table=row.table,
-                    txn_id=row.txn_id,
-                    message=row.message,
-                )
-                for row in connection.execute(query)
-            ]
+            rows = connection.execute(query).all()
+            # Asked for afterwards, so that no event is missing that was purged between the two.
+            purged = int(connection.execute(select(counters.c.value).where(_OF_PURGED)).scalar_one())
+        if after is not None and after < purged:
+            raise EventsPurgedError(after, purged)
+        return [
+            Event(
+                id=row.event_id,
+                time=to_datetime(row.event_ms),
+                type=EventType(row.type),
+                database=row.database,
+                table=row.table,
+                txn_id=row.txn_id,
+                message=row.message,
+            )
+            for row in rows
+        ]
+
+    def purge(self, recorded_before_ms: int) -> int:
+        """Remove events that are older, up to the first one that is not; return their number. Safe to repeat."""
+        self._number()
+        return self._store.write(lambda connection: _purge(connection, recorded_before_ms), name="purge")
+
+    def _number(self) -> None:
+        """Give ids to all events that were committed before this call."""
+        with self._store.read() as connection:
+            last = connection.execute(select(func.max(recorded_events.c.sequence))).scalar_one()
+        while last is not None and self._store.write(lambda connection: _give_ids(connection, last), name="events"):
+            pass
+
+
+def _give_ids(connection: Connection, last: int) -> bool:
+    """Move a batch of events to the log, those up to a sequence; return whether more of them may be left."""
+    # One reader at a time; the events that it sees have committed.
+    number = connection.execute(select(counters.c.value).where(_OF_EVENTS).with_for_update()).scalar_one()
+    sequence = recorded_events.c.sequence
+    query = select(recorded_events).where(sequence <= last).order_by(sequence).limit(_BATCH)
+    rows = [dict(row) for row in connection.execute(query).mappings()]
+    if not rows:
+        return False
+    moved = [row.pop("sequence") for row in rows]
+    connection.execute(insert(notification_log), [{**row, "event_id": number + i} for i, row in enumerate(rows, 1)])
+    connection.execute(delete(recorded_events).where(sequence.in_(moved)))
+    connection.execute(update(counters).where(_OF_EVENTS).values(value=number + len(rows)))
+    return len(rows) == _BATCH
+
+
+def _purge(connection: Connection, recorded_before_ms: int) -> int:
+    log = notification_log.c
+    number = connection.execute(select(counters.c.value).where(_OF_EVENTS).with_for_update()).scalar_one()
+    kept = select(log.event_id).where(log.event_ms >= recorded_before_ms).order_by(log.event_id).limit(1)
+    first_kept = connection.execute(kept).scalar_one_or_none()
+    purged = number if first_kept is None else first_kept - 1
+    connection.execute(update(counters).where(_OF_PURGED, counters.c.value < purged).values(value=purged))
+    return connection.execute(delete(notification_log).where(log.event_id <= purged)).rowcount

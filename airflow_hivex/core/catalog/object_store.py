@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -13,7 +13,8 @@ from airflow_hivex.core.catalog import copies, databases, directories, notificat
 from airflow_hivex.core.catalog.binding import BoundTable, bind
 from airflow_hivex.core.catalog.notification_log import EventType
 from airflow_hivex.core.catalog.pruning import find_partitions
-from airflow_hivex.core.catalog.rows import database_from_row, partition_from_row
+from airflow_hivex.core.catalog.rows import database_document, database_from_row, partition_from_row
+from airflow_hivex.core.catalog.table_events import of_partitions, of_table, record_table_event
 from airflow_hivex.core.clock import Clock
 from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.compaction.entries import end_of_dropped
@@ -81,8 +82,9 @@ class ObjectStore:
 
         def work(connection: Connection) -> Database:
             name = databases.insert_database(connection, placed, self._clock())
-            notification_log.record(connection, self._clock(), EventType.CREATE_DATABASE, database=name)
-            return database_from_row(databases.select_database(connection, name))
+            stored = database_from_row(databases.select_database(connection, name))
+            self._record_database(connection, EventType.CREATE_DATABASE, stored)
+            return stored
 
         return self._write(work)
 
@@ -103,8 +105,9 @@ class ObjectStore:
 
         def work(connection: Connection) -> Database:
             databases.update_database(connection, name, placed)
-            notification_log.record(connection, self._clock(), EventType.ALTER_DATABASE, database=normalise(name))
-            return database_from_row(databases.select_database(connection, name))
+            stored = database_from_row(databases.select_database(connection, name))
+            self._record_database(connection, EventType.ALTER_DATABASE, stored)
+            return stored
 
         return self._write(work)
 
@@ -128,8 +131,8 @@ class ObjectStore:
                 end_of_dropped(connection, batch, None, self._clock())
             databases.delete_database(connection, stored.name)
             for table in dropped:
-                self._record(connection, EventType.DROP_TABLE, table)
-            notification_log.record(connection, self._clock(), EventType.DROP_DATABASE, database=stored.name)
+                self._record(connection, EventType.DROP_TABLE, table, message=of_table(table))
+            self._record_database(connection, EventType.DROP_DATABASE, stored)
             return dropped
 
         return self._write(work)
@@ -161,9 +164,10 @@ class ObjectStore:
         )
 
         def work(connection: Connection) -> Table:
-            stored = tables.insert_table(connection, placed, self._clock())
-            self._record(connection, EventType.CREATE_TABLE, stored, valid_write_ids, txn_id)
-            return self._seen_from(tables.select_table(connection, stored.database, stored.name), None)
+            inserted = tables.insert_table(connection, placed, self._clock())
+            stored = tables.select_table(connection, inserted.database, inserted.name)
+            self._record(connection, EventType.CREATE_TABLE, stored, valid_write_ids, txn_id, of_table(stored))
+            return self._seen_from(stored, None)
 
         return self._write(work)
 
@@ -226,7 +230,8 @@ class ObjectStore:
             )
             tables.update_table(connection, stored, placed)
             changed = tables.select_table(connection, database, table.name)
-            self._record(connection, EventType.ALTER_TABLE, changed, valid_write_ids, txn_id, {"was": stored.name})
+            message = of_table(changed, was=stored.name)
+            self._record(connection, EventType.ALTER_TABLE, changed, valid_write_ids, txn_id, message)
             return self._seen_from(changed, None)
 
         return self._write(work)
@@ -248,7 +253,7 @@ class ObjectStore:
             table = tables.select_table_for_change(connection, database, name)
             tables.mark_dropped(connection, [int(table.id or 0)])
             end_of_dropped(connection, [int(table.id or 0)], None, self._clock())
-            self._record(connection, EventType.DROP_TABLE, table, valid_write_ids, txn_id)
+            self._record(connection, EventType.DROP_TABLE, table, valid_write_ids, txn_id, of_table(table))
             return table
 
         return self._write(work)
@@ -311,7 +316,7 @@ class ObjectStore:
             if lost and not if_not_exists:
                 raise AlreadyExistsError("partition", f"{stored.full_name} {lost[0]}")
             if added:
-                message = {"partitions": sorted(added)}
+                message = of_partitions(self._stored(connection, stored, added.values()))
                 self._record(connection, EventType.ADD_PARTITION, stored, valid_write_ids, txn_id, message)
             return sorted(added)
 
@@ -420,10 +425,11 @@ class ObjectStore:
             if missing and not if_exists:
                 raise NoSuchPartitionError(stored.database, stored.name, missing[0])
             dropped = self._load(connection, stored, list(ids.values()), None)
+            gone = self._stored(connection, stored, ids.values())
             partitions.mark_partitions_dropped(connection, list(ids.values()))
             end_of_dropped(connection, [int(stored.id or 0)], list(ids), self._clock())
             if dropped:
-                message = {"partitions": sorted(ids)}
+                message = of_partitions(gone)
                 self._record(connection, EventType.DROP_PARTITION, stored, valid_write_ids, txn_id, message)
             return dropped
 
@@ -453,7 +459,7 @@ class ObjectStore:
                 # Those of a partition of that name that an earlier release has dropped.
                 end_of_dropped(connection, [int(stored.id or 0)], [new_name], self._clock())
             partitions.rename_partition(connection, stored, row, new_name)
-            message = {"partitions": [new_name], "was": name}
+            message = of_partitions(self._stored(connection, stored, [row.id]), was=name)
             self._record(connection, EventType.ALTER_PARTITION, stored, valid_write_ids, txn_id, message)
 
         self._write(work)
@@ -514,9 +520,11 @@ class ObjectStore:
                 batch_write_ids=write.batch,
             )
             if new:
-                self._record(connection, EventType.CREATE_TABLE, table, None, txn_id)
+                (stored,) = tables.select_tables_by_id(connection, [int(table.id or 0)])
+                self._record(connection, EventType.CREATE_TABLE, stored, None, txn_id, of_table(stored))
             if added:
-                self._record(connection, EventType.ADD_PARTITION, table, None, txn_id, {"partitions": sorted(added)})
+                message = of_partitions(self._stored(connection, table, added.values()))
+                self._record(connection, EventType.ADD_PARTITION, table, None, txn_id, message)
 
         self._write(work)
 
@@ -585,7 +593,16 @@ class ObjectStore:
         """
         with self._read() as connection:
             bound, ids = self._bind_copies(connection, database, table, partitions)
-        self._write(lambda connection: copies.drop_copies(connection, bound, ids, cluster))
+        stored = bound.table
+
+        def work(connection: Connection) -> None:
+            if not tables.lock_for_change(connection, [int(stored.id or 0)]):
+                raise NoSuchTableError(stored.database, stored.name)
+            copies.drop_copies(connection, bound, ids, cluster)
+            message = {"cluster": cluster, "partitions": sorted(ids) if stored.is_partitioned else None}
+            self._record(connection, EventType.UNREGISTER_COPY, stored, bound.write_ids, None, message)
+
+        self._write(work)
 
     def _bind_copies(
         self, connection: Connection, database: str, name: str, wanted: Sequence[str | Sequence[Value]] | None
@@ -683,16 +700,13 @@ class ObjectStore:
         txn_id: int | None = None,
         message: Mapping[str, Any] | None = None,
     ) -> None:
-        notification_log.record(
-            connection,
-            self._clock(),
-            type,
-            database=table.database,
-            table=table.name,
-            txn_id=txn_id,
-            message={
-                "table_id": table.id,
-                "valid_write_ids": None if valid_write_ids is None else str(valid_write_ids),
-                **(message or {}),
-            },
-        )
+        record_table_event(connection, self._clock(), type, table, valid_write_ids, txn_id, message)
+
+    def _record_database(self, connection: Connection, type: EventType, database: Database) -> None:
+        message = {"object": database_document(database)}
+        notification_log.record(connection, self._clock(), type, database=database.name, message=message)
+
+    @staticmethod
+    def _stored(connection: Connection, table: Table, ids: Iterable[int]) -> list[Partition]:
+        """Partitions by id, with their locations as they are stored."""
+        return [partition_from_row(table, row) for row in partitions.select_partitions(connection, sorted(ids))]

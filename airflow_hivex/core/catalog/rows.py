@@ -174,6 +174,41 @@ def _skew_to_json(skew: Skew) -> dict[str, Any]:
     }
 
 
+def table_document(table: Table) -> dict[str, Any]:
+    """A table in JSON's types, as events carry it."""
+    return {
+        "database": table.database,
+        **table_to_values(table),
+        "created_ms": stored_time(table.full_name, table.created_at),
+        "storage": storage_to_values(table.storage),
+    }
+
+
+def partition_document(partition: Partition) -> dict[str, Any]:
+    """A partition in JSON's types, as events carry it; its storage is None where it is stored as its table says."""
+    return {
+        "name": partition.name,
+        "values": list(partition.values),
+        "location": partition.location,
+        "parameters": dict(partition.parameters),
+        "created_ms": stored_time(partition.name, partition.created_at),
+        "last_accessed_ms": stored_time(partition.name, partition.last_accessed_at),
+        "storage": None if partition.storage is None else storage_to_values(partition.storage),
+    }
+
+
+def database_document(database: Database) -> dict[str, Any]:
+    """A database in JSON's types, as events carry it."""
+    return {
+        "name": database.name,
+        "location": database.location,
+        "description": database.description,
+        "owner": database.owner,
+        "parameters": dict(database.parameters),
+        "created_ms": stored_time(database.name, database.created_at),
+    }
+
+
 def table_to_values(table: Table) -> dict[str, Any]:
     """The columns of ``tables`` that describe the table itself, without its place and ids."""
     return {

@@ -17,7 +17,9 @@ from functools import partial
 
 from sqlalchemy import Connection, and_, delete, or_, select
 
+from airflow_hivex.core.catalog.notification_log import EventType
 from airflow_hivex.core.catalog.partitions import secondaries_of, spelled_name
+from airflow_hivex.core.catalog.table_events import record_table_event
 from airflow_hivex.core.catalog.tables import select_table, select_tables_by_id
 from airflow_hivex.core.clock import Clock
 from airflow_hivex.core.clusters.properties import Clusters
@@ -385,12 +387,16 @@ class Cleaner:
             if location is not None and location != work.place.location:
                 return False
         names = {each.location.rpartition("/")[2] for each in doomed if each.why == ABORTED and not each.is_file}
-        gone = [each.id for name, each in work.registered.items() if name in work.obsolete or name in names]
+        gone_names = sorted(name for name in work.registered if name in work.obsolete or name in names)
+        gone = [work.registered[name].id for name in gone_names]
         for batch in batches(gone):
             connection.execute(delete(directory_copies).where(directory_copies.c.directory_id.in_(batch)))
             connection.execute(delete(directories).where(directories.c.id.in_(batch)))
         if work.aborted is not None:
             self._cleaning.forget_aborted(work.table_id, work.partition, work.aborted.txn_ids, connection=connection)
+        if gone and work.table is not None:
+            message = {"partition": work.partition, "directories": gone_names}
+            record_table_event(connection, self._clock(), EventType.REMOVE_DIRECTORIES, work.table, None, None, message)
         return True
 
     def _deletions(self, doomed: Iterable[_Doomed]) -> Iterable[Deletion]:

@@ -17,11 +17,11 @@ from airflow_hivex.core.transactions.snapshots import read_valid_txns, read_vali
 GATHER_STATISTICS = "hive.compactor.gather.stats"
 
 
-def refresh_statistics(connection: Connection, table: Table, partition_id: int | None) -> None:
-    """Bring the files and bytes of a table or partition up to date, if ANALYZE has found them before."""
+def refresh_statistics(connection: Connection, table: Table, partition_id: int | None) -> bool:
+    """Bring the files and bytes of a table or partition up to date; return whether ANALYZE has found them before."""
     own = [] if partition_id is None else [partition_id]
     if partition_id not in select_statistics(connection, table, own):
-        return
+        return False
     valid_txns = read_valid_txns(connection)
     table_id = int(table.id or 0)
     write_ids = read_valid_write_ids(connection, {table_id: table.full_name}, valid_txns)[table_id]
@@ -32,3 +32,4 @@ def refresh_statistics(connection: Connection, table: Table, partition_id: int |
     store_sizes(
         connection, table, partition_id, sum(each.files for each in read), sum(each.size_bytes for each in read)
     )
+    return True

@@ -16,7 +16,9 @@ from dataclasses import dataclass, replace
 from sqlalchemy import Connection
 
 from airflow_hivex.core.catalog.directories import RegisteredDirectory, directories_of, register_compacted
+from airflow_hivex.core.catalog.notification_log import EventType
 from airflow_hivex.core.catalog.partitions import select_partition
+from airflow_hivex.core.catalog.table_events import record_statistics_event, record_table_event
 from airflow_hivex.core.catalog.tables import select_tables_by_id
 from airflow_hivex.core.clock import Clock
 from airflow_hivex.core.clusters.properties import Clusters
@@ -364,6 +366,9 @@ class CompactionWorker:
                 now_ms=self._clock(),
             )
             self._queue.mark_ready_for_cleaning(found.entry, connection=connection)
+            message = {"partition": entry.partition, "directories": [each.name for each in written]}
+            event = EventType.COMMIT_COMPACTION
+            record_table_event(connection, self._clock(), event, target.table, None, txn_id, message)
 
         self._transactions.commit(txn_id, commit)
         log.info("Compaction %s of %s has made %s", entry.id, entry.name, ", ".join(each.name for each in written))
@@ -372,7 +377,9 @@ class CompactionWorker:
 
     def _refresh_statistics(self, entry: Compaction, target: CompactionTarget) -> None:
         def work(connection: Connection) -> None:
-            refresh_statistics(connection, target.table, target.partition_id)
+            if refresh_statistics(connection, target.table, target.partition_id):
+                partitions = None if entry.partition is None else [entry.partition]
+                record_statistics_event(connection, self._clock(), target.table, partitions)
 
         try:
             self._store.write(work, name="refresh statistics")

@@ -13,6 +13,7 @@ from airflow_hivex.core.catalog.binding import BoundPartition, BoundTable
 from airflow_hivex.core.catalog.partitions import name_of
 from airflow_hivex.core.catalog.specifications import check_partitioned, covered, typed_specification
 from airflow_hivex.core.catalog.statistics import store_statistics
+from airflow_hivex.core.catalog.table_events import record_statistics_event
 from airflow_hivex.core.errors import (
     InvalidOperationError,
     NoSuchColumnError,
@@ -70,6 +71,11 @@ def run_analyze(context: StatementContext, statement: Analyze) -> Result:
 
         def changes(connection: Connection) -> None:
             store_statistics(connection, bound.table, found)
+            columns = {column for each in found.values() for column in each.columns}
+            names = sorted(name for name in found if name is not None)
+            for changed in (*((None,) if None in found else ()), *((names,) if names else ())):
+                now = context.services.clock()
+                record_statistics_event(connection, now, bound.table, changed, sorted(columns), running.txn_id)
 
         context.services.transactions.commit(running.txn_id, changes)
         return Result(cluster=cluster.name, txn_id=running.txn_id, route=routed.route)

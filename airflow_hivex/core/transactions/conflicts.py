@@ -130,6 +130,11 @@ class Write:
     write_id: int | None
 
     @property
+    def full_name(self) -> str:
+        """``database.table``."""
+        return f"{self.database}.{self.table}"
+
+    @property
     def updates(self) -> bool:
         """Whether rows were updated or deleted."""
         return self.operation in _UPDATES

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy import BigInteger, ColumnElement, Connection, ScalarSelect, and_, cast, delete, func, select, tuple_
 
+from airflow_hivex.core.catalog.notification_log import NotificationLog
 from airflow_hivex.core.clock import Clock
 from airflow_hivex.core.model.transactions import TxnState
 from airflow_hivex.core.settings import Settings
@@ -40,7 +41,8 @@ class HousekeepingResult:
 
     ``aborted`` are the ids of transactions that had timed out, ``dropped_locks`` those of requests
     without transaction, ``abandoned_writes`` the number of writes whose files were deleted, ``requeued_compactions``
-    that of compactions whose worker is gone; the others are numbers of records removed.
+    that of compactions whose worker is gone; the others are numbers of records removed, ``events`` of them from the
+    notification log.
     """
 
     aborted: tuple[int, ...] = ()
@@ -52,6 +54,7 @@ class HousekeepingResult:
     abandoned_writes: int = 0
     requeued_compactions: int = 0
     compactions: int = 0
+    events: int = 0
 
 
 class Housekeeper:
@@ -76,14 +79,19 @@ class Housekeeper:
         self._keep_compactions = keep_compactions
         self._interval_ms = int(settings["metastore.acid.housekeeper.interval"]) * 1000
         self._cleaner_interval_ms = int(settings["metastore.acid.txn.cleaner.interval"]) * 1000
+        self._log = NotificationLog(store)
+        self._log_interval_ms = int(settings["metastore.event.db.listener.clean.interval"]) * 1000
+        self._log_kept_ms = int(settings["metastore.event.db.listener.timetolive"] * 86_400_000)
         self._housekept_ms: int | None = None
         self._cleaned_ms: int | None = None
+        self._log_purged_ms: int | None = None
 
     def run(self, *, only_due: bool = False) -> HousekeepingResult:
         """One round of all tasks. Safe to run at any time and from several places at once.
 
         With ``only_due`` a task is left out that this housekeeper has run less than its interval
-        ago (``metastore.acid.housekeeper.interval``, ``metastore.acid.txn.cleaner.interval``).
+        ago (``metastore.acid.housekeeper.interval``, ``metastore.acid.txn.cleaner.interval``,
+        ``metastore.event.db.listener.clean.interval``).
         """
         now = self._clock()
         result = HousekeepingResult()
@@ -110,6 +118,9 @@ class Housekeeper:
             self._cleaned_ms = now
             removed = self._store.write(self._purge_transactions, name="purge")
             result = replace(result, transactions=removed)
+        if not only_due or self._log_purged_ms is None or now - self._log_purged_ms >= self._log_interval_ms:
+            self._log_purged_ms = now
+            result = replace(result, events=self._log.purge(now - self._log_kept_ms))
         return result
 
     def _purge_transactions(self, connection: Connection) -> int:

@@ -24,6 +24,7 @@ from sqlalchemy import (
 
 from airflow_hivex.core.catalog import notification_log
 from airflow_hivex.core.catalog.notification_log import EventType
+from airflow_hivex.core.catalog.table_events import of_table, record_table_event
 from airflow_hivex.core.catalog.tables import select_table, select_table_for_change, update_table
 from airflow_hivex.core.clock import Clock, to_datetime
 from airflow_hivex.core.errors import (
@@ -291,6 +292,8 @@ class TransactionManager:
                 raise InvalidTransactionRequestError(f"Table {found.full_name} has no property {key} to set.")
             changed = replace(found, parameters={**found.parameters, key: value})
             update_table(connection, found, changed)
+            message = of_table(changed, was=found.name)
+            record_table_event(connection, self._clock(), EventType.ALTER_TABLE, changed, None, txn_id, message)
 
         self.commit(txn_id, change)
 
@@ -702,11 +705,13 @@ class TransactionManager:
             calls += conflicts.recording_write_set(row.id, writes)
         calls.append(_COMMITTED(txn_id=row.id, now_ms=now))
         calls += events
-        write_ids = {f"{write.database}.{write.table}": write.write_id for write in writes if write.write_id}
+        write_ids = {write.full_name: write.write_id for write in writes if write.write_id}
         if write_ids:
-            calls += notification_log.recording(
-                now, EventType.COMMIT_TXN, txn_id=row.id, message={"write_ids": write_ids}
-            )
+            partitions: dict[str, list[str]] = defaultdict(list)
+            for table, name in sorted({(write.full_name, write.partition) for write in writes if write.partition}):
+                partitions[table].append(name)
+            message = {"write_ids": write_ids, "partitions": partitions}
+            calls.append(notification_log.recording(now, EventType.COMMIT_TXN, txn_id=row.id, message=message))
         exchange.finish(*calls)
 
     def _abort_conflicting(self, txn_id: int, sentence: str) -> None:

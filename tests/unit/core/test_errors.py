@@ -61,6 +61,7 @@ EXAMPLES: dict[str, tuple[object, ...]] = {
     "LockTimeoutError": ("default/t", 5.0, None),
     "InvalidWriteIdListError": ("x", "it needs a high watermark"),
     "NotEnoughHistoryError": (6, 3, "base_0000005_v0000030"),
+    "EventsPurgedError": (3, 17),
     "CompactionError": ("it is not in that state",),
     "NoSuchCompactionError": (9,),
     "CompactionNotDoneError": (9, "d.t ds=1", "failed", "the disk is full"),

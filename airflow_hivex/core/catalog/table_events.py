@@ -1,0 +1,79 @@
+"""Events of tables and partitions: each has the objects as they are afterwards, and the table's write id list."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection
+
+from airflow_hivex.core.catalog import notification_log
+from airflow_hivex.core.catalog.notification_log import EventType
+from airflow_hivex.core.catalog.rows import partition_document, table_document
+from airflow_hivex.core.model.objects import Partition, Table
+from airflow_hivex.core.model.write_ids import ValidWriteIdList
+from airflow_hivex.core.transactions.snapshots import read_valid_txns, read_valid_write_ids
+
+
+def record_table_event(
+    connection: Connection,
+    now_ms: int,
+    type: EventType,
+    table: Table,
+    valid_write_ids: ValidWriteIdList | None = None,
+    txn_id: int | None = None,
+    message: Mapping[str, Any] | None = None,
+) -> None:
+    """Record an event of a table in the caller's transaction.
+
+    A transactional table's event always has a write id list: the given one, else that of the transaction, else that
+    of now. One round trip; two more where the list is not given.
+    """
+    if valid_write_ids is None and table.is_transactional and table.id is not None:
+        valid_txns = read_valid_txns(connection, txn_id)
+        valid_write_ids = read_valid_write_ids(connection, {table.id: table.full_name}, valid_txns)[table.id]
+    notification_log.record(
+        connection,
+        now_ms,
+        type,
+        database=table.database,
+        table=table.name,
+        txn_id=txn_id,
+        message={
+            "table_id": table.id,
+            "valid_write_ids": None if valid_write_ids is None else str(valid_write_ids),
+            **(message or {}),
+        },
+    )
+
+
+def of_table(table: Table, **others: Any) -> dict[str, Any]:
+    """Return the message of an event that is about a table. Source: Hive CreateTableMessage."""
+    return {"object": table_document(table), **others}
+
+
+def of_partitions(partitions: Sequence[Partition], **others: Any) -> dict[str, Any]:
+    """Return the message of an event that is about partitions, in the order of their names.
+
+    Source: Hive AddPartitionMessage.
+    """
+    ordered = sorted(partitions, key=lambda partition: partition.name)
+    return {
+        "partitions": [partition.name for partition in ordered],
+        "objects": [partition_document(partition) for partition in ordered],
+        **others,
+    }
+
+
+def record_statistics_event(
+    connection: Connection,
+    now_ms: int,
+    table: Table,
+    partitions: Sequence[str] | None,
+    columns: Sequence[str] = (),
+    txn_id: int | None = None,
+) -> None:
+    """Record that statistics of a table (None) or of partitions have changed, and of which columns."""
+    event = EventType.UPDATE_TABLE_COLUMN_STAT if partitions is None else EventType.UPDATE_PARTITION_COLUMN_STAT
+    message = {"partitions": partitions, "columns": sorted(columns)}
+    record_table_event(connection, now_ms, event, table, None, txn_id, message)

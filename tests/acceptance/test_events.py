@@ -1,0 +1,233 @@
+"""Every change of what the metastore holds leaves an event, in the database transaction of the change."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pytest
+from sqlalchemy import text
+
+from airflow_hivex.core import Metastore, Session
+from airflow_hivex.core.model.objects import Database, Table
+from airflow_hivex.core.store.engine import Store
+from airflow_hivex.core.store.schema import metadata
+from tests.acceptance.conftest import CopyTable
+
+pytestmark = pytest.mark.spark
+on_postgresql = pytest.mark.parametrize("metastore_url", ["postgresql"], indirect=True)
+
+WATCHED = {
+    "databases": "INSERT OR UPDATE OR DELETE",
+    "tables": "INSERT OR UPDATE OR DELETE",
+    "partitions": "INSERT OR UPDATE OR DELETE",
+    "cluster_storage_descriptors": "INSERT OR UPDATE OR DELETE",
+    "directories": "INSERT OR UPDATE OR DELETE",
+    "directory_copies": "INSERT OR UPDATE OR DELETE",
+    "statistics": "INSERT OR UPDATE OR DELETE",
+    # They come and go with the rows of tables and partitions.
+    "storage_descriptors": "UPDATE",
+    "partition_key_values": "UPDATE",
+}
+WITHOUT_EVENTS = {
+    "counters": "numbers that were handed out",
+    "cluster_roots": "where clusters are, as they are configured",
+    "txns": "a commit or abort that has written leaves an event; a snapshot has the others",
+    "txn_to_write_id": "a snapshot has them",
+    "next_write_ids": "a snapshot has them",
+    "txn_components": "for commits",
+    "completed_txn_components": "for commits",
+    "write_set": "for commits",
+    "pending_writes": "seen by their own transaction only",
+    "written_batches": "for streaming clients",
+    "replayed_txns": "for replication",
+    "kept_snapshots": "for the cleaner",
+    "locks": "not kept",
+    "compaction_queue": "requests, which change nothing that is read",
+    "completed_compactions": "their history",
+    "recorded_events": "the events",
+    "notification_log": "the events",
+}
+# Rows of tables and partitions that nobody sees need none: those of a CREATE TABLE AS SELECT that has not committed,
+# and those that were dropped, until their files are gone.
+WATCH = """
+CREATE TABLE seen_changes (transaction bigint, name text, operation text);
+CREATE FUNCTION is_hidden(watched text, changed jsonb) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE of_directory jsonb;
+BEGIN
+  IF changed IS NULL THEN RETURN true; END IF;
+  IF (changed->>'dropped')::boolean THEN RETURN true; END IF;
+  IF watched = 'directory_copies' THEN
+    SELECT to_jsonb(d) INTO of_directory FROM directories d WHERE d.id = (changed->>'directory_id')::bigint;
+    -- Without it, the directory's own row says whether it is seen.
+    RETURN of_directory IS NULL OR is_hidden('directories', of_directory);
+  END IF;
+  RETURN EXISTS (SELECT FROM tables t WHERE t.id = (changed->>'table_id')::bigint AND t.dropped)
+    OR EXISTS (SELECT FROM partitions p WHERE p.id = (changed->>'partition_id')::bigint AND p.dropped);
+END $$;
+CREATE FUNCTION see_change() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  IF NOT (is_hidden(TG_TABLE_NAME, CASE WHEN TG_OP <> 'INSERT' THEN to_jsonb(OLD) END)
+      AND is_hidden(TG_TABLE_NAME, CASE WHEN TG_OP <> 'DELETE' THEN to_jsonb(NEW) END)) THEN
+    INSERT INTO seen_changes VALUES (txid_current(), TG_TABLE_NAME, TG_OP);
+  END IF;
+  RETURN NULL;
+END $$;
+"""
+
+READS = {
+    "catalog": {
+        *("get_database", "list_databases", "get_table", "get_tables", "list_tables", "new_partition"),
+        *("get_partition", "get_partitions", "get_partitions_by_expr", "list_partition_names", "joining"),
+    },
+    "transactions": {
+        *("get", "find", "show", "valid_txns", "valid_write_ids", "written_since", "would_conflict", "check_open"),
+        # Transactions and write ids: a snapshot has them, and the commit that follows leaves the event.
+        *("open", "heartbeat", "heartbeat_in", "heartbeat_range", "allocate_write_ids", "allocate_in"),
+        *("add_dynamic_partitions", "seed_txn_ids", "seed_write_ids", "begin_again", "commit"),
+        *("abort", "abort_in", "abort_many", "abort_timed_out"),
+    },
+    "locks": {"acquire", "check", "drop_timed_out", "heartbeat", "show", "unlock"},
+    "commits": {"mark", "after"},
+    "notification_log": {"current_event_id", "events", "purge"},
+    "compactor": {"abort", "cancel", "explain", "housekeep", "initiate", "plan_clean", "request", "show", "wait"},
+    "doctor": {"examine"},
+    "replayed_transactions": {"open", "commit", "abort", "allocate_write_ids"},
+}
+
+
+@pytest.fixture
+def watched(metastore: Metastore, metastore_url: str) -> Iterator[Store]:
+    """The metastore's database, which notes which transaction changes what."""
+    store = Store(metastore_url)
+    store.write(lambda connection: connection.execute(text(WATCH)))
+    for name, operations in {**WATCHED, "recorded_events": "INSERT"}.items():
+        trigger = f"CREATE TRIGGER watch AFTER {operations} ON {name} FOR EACH ROW EXECUTE FUNCTION see_change()"
+        store.write(lambda connection, trigger=trigger: connection.execute(text(trigger)))
+    yield store
+    store.close()
+
+
+def changes(store: Store) -> tuple[set[str], set[str]]:
+    """What was changed since the last call, and what of it by transactions that have recorded no event."""
+    with store.read() as connection:
+        rows = connection.execute(text("SELECT transaction, name, operation FROM seen_changes")).all()
+    store.write(lambda connection: connection.execute(text("DELETE FROM seen_changes")))
+    telling = {transaction for transaction, name, _ in rows if name == "recorded_events"}
+    seen = {f"{operation} {name}": transaction for transaction, name, operation in rows if name in WATCHED}
+    silent = {
+        f"{operation} {name}" for transaction, name, operation in rows if name in WATCHED and transaction not in telling
+    }
+    return set(seen), silent
+
+
+def public_calls(metastore: Metastore) -> set[str]:
+    """``service.method`` for each public method of each public service."""
+    services = {name: value for name, value in vars(metastore).items() if not name.startswith("_")}
+    return {
+        f"{service}.{name}"
+        for service, value in services.items()
+        if service not in ("settings", "clusters")
+        for name, _ in inspect.getmembers(type(value), inspect.isfunction)
+        if not name.startswith("_")
+    }
+
+
+def test_each_table_of_the_schema_is_watched_or_needs_no_events() -> None:
+    assert set(metadata.tables) == WATCHED.keys() | WITHOUT_EVENTS.keys()
+    assert not WATCHED.keys() & WITHOUT_EVENTS.keys()
+
+
+@on_postgresql
+def test_every_call_that_changes_something_leaves_an_event(
+    metastore: Metastore, session: Session, copy_table: CopyTable, watched: Store
+) -> None:
+    catalog, transactions = metastore.catalog, metastore.transactions
+    dropped: dict[str, list[object]] = {}
+
+    def stored(name: str = "t") -> Table:
+        return catalog.get_table("default", name)
+
+    def commit_with_property() -> None:
+        (txn_id,) = transactions.open()
+        transactions.commit_with_property(txn_id, "default", "t", "_meta.offset", "2")
+
+    def register_write() -> None:
+        session.sql("INSERT INTO t VALUES (1, 1), (2, 2)")
+        session.sql("INSERT INTO t VALUES (3, 1), (4, 2)")
+
+    def register_copy() -> None:
+        copy_table("t", "c2")
+
+    def work() -> None:
+        metastore.compactor.request("default", "t", "p=1", "major")
+        assert metastore.compactor.work("host-1") is not None
+
+    def keep(name: str, found: object) -> None:
+        dropped[name] = list(found) if isinstance(found, list) else [found]
+
+    # In an order in which each has something to do.
+    calls: dict[str, Callable[[], object]] = {
+        "catalog.create_database": lambda: catalog.create_database(Database("d")),
+        "catalog.alter_database": lambda: catalog.alter_database("d", Database("d", description="changed")),
+        "catalog.drop_database": lambda: catalog.drop_database("d", cascade=True),
+        "catalog.create_table": lambda: session.sql(
+            "CREATE TABLE t (id int) PARTITIONED BY (p int) TBLPROPERTIES ('_meta.offset' = '1')"
+        ),
+        "catalog.alter_table": lambda: catalog.alter_table("default", "t", replace(stored(), comment="changed")),
+        "transactions.commit_with_property": commit_with_property,
+        "catalog.register_write": register_write,
+        "catalog.add_partitions": lambda: catalog.add_partitions(
+            "default", "t", [catalog.new_partition(stored(), [number]) for number in (7, 8)]
+        ),
+        "catalog.rename_partition": lambda: catalog.rename_partition("default", "t", "p=7", "p=9"),
+        "catalog.register_copy": register_copy,
+        "catalog.unregister_copy": lambda: catalog.unregister_copy("default", "t", "c2"),
+        "compactor.work": work,
+        "compactor.clean": lambda: metastore.compactor.clean(),
+        "catalog.drop_partitions": lambda: keep("p", catalog.drop_partitions("default", "t", ["p=8", "p=2"])),
+        "catalog.forget_partitions": lambda: catalog.forget_partitions(dropped["p"]),  # type: ignore[arg-type]
+        "catalog.drop_table": lambda: keep("t", catalog.drop_table("default", "t")),
+        "catalog.forget_tables": lambda: catalog.forget_tables(dropped["t"]),  # type: ignore[arg-type]
+        "housekeeper.run": lambda: metastore.housekeeper.run(),
+    }
+    silent = {f"{service}.{name}" for service, names in READS.items() for name in names}
+    assert public_calls(metastore) == calls.keys() | silent, "say of a new call whether it changes something"
+    # What is not seen any more changes nothing for others.
+    unseen = {"catalog.forget_partitions", "catalog.forget_tables", "housekeeper.run"}
+    for name, call in calls.items():
+        changes(watched)
+        call()
+        changed, without_event = changes(watched)
+        assert without_event == set(), name
+        assert bool(changed) == (name not in unseen), name
+
+
+@on_postgresql
+def test_every_statement_that_changes_something_leaves_an_event(session: Session, watched: Store) -> None:
+    for sql in (
+        "CREATE DATABASE d",
+        "ALTER DATABASE d SET DBPROPERTIES ('a' = 'b')",
+        "CREATE TABLE t (id int, v string) PARTITIONED BY (p int)",
+        "INSERT INTO t VALUES (1, 'a', 1)",
+        "UPDATE t SET v = 'b' WHERE id = 1",
+        "INSERT OVERWRITE t PARTITION (p = 1) VALUES (1, 'c')",
+        "CREATE TABLE made AS SELECT id, p FROM t",
+        "ANALYZE TABLE t COMPUTE STATISTICS FOR COLUMNS id",
+        "ALTER TABLE t ADD PARTITION (p = 2)",
+        "ALTER TABLE t PARTITION (p = 2) RENAME TO PARTITION (p = 3)",
+        "ALTER TABLE t ADD COLUMNS (w int)",
+        "TRUNCATE TABLE t",
+        "ALTER TABLE t DROP PARTITION (p = 3)",
+        "CREATE VIEW seen AS SELECT id FROM t",
+        "DROP VIEW seen",
+        "ALTER TABLE made RENAME TO made_again",
+        "DROP TABLE t",
+        "DROP DATABASE d CASCADE",
+    ):
+        changes(watched)
+        session.sql(sql)
+        changed, without_event = changes(watched)
+        assert without_event == set(), sql
+        assert changed, sql
