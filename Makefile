@@ -74,12 +74,13 @@ airflow-trial: setup postgresql ## Run the warehouse under a full Airflow that i
 	$(BIN)/python -m tests.airflow_trial $(TRIAL)
 
 .PHONY: lint
-lint: $(INSTALLED) ## Check format, style, types and the direction of imports
+lint: $(INSTALLED) ## Check format, style, types, the direction of imports and words
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/write-settings-page.py --check
+	$(BIN)/python scripts/check-words.py
 
 .PHONY: format
 format: $(INSTALLED) ## Put the code into the project's format, and write the page of settings

@@ -75,7 +75,7 @@ def _add_sql(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     sql = commands.add_parser("sql", help="run statements and print their results")
     sql.description = (
         "Run statements and print their results. Without -e and -f, statements are read from a prompt, or from "
-        "standard input if that is no terminal."
+        "standard input if that is not a terminal."
     )
     text = sql.add_mutually_exclusive_group()
     text.add_argument("-e", "--execute", metavar="SQL", help="statements, separated by semicolons")

@@ -551,7 +551,7 @@ class WriteTakenBackError(TransactionError):
 
     def __init__(self, table: str, txn_id: int, writer: str) -> None:
         super().__init__(
-            f"The write to {table} in transaction {txn_id} was taken back: {writer!r} has begun again elsewhere.",
+            f"The write to {table} in transaction {txn_id} was withdrawn: {writer!r} runs again elsewhere.",
             table,
             txn_id,
             writer,
@@ -612,7 +612,7 @@ class LockNotAcquiredError(LockError):
 
 
 class LockTimeoutError(LockError):
-    """A lock could not be had in time (Hive's LOCK_ACQUIRE_TIMEDOUT). ``blocker`` is who was in the way."""
+    """A lock was not acquired in time (Hive's LOCK_ACQUIRE_TIMEDOUT). ``blocker`` is the lock in its way."""
 
     code = "LOCK_TIMEOUT"
     retryable = True

@@ -202,7 +202,7 @@ class Metastore:
                 part of: they share its snapshot and see what it has written. The session does not end it.
             writer: the name of the part of that transaction's work that the session does. What an
                 earlier session of the same name has written in it is discarded now, so that a part
-                can be done again.
+                can be repeated.
 
         Raises:
             NoSuchDatabaseError, UnknownClusterError: it cannot begin there.

@@ -98,13 +98,13 @@ SETTINGS: tuple[Setting, ...] = (
     _row("hive.txn.write.acid.version.file", "bool", True, "", _ANY, "write _orc_acid_version into every directory", instead="`_orc_acid_version` is written where the row layout is `hive`"),
     _row("hive.txn.filter.delete.events", "bool", True, "", _ANY, "use delete events outside a file's key range as filtered out", instead="each scan has the delete events of its partitions, and no others", as_if=True),
     _row("hive.txn.acid.dir.cache.duration", "int", 120, "min", (-1, None), "how long directory listings are cached; 0 read-only tables, -1 off", instead="directories are rows of the metastore; readers list none"),
-    _row("hive.txn.manager.dump.lock.state.on.acquire.timeout", "bool", False, "", _ANY, "log all locks when one could not be had in time"),
+    _row("hive.txn.manager.dump.lock.state.on.acquire.timeout", "bool", False, "", _ANY, "log all locks when one was not acquired in time"),
     # -- DataFrames
     _row("hivex.dataframe.retention.time", "int", 3600, "s", (0, None), "how long the cleaner keeps the files of a DataFrame, or of listed files, after the call; 0: not at all"),
     # -- what SQL may do
     _row("hivex.allow.code.execution", "bool", False, "", _ANY, "SQL may call any Java method (reflect, java_method, try_reflect), and table properties may set any option of Spark"),
     # -- locks
-    _row("hivex.lock.matrix", "str", "4", "", _ANY, "which locks bear each other: as in Hive 4, or as in Hive 2.3 and 3", choices=("4", "2.3")),
+    _row("hivex.lock.matrix", "str", "4", "", _ANY, "which locks are compatible: as in Hive 4, or as in Hive 2.3 and 3", choices=("4", "2.3")),
     _row("hive.lock.numretries", "int", 100, "", (0, None), "how often a waiting lock is checked"),
     _row("hive.lock.sleep.between.retries", "int", 60, "s", (0, None), "longest pause between two checks of a waiting lock"),
     _row("hive.locks.max.partitions", "int", -1, "", (-1, None), "above this many partition locks one table lock is taken; -1 off"),
@@ -199,7 +199,7 @@ SETTINGS: tuple[Setting, ...] = (
     _row("metastore.cached.rawstore.cache.update.frequency", "int", 60, "s", (1, None), "how often the cache reads the notification log", instead=_NO_CACHE),
     _row("metastore.cached.rawstore.cached.object.whitelist", "list", (".*",), "", _ANY, "patterns of catalog.database.table to keep in the cache", instead=_NO_CACHE),
     _row("metastore.cached.rawstore.cached.object.blacklist", "list", (), "", _ANY, "patterns of catalog.database.table to keep out of it", instead=_NO_CACHE),
-    _row("metastore.cached.rawstore.max.cache.memory", "int", 1_073_741_824, "B", _ANY, "memory of the cache; negative is no limit", instead=_NO_CACHE),
+    _row("metastore.cached.rawstore.max.cache.memory", "int", 1_073_741_824, "B", _ANY, "memory of the cache; negative: unlimited", instead=_NO_CACHE),
     _row("metastore.cached.rawstore.catalogs", "list", ("hive",), "", _ANY, "catalogs to keep in the cache; empty is all", instead=_NO_CACHE),
     _row("metastore.cache.can.use.event", "bool", False, "", _ANY, "keep the cache current by the notification log", instead=_NO_CACHE),
     _row("metastore.event.db.listener.timetolive", "float", 1.0, "d", (0, None), "how long the notification log is kept"),

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def table_to_compact(hook: HivexHook, text: str) -> tuple[str, str]:
     """The database and the name of ``table`` or ``database.table``; without one, the connection's database.
 
-    :raises StatementSyntaxError: it is no name
+    :raises StatementSyntaxError: it is not a valid name
     :raises InvalidOperationError: it is that of a link
     """
     from airflow_hivex.core.sql.reader import read_table_name

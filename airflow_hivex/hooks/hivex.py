@@ -162,7 +162,7 @@ class HivexHook(BaseHook):
             try by default
         :param txn_id: the open transaction to join
         :param writer: what part of that transaction's work it does: what an earlier session of the same
-            name has written is discarded, so that it can be done again. By default, and so for
+            name has written is discarded, so that it can be repeated. By default, and so for
             one session of a task only, the task: a retry replaces what the try before has written.
         :raises InvalidOperationError: the task has joined the transaction before, so that this session
             would discard its work
@@ -283,7 +283,7 @@ def _mask_secrets(configuration: Configuration) -> None:
         found += secrets_of(configuration.clusters)
     elif configuration.clusters and configuration.clusters.lstrip().startswith("{"):
         with suppress(ValueError, RecursionError):
-            # What is no JSON is refused when the metastore is opened.
+            # A text that is not JSON is refused when the metastore is opened.
             found += secrets_of(json.loads(configuration.clusters))
     for secret in found:
         mask_secret(secret)

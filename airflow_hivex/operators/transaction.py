@@ -220,7 +220,7 @@ class HivexBeginOperator(BaseOperator):
         for transaction in earlier:
             if transaction.state is TxnState.OPEN:
                 self.log.warning("Aborting transaction %s, which an earlier try has opened.", transaction.id)
-                metastore.abort(transaction.id, f"begun again by {agent_info(context)}")
+                metastore.abort(transaction.id, f"repeated by {agent_info(context)}")
         txn_id = self._open(metastore, context)
         self.log.info("Transaction %s is open; it may rest for %s.", txn_id, self.timeout)
         return txn_id
@@ -242,7 +242,7 @@ class HivexBeginOperator(BaseOperator):
         cleared = sorted(states.keys() - kept)
         if cleared and self.commit_task_id and any(_states(context, [self.commit_task_id]).values()):
             raise AirflowFailException(
-                f"{', '.join(cleared)} is to be done again, but {self.commit_task_id} is not, so that it would be "
+                f"{', '.join(cleared)} is to be repeated, but {self.commit_task_id} is not, so that it would be "
                 "undone at the end. Clear it together with its downstream."
             )
         if not kept:
@@ -345,7 +345,7 @@ class HivexAbortOperator(BaseOperator):
 
     A DAG run whose rows are missing fails with it, whatever else became of the run: Airflow skips the commit of
     a run that is marked, and takes a skipped task for a success. The transaction of a group in which a task
-    chose to be skipped is aborted as well, but that is no failure.
+    chose to be skipped is aborted as well, but that is not a failure.
 
     :param txn_id: the transaction (templated)
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
@@ -374,7 +374,7 @@ class HivexAbortOperator(BaseOperator):
     def execute(self, context: Context) -> str:
         """How the transaction has ended: ``committed``, or ``aborted`` because a task chose to be skipped.
 
-        :raises AirflowFailException: it was aborted, its record is gone, or the commit has failed all the same
+        :raises AirflowFailException: it was aborted, its record is gone, or the commit has failed nevertheless
         :raises HivexError: the failure may pass
         """
         from airflow_hivex.core.errors import NoSuchTransactionError, TransactionCommittedError

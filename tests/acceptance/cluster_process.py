@@ -1,6 +1,6 @@
 """A driver whose tasks run on executors of their own; it runs the statement of each line, and answers in JSON.
 
-``WORK`` is no statement: a worker does the oldest compaction that waits.
+``WORK`` is not a statement: a worker does the oldest compaction that waits.
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ def test_ids_that_were_never_opened_are_ignored_where_many_are_aborted(metastore
         (LockComponent("default", "nothing"), NoSuchTableError),
         (LockComponent("nowhere", "t"), NoSuchDatabaseError),
         (LockComponent("nowhere", None), NoSuchDatabaseError),
-        # A name that is qualified twice is no table of either database.
+        # A name that is qualified twice is not a table of either database.
         (LockComponent("default", "other.u"), NoSuchTableError),
         (LockComponent("default", "u"), NoSuchTableError),
     ],

@@ -200,7 +200,7 @@ def kill_both(worker: Worker, cleaner: ClientProcess, ready: Path, chance: rando
     began = time.monotonic()
     while not ready.exists():
         assert cleaner.is_alive, cleaner.error()
-    # The cleaner begins again when it is done, so that it may meet what the worker has just put into place.
+    # The cleaner repeats its round, so that it may meet what the worker has just put into place.
     moments = sorted([(began + worker_s, "worker"), (time.monotonic() + cleaner_s, "cleaner")])
     for moment, who in moments:
         # A random moment is what is tried: nothing is waited for but its time.

@@ -104,7 +104,7 @@ def test_overwrite_is_refused_while_another_one_may_write_there(
     ):
         second.sql(sql)
     assert base_directories(tmp_path) == before
-    # Who was killed begins again, and the other one can.
+    # The killed writer is repeated, and the other one can.
     with (
         metastore.session(txn_id=table.txn_id, writer="killed"),
         metastore.session(txn_id=table.txn_id, writer="second") as second,
@@ -148,9 +148,9 @@ def test_statement_that_was_taken_back_cannot_count_any_more(metastore: Metastor
             partition=None,
         )
     )
-    # The writer begins again, and has not deleted all files yet.
+    # The writer is repeated, and has not deleted all files yet.
     services.store.write(lambda connection: pending_writes.mark_taken_back(connection, [write.id]))
-    with pytest.raises(WriteTakenBackError, match="'load' has begun again"):
+    with pytest.raises(WriteTakenBackError, match="'load' runs again"):
         services.store.write(lambda connection: pending_writes.record(connection, found, write, []))
 
 

@@ -75,7 +75,7 @@ LOCKS: dict[str, dict[str, object]] = {
 """Settings under which sessions are more or less in each other's way. Nobody waits: one thread runs them all."""
 
 _WITHOUT_CODE = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-"""For a few rows, generating code takes longer than it saves; every third sequence does it all the same."""
+"""For a few rows, generating code takes longer than it saves; every third sequence does it nevertheless."""
 
 SESSIONS = ("a", "b", "reader")
 _ARROW = {

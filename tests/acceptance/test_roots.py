@@ -1,4 +1,4 @@
-"""The root of a cluster's file system is known by its marker: a missing mount is no empty root. No Spark."""
+"""The root of a cluster's file system is known by its marker: a missing mount is not an empty root. No Spark."""
 
 from __future__ import annotations
 

@@ -265,7 +265,7 @@ def test_filter_that_fits_nothing_is_an_error(tables: Session) -> None:
 
 def test_abort_frees_locks_and_tells_which_were_open(metastore: Metastore, tables: Session) -> None:
     ann, bob, cid = (open_one(metastore, user) for user in ("ann", "bob", "cid"))
-    metastore.transactions.abort(bob, "his own reason")
+    metastore.transactions.abort(bob, "the reason of bob")
     metastore.transactions.commit(cid)
     metastore.locks.acquire([on("t", LockType.EXCLUSIVE)], ann, user="ann")
     with metastore.session(user="boss", agent_info="on call") as boss:
@@ -276,7 +276,7 @@ def test_abort_frees_locks_and_tells_which_were_open(metastore: Metastore, table
     aborted = metastore.transactions.get(ann)
     assert aborted.reason_code == AbortReason.ABORT_QUERY.number
     assert aborted.reason == "aborted by ABORT TRANSACTIONS of boss (on call)"
-    assert metastore.transactions.get(bob).reason == "his own reason"
+    assert metastore.transactions.get(bob).reason == "the reason of bob"
     assert metastore.transactions.get(cid).state is TxnState.COMMITTED
     with pytest.raises(TransactionAbortedError, match="ABORT TRANSACTIONS of boss"):
         metastore.transactions.commit(ann)

@@ -382,7 +382,7 @@ def test_writer_that_was_replaced_and_goes_on_is_left_out(
         with metastore.session(txn_id=txn_id, writer="load") as new:
             if goes_on == "after that":
                 new.sql("INSERT INTO t VALUES (1)")
-                with pytest.raises(WriteTakenBackError, match="'load' has begun again"):
+                with pytest.raises(WriteTakenBackError, match="'load' runs again"):
                     old.sql("INSERT INTO t VALUES (2)")
             else:
                 old.sql("INSERT INTO t VALUES (2)")

@@ -56,7 +56,7 @@ def kill_at(point: str, survivor: Survivor, body: Callable[[Victim], None], fold
 
 
 def is_free(survivor: Survivor) -> bool:
-    """Whether a rival gets the locks at once; he gives them back."""
+    """Return whether a rival acquires the locks at once; they are released."""
     (txn_id,) = survivor.metastore.transactions.open(user="rival")
     response = survivor.metastore.locks.acquire(LOCKS, txn_id, user="rival", wait=False)
     if response.state is LockState.WAITING:

@@ -2,7 +2,7 @@
 
 A read of a list tells in which order its elements were appended. From these orders follow, for
 committed transactions, who wrote after whom (``ww``), who read from whom (``wr``) and who read what
-another has overwritten (``rw``); the clock tells who had been told of his commit before another
+another has overwritten (``rw``); the clock tells who had been told of a commit before another
 began (``rt``). Under snapshot isolation with real-time snapshots, every circle of such edges has two
 ``rw`` in a row (Fekete et al. 2005; Cerone and Gotsman 2018). A circle with one ``rw`` or none is an anomaly;
 one with several that are apart is a long fork, which is counted. What needs no circle is looked
@@ -54,7 +54,7 @@ class Finding:
 class Report:
     """What was found, and how much was looked at.
 
-    ``write_skews`` (G2-item) is how many parts of the history are no order, as snapshot isolation allows.
+    ``write_skews`` (G2-item) is how many parts of the history have no order, as snapshot isolation allows.
     ``long_forks`` are circles of two or more anti-dependencies that are apart: two readers
     disagree on which of two independent commits came first. They come of Hive's rule that a snapshot
     shows no id above its own: a transaction whose snapshot is taken later than its id misses
@@ -143,7 +143,7 @@ class _Check:
     # -- single transactions ----------------------------------------------------------
 
     def _settle_unknown(self) -> None:
-        """Whoever wrote what a committed transaction has read has committed, too, if he asked for it."""
+        """Whoever wrote what a committed transaction has read has committed, too, if it asked for that."""
         waiting = [n for n, each in enumerate(self.history) if each.status is Status.COMMITTED]
         while waiting:
             for operation in self.history[waiting.pop()].operations:

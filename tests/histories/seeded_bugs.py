@@ -145,7 +145,7 @@ def cached_snapshot() -> None:
 
 @bug(Anomaly.FENCE, parked=0.1)
 def missing_fence() -> None:
-    """A transaction that was aborted while its client was away commits all the same."""
+    """A transaction that was aborted while its client was away commits nevertheless."""
 
     def commit(self: TransactionManager, txn_id: int, changes: Changes = None, **options: bool) -> None:
         revive = update(txns).where(txns.c.id == txn_id).values(state=TxnState.OPEN.value)
@@ -184,7 +184,7 @@ def ids_visible_before_their_transactions() -> None:
         return ids
 
     _set("open", open_)
-    # A reader whose id is older than the writer's does not see him anyway.
+    # A reader whose id is older than the writer's does not see the writer anyway.
     client.READERS = 1
 
 

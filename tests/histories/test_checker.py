@@ -139,7 +139,7 @@ def test_long_fork_is_told_apart() -> None:
     report = check(history)
     assert report.findings == []
     assert len(report.long_forks) == 1
-    # Circles with fewer anti-dependencies in the same part of the graph are found all the same.
+    # Circles with fewer anti-dependencies in the same part of the graph are found nevertheless.
     report = check([*history, transaction("f", read("x", 1), read("y"))])
     assert report.anomalies == {Anomaly.G_SINGLE}
 

@@ -114,7 +114,7 @@ def begin(
 ) -> PendingWrite:
     """Note that a statement is about to write. The caller is :func:`one_at_a_time`.
 
-    ``operation`` is that of one that changes rows; INSERT OVERWRITE counts as update (2.4).
+    ``operation`` is that of one that changes rows; INSERT OVERWRITE counts as update.
 
     Raises:
         WriteTakenBackError: a later session of the same writer has written.
@@ -203,7 +203,7 @@ def check_not_being_overwritten(connection: Connection, table: Table, txn_id: in
     ``partition`` is None when the rows decide, or the table has none.
 
     Raises:
-        InvalidOperationError: there is one; it runs, or it was killed and not begun again.
+        InvalidOperationError: there is one; it runs, or it was killed and not repeated.
     """
     for earlier in of_transaction(connection, txn_id, table_id=table.id):
         meets = partition is None or earlier.partition in (None, partition)
@@ -211,7 +211,7 @@ def check_not_being_overwritten(connection: Connection, table: Table, txn_id: in
             raise InvalidOperationError(
                 "A second INSERT OVERWRITE in one transaction",
                 table.full_name,
-                f"another one of transaction {txn_id} runs there, or was killed and not begun again",
+                f"another one of transaction {txn_id} runs there, or was killed and not repeated",
             )
 
 

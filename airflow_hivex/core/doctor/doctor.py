@@ -77,7 +77,9 @@ class Doctor:
         *,
         progress: Callable[[str], None] = lambda _sentence: None,
     ) -> list[Finding]:
-        """Where registered directories and disks differ, errors first; what is merely under way is no difference.
+        """Return the differences between the registered directories and the disks, errors first.
+
+        Writes that are under way are not differences.
 
         Changes and deletes nothing; safe at any time. Of external tables and views nothing is registered. Up to 200
         tables take a fixed number of statements, a table one listing of its folder on each cluster.

@@ -1,4 +1,4 @@
-"""What lies beside the tables: folders in a database's folder that are no table's, and those of dropped tables."""
+"""Folders beside the tables: those that belong to no table of the database, and those of dropped tables."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class Folders:
             )
         else:
             kind = FindingKind.UNKNOWN
-            message = f"it is no table's of database {database}, and takes space; delete it if nobody needs it"
+            message = f"it belongs to no table of database {database}; delete it if nobody needs it"
         yield Finding(kind, cluster.name, database, name, None, cluster.shown_uri(location), message, count, size_bytes)
 
 

@@ -16,7 +16,7 @@ class Entry:
 
     ``files`` and ``size_bytes`` are the data files in it, which readers look at; ``all_files`` and ``all_bytes`` count
     hidden ones, too. ``each`` has the data files one by one, by path, where their directory is not registered as a
-    whole: of streaming batches, and of what is no ACID directory.
+    whole: of streaming batches, and of directories that are not ACID directories.
     """
 
     partition: str | None

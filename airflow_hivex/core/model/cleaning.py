@@ -178,7 +178,7 @@ class Aborted:
 def staging_ids(name: str) -> tuple[int | None, int | None] | None:
     """Who writes first to a hidden directory of this name: a write id, or the transaction of a compaction.
 
-    None when it is no name of one.
+    None when it is not the name of one.
     """
     found = _STAGING.fullmatch(name)
     if found is None:

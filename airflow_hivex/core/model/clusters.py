@@ -37,7 +37,7 @@ _KINDS = (
 
 
 def jobtracker_kind(jobtracker: str, cluster: str | None = None) -> JobTrackerKind:
-    """How ``jobtracker`` reaches Spark: any word that is no master of Spark is an Airflow connection.
+    """How ``jobtracker`` reaches Spark: any word that is not a master URL of Spark is an Airflow connection.
 
     Raises:
         InvalidClusterPropertiesError: it is neither.

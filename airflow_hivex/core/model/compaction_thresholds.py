@@ -49,7 +49,7 @@ class Thresholds:
         """Those of the settings, with what a table's properties override.
 
         Raises:
-            InvalidSettingError: a property is no value of its threshold.
+            InvalidSettingError: a property is not a valid value of its threshold.
         """
         given = {
             name: table[f"{OVERRIDE_PREFIX}{name}"]

@@ -66,4 +66,4 @@ def check_file_options(table: str, format: str, options: Mapping[str, str]) -> N
             continue
         if name.lower() == "orc.row.index.stride" and value == "0":
             continue
-        raise InvalidObjectError("table", table, f"{name}={value} is no whole number of at least {least}")
+        raise InvalidObjectError("table", table, f"{name}={value} is not a whole number of at least {least}")

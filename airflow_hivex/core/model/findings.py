@@ -41,7 +41,8 @@ _ERRORS = frozenset({FindingKind.UNREACHABLE, FindingKind.MISSING, FindingKind.D
 class Finding:
     """One difference between the registered directories and the disk of a cluster.
 
-    ``path`` is a full URI. ``table`` is None of a folder that is no table's, ``database`` also of a whole cluster.
+    ``path`` is a full URI. ``table`` is None for a folder that belongs to no table, ``database`` also for a whole
+    cluster.
     ``files`` and ``size_bytes`` are what lies there. ``message`` says what it means, and what to do.
     """
 

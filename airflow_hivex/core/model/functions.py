@@ -64,7 +64,7 @@ def call(name: str, arguments: Sequence[Typed]) -> Typed:
     if any(argument.value is None for argument in arguments):
         texts = _TEXTS.get(name, ())
         if any(each.type == "string" and each.value is not None and n not in texts for n, each in enumerate(arguments)):
-            # Spark casts it all the same, which may be an error.
+            # Spark casts it nevertheless, which may be an error.
             raise UndecidedError
         return Typed(None, UNKNOWN_TYPE)
     try:

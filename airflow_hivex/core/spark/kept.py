@@ -68,7 +68,7 @@ def with_kept(spark: SparkSession, work: Callable[[Kept], Done]) -> Done:
             try:
                 return work(kept)
             except KeptRowsLostError:
-                log.warning("Executors were lost that held rows of the statement; it begins again")
+                log.warning("Executors that held rows of the statement were lost; the job is retried")
     raise JobError("", f"executors that held rows of the statement were lost {_ATTEMPTS} times; run it again")
 
 

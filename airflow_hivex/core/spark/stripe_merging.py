@@ -164,7 +164,7 @@ def _bucket_files(scan: Scan) -> dict[int, list[str]]:
         for name in sorted(names, key=lambda name: (int(m[1]) if (m := _SUFFIX.fullmatch(name)) else -1, name)):
             bucket = bucket_number(name)
             if bucket == NO_BUCKET:
-                raise _UnfitError(f"{path}/{name} is no bucket's file")
+                raise _UnfitError(f"{path}/{name} is not a bucket file")
             found[bucket].append(f"{path}/{name}")
     if part.files is not None and count != part.files:
         raise _UnfitError(f"{count} files are there of {part.files}")

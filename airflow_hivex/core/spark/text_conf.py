@@ -20,7 +20,7 @@ TEXT_DEFAULTS = frozenset(
         "spark.sql.parser.escapedStringLiterals",
         "spark.sql.legacy.consecutiveStringLiterals.enabled",
         "spark.sql.ansi.doubleQuotedIdentifiers",
-        # What a name means: `a.*` is no pattern of names, and an inner WITH hides an outer one.
+        # What a name means: `a.*` is not a pattern of names, and an inner WITH hides an outer one.
         "spark.sql.caseSensitive",
         "spark.sql.parser.quotedRegexColumnNames",
         "spark.sql.legacy.ctePrecedencePolicy",

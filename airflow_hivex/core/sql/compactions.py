@@ -51,7 +51,7 @@ def _buckets(cursor: Cursor) -> int:
     token = cursor.peek()
     count = read_integer(cursor, "the number of buckets")
     if not 1 <= count < 2**31:
-        raise cursor.error("that is no number of buckets", token)
+        raise cursor.error("that is not a valid number of buckets", token)
     cursor.expect("BUCKETS")
     return count
 
@@ -94,7 +94,7 @@ def _limit(cursor: Cursor) -> int:
     token = cursor.peek()
     count = read_integer(cursor, "a number of rows")
     if count >= 2**63:
-        raise cursor.error("that is no number of rows", token)
+        raise cursor.error("that is not a valid number of rows", token)
     return count
 
 

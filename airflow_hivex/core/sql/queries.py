@@ -36,7 +36,7 @@ def read_query(cursor: Cursor) -> Query:
     """The query that the rest of the statement is.
 
     Raises:
-        StatementSyntaxError: it is no query, or it calls two tables by one name.
+        StatementSyntaxError: it is not a query, or it calls two tables by one name.
         UnsupportedStatementError: it reads what is not a table of the warehouse, or writes.
     """
     text, tokens = cursor.text, cursor.tokens[cursor.index :]

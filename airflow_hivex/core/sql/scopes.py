@@ -61,8 +61,8 @@ class Source:
     ``table`` is None for all but tables of the warehouse; ``start`` to ``end`` is its name in the
     text. ``nullable``: an outer join may have made its columns NULL. ``visible``: its columns may
     be named outside of its join. ``filterable``: its columns are still those of the table, and
-    conditions hold for all rows that are taken from it. ``output`` is what it brings that is no table
-    with its own columns; ``inner`` is what an alias for a join hides.
+    conditions hold for all rows that are taken from it. ``output`` is a source that is not a table
+    with its own columns; ``inner`` is the source that an alias for a join hides.
     """
 
     alias: str

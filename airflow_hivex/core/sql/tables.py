@@ -121,7 +121,7 @@ def read_added_columns(cursor: Cursor) -> tuple[Column, ...]:
     """The columns of ADD COLUMNS, in parentheses or one alone; Hive's CASCADE and RESTRICT mean nothing here.
 
     Raises:
-        StatementSyntaxError: it is no list of columns.
+        StatementSyntaxError: it is not a list of columns.
         UnsupportedStatementError: a column is given a place, or belongs to a struct.
     """
     if not cursor.at_symbol("("):

@@ -30,7 +30,7 @@ from airflow_hivex.core.sql.queries import at_query, read_query
 from airflow_hivex.core.sql.tokens import Cursor, tokenize, unsupported_error
 
 TextOf = Callable[[TableReference], str | None]
-"""The query that a view stands for, None for what is no view."""
+"""Return the query of a view, None for a table."""
 
 S = TypeVar("S", bound=RoutedStatement)
 
@@ -172,7 +172,7 @@ def expanded(statement: S, text_of: TextOf, parameters: Mapping[str, object], da
                 unmatched=statement.unmatched and expand_part(statement.unmatched),
                 unmatched_by_source=statement.unmatched_by_source and expand_part(statement.unmatched_by_source),
             )
-    raise AssertionError(f"{statement} is no statement that is routed")
+    raise AssertionError(f"{statement} is not a routed statement")
 
 
 def _more(reference: TableReference, text_of: TextOf) -> int:

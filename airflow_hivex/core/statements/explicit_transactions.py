@@ -168,7 +168,7 @@ def commit_transaction(services: Services, txn_id: int, changes: Callable[[Conne
     except TransactionAbortedError:
         _delete_pending(services, txn_id)
         raise
-    # What is left belongs to statements that were killed and never begun again.
+    # The other writes belong to statements that were killed and never repeated.
     _delete_pending(services, txn_id)
 
 

@@ -19,7 +19,7 @@ def acquire(
 
     Raises:
         LockNotAcquiredError: a lock that is not waited for is held by somebody else.
-        LockTimeoutError, DeadlockError: the locks could not be had.
+        LockTimeoutError, DeadlockError: the locks were not acquired.
         StatementCancelledError, TransactionAbortedError: the statement was cancelled while it waited.
         NoSuchTableError: a table was dropped meanwhile.
     """

@@ -65,7 +65,7 @@ def check_location(
     *,
     is_external: bool = False,
 ) -> None:
-    """Refuse a location that is no folder of its own on a cluster, by default the default cluster.
+    """Refuse a location that is not a folder of its own on a cluster, by default the default cluster.
 
     An external table or partition has files there already, which are not found by a pattern. A cluster whose file
     system does not answer is not looked at; statements that read there tell of that.

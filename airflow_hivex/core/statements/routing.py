@@ -84,7 +84,7 @@ def route(context: StatementContext, statement: S, running: Running | None = Non
 
     Raises:
         NoSuchTableError, NoSuchDatabaseError: a table does not exist.
-        LockError, DeadlockError, OutrunError: the locks could not be had, or too late.
+        LockError, DeadlockError, OutrunError: the locks were not acquired, or too late.
         InvalidOperationError: a table whose ROW__ID is read has none, or several have one.
     """
     with context.services.store.read() as connection:

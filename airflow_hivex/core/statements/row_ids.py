@@ -73,7 +73,7 @@ def with_row_ids(statement: S, table_of: TableOf) -> S:
             return replace(
                 statement, source=source, matched=matched, unmatched=unmatched, unmatched_by_source=by_source
             )
-    raise AssertionError(f"{statement} is no statement that is routed")
+    raise AssertionError(f"{statement} is not a routed statement")
 
 
 class _Tables:

@@ -34,7 +34,7 @@ T = TypeVar("T")
 class OutrunError(Exception):
     """Another transaction has committed an update of what the statement has just locked for one of its own.
 
-    ``successor`` is a new transaction that has the statement's locks, for it to begin again.
+    ``successor`` is a new transaction that has the statement's locks, so that the statement can be retried.
     """
 
     successor: int | None = None
@@ -44,8 +44,8 @@ def in_transaction(context: StatementContext, work: Callable[[Running], T], *, r
     """What ``work`` returns, run in the session's transaction or, without one, in a transaction of its own.
 
     In its own, ``work`` commits. If it has waited for a lock while somebody else has updated the
-    same rows, it begins again with a new transaction, whose snapshot has that update, at most
-    ``hive.txn.retrysnapshot.max.count`` times (2.4). It keeps its locks, so that whoever waits, too,
+    same rows, it is retried with a new transaction, whose snapshot has that update, at most
+    ``hive.txn.retrysnapshot.max.count`` times. It keeps its locks, so that whoever waits, too,
     is not in its way again.
 
     Raises:
@@ -68,8 +68,8 @@ def in_transaction(context: StatementContext, work: Callable[[Running], T], *, r
                 txn_id = successor = outrun.successor
                 running.check_not_cancelled()
                 if attempt == most:
-                    raise WriteConflictError(running.txn_id, f"{outrun}; it was begun again {most} times") from outrun
-                log.info("Transaction %s begins again: %s", running.txn_id, outrun)
+                    raise WriteConflictError(running.txn_id, f"{outrun}; it was retried {most} times") from outrun
+                log.info("The statement of transaction %s is retried: %s", running.txn_id, outrun)
     except BaseException as error:
         if successor is not None:
             # Nobody has begun with it.

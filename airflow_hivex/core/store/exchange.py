@@ -98,7 +98,7 @@ class Exchange(Protocol):
         """Run statements one after the other and return the rows of each. One round trip."""
 
     def finish(self, *calls: Call) -> list[Rows]:
-        """The same, and commit, still in one round trip. Within the transaction of a caller only he commits."""
+        """Do the same and commit, in one round trip. Within the transaction of a caller, only the caller commits."""
 
 
 class ExchangeError(Exception):

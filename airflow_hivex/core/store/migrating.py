@@ -65,7 +65,7 @@ def prepare(store: Store) -> None:
     Raises:
         StoreTooOldError: the database must be upgraded first; the message has the command.
         StoreTooNewError: a newer release has upgraded it.
-        NotAMetastoreError: it has tables that we did not make, or is no database.
+        NotAMetastoreError: it has tables that we did not make, or is not a database.
     """
     found = status(store)
     if found.state == "new":
@@ -82,7 +82,7 @@ def upgrade(store: Store) -> SchemaStatus:
 
     Raises:
         StoreTooNewError: a newer release has upgraded it.
-        NotAMetastoreError: it has tables that we did not make, or is no database.
+        NotAMetastoreError: it has tables that we did not make, or is not a database.
     """
     try:
         with _connected(store) as connection:

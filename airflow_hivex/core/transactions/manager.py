@@ -242,7 +242,7 @@ class TransactionManager:
         transaction while this transaction is still open, and is undone if the commit is refused.
         Committing twice is a no-op. The transaction's locks are released. Of transactions that
         overlap and update or delete in the same partition or table, only the first can commit;
-        with ``exclusive_write_locks`` the caller says that his locks have kept others out, and
+        with ``exclusive_write_locks`` the caller says that its locks have kept others out, and
         nothing is looked for. An update of no certain partition is one of all of them.
 
         Raises:
@@ -420,10 +420,10 @@ class TransactionManager:
     def heartbeat_range(self, lo: int, hi: int) -> HeartbeatRange:
         """Note that the owner of all transactions from ``lo`` to ``hi`` is alive; tell which cannot be.
 
-        Ids that are unknown or committed, and aborted ones, are no error. One round trip when all are open.
+        Ids that are unknown or committed, and aborted ones, cause no error. One round trip when all are open.
 
         Raises:
-            InvalidTransactionRequestError: that is no range, or it is wider than ``hive.max.open.txns``.
+            InvalidTransactionRequestError: that is not a range, or it is wider than ``hive.max.open.txns``.
         """
         widest = int(self._settings["hive.max.open.txns"])
         if not (is_id(lo) and is_id(hi) and 0 <= hi - lo < widest):

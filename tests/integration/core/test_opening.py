@@ -150,7 +150,7 @@ def test_url_that_is_no_text_is_refused(url: object) -> None:
 
 
 def test_unusable_files_are_errors_of_ours(tmp_path: Path) -> None:
-    (tmp_path / "noise.db").write_bytes(b"this is no database, and long enough to look at " * 100)
+    (tmp_path / "noise.db").write_bytes(b"this is not a database, and long enough to look at " * 100)
     (tmp_path / "folder.db").mkdir()
     (tmp_path / "file").write_text("")
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
@@ -163,7 +163,7 @@ def test_unusable_files_are_errors_of_ours(tmp_path: Path) -> None:
     ):
         with pytest.raises(error, match=name[:20]):
             Metastore.open(f"sqlite:///{tmp_path / name}", clusters=CLUSTERS)
-    assert (tmp_path / "noise.db").read_bytes().startswith(b"this is no database")
+    assert (tmp_path / "noise.db").read_bytes().startswith(b"this is not a database")
 
 
 def test_damaged_metastore_is_an_error_of_ours(sqlite_url: str) -> None:

@@ -190,7 +190,7 @@ def test_who_sets_what_has_no_effect_is_told_once(caplog: pytest.LogCaptureFixtu
     with caplog.at_level(logging.WARNING):
         Settings({name: 3})
         Settings({name: 3})
-        # What holds here anyway is no news, nor is a parameter that counts.
+        # A value that holds here anyway is not logged, nor is a parameter that counts.
         Settings({"hive.support.concurrency": True, "hive.txn.timeout": 10})
     assert caplog.messages == [
         f"{name} = 3 has no effect: the schedule of the compaction DAG decides, or whoever calls it"

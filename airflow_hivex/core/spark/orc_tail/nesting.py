@@ -47,7 +47,7 @@ def nest(source: Place, target: Place) -> int:
     is not in a local file system, it is copied and ``source`` stays.
 
     Raises:
-        JobError: ``source`` cannot be read, is no ORC file or not of this form; nothing is changed then.
+        JobError: ``source`` cannot be read, is not an ORC file or not of this form; nothing is changed then.
     """
     return replace_tail(source, target, nested(source, read_tail(source)))
 

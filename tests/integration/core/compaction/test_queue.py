@@ -687,7 +687,7 @@ def test_explanation_agrees_with_the_initiator(compactor: Compactor, warehouse: 
     compactor.initiate()
     assert {entry.partition: entry.type for entry in compactor.show()} == worthwhile
     assert len(set(answers.values())) == 3
-    # They are in the queue, so that the initiator would do nothing; their thresholds are passed all the same.
+    # They are in the queue, so that the initiator would do nothing; their thresholds are passed nevertheless.
     whole = compactor.explain("default", "p")
     assert all(answer.startswith("nothing: ") for answer, _ in whole.partitions)
     assert dict(whole.worthwhile) == worthwhile

@@ -647,7 +647,7 @@ def test_exclusive_locks_of_many_threads_never_overlap(
     assert locks.show() == []
 
 
-# -- beginning again ------------------------------------------------------------------------
+# -- retries -------------------------------------------------------------------------------
 
 
 def test_who_begins_again_keeps_its_locks_and_nobody_comes_in_between(

@@ -70,7 +70,7 @@ def test_write_ids_can_be_given_one_after_the_other(metastore: Metastore) -> Non
     replayed.allocate_write_ids("policy", {6: 20}, "default", "t")
     assert metastore.transactions.allocate_write_ids([other], "default", "t") == {other: 21}
     replayed.allocate_write_ids("policy", {7: 22}, "default", "t")
-    # The events begin again, and there is one more; the write id of another transaction stays.
+    # The events are replayed from the beginning, and there is one more; the write id of another transaction stays.
     expected = {opened[7]: 22, opened[8]: 23}
     assert replayed.allocate_write_ids("policy", {7: 22, 8: 23}, "default", "t") == expected
     assert metastore.transactions.allocate_write_ids([other], "default", "t") == {other: 21}

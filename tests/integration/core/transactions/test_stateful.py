@@ -273,7 +273,7 @@ class Machine(RuleBasedStateMachine):
             return  # One statement at a time.
         holds = any(each.txn_id == txn_id for each in self.requests.values())
         if txn_id is not None and holds and self.blocked(self.last_lock_id + 1, wanted, txn_id):
-            return  # Who waits while he holds may be in a circle; those have tests of their own.
+            return  # A transaction that holds locks and waits may be in a circle; those have tests of their own.
         expected = None if txn_id is None else self.refusal(txn_id)
         response = self.same(expected, lambda: self.locks.acquire(wanted, txn_id, wait=False))
         if expected is not None:

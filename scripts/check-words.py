@@ -1,0 +1,84 @@
+"""Check the words of code and documentation: fails for each pattern of the table that a file contains.
+
+It also checks that cited pages of ``docs/reference`` have the cited headings, and the lengths of the lines of pages.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+_ROOT = Path(__file__).parent.parent
+_COLUMNS = 120
+_OWN = Path(__file__)
+
+# Each pattern, and the reason with the words to write instead. A space stands for any space between words, so that a
+# sentence may continue on the next line, also behind the # of a comment.
+_PATTERNS = {
+    r"\b(?:TODO|FIXME|XXX)\b": "unfinished work belongs into an issue",
+    r"(?<=\S)(?<![Tt]here) (?:is|are|was|were) no (?!longer\b|more\b)\w+": "write that X is not a valid Y",
+    r"(?<![\w.])(?:[Hh]e|[Hh]im|[Hh]is)(?![\w.(=])": "write they, or name the subject",
+    r"\b(?:bear|bears|bore|borne) (?:each|one|the|a|an|with|nothing)\b": "locks are compatible with each other",
+    r"\b(?:begin|begins|began|begun|beginning|done) again\b": "write retry, continue or repeat",
+    r"\b(?:may|can|could|not|to) be had\b": "a lock is acquired, a thing is available",
+    r"\ball the same\b": "write still, or nevertheless",
+    r"hive-semantics|(?:spark|airflow|thrift)-notes|\bseed 0\d\d\b|\.\./shared\b": "cite a page of this repository",
+    r"\b[Ss]ection \d+\.\d+\b|[a-z] \(\d\.\d\)": "cite a page and its heading, not the number of a section",
+}
+_CITATION = re.compile(r"docs/reference/([a-z-]+\.md)(?:[\s#]*,[\s#]*\"([^\"\n]+)\")?")
+_ROOTS = ("airflow_hivex", "benchmarks", "dags", "docs", "scripts", "tests", "README.md", "CONTRIBUTING.md")
+
+
+def main() -> None:
+    """Print each place that breaks a rule, and exit with 1 if there is one."""
+    failures = [failure for path in _files() for failure in _check(path)]
+    if failures:
+        sys.exit("\n".join(failures))
+
+
+def _files() -> Iterator[Path]:
+    for name in _ROOTS:
+        root = _ROOT / name
+        for path in sorted(root.rglob("*")) if root.is_dir() else (root,):
+            if path.suffix in (".py", ".md") and path != _OWN and not path.is_symlink():
+                yield path
+
+
+def _check(path: Path) -> Iterator[str]:
+    text = path.read_text()
+    name = path.relative_to(_ROOT)
+    for pattern, reason in _COMPILED.items():
+        for match in pattern.finditer(text):
+            yield f"{name}:{_line(text, match)}: {' '.join(match[0].split())!r}: {reason}"
+    for match in _CITATION.finditer(text):
+        page, heading = _ROOT / "docs" / "reference" / match[1], match[2]
+        if not page.is_file():
+            yield f"{name}:{_line(text, match)}: there is no page docs/reference/{match[1]}"
+        elif heading and not re.search(rf"^#+ {re.escape(' '.join(heading.split()))}$", page.read_text(), re.MULTILINE):
+            yield f"{name}:{_line(text, match)}: docs/reference/{match[1]} has no heading {heading!r}"
+    if path.suffix == ".md":
+        yield from _long_lines(name, text)
+
+
+def _long_lines(name: Path, text: str) -> Iterator[str]:
+    """Yield the lines that are too long. The rows of a table have no other way, and a link cannot be broken."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if len(line) > _COLUMNS and not line.startswith("|") and "](http" not in line:
+            yield f"{name}:{number}: the line has {len(line)} columns, more than {_COLUMNS}"
+
+
+def _line(text: str, match: re.Match[str]) -> int:
+    return text.count("\n", 0, match.start()) + 1
+
+
+def _spaced(pattern: str) -> str:
+    return pattern.replace(" ", r"[\s#]+")
+
+
+_COMPILED = {re.compile(_spaced(pattern)): reason for pattern, reason in _PATTERNS.items()}
+
+
+if __name__ == "__main__":
+    main()
