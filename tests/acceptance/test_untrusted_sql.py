@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,11 +15,13 @@ CALL = "'java.lang.System', 'getProperty', 'user.home'"
 
 
 @pytest.fixture
-def session(sqlite_url: str, clusters: dict[str, dict[str, str]]) -> Session:
-    metastore = Metastore.open(sqlite_url, clusters=clusters, default_cluster="c1")
-    session = metastore.session(user="tester")
-    session.sql("CREATE TABLE t (id INT, s STRING)")
-    return session
+def session(sqlite_url: str, clusters: dict[str, dict[str, str]]) -> Iterator[Session]:
+    with (
+        Metastore.open(sqlite_url, clusters=clusters, default_cluster="c1") as metastore,
+        metastore.session(user="tester") as session,
+    ):
+        session.sql("CREATE TABLE t (id INT, s STRING)")
+        yield session
 
 
 @pytest.mark.parametrize(
