@@ -127,7 +127,11 @@ class HivexHook(BaseHook):
                 raise InvalidConnectionError(
                     self.hivex_conn_id, f"the text in {variable} is neither connection JSON nor a connection URI"
                 ) from None
-            return embedded_configuration()
+            configuration = embedded_configuration()
+            self.log.info(
+                "There is no connection %s; the embedded warehouse is used: %s", self.hivex_conn_id, configuration.url
+            )
+            return configuration
         configuration = from_connection(connection)
         _mask_secrets(configuration)
         return configuration

@@ -170,10 +170,10 @@ class HivexQueryOperator(BaseOperator):
 
     def _log(self, result: Result) -> None:
         if result.rows_written is not None:
-            self.log.info("Wrote %d rows in transaction %s.", result.rows_written, result.txn_id)
+            self.log.info("Rows written: %d, in transaction %s", result.rows_written, result.txn_id)
         elif result.columns:
             more = f"; there are more than max_rows={self.max_rows}" if result.truncated else ""
-            self.log.info("Read %d rows%s.", len(result.rows), more)
+            self.log.info("Rows read: %d%s", len(result.rows), more)
 
 
 class _StatementThread:

@@ -123,10 +123,15 @@ def test_broken_connection_says_what_is_wrong(broken: Connection, reason: str) -
     assert reason in str(raised.value)
 
 
-def test_without_any_connection_the_warehouse_is_embedded(airflow_home: Path) -> None:
+def test_without_any_connection_the_warehouse_is_embedded_and_the_log_says_so(
+    airflow_home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     found = HivexHook().get_configuration()
     assert found.url == f"sqlite:///{airflow_home / 'hivex' / 'metastore.db'}"
     assert found.clusters is None
+    assert (
+        f"There is no connection hivex_default; the embedded warehouse is used: {found.url}" in capsys.readouterr().out
+    )
 
 
 def test_missing_connection_of_another_name_is_an_error() -> None:
