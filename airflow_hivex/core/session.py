@@ -312,8 +312,7 @@ class Session:
             return
         except HivexError as error:
             log.warning("Transaction %s could not be aborted: %s", running.txn_id, error)
-        if running.runner is not None:
-            running.runner.cancel(running.tag)
+        running.stop()
 
     def close(self) -> None:
         """End the session; a statement that still runs in another thread is cancelled, its transaction rolled back."""

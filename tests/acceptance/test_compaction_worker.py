@@ -6,6 +6,7 @@ import json
 import random
 import re
 import shutil
+import threading
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 from fsspec.implementations.local import LocalFileSystem
 from pyarrow import orc
+from pyspark.sql import SparkSession
 
 from airflow_hivex.core import Metastore, Session
 from airflow_hivex.core.errors import CompactionLostError, JobCancelledError
@@ -206,6 +208,38 @@ def test_a_worker_that_wakes_up_too_late_changes_nothing(
         assert (done.id, done.state) == (late[0].id, CompactionState.READY_FOR_CLEANING)
         assert rows(session) == before
         assert len(names(tmp_path)) == len(directories) + 1
+
+
+def test_a_worker_whose_transaction_was_ended_runs_no_job_in_vain_and_says_why(
+    metastore_url: str, clusters: dict[str, dict[str, str]], tmp_path: Path
+) -> None:
+    def fault(point: str) -> None:
+        if point == "compaction started":
+            txn_id = int(metastore.compactor.show()[0].txn_id or 0)
+            metastore.transactions.abort(txn_id, "somebody was in a hurry")
+            for thread in threading.enumerate():
+                if thread.name == f"hivex-heartbeat of transaction {txn_id}":
+                    thread.join(60)
+                    assert not thread.is_alive()
+
+    def jobs() -> int:
+        return len(SparkSession.builder.getOrCreate().sparkContext.statusTracker().getJobIdsForGroup(None))
+
+    with (
+        Metastore.open(
+            metastore_url, clusters=clusters, default_cluster="c1", settings={"hive.txn.timeout": 2}, fault=fault
+        ) as metastore,
+        metastore.session() as session,
+    ):
+        session.sql("CREATE TABLE t (id int, v string, n struct<a:int>, p string)")
+        for at in range(2):
+            session.sql(f"INSERT INTO t (id, v) VALUES ({at}, 'x')")
+        before, directories, run_before = rows(session), names(tmp_path), jobs()
+        failed = compact(metastore, "major")
+        assert failed.state is CompactionState.FAILED
+        assert "somebody was in a hurry" in str(failed.error_message)
+        assert (jobs(), names(tmp_path)) == (run_before, directories)
+        assert rows(session) == before
 
 
 @pytest.mark.parametrize("point", ["before its transaction", "compaction started"])

@@ -379,6 +379,8 @@ def test_interrupt_stops_the_job_and_the_next_statement_runs_at_once(
 def test_statement_whose_transaction_was_ended_stops_its_job_and_says_why(
     metastore_url: str, clusters: dict[str, dict[str, str]], tmp_path: Path
 ) -> None:
+    from pyspark.sql import SparkSession
+
     settings = {"hive.txn.timeout": 2}
     hours = [0]
     later_clock = lambda: system_clock() + hours[0] * 3_600_000  # noqa: E731 - as short as the clock is
@@ -414,6 +416,19 @@ def test_statement_whose_transaction_was_ended_stops_its_job_and_says_why(
                 running.result(timeout=60)
             assert (metastore.locks.show(), data_files(tmp_path)) == ([], before)
         assert session.sql("INSERT INTO t VALUES (1)").rows_written == 1
+
+        spark = SparkSession.builder.getOrCreate()
+        warehouse = session.warehouse(spark)
+        before = data_files(tmp_path)
+        with session.transaction_batch("t", 1) as batch:
+            for write in (batch.write, lambda rows: warehouse.write(rows, "t")):
+                running = pool.submit(write, spark.sql(LONG).toDF("a"))
+                wait_for_job()
+                metastore.transactions.abort(metastore.transactions.valid_txns().open_ids[0], "somebody was in a hurry")
+                with pytest.raises(TransactionAbortedError, match="in a hurry"):
+                    running.result(timeout=60)
+                assert list(spark.sparkContext.statusTracker().getActiveJobsIds()) == []
+                assert (metastore.locks.show(), data_files(tmp_path)) == ([], before)
 
 
 @pytest.mark.parametrize("cancel", [Session.cancel, Session.close])

@@ -62,6 +62,7 @@ from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.spark.runners import Runner, runner_for
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.transactions.heartbeats import heartbeats
+from airflow_hivex.core.transactions.jobs import TransactionJob
 from airflow_hivex.core.transactions.locks import LockManager
 from airflow_hivex.core.transactions.manager import TransactionManager
 from airflow_hivex.core.transactions.snapshots import read_valid_txns, read_valid_write_ids
@@ -141,7 +142,7 @@ class CompactionWorker:
         self._worker_timeout_s = int(settings["hive.compactor.worker.timeout"])
         # Without a lock, which a signal handler could not take: who runs a job notes it before looking whether it
         # is cancelled, and who cancels does it the other way round.
-        self._running: dict[str, tuple[Runner, str]] = {}
+        self._running: dict[str, TransactionJob] = {}
         self._cancelled: set[str] = set()
 
     def work(self, worker_id: str, pool: str | None = None, compaction_id: int | None = None) -> Compaction | None:
@@ -170,8 +171,7 @@ class CompactionWorker:
         self._cancelled.add(worker_id)
         running = self._running.get(worker_id)
         if running is not None:
-            runner, tag = running
-            runner.cancel(tag)
+            running.stop()
 
     def _take_and_work(self, worker_id: str, pool: str | None, compaction_id: int | None) -> Compaction | None:
         entry = self._queue.next_entry(worker_id, pool, compaction_id=compaction_id)
@@ -234,18 +234,22 @@ class CompactionWorker:
             type=TxnType.REBALANCE_COMPACTION if entry.type is CompactionType.REBALANCE else TxnType.COMPACTION,
         )
         made: list[str] = []
+        running = TransactionJob(txn_id)
         try:
             self._roots.check(target.cluster.name)
-            with heartbeats(self._transactions, txn_id, int(self._settings["hive.txn.timeout"])):
+            with heartbeats(self._transactions, txn_id, int(self._settings["hive.txn.timeout"]), running.end):
                 if entry.type is CompactionType.REBALANCE:
                     self._keep_ids(entry, txn_id)
                 found = self._store.write(lambda joined: self._find(joined, entry, txn_id), name="start compaction")
                 target = found.target
                 self._store.reach("compaction started")
-                self._compact(found, txn_id, made)
+                self._compact(found, running, made)
         except BaseException as error:
             if not isinstance(error, CommitOutcomeUnknownError) and self._abort(txn_id, error):
                 self._delete(target, made)
+            ended = running.cause_of(error)
+            if ended is not None:
+                raise ended from error
             raise
 
     # -- what is there ------------------------------------------------------------------
@@ -331,9 +335,9 @@ class CompactionWorker:
 
     # -- work ---------------------------------------------------------------------------
 
-    def _compact(self, found: _Found, txn_id: int, made: list[str]) -> None:
+    def _compact(self, found: _Found, running: TransactionJob, made: list[str]) -> None:
         """Do it; the names of directories that were made join ``made``."""
-        entry, target = found.entry, found.target
+        entry, target, txn_id = found.entry, found.target, running.txn_id
         todo = next_state(entry.type, found.state, has_leftovers=found.has_leftovers)
         if todo is CompactionState.REFUSED:
             message = _nothing_to_do(entry.type, found.state)
@@ -346,7 +350,7 @@ class CompactionWorker:
             found.check_ids()
         written: Sequence[WrittenDirectory] = ()
         if todo is CompactionState.WORKING:
-            written = self._run(found, txn_id, made)
+            written = self._run(found, running, made)
             self._store.reach("compaction written")
             # As an INSERT: who moves or removes directories keeps that out, whatever the settings. Nobody waits for
             # this lock but for the moment of the commit.
@@ -414,27 +418,29 @@ class CompactionWorker:
                 "Compaction", entry.name, "it was dropped, renamed or moved meanwhile; ask again for it"
             )
 
-    def _run(self, found: _Found, txn_id: int, made: list[str]) -> tuple[WrittenDirectory, ...]:
+    def _run(self, found: _Found, running: TransactionJob, made: list[str]) -> tuple[WrittenDirectory, ...]:
         is_major = found.entry.type is not CompactionType.MINOR
         rebalance = None
         if found.entry.type is CompactionType.REBALANCE:
             first = 0 if found.target.partition_id is None else found.target.partition_id << _ROW_ID_BITS
             rebalance = Rebalance(found.entry.buckets, found.entry.order_by, first)
-        job = CompactionJob(found.target, found.inputs(is_major=is_major), is_major, txn_id, found.write_ids, rebalance)
+        inputs = list(found.inputs(is_major=is_major))
+        job = CompactionJob(found.target, tuple(inputs), is_major, running.txn_id, found.write_ids, rebalance)
         before = first_jobs(job, int(self._settings["hive.compactor.max.num.delta"]))
-        inputs = list(job.inputs)
         for number, each in enumerate(before, 1):
             log.info("Compaction %s begins with deltas, part %s of %s", found.entry.id, number, len(before))
-            merged = each.followed_by(self._run_job(found.entry, each, made))
+            merged = each.followed_by(self._run_job(found.entry, each, running, made))
             at = inputs.index(each.inputs[0])
             inputs[at : at + len(each.inputs)] = merged
-        written = self._run_job(found.entry, replace(job, inputs=tuple(inputs)), made)
+        written = self._run_job(found.entry, replace(job, inputs=tuple(inputs)), running, made)
         names = {each.name for each in written}
         self._delete(found.target, [name for name in made if name not in names])
         made[:] = sorted(names)
         return written
 
-    def _run_job(self, entry: Compaction, job: CompactionJob, made: list[str]) -> tuple[WrittenDirectory, ...]:
+    def _run_job(
+        self, entry: Compaction, job: CompactionJob, running: TransactionJob, made: list[str]
+    ) -> tuple[WrittenDirectory, ...]:
         cluster = job.target.cluster
         runner = runner_for(cluster)
         properties = job_properties(job.target.table.parameters, entry.properties)
@@ -447,7 +453,8 @@ class CompactionWorker:
         )
         self._queue.note_job(entry, plan.tag)
         worker_id = entry.worker_id or ""
-        self._running[worker_id] = (runner, plan.tag)
+        running.begin(runner, plan.tag)
+        self._running[worker_id] = running
         if worker_id in self._cancelled:
             raise JobCancelledError(cluster.name)
         with self._cancelled_at_time_out(runner, plan.tag):

@@ -25,6 +25,7 @@ from airflow_hivex.core.model.write_ids import ValidTxnList
 from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.spark.runners import Runner, runner_for
 from airflow_hivex.core.store.engine import Store
+from airflow_hivex.core.transactions.jobs import TransactionJob
 from airflow_hivex.core.transactions.locks import LockManager
 from airflow_hivex.core.transactions.manager import TransactionManager
 
@@ -107,23 +108,18 @@ class JoinedTransaction:
 
 
 @dataclass(slots=True)
-class Running:
-    """The statement that a session is running: its transaction and the tag of its job.
+class Running(TransactionJob):
+    """The statement that a session is running: its transaction and the tag of all its jobs.
 
     ``joined`` is set when the transaction goes on after the statement. ``snapshot`` is what the
     statement reads, once it is taken. ``waiting_lock_id`` is the request for locks that it waits for.
-    ``ended`` is why its transaction has ended under it, as its heartbeats have found.
     ``undo`` is called once it is certain that what the statement
     has written never counts: it deletes that.
     """
 
-    txn_id: int
-    tag: str
     joined: JoinedTransaction | None = None
     snapshot: ValidTxnList | None = None
-    runner: Runner | None = None
     cancelled: bool = False
-    ended: TransactionAbortedError | None = None
     waiting_lock_id: int | None = None
     undo: list[Callable[[], object]] = field(default_factory=list)
 
@@ -137,12 +133,6 @@ class Running:
             raise InvalidOperationError(
                 operation, f"transaction {self.txn_id}", "it was started READ ONLY; write in another one"
             )
-
-    def end(self, error: TransactionAbortedError) -> None:
-        """Stop the statement, whose transaction somebody else has ended: its job would run in vain."""
-        self.ended = error
-        if self.runner is not None:
-            self.runner.cancel(self.tag)
 
     def check_not_cancelled(self) -> None:
         """Raise what a statement that was cancelled ends with.
@@ -219,9 +209,10 @@ class StatementContext:
         """
         running = self.session.running
         assert running is not None
-        running.runner = self.runner or self.session.runner or self.services.runner(cluster)
+        runner = self.runner or self.session.runner or self.services.runner(cluster)
+        running.begin(runner, plan.tag)
         running.check_not_cancelled()
-        return running.runner.run(plan, cluster.name)
+        return runner.run(plan, cluster.name)
 
 
 def new_tag(txn_id: int) -> str:

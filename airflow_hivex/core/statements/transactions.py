@@ -12,11 +12,9 @@ from sqlalchemy import Connection
 from airflow_hivex.core.errors import (
     CommitOutcomeUnknownError,
     HivexError,
-    JobCancelledError,
     NoSuchTransactionError,
     TransactionAbortedError,
     TransactionCommittedError,
-    TransactionError,
     TransactionNotOpenError,
     WriteConflictError,
 )
@@ -193,8 +191,9 @@ def _beat(context: StatementContext, txn_id: int) -> None:
 
 def _own_error(context: StatementContext, running: Running, error: BaseException, timeout_s: int) -> HivexError | None:
     """Why the statement's own transaction is not open any more, if that is what its error comes from."""
-    if running.ended is not None and not running.cancelled and isinstance(error, (JobCancelledError, TransactionError)):
-        return None if isinstance(error, TransactionAbortedError) else running.ended
+    ended = None if running.cancelled else running.cause_of(error)
+    if ended is not None:
+        return ended
     if not isinstance(error, (TransactionNotOpenError, NoSuchTransactionError)):
         return None
     try:
