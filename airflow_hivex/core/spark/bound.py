@@ -14,8 +14,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from airflow_hivex.core.errors import InvalidOperationError
 
-_OF_THE_TEXT = frozenset(("OneRowRelation", "LocalRelation", "Range", "CTERelationRef", "UnionLoopRef"))
-"""Leaves of a plan whose rows stand in the text itself, or that stand for another part of it."""
+_OF_THE_TEXT = frozenset(
+    ("OneRowRelation", "LocalRelation", "ResolvedInlineTable", "Range", "CTERelationRef", "UnionLoopRef")
+)
+"""Leaves of a plan whose rows stand in the text itself, or that stand for another part of it.
+
+A ``ResolvedInlineTable`` is ``VALUES`` with an expression such as ``current_timestamp()``, which Spark evaluates later.
+"""
 
 
 def query(spark: SparkSession, sql: str, arguments: Mapping[str, Any], views: Sequence[str]) -> DataFrame:

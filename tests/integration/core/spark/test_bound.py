@@ -54,6 +54,13 @@ def test_queries_that_would_read_what_is_not_bound_are_refused(
     assert t.files() == before
 
 
+def test_values_read_nothing_that_is_not_bound(table: Callable[..., TableOnDisk], unbound: str) -> None:
+    t = table("a int")
+    for value in (f"(SELECT max(a) FROM {unbound})", "most_unbound()"):
+        with pytest.raises((AnalysisError, InvalidOperationError)):
+            t.select(f"SELECT * FROM (VALUES (current_timestamp(), {value})) AS v(now, a)")
+
+
 def test_files_and_views_of_others_have_no_names(table: Callable[..., TableOnDisk], spark: SparkSession) -> None:
     t = table("a int")
     t.insert("SELECT 1")
@@ -73,5 +80,6 @@ def test_queries_may_read_a_view_in_any_place_and_rows_of_their_own(table: Calla
         "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < 2) SELECT n FROM r",
         "SELECT a FROM t UNION SELECT id FROM range(1, 3) UNION VALUES (1) UNION SELECT 2",
         "SELECT DISTINCT a FROM t, LATERAL (SELECT t.a + b AS c FROM VALUES (1) AS v(b)), LATERAL explode(array(0))",
+        "SELECT a FROM t JOIN (VALUES (current_timestamp(), current_date())) AS v(t, d) ON v.t >= v.d",
     ):
         assert sorted(t.rows(sql)) == [(1,), (2,)]
