@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -12,8 +13,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import orc, parquet
 
-from airflow_hivex.core import Session
-from airflow_hivex.core.errors import InvalidObjectError, JobError
+from airflow_hivex.core import Metastore, Session
+from airflow_hivex.core.errors import InvalidObjectError, InvalidOperationError, JobError
 
 pytestmark = [pytest.mark.spark, pytest.mark.parametrize("metastore_url", ["sqlite"], indirect=True)]
 
@@ -216,3 +217,18 @@ def test_avro_names_the_package_that_is_missing(session: Session, root: Path) ->
     with pytest.raises(JobError, match="spark-avro"):
         session.sql("INSERT INTO i SELECT id FROM range(3)")
     assert session.sql("SELECT * FROM i").rows == []
+
+
+def test_partition_of_another_format_is_kept_and_not_read_as_its_table(metastore: Metastore, session: Session) -> None:
+    session.sql("CREATE EXTERNAL TABLE parted (id int) PARTITIONED BY (p int) STORED AS PARQUET")
+    catalog = metastore.catalog
+    table = catalog.get_table("default", "parted")
+    place = replace(table.storage.primary, location="")
+    alike = replace(table.storage, primary=place, serde_parameters={"serialization.format": "1"})
+    for value, storage in ((1, alike), (2, replace(alike, format="csv", serde_parameters={"sep": ";"}))):
+        new = replace(catalog.new_partition(table, [value]), storage=storage)
+        catalog.add_partitions("default", "parted", [new])
+    assert session.explain("SELECT * FROM parted WHERE p = 1").cluster == "c1"
+    with pytest.raises(InvalidOperationError, match=r"partition p=2 is stored as csv"):
+        session.sql("SELECT * FROM parted")
+    assert ("Provider", "csv", "") in session.sql("DESCRIBE EXTENDED parted PARTITION (p = 2)").rows

@@ -9,7 +9,13 @@ from types import MappingProxyType
 from sqlalchemy import Connection, select
 
 from airflow_hivex.core.catalog.directories import RegisteredDirectory, copied_directories, directories_of
-from airflow_hivex.core.catalog.pruning import FoundPartition, find_partitions, matching, partition_predicate
+from airflow_hivex.core.catalog.pruning import (
+    FoundPartition,
+    check_stored_alike,
+    find_partitions,
+    matching,
+    partition_predicate,
+)
 from airflow_hivex.core.model.directories import DirectoryState, directory_state, parse_directory
 from airflow_hivex.core.model.objects import Table
 from airflow_hivex.core.model.plans import WrittenDirectory
@@ -78,6 +84,8 @@ def bind(
     made: list[FoundPartition] = []
     if table.is_partitioned:
         rows = find_partitions(connection, table, predicate)
+        if not table.is_transactional:
+            check_stored_alike(connection, table, rows)
         needed = [(row.id, row.name, row.location) for row in rows]
         made = _own_partitions(table, own, {row.name for row in rows}, predicate)
     else:
@@ -85,7 +93,7 @@ def bind(
     visible: dict[int | None, tuple[RegisteredDirectory, ...]] = {}
     partly_visible = False
     pruned = [each[0] for each in needed if each[0] is not None] if predicate is not None else None
-    needed += made
+    needed += [(each.id, each.name, each.location) for each in made]
     if table.is_transactional and write_ids is not None and needed:
         registered = directories_of(connection, table, pruned)
         states: dict[tuple[str, ...], DirectoryState] = {}

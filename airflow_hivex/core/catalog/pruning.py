@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from typing import NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, and_, select
 
+from airflow_hivex.core.errors import InvalidOperationError
 from airflow_hivex.core.model.objects import Column, Table
 from airflow_hivex.core.model.partitions import DEFAULT_PARTITION, partition_values
 from airflow_hivex.core.model.predicates import (
@@ -27,7 +28,8 @@ from airflow_hivex.core.model.predicates import (
     restricts,
     typed,
 )
-from airflow_hivex.core.store.schema import partition_key_values, partitions
+from airflow_hivex.core.store.batches import batches
+from airflow_hivex.core.store.schema import partition_key_values, partitions, storage_descriptors
 
 _INTEGERS = frozenset({"tinyint", "smallint", "int", "bigint"})
 # More values than this in one IN list are filtered here instead.
@@ -40,6 +42,7 @@ class FoundPartition(NamedTuple):
     id: int
     name: str
     location: str
+    storage_descriptor_id: int | None = None
 
 
 def find_partitions(
@@ -63,7 +66,7 @@ def find_partitions(
         if bounded is not None:
             conditions.append(bounded)
     query = (
-        select(partitions.c.id, partitions.c.name, partitions.c.location)
+        select(partitions.c.id, partitions.c.name, partitions.c.location, partitions.c.storage_descriptor_id)
         .where(partitions.c.table_id == table.id, ~partitions.c.dropped, *conditions)
         .order_by(partitions.c.id)
     )
@@ -71,6 +74,33 @@ def find_partitions(
     if not residual:
         return rows
     return matching(rows, table.partition_keys, And(tuple(residual)))
+
+
+def check_stored_alike(connection: Connection, table: Table, found: Iterable[FoundPartition]) -> None:
+    """Refuse partitions whose own storage descriptor has another format than their table.
+
+    One round trip where there are storage descriptors of their own, else none.
+
+    Raises:
+        InvalidOperationError: a scan of the table cannot read one of them.
+    """
+    names = {each.storage_descriptor_id: each.name for each in found if each.storage_descriptor_id is not None}
+    storage = storage_descriptors.c
+    wanted = (table.storage.format, _reading_options(table.storage.serde_parameters))
+    for batch in batches(list(names)):
+        query = select(storage.id, storage.format, storage.serde_parameters).where(storage.id.in_(batch))
+        for row in connection.execute(query):
+            if (row.format, _reading_options(row.serde_parameters)) != wanted:
+                reason = (
+                    f"partition {names[row.id]} is stored as {row.format} with options of its own, and the table as "
+                    f"{table.storage.format}; exclude the partition by a condition"
+                )
+                raise InvalidOperationError("SELECT", table.full_name, reason)
+
+
+def _reading_options(parameters: Mapping[str, str]) -> dict[str, str]:
+    # Hive writes it to every table, and it means something for some text files only.
+    return {name: value for name, value in parameters.items() if name != "serialization.format"}
 
 
 def partition_predicate(filters: Iterable[Predicate], keys: Sequence[Column]) -> Predicate | None:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from sqlalchemy import Connection
 
 from airflow_hivex.core.catalog.directories import OriginalFile, register_originals
-from airflow_hivex.core.catalog.pruning import FoundPartition, find_partitions
+from airflow_hivex.core.catalog.pruning import FoundPartition, check_stored_alike, find_partitions
 from airflow_hivex.core.catalog.tables import check_apart, has_secondaries, select_table, select_table_for_change
 from airflow_hivex.core.errors import InvalidOperationError
 from airflow_hivex.core.model.directories import parse_directory
@@ -151,6 +151,7 @@ def _check_stored(connection: Connection, table: Table, *, for_change: bool = Fa
     if not table.is_partitioned:
         return []
     partitions = list(find_partitions(connection, table))
+    check_stored_alike(connection, table, partitions)
     root = table.storage.primary.location
     for partition in partitions:
         if partition.location != f"{root}/{partition.name}":
