@@ -6,7 +6,7 @@ from typing import Any
 
 
 def get_provider_info() -> dict[str, Any]:
-    """The provider's description in Airflow's form (its ``provider_info.schema.json``)."""
+    """Return the provider's description in Airflow's form (its ``provider_info.schema.json``)."""
     return {
         "package-name": "airflow-provider-hivex",
         "name": "Hivex",

@@ -5,6 +5,7 @@ It also checks that cited pages of ``docs/reference`` have the cited headings, a
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 from collections.abc import Iterator
@@ -29,6 +30,8 @@ _PATTERNS = {
 }
 _CITATION = re.compile(r"docs/reference/([a-z-]+\.md)(?:[\s#]*,[\s#]*\"([^\"\n]+)\")?")
 _ROOTS = ("airflow_hivex", "benchmarks", "dags", "docs", "scripts", "tests", "README.md", "CONTRIBUTING.md")
+# The first word of a function's docstring is a verb.
+_NOUN_FIRST = re.compile(r"(?:The|A|An|Those|What|Whether|How|Who|Where|Which|Everything|All|One|None) ")
 
 
 def main() -> None:
@@ -60,6 +63,8 @@ def _check(path: Path) -> Iterator[str]:
             yield f"{name}:{_line(text, match)}: docs/reference/{match[1]} has no heading {heading!r}"
     if path.suffix == ".md":
         yield from _long_lines(name, text)
+    elif name.parts[0] == "airflow_hivex":
+        yield from _docstrings(name, text)
 
 
 def _long_lines(name: Path, text: str) -> Iterator[str]:
@@ -67,6 +72,14 @@ def _long_lines(name: Path, text: str) -> Iterator[str]:
     for number, line in enumerate(text.splitlines(), 1):
         if len(line) > _COLUMNS and not line.startswith("|") and "](http" not in line:
             yield f"{name}:{number}: the line has {len(line)} columns, more than {_COLUMNS}"
+
+
+def _docstrings(name: Path, text: str) -> Iterator[str]:
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            first = (ast.get_docstring(node) or "").partition("\n")[0]
+            if _NOUN_FIRST.match(first):
+                yield f"{name}:{node.lineno}: the docstring of {node.name} begins with a verb, such as Return"
 
 
 def _line(text: str, match: re.Match[str]) -> int:

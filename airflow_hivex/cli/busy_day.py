@@ -66,7 +66,7 @@ def look(session: Session, cluster: Path, location: str) -> Look:
 
 
 def table_of_looks(looks: dict[str, Look]) -> Table:
-    """What December is like at several times, in a table."""
+    """Return what December is like at several times, in a table."""
     table = Table(box=box.SIMPLE_HEAD)
     table.add_column("flights, month=12")
     for column in looks:
@@ -79,7 +79,7 @@ def table_of_looks(looks: dict[str, Look]) -> Table:
 
 
 def table_of_compactions(shown: Result) -> Table:
-    """The columns of SHOW COMPACTIONS that a terminal has room for."""
+    """Return the columns of SHOW COMPACTIONS that a terminal has room for."""
     table = Table(box=box.SIMPLE_HEAD)
     for column in SHOWN_OF_COMPACTIONS:
         table.add_column(column, justify="left" if column in ("partname", "type", "state") else "right")

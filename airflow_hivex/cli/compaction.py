@@ -223,7 +223,7 @@ def _print_cleaning(options: argparse.Namespace, tasks: Sequence[CleaningTask]) 
 
 
 def housekeep(metastore: Metastore, options: argparse.Namespace) -> int:  # noqa: ARG001 - as all actions
-    """One round of the housekeeper, and what it has done."""
+    """Run one round of the housekeeper, and what it has done."""
     from dataclasses import asdict
 
     for name, value in asdict(metastore.housekeeper.run()).items():

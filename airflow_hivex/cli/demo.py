@@ -179,7 +179,7 @@ def _succeeded(console: Console, dag_run: DagRun) -> bool:
 
 
 def _results(dag_run: DagRun) -> dict[str, dict[str, Any]]:
-    """What the tasks returned, by task id."""
+    """Return the results of the tasks, by task id."""
     from airflow.models.xcom import XComModel
     from airflow.utils.session import create_session
 

@@ -206,7 +206,7 @@ def _run_sql(options: argparse.Namespace) -> int:
 
 
 def _read_statements(options: argparse.Namespace) -> str | None:
-    """The script, or None for a prompt."""
+    """Return the script, or None for a prompt."""
     if options.execute is not None:
         return str(options.execute)
     if options.file is None and sys.stdin.isatty():

@@ -36,12 +36,12 @@ def add_output_option(parser: argparse.ArgumentParser) -> None:
 
 
 def printer(format: str) -> Callable[[Result], None]:
-    """What prints one result in ``format``: ``table``, ``json`` or ``csv``."""
+    """Return what prints one result in ``format``: ``table``, ``json`` or ``csv``."""
     return {"table": print_table, "json": print_json, "csv": print_csv}[format]
 
 
 def print_table(result: Result) -> None:
-    """A table for people, or a line that tells what was done.
+    """Print a table for people, or a line that says what was done.
 
     On a terminal that is too narrow cells are wrapped, or the rows stand upright: one line for each column.
     """
@@ -59,7 +59,7 @@ def print_table(result: Result) -> None:
 
 
 def _column_width(columns: Sequence[str], cells: Sequence[Sequence[str]], width: int) -> float:
-    """How many characters each column has that must be wrapped for a table to fit; infinite if it fits."""
+    """Return how many characters each column has that must be wrapped for a table to fit; infinite if it fits."""
     longest = [
         max((len(line) for cell in (name, *row) for line in cell.splitlines()), default=0)
         for name, row in zip(columns, zip(*cells, strict=True) if cells else [()] * len(columns), strict=True)
@@ -103,7 +103,7 @@ def _print_upright(console: Console, columns: Sequence[str], cells: Sequence[Seq
 
 
 def print_json(result: Result) -> None:
-    """One line with one JSON object, in the form that HivexQueryOperator returns."""
+    """Print one line with one JSON object, in the form that HivexQueryOperator returns."""
     document = {
         "columns": list(result.columns),
         "rows": json_rows(result.rows),
@@ -116,7 +116,7 @@ def print_json(result: Result) -> None:
 
 
 def print_csv(result: Result) -> None:
-    """A header and the rows; nothing for a statement without rows. NULL is an empty field."""
+    """Print a header and the rows, and nothing for a statement without rows. NULL is an empty field."""
     if not result.columns:
         return
     writer = csv.writer(sys.stdout, lineterminator="\n")

@@ -15,15 +15,15 @@ Clock: TypeAlias = Callable[[], int]
 
 
 def system_clock() -> int:
-    """The machine's time."""
+    """Return the machine's time."""
     return time.time_ns() // 1_000_000
 
 
 def to_datetime(milliseconds: int) -> pendulum.DateTime:
-    """A stored time as a time-zone-aware one."""
+    """Return a stored time as a time-zone-aware one."""
     return pendulum.from_timestamp(milliseconds / 1000, tz="UTC")
 
 
 def to_ms(time: datetime) -> int:
-    """A time-zone-aware time as it is stored, cut off to the millisecond."""
+    """Return a time-zone-aware time as it is stored, cut off to the millisecond."""
     return calendar.timegm(time.utctimetuple()) * 1000 + time.microsecond // 1000

@@ -52,7 +52,7 @@ class HivexError(Exception):
 
     @property
     def facts(self) -> tuple[Any, ...]:
-        """What the error was made from, in the order of its constructor's arguments."""
+        """Return the arguments of the error, in the order of its constructor's arguments."""
         return self._facts
 
     def __reduce__(self) -> tuple[Any, ...]:

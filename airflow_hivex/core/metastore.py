@@ -90,7 +90,7 @@ class Metastore:
         clock: Clock | None = None,
         fault: Callable[[str], None] | None = None,
     ) -> Self:
-        """The warehouse whose metadata is in the database at ``url``; an empty database is made one.
+        """Return the warehouse whose metadata is in the database at ``url``; an empty database is made one.
 
         Args:
             url: ``sqlite:////path/to/metastore.db`` or ``postgresql://user@host/database``.
@@ -169,7 +169,9 @@ class Metastore:
 
     @staticmethod
     def status(url: str) -> dict[str, str | None]:
-        """Where the schema of the database at ``url`` stands: ``state`` is new, current, older or newer. Reads only.
+        """Return the state of the schema of the database at ``url``: ``state`` is new, current, older or newer.
+
+        Reads only.
 
         Raises:
             NotAMetastoreError: the database holds something else.
@@ -191,7 +193,7 @@ class Metastore:
         txn_id: int | None = None,
         writer: str | None = None,
     ) -> Session:
-        """A session of ``user`` (by default, of the operating system's).
+        """Return a session of ``user`` (by default, of the operating system's).
 
         Args:
             user: who owns its transactions and what it creates.

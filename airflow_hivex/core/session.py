@@ -163,17 +163,17 @@ class Session:
 
     @property
     def database(self) -> str:
-        """The current database."""
+        """Return the current database."""
         return self._state.database
 
     @property
     def cluster(self) -> str | None:
-        """The cluster that USE CLUSTER has pinned, or None."""
+        """Return the cluster that USE CLUSTER has pinned, or None."""
         return self._state.cluster
 
     @property
     def txn_id(self) -> int | None:
-        """The transaction that the session has begun or joined, or None: each statement has its own then."""
+        """Return the transaction that the session has begun or joined, or None: each statement has its own then."""
         return None if self._state.transaction is None else self._state.transaction.txn_id
 
     def sql(self, text: str, parameters: Mapping[str, object] | None = None, max_rows: int | None = None) -> Result:
@@ -214,7 +214,7 @@ class Session:
             )
 
     def explain(self, text: str, parameters: Mapping[str, object] | None = None) -> Route:
-        """The route that a query, INSERT or CREATE TABLE AS SELECT would take now; nothing is run.
+        """Return the route that a query, INSERT or CREATE TABLE AS SELECT would take now; nothing is run.
 
         A statement that no cluster can run has a route without a cluster; its candidates say why.
         """
@@ -229,7 +229,7 @@ class Session:
             return route(self._context(parameters), statement).route
 
     def snapshot_files(self, table: str) -> SnapshotFiles:
-        """The files of a table in the snapshot of now, or of the session's transaction, for other engines to read.
+        """Return the files of a table in a new snapshot, or that of the session's transaction, for other engines.
 
         Raises:
             NoSuchTableError: it does not exist.
@@ -265,7 +265,7 @@ class Session:
             return exports.export_for_hive(self._context(None), statement, found, Path(directory))
 
     def warehouse(self, spark: GivenSession, cluster: str | None = None) -> Warehouse:
-        """The session's tables as DataFrames of a SparkSession, in which the session runs its statements from now on.
+        """Return the session's tables as DataFrames of a SparkSession, which then runs all statements of the session.
 
         ``cluster`` is the one whose files that Spark reads, and is pinned; without, it is the one that is
         pinned already, else the default. Spark's SQL configuration is set as our jobs need it (time zone UTC).

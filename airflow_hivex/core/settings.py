@@ -49,7 +49,7 @@ _warned: set[str] = set()
 
 
 def describe(name: str) -> Setting:
-    """The declaration of a parameter, by any of its names.
+    """Return the declaration of a parameter, by any of its names.
 
     Raises:
         UnknownSettingError: there is no such parameter.
@@ -103,12 +103,12 @@ class Settings(Mapping[str, Any]):
         return f"Settings({self._given!r})"
 
     def is_given(self, name: str) -> bool:
-        """Whether a value was given for the parameter, by any of its names."""
+        """Return whether a value was given for the parameter, by any of its names."""
         key = _key(describe(name), name)
         return any(_key(describe(given), given) == key for given in self._given)
 
     def with_overrides(self, overrides: Mapping[str, object]) -> Self:
-        """The same settings with some replaced.
+        """Return the same settings with some replaced.
 
         Raises:
             UnknownSettingError: there is no such parameter.
@@ -198,7 +198,7 @@ def _read(name: str, setting: Setting, text: str) -> int | float:
 
 
 def _scale(name: str, setting: Setting, text: str, word: str) -> tuple[int, int]:
-    """What a number with the unit ``word`` is multiplied with and divided by."""
+    """Return what a number with the unit ``word`` is multiplied with and divided by."""
     if setting.unit in _NANOSECONDS and word in _TIME_WORDS:
         return _NANOSECONDS[_TIME_WORDS[word]], _NANOSECONDS[setting.unit]
     if setting.unit == "B" and word in _BYTES:

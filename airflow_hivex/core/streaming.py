@@ -59,7 +59,7 @@ class TransactionBatch:
 
     @property
     def remaining(self) -> int:
-        """How many transactions are left."""
+        """Return how many transactions are left."""
         return len(self._open)
 
     def write(self, rows: Sequence[Row] | Frame, batch_id: int | None = None) -> Result:

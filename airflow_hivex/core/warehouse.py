@@ -43,7 +43,7 @@ class Warehouse:
 
     @contextmanager
     def snapshot(self) -> Iterator[Self]:
-        """One snapshot for all DataFrames that are made within, whose files stay until the block ends.
+        """Use one snapshot for all DataFrames that are made in the block, and keep its files until the block ends.
 
         It is a read-only transaction of the session: locks and the cleaner know of it, and it counts as an open reader
         as long as it lasts. Compute DataFrames within the block.
@@ -62,7 +62,7 @@ class Warehouse:
         self._execute(Commit(), None)
 
     def table(self, name: str) -> Frame:
-        """All rows of ``table`` or ``database.table``, in one snapshot.
+        """Return the rows of ``table`` or ``database.table``, in one snapshot.
 
         Raises:
             NoSuchTableError: it does not exist.
@@ -74,7 +74,7 @@ class Warehouse:
         return rows
 
     def sql(self, text: str, parameters: Mapping[str, object] | None = None) -> Frame | Result:
-        """A query's rows as a DataFrame; what any other statement brought.
+        """Return a query's rows as a DataFrame; what any other statement brought.
 
         Raises:
             HivexError: as :meth:`Session.sql`.

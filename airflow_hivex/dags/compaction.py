@@ -38,7 +38,7 @@ CONNECTION = "{{ params.hivex_conn_id }}"
 
 @task
 def find_waiting(params: dict[str, Any]) -> list[int]:
-    """The ids of the compactions that wait for workers of the pool, the oldest first."""
+    """Return the ids of the compactions that wait for workers of the pool, the oldest first."""
     queue = HivexHook(params["hivex_conn_id"]).get_metastore().compactor.queue
     found = queue.waiting(params["pool"], limit=params["entries"])
     for entry in found:
@@ -48,7 +48,7 @@ def find_waiting(params: dict[str, Any]) -> list[int]:
 
 @task(trigger_rule=TriggerRule.NONE_FAILED, multiple_outputs=False)
 def report(compacted: Any, cleaned: list[dict[str, Any]]) -> dict[str, int]:
-    """How many compactions came to each state, and how many directories and files were deleted."""
+    """Return how many compactions came to each state, and how many directories and files were deleted."""
     # As a slice they come in one piece, and not one by one until there is none.
     states = Counter(each["state"] for entries in (compacted or ())[:] for each in entries)
     deleted = sum(each["deleted"] for each in cleaned)

@@ -86,7 +86,7 @@ ORDER BY mean_delay DESC
 
 
 def raw_table(table: str, columns: str) -> str:
-    """The statements that show a CSV file as an external table."""
+    """Return the statements that show a CSV file as an external table."""
     return f"""
 DROP TABLE IF EXISTS nycflights_raw.{table};
 CREATE EXTERNAL TABLE nycflights_raw.{table} ({columns})
@@ -96,7 +96,7 @@ LOCATION 'raw/nycflights13/{table}'
 
 
 def load(table: str, columns: str) -> str:
-    """The statements that make a transactional table and fill it from the external one."""
+    """Return the statements that make a transactional table and fill it from the external one."""
     key = PARTITIONED_BY.get(table)
     fields = {field.split()[0]: field.strip() for field in columns.split(",")}
     stored = [name for name in fields if name != key]
@@ -201,7 +201,7 @@ def report(task_ids: list[str]) -> list[dict[str, Any]]:
 
 
 def uri_on(cluster: str, location: str) -> str:
-    """The full URI of a location on a cluster."""
+    """Return the full URI of a location on a cluster."""
     from airflow_hivex.hooks.hivex import HivexHook
 
     return str(HivexHook(CONNECTION).get_metastore().clusters.get(cluster).uri(location))
@@ -216,7 +216,7 @@ def uri_on(cluster: str, location: str) -> str:
     default_args={"owner": "hivex", "retries": 1, "retry_delay": timedelta(seconds=10)},
 )
 def quickstart_dag() -> None:
-    """The tasks and their order."""
+    """Define the tasks and their order."""
 
     def query(task_id: str, sql: str, **arguments: Any) -> HivexQueryOperator:
         return HivexQueryOperator(task_id=task_id, sql=sql, hivex_conn_id=CONNECTION, **arguments)

@@ -63,7 +63,7 @@ def report(totals: dict[str, Any]) -> None:
     default_args={"owner": "hivex", "retries": 1, "retry_delay": timedelta(seconds=10)},
 )
 def transaction_dag() -> None:
-    """The tasks and their order."""
+    """Define the tasks and their order."""
     create_tables = HivexQueryOperator(task_id="create_tables", sql=CREATE_TABLES)
     with HivexTransaction("load", timeout=timedelta(hours=2)) as transaction:
         order = HivexQueryOperator(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def table_to_compact(hook: HivexHook, text: str) -> tuple[str, str]:
-    """The database and the name of ``table`` or ``database.table``; without one, the connection's database.
+    """Return the database and the name of ``table`` or ``database.table``; without one, the connection's database.
 
     :raises StatementSyntaxError: it is not a valid name
     :raises InvalidOperationError: it is that of a link
@@ -35,7 +35,7 @@ def table_to_compact(hook: HivexHook, text: str) -> tuple[str, str]:
 
 
 def describe_compaction(entry: Compaction) -> dict[str, Any]:
-    """What is known of an entry of the queue or the history, under the names that results of tasks have."""
+    """Return the values of an entry of the queue or the history, under the names that results of tasks have."""
     return {
         "compaction_id": entry.id,
         "table": f"{entry.database}.{entry.table}",
@@ -48,7 +48,7 @@ def describe_compaction(entry: Compaction) -> dict[str, Any]:
 
 
 def describe_cleaning(task: CleaningTask) -> dict[str, Any]:
-    """What became of one thing to clean: how many directories and files went, and how many stay.
+    """Return the outcome of one cleaning task: how many directories and files went, and how many stay.
 
     Their names, of which there may be many, are in the log.
     """
@@ -74,7 +74,7 @@ def name_in_map(context: Context) -> None:
 
 
 def as_whole_number(name: str, value: object) -> int:
-    """What a task was given under a name, as a number of 1 or more.
+    """Return an argument of a task as a number of 1 or more.
 
     :raises AirflowFailException: it is none
     """

@@ -62,7 +62,7 @@ def embedded_configuration() -> Configuration:
 
 
 def from_connection(connection: Connection) -> Configuration:
-    """The configuration that a connection of type ``hivex`` describes.
+    """Return the configuration that a connection of type ``hivex`` describes.
 
     :raises InvalidConnectionError: a field is missing, malformed, contradicts another or is unknown
     """

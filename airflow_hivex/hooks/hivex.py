@@ -71,7 +71,7 @@ os.register_at_fork(after_in_child=_leave_metastores_to_parent)
 
 
 def split_statements(sql: str | Sequence[str]) -> list[str]:
-    """The statements of one or several scripts, at least one.
+    """Return the statements of one or several scripts, at least one.
 
     :raises StatementSyntaxError: there is none, or a script cannot be taken apart
     """
@@ -111,7 +111,7 @@ class HivexHook(BaseHook):
         self.hivex_conn_id = hivex_conn_id
 
     def get_configuration(self) -> Configuration:
-        """What the connection says, checked as far as that goes without opening anything.
+        """Return what the connection says, checked as far as that goes without opening anything.
 
         :raises InvalidConnectionError: the connection exists, but cannot be used
         :raises AirflowNotFoundException: a connection other than ``hivex_default`` does not exist
@@ -137,11 +137,11 @@ class HivexHook(BaseHook):
         return configuration
 
     def get_metastore(self) -> Metastore:
-        """The metastore, opened at the first call in a process and shared from then on: do not close it."""
+        """Return the metastore, opened at the first call in a process and shared from then on: do not close it."""
         return self._open(self.get_configuration())
 
     def get_conn(self) -> Metastore:
-        """The same as :meth:`get_metastore`."""
+        """Return the same as :meth:`get_metastore`."""
         return self.get_metastore()
 
     def session(
@@ -154,7 +154,7 @@ class HivexHook(BaseHook):
         txn_id: int | None = None,
         writer: str | None = None,
     ) -> Session:
-        """A new session; use it as a context manager.
+        """Return a new session; use it as a context manager.
 
         With ``txn_id`` all of its statements are part of that transaction, which somebody else has begun
         and will end: give ``HivexTransaction.txn_id`` to a task and join with what it gets.
@@ -213,7 +213,7 @@ class HivexHook(BaseHook):
         return result
 
     def test_connection(self) -> tuple[bool, str]:
-        """Whether the metastore's database and its clusters can be used, and sentences about each of them.
+        """Return whether the metastore's database and its clusters can be used, and sentences about each of them.
 
         The database is only read: a metastore that does not exist is not created.
         """
@@ -261,7 +261,7 @@ def _agent_of_task() -> str | None:
 
 
 def _part_of_task(configuration: Configuration, txn_id: int) -> _Part | None:
-    """The running task's part in a transaction, or None outside of tasks.
+    """Return the running task's part in a transaction, or None outside of tasks.
 
     :raises InvalidOperationError: a session of this try has it already
     """

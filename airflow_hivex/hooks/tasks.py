@@ -13,21 +13,21 @@ if TYPE_CHECKING:
 
 
 def agent_info(context: Context) -> str:
-    """Who runs a transaction: ``dag_id.task_id run_id try_number``, with the map index of a mapped task."""
+    """Return who runs a transaction: ``dag_id.task_id run_id try_number``, with the map index of a mapped task."""
     ti = context["ti"]
     mapped = f"[{ti.map_index}]" if ti.map_index is not None and ti.map_index >= 0 else ""
     return f"{ti.dag_id}.{ti.task_id}{mapped} {ti.run_id} {ti.try_number}"
 
 
 def part_name(context: Context) -> str:
-    """What a task of a DAG run does, whichever try does it: ``dag_id/run_id/task_id/map_index``."""
+    """Return what a task of a DAG run does, whichever try does it: ``dag_id/run_id/task_id/map_index``."""
     ti = context["ti"]
     map_index = ti.map_index if ti.map_index is not None else -1
     return f"{ti.dag_id}/{ti.run_id}/{ti.task_id}/{map_index}"
 
 
 def cause_of(error: HivexError) -> BaseException | None:
-    """What the log shows beside the sentence of an error: nothing for one that the sentence explains as a whole.
+    """Return what the log shows beside the sentence of an error: nothing for one that the sentence explains as a whole.
 
     A statement that is wrong needs no stack; where something broke, the stack tells where.
     """

@@ -123,7 +123,7 @@ class HivexCompactOperator(BaseOperator):
 
     @property
     def map_name(self) -> str:
-        """The name of a mapped task in Airflow's web interface: the table and partition."""
+        """Return the name of a mapped task in Airflow's web interface: the table and partition."""
         return self._place()
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -173,7 +173,7 @@ class HivexCompactOperator(BaseOperator):
         context: Context,  # noqa: ARG002 - Airflow gives it by this name
         event: dict[str, Any] | None = None,
     ) -> dict[str, Any]:
-        """What has become of the compaction.
+        """Return the outcome of the compaction.
 
         :raises AirflowFailException: it has failed
         """
@@ -199,7 +199,7 @@ class HivexCompactOperator(BaseOperator):
         return self.table + (f" ({self.partition})" if self.partition else "")
 
     def _own(self, compactor: Compactor, response: CompactionResponse) -> Compaction:
-        """The entry that the task stands for: what it has asked for, or the same that was there before."""
+        """Return the entry that the task stands for: what it has asked for, or the same that was there before."""
         from airflow_hivex.core.model.compaction import CompactionType
 
         if response.is_accepted:
@@ -254,7 +254,7 @@ class HivexInitiateCompactionsOperator(BaseOperator):
         self.hivex_conn_id = hivex_conn_id
 
     def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002 - Airflow gives it by this name
-        """One round of the initiator."""
+        """Run one round of the initiator."""
         with failing_for_good():
             result = HivexHook(self.hivex_conn_id).get_metastore().compactor.initiate()
         self.log.info("Looked at %s tables and partitions; initiated: %s.", result.candidates, list(result.initiated))
@@ -301,7 +301,10 @@ class HivexCompactionWorkerOperator(BaseOperator):
 
     @property
     def map_name(self) -> str:
-        """The name of a mapped task in Airflow's web interface: the table, the partition and the compaction's id."""
+        """Return the name of a mapped task in Airflow's web interface.
+
+        The table, the partition and the compaction's id.
+        """
         if self.compaction_id is None:
             return f"pool {self.compaction_pool}" if self.compaction_pool else "no pool"
         try:
@@ -335,7 +338,7 @@ class HivexCompactionWorkerOperator(BaseOperator):
         return done
 
     def _waits_again(self, error: HivexError) -> bool:
-        """Whether the compaction went back to the queue; whether to go on with it is Airflow's to say."""
+        """Return whether the compaction went back to the queue; whether to go on with it is Airflow's to say."""
         return self._killed or isinstance(error, CompactionLostError | JobCancelledError)
 
     def on_kill(self) -> None:
@@ -361,7 +364,7 @@ class HivexCompactionWorkerOperator(BaseOperator):
         return done
 
     def _do(self, metastore: Metastore, compaction_id: int, *, is_retry: bool) -> dict[str, Any]:
-        """What has become of a certain compaction, which this task does if it waits."""
+        """Return the outcome of a certain compaction, which this task does if it waits."""
         from airflow_hivex.core.model.compaction import CompactionState
 
         compactor = metastore.compactor
@@ -440,7 +443,7 @@ class HivexCleanOperator(BaseOperator):
         self.hivex_conn_id = hivex_conn_id
 
     def execute(self, context: Context) -> list[dict[str, Any]]:  # noqa: ARG002 - Airflow gives it by this name
-        """One round of the cleaner.
+        """Run one round of the cleaner.
 
         :raises AirflowFailException: something could not be deleted; what could be is gone
         """
@@ -484,7 +487,7 @@ class HivexHousekeepingOperator(BaseOperator):
         self.hivex_conn_id = hivex_conn_id
 
     def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002 - Airflow gives it by this name
-        """One round of the housekeeper."""
+        """Run one round of the housekeeper."""
         with failing_for_good():
             result = _in_json(asdict(HivexHook(self.hivex_conn_id).get_metastore().housekeeper.run()))
         self.log.info("Housekeeping: %s", result)
@@ -492,5 +495,5 @@ class HivexHousekeepingOperator(BaseOperator):
 
 
 def _in_json(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The same with lists for tuples, of which JSON has none."""
+    """Return the same with lists for tuples, of which JSON has none."""
     return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}

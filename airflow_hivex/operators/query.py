@@ -197,7 +197,7 @@ class _StatementThread:
         self._executor.shutdown(wait=False)
 
     def sql(self, statement: str, parameters: Mapping[str, Any] | None, max_rows: int) -> Result:
-        """The result of a statement, which is cancelled if the wait for it is broken off."""
+        """Return the result of a statement, which is cancelled if the wait for it is broken off."""
         variables = contextvars.copy_context()
         future = self._executor.submit(variables.run, self._sql, statement, parameters, max_rows)
         try:
@@ -214,7 +214,7 @@ class _StatementThread:
         self._session.cancel()
 
     def _sql(self, statement: str, parameters: Mapping[str, Any] | None, max_rows: int) -> Result:
-        """The statement's result; run again as long as it was aborted for the sake of others."""
+        """Return the statement's result; run again as long as it was aborted for the sake of others."""
         from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
         from airflow_hivex.core.errors import DeadlockError, WriteConflictError

@@ -78,12 +78,12 @@ class HivexTransaction(TaskGroup):
 
     @property
     def txn_id(self) -> XComArg:
-        """The transaction's id, for tasks of the group."""
+        """Return the transaction's id, for tasks of the group."""
         return XComArg(self._begun())
 
     @property
     def txn_id_template(self) -> str:
-        """A template of the transaction's id, for templated fields of tasks that need not be directly below ``begin``.
+        """Return a template of the transaction's id, for templated fields of tasks below ``begin``.
 
         An XComArg would make ``begin`` a direct upstream, and rule out any trigger rule but ``all_success``.
         """
@@ -94,12 +94,12 @@ class HivexTransaction(TaskGroup):
 
     @property
     def begin_task_id(self) -> str:
-        """The id of the task that opens the transaction."""
+        """Return the id of the task that opens the transaction."""
         return str(self._begun().task_id)
 
     @property
     def is_building(self) -> bool:
-        """Whether tasks can be added: inside of the ``with`` block."""
+        """Return whether tasks can be added: inside of the ``with`` block."""
         return self.begin is not None and self.commit is None
 
     def __enter__(self) -> HivexTransaction:
@@ -172,7 +172,7 @@ class HivexTransaction(TaskGroup):
 
 
 def _required(tasks: Mapping[str, AbstractOperator]) -> Iterable[AbstractOperator]:
-    """The tasks from whose success that of all of them follows; teardowns apart, as everywhere in Airflow."""
+    """Return the tasks from whose success that of all of them follows; teardowns apart, as everywhere in Airflow."""
     work = {task_id: task for task_id, task in tasks.items() if not task.is_teardown}
     for task_id, task in work.items():
         if task.downstream_task_ids.isdisjoint(work):
@@ -205,7 +205,7 @@ class HivexBeginOperator(BaseOperator):
         self.commit_task_id: str | None = None
 
     def execute(self, context: Context) -> int:
-        """The id of the open transaction.
+        """Return the id of the open transaction.
 
         :raises AirflowFailException: only a part of the group was cleared, and what the rest did is undone
         :raises HivexError: the failure may pass
@@ -226,13 +226,13 @@ class HivexBeginOperator(BaseOperator):
         return txn_id
 
     def _of_earlier_tries(self, metastore: Metastore, context: Context) -> list[Transaction]:
-        """The latest first."""
+        """Return the latest first."""
         tries = range(context["ti"].try_number - 1, 0, -1)
         found = (metastore.transactions.find(f"{part_name(context)}/{number}") for number in tries)
         return [transaction for transaction in found if transaction is not None]
 
     def _to_go_on_with(self, latest: Transaction | None, context: Context) -> int | None:
-        """The transaction of an earlier try, if tasks that were not cleared with this one have worked in it."""
+        """Return the transaction of an earlier try, if tasks that were not cleared with this one have worked in it."""
         from airflow_hivex.core.model.transactions import TxnState
 
         if context["ti"].try_number == 1:
@@ -317,7 +317,7 @@ class HivexCommitOperator(BaseOperator):
         self.work_task_ids = tuple(work_task_ids)
 
     def execute(self, context: Context) -> int:
-        """The id of the committed transaction.
+        """Return the id of the committed transaction.
 
         :raises AirflowSkipException: a task that has to succeed was skipped
         :raises AirflowFailException: it cannot be committed any more, because of a write conflict for example
@@ -372,7 +372,7 @@ class HivexAbortOperator(BaseOperator):
         self.commit_task_id = commit_task_id
 
     def execute(self, context: Context) -> str:
-        """How the transaction has ended: ``committed``, or ``aborted`` because a task chose to be skipped.
+        """Return how the transaction has ended: ``committed``, or ``aborted`` because a task chose to be skipped.
 
         :raises AirflowFailException: it was aborted, its record is gone, or the commit has failed nevertheless
         :raises HivexError: the failure may pass
@@ -419,7 +419,7 @@ class HivexAbortOperator(BaseOperator):
         return ", ".join(causes[:10]) or "it was not committed"
 
     def _is_chosen(self, context: Context) -> bool:
-        """Whether the commit was skipped by a task of the group, not by a mark on the run."""
+        """Return whether the commit was skipped by a task of the group, not by a mark on the run."""
         ti = context["ti"]
         place: dict[str, Any] = {"map_indexes": ti.map_index} if ti.map_index is not None and ti.map_index >= 0 else {}
         if self.commit_task_id and ti.xcom_pull(task_ids=self.commit_task_id, key=SKIPPED, **place):
@@ -430,7 +430,7 @@ class HivexAbortOperator(BaseOperator):
 
 
 def as_txn_id(value: object) -> int:
-    """What a task was given as a transaction, as a number.
+    """Return the transaction id that a task was given, as a number.
 
     :raises AirflowFailException: it is none
     """
@@ -441,7 +441,7 @@ def as_txn_id(value: object) -> int:
 
 
 def lasting_failure(error: HivexError, begin_task_id: str | None) -> AirflowFailException | None:
-    """What to fail a task with when the transaction it works in has ended, so that no retry of it can help."""
+    """Return what to fail a task with when the transaction it works in has ended, so that no retry of it can help."""
     from airflow_hivex.core.errors import (
         NoSuchTransactionError,
         TransactionAbortedError,
@@ -467,7 +467,7 @@ def _what_to_clear(begin_task_id: str | None) -> str:
 
 
 def _states(context: Context, task_ids: Sequence[str]) -> dict[str, str | None]:
-    """The states of tasks in this run, by task id, with ``_`` and the map index for mapped ones."""
+    """Return the states of tasks in this run, by task id, with ``_`` and the map index for mapped ones."""
     ti = context["ti"]
     if not task_ids:
         return {}

@@ -94,7 +94,7 @@ class HivexSensor(BaseSensorOperator):
         context: Context,  # noqa: ARG002 - Airflow gives it by this name
         event: dict[str, Any] | None = None,
     ) -> Answer:
-        """What the trigger has found.
+        """Return the result of the trigger.
 
         :raises AirflowFailException: waiting has turned out to be of no use
         """
@@ -124,15 +124,15 @@ class HivexSensor(BaseSensorOperator):
 
     @abstractmethod
     def _look(self) -> Answer | None:
-        """The answer, if there is one now."""
+        """Return the answer, if there is one now."""
 
     @abstractmethod
     def _trigger(self) -> HivexTrigger:
-        """What waits in the triggerer."""
+        """Return the trigger that waits in the triggerer."""
 
     @abstractmethod
     def _awaited(self) -> str:
-        """What is waited for, in a few words."""
+        """Return a short name of the awaited event."""
 
 
 class HivexTransactionSensor(HivexSensor):
@@ -235,7 +235,9 @@ class HivexTableCommitSensor(HivexSensor):
 
     @staticmethod
     def _mark_before(ti: Any, place: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The mark for a run without a logical date: that of the run whose sensor began last, if the run succeeded.
+        """Return the mark for a run without a logical date.
+
+        That of the run whose sensor began last, if the run succeeded.
 
         Otherwise it is the mark from which that sensor has waited.
         """

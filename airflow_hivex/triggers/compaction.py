@@ -19,7 +19,7 @@ MOST_PARTITIONS = 1000
 
 
 def look_at_compaction(hivex_conn_id: str, compaction_id: int, *, until_cleaned: bool) -> Answer | None:
-    """What is known of a compaction once it has ended, or None while it has not.
+    """Return what is known of a compaction once it has ended, or None while it has not.
 
     :param until_cleaned: it has ended when what it has replaced is deleted, too
     :raises CompactionNotDoneError: it has failed, or was taken out of the queue
@@ -36,7 +36,7 @@ def look_at_compaction(hivex_conn_id: str, compaction_id: int, *, until_cleaned:
 
 
 def look_at_thresholds(hivex_conn_id: str, table: str, partition: str | None) -> Answer | None:
-    """Which thresholds of the initiator a table, its partition or any of its partitions has passed, or None if none.
+    """Return the thresholds of the initiator that a table or one of its partitions has passed, or None.
 
     What keeps the initiator from acting, such as ``NO_AUTO_COMPACTION``, does not count.
 

@@ -21,7 +21,7 @@ Answer: TypeAlias = "dict[str, Any]"
 
 
 def look_at_transaction(hivex_conn_id: str, txn_id: int) -> Answer | None:
-    """What a sensor returns once the transaction has committed, or None while it is open.
+    """Return what a sensor returns once the transaction has committed, or None while it is open.
 
     :raises TransactionAbortedError: it was aborted
     :raises NoSuchTransactionError: there is none of that id, or its record is gone already
@@ -38,7 +38,7 @@ def look_at_transaction(hivex_conn_id: str, txn_id: int) -> Answer | None:
 def look_for_commit(
     hivex_conn_id: str, table: str, partition: str | None, since: int | Mapping[str, Any] | None
 ) -> Answer | None:
-    """What a sensor returns once something was committed to a table after ``since``, or None.
+    """Return what a sensor returns once something was committed to a table after ``since``, or None.
 
     :param table: ``table`` or ``database.table``
     :param since: a write id, a ``mark`` of an earlier answer, or None for any commit
@@ -82,12 +82,12 @@ class HivexTrigger(BaseTrigger):
         self.poll_interval = poll_interval
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """The class's path and what to make it again with."""
+        """Return the class's path and what to make it again with."""
         path = f"{type(self).__module__}.{type(self).__qualname__}"
         return path, {"hivex_conn_id": self.hivex_conn_id, "poll_interval": self.poll_interval} | self._arguments()
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """The one event."""
+        """Yield the one event."""
         while True:
             try:
                 answer = await asyncio.to_thread(self._look)
@@ -103,7 +103,7 @@ class HivexTrigger(BaseTrigger):
             await asyncio.sleep(self.poll_interval)
 
     async def on_kill(self) -> None:
-        """A user has ended the task: nothing was begun, so that nothing is to be undone."""
+        """Do nothing: a user has ended the task, and nothing was begun that is to be undone."""
         self.log.info("Waiting for %s was ended by a user; it goes on undisturbed.", self._awaited())
 
     async def cleanup(self) -> None:
@@ -111,15 +111,15 @@ class HivexTrigger(BaseTrigger):
 
     @abstractmethod
     def _arguments(self) -> dict[str, Any]:
-        """What the constructor takes beside the connection and the interval."""
+        """Return what the constructor takes beside the connection and the interval."""
 
     @abstractmethod
     def _look(self) -> Answer | None:
-        """The answer, if there is one now."""
+        """Return the answer, if there is one now."""
 
     @abstractmethod
     def _awaited(self) -> str:
-        """What is waited for, in a few words."""
+        """Return a short name of the awaited event."""
 
 
 class HivexTransactionTrigger(HivexTrigger):

@@ -74,7 +74,7 @@ def bind(
     clusters: Collection[str],
     own: Mapping[str | None, Sequence[WrittenDirectory]] = MappingProxyType({}),
 ) -> BoundTable:
-    """The table with the partitions that ``filters`` leave, in the snapshot, on ``clusters``.
+    """Return the table with the partitions that ``filters`` leave, in the snapshot, on ``clusters``.
 
     ``own`` has, by partition, the directories that the reader's own transaction has written and not
     registered yet. At most four round trips, whatever the number of partitions.
@@ -122,7 +122,7 @@ def bind(
 def _own_partitions(
     table: Table, own: Iterable[str | None], existing: Collection[str], predicate: Predicate | None
 ) -> list[FoundPartition]:
-    """The partitions that the reader's own transaction has made and that the predicate leaves, with ids below 0."""
+    """Return the partitions of the predicate that the reader's transaction has made, with ids below 0."""
     root = table.storage.primary.location
     names = sorted(name for name in own if name is not None and name not in existing)
     rows = [FoundPartition(-number, name, f"{root}/{name}") for number, name in enumerate(names, 1)]
@@ -148,7 +148,7 @@ def _unregistered(
 
 
 def route_input(bound: BoundTable) -> RouteInput:
-    """What the router needs to know of one place where a table is read."""
+    """Return what the router needs to know of one place where a table is read."""
     table = bound.table
     return RouteInput(
         table=table.full_name,
@@ -160,13 +160,13 @@ def route_input(bound: BoundTable) -> RouteInput:
 
 
 def _state(names: Sequence[str], write_ids: ValidWriteIdList, valid_txns: ValidTxnList) -> DirectoryState:
-    """Which of the registered directories a snapshot reads."""
+    """Return which of the registered directories a snapshot reads."""
     seen = [name for name in names if _is_compaction_seen(name, write_ids, valid_txns)]
     return directory_state(seen, write_ids, _ALL_TXNS)
 
 
 def _is_compaction_seen(name: str, write_ids: ValidWriteIdList, valid_txns: ValidTxnList) -> bool:
-    """Whether a snapshot may read a directory as far as that depends on the compaction that made it, if one did.
+    """Return whether a snapshot may read a directory as far as that depends on the compaction that made it, if one did.
 
     What is registered is committed. A compaction changes no visible row, so that an older snapshot may read its result,
     too, where all write ids that it has merged are settled for it: the directories before it may be gone.

@@ -49,12 +49,12 @@ class CommitMark:
     open_ids: tuple[int, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """The mark in JSON's types."""
+        """Return the mark in JSON's types."""
         return {"table_id": self.table_id, "write_id": self.write_id, "open_ids": list(self.open_ids)}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """The mark that :meth:`to_json` has written.
+        """Return the mark that :meth:`to_json` has written.
 
         Raises:
             InvalidObjectError: it is none.
@@ -76,7 +76,7 @@ class Commits:
         self._store = store
 
     def mark(self, database: str, table: str) -> CommitMark:
-        """The present point: what is committed now is not after it. Six round trips.
+        """Return the present point: what is committed now is not after it. Six round trips.
 
         Raises:
             NoSuchDatabaseError, NoSuchTableError: it does not exist.
@@ -94,7 +94,7 @@ class Commits:
     def after(
         self, database: str, table: str, partition: str | None = None, *, since: CommitMark | int | None = None
     ) -> TableCommit | None:
-        """The last commit to a table or partition after a mark or a write id, or None. Three round trips.
+        """Return the last commit to a table or partition after a mark or a write id, or None. Three round trips.
 
         Without ``since`` any commit counts; after a write id, those with a higher one. The partition
         is ``key=value/...`` and need not exist yet; a commit that does not tell to which

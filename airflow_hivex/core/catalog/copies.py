@@ -17,7 +17,7 @@ Files = Mapping[str, int]
 
 
 def differences(primary: Files, secondary: Files) -> list[str]:
-    """What a copy lacks or has otherwise, one text a file; empty when it is complete.
+    """Return what a copy lacks or has otherwise, one text a file; empty when it is complete.
 
     Files that only the copy has do not matter: readers go by the registered directories, and a
     plain table's additional file is told below.
@@ -37,7 +37,7 @@ def extra_files(primary: Files, secondary: Files) -> list[str]:
 
 
 def below(files: Files, folder: str) -> dict[str, int]:
-    """Those of ``files`` that lie in ``folder``, under the same names; or the file of that name."""
+    """Return the files of ``files`` that lie in ``folder``, under the same names; or the file of that name."""
     prefix = f"{folder}/" if folder else ""
     return {name: size for name, size in files.items() if name.startswith(prefix) or name == folder}
 
@@ -95,7 +95,7 @@ def _remove_rows(
 
 
 def compare(bound: BoundTable, primary: Files, secondary: Files) -> list[str]:
-    """How the copy of the bound partitions differs from the primary; empty when it is complete.
+    """Return how the copy of the bound partitions differs from the primary; empty when it is complete.
 
     Both list the files of the table's folder. Only what the snapshot reads of a transactional
     table counts: its visible directories.

@@ -40,7 +40,7 @@ def insert_database(connection: Connection, database: Database, now_ms: int) -> 
 
 
 def select_database(connection: Connection, name: str) -> Row[Any]:
-    """The row of a database.
+    """Return the row of a database.
 
     Raises:
         NoSuchDatabaseError: there is none of that name.
@@ -52,7 +52,7 @@ def select_database(connection: Connection, name: str) -> Row[Any]:
 
 
 def select_database_names(connection: Connection, pattern: str | None) -> list[str]:
-    """The names that match Hive's pattern (``*`` and ``|``), sorted."""
+    """Return the names that match Hive's pattern (``*`` and ``|``), sorted."""
     names = connection.execute(select(databases.c.name)).scalars().all()
     return matching(names, pattern)
 
@@ -93,7 +93,7 @@ def delete_database(connection: Connection, name: str) -> None:
 
 
 def matching(names: Sequence[str], pattern: str | None) -> list[str]:
-    """The names that a SHOW pattern matches, sorted: ``*`` stands for any characters, ``|`` for or.
+    """Return the names that a SHOW pattern matches, sorted: ``*`` stands for any characters, ``|`` for or.
 
     SQL's ``%`` is taken as ``*``, as newer Hive and users of LIKE expect.
     """

@@ -48,18 +48,18 @@ class RegisteredDirectory:
 
     @property
     def is_delete_delta(self) -> bool:
-        """Whether its rows take others away."""
+        """Return whether its rows take others away."""
         return self.name.startswith("delete_delta_")
 
     @property
     def is_growing(self) -> bool:
-        """Whether it is the delta of a streaming batch, to which later transactions add files."""
+        """Return whether it is the delta of a streaming batch, to which later transactions add files."""
         found = parse_directory(self.name)
         return found is not None and found.is_batch
 
     @property
     def is_original(self) -> bool:
-        """Whether it is a file that lay there before the table was transactional, by its path in the partition."""
+        """Return whether it is an original file, by its path in the partition."""
         return parse_directory(self.name) is None
 
 
@@ -200,7 +200,7 @@ def _not_there(
     txn_id: int,
     cluster: str,
 ) -> list[WrittenDirectory]:
-    """Those that have no row yet; to the rows of the others, what was written is added.
+    """Return the partitions that have no row yet; to the rows of the others, what was written is added.
 
     Copies elsewhere lack the new files, so that they do not hold the directory any more.
 
@@ -253,7 +253,7 @@ def remove_copies(connection: Connection, directory_ids: Sequence[int], cluster:
 def directories_of(
     connection: Connection, table: Table, partition_ids: Sequence[int] | None
 ) -> dict[int | None, list[RegisteredDirectory]]:
-    """The directories of a table by partition id (None: of a table without partitions).
+    """Return the directories of a table by partition id (None: of a table without partitions).
 
     ``partition_ids`` of None means all of the table, in one round trip.
     """
@@ -271,7 +271,7 @@ def directories_of(
 
 
 def writers_of(connection: Connection, table: Table, names: Collection[str | None]) -> frozenset[int]:
-    """The transactions that have written to these partitions (None: to a table without partitions).
+    """Return the transactions that have written to these partitions (None: to a table without partitions).
 
     Compactions are none of them: what they have put together was there before.
     """
@@ -288,7 +288,10 @@ def writers_of(connection: Connection, table: Table, names: Collection[str | Non
 
 
 def has_later_base(connection: Connection, table: Table, names: Collection[str | None], write_id: int) -> bool:
-    """Whether a base hides a delta of the write id in one of these partitions (None: a table without partitions)."""
+    """Return whether a base hides a delta of the write id in one of these partitions (None.
+
+    A table without partitions).
+    """
     d = directories.c
     query = select(d.id).where(d.table_id == table.id, d.kind == "base", d.max_write_id > write_id).limit(1)
     if not table.is_partitioned:
@@ -365,7 +368,7 @@ def forget_tables(connection: Connection, ids: Sequence[int]) -> None:
 
 
 def _storage_of_partitions(connection: Connection, *conditions: ColumnElement[bool]) -> Sequence[int]:
-    """The storage descriptors that partitions have for themselves."""
+    """Return the storage descriptors that partitions have for themselves."""
     of_their_own = select(partitions.c.storage_descriptor_id).where(
         *conditions, partitions.c.storage_descriptor_id.is_not(None)
     )

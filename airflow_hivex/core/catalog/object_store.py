@@ -89,7 +89,7 @@ class ObjectStore:
         return self._write(work)
 
     def get_database(self, name: str) -> Database:
-        """A database.
+        """Return a database.
 
         Raises:
             NoSuchDatabaseError: it does not exist.
@@ -138,7 +138,7 @@ class ObjectStore:
         return self._write(work)
 
     def list_databases(self, pattern: str | None = None) -> list[str]:
-        """The names of databases that match a SHOW pattern, sorted."""
+        """Return the names of databases that match a SHOW pattern, sorted."""
         with self._read() as connection:
             return databases.select_database_names(connection, pattern)
 
@@ -178,7 +178,7 @@ class ObjectStore:
         valid_write_ids: ValidWriteIdList | None = None,  # noqa: ARG002 - for caches; the database is never stale
         cluster: str | None = None,
     ) -> Table:
-        """A table. Two round trips.
+        """Return a table. Two round trips.
 
         Raises:
             NoSuchDatabaseError, NoSuchTableError: it does not exist.
@@ -195,7 +195,7 @@ class ObjectStore:
         valid_write_ids: Mapping[str, ValidWriteIdList] | None = None,  # noqa: ARG002 - for caches; see get_table
         cluster: str | None = None,
     ) -> list[Table]:
-        """Those of the named tables that exist (and, with ``cluster``, have a copy there), by name."""
+        """Return the named tables that exist (and, with ``cluster``, have a copy there), by name."""
         with self._read() as connection:
             wanted = [(normalise(database), normalise(name)) for name in names]
             found = [table for batch in batches(wanted, 1000) for table in tables.select_tables(connection, batch)]
@@ -263,7 +263,7 @@ class ObjectStore:
         self._write(lambda connection: directories.forget_tables(connection, [int(table.id or 0) for table in dropped]))
 
     def list_tables(self, database: str, pattern: str | None = None, type: TableType | None = None) -> list[str]:
-        """The names of a database's tables and views, or of those of one type, that match a SHOW pattern, sorted.
+        """Return the sorted names of a database's tables and views, or of one type, that match a SHOW pattern.
 
         Raises:
             NoSuchDatabaseError: the database does not exist.
@@ -274,7 +274,7 @@ class ObjectStore:
     # -- partitions -----------------------------------------------------------------
 
     def new_partition(self, table: Table, values: Sequence[Value], location: str = "") -> Partition:
-        """A partition of ``table`` to give to :meth:`add_partitions`; no round trip.
+        """Return a partition of ``table`` to give to :meth:`add_partitions`; no round trip.
 
         Raises:
             InvalidObjectError: the values do not fit the table's partition keys.
@@ -323,7 +323,10 @@ class ObjectStore:
         return self._write(work)
 
     def _place(self, table: Table, partition: Partition) -> str:
-        """The location that a new partition is given, relative to the file system of its table's primary; or ""."""
+        """Return the location that a new partition is given, relative to the file system of its table's primary.
+
+        Or "".
+        """
         cluster = self._clusters.get(table.storage.primary.cluster)
         location = partition.location
         if partition.storage is not None:
@@ -341,7 +344,7 @@ class ObjectStore:
         valid_write_ids: ValidWriteIdList | None = None,  # noqa: ARG002 - for caches; the database is never stale
         cluster: str | None = None,
     ) -> Partition:
-        """The partition with these values.
+        """Return the partition with these values.
 
         Raises:
             NoSuchPartitionError: the table has no such partition.
@@ -362,7 +365,7 @@ class ObjectStore:
         batch_size: int = 1000,
         cluster: str | None = None,
     ) -> Iterator[list[Partition]]:
-        """All partitions (with ``cluster``, those with a copy there), in lists of up to ``batch_size``."""
+        """Yield all partitions (with ``cluster``, those with a copy there), in lists of up to ``batch_size``."""
         with self._read() as connection:
             stored = self._partitioned(connection, database, table, "get_partitions")
             ids = [row.id for row in find_partitions(connection, stored)]
@@ -378,7 +381,7 @@ class ObjectStore:
         valid_write_ids: ValidWriteIdList | None = None,  # noqa: ARG002 - for caches; the database is never stale
         cluster: str | None = None,
     ) -> list[Partition]:
-        """The partitions whose rows may satisfy ``expr`` (and, with ``cluster``, have a copy there)."""
+        """Return the partitions whose rows may satisfy ``expr`` (and, with ``cluster``, have a copy there)."""
         with self._read() as connection:
             stored = self._partitioned(connection, database, table, "get_partitions_by_expr")
             ids = [row.id for row in find_partitions(connection, stored, expr)]
@@ -391,7 +394,7 @@ class ObjectStore:
         expr: Predicate | None = None,
         valid_write_ids: ValidWriteIdList | None = None,  # noqa: ARG002 - for caches; the database is never stale
     ) -> list[str]:
-        """The names of a table's partitions that may satisfy ``expr``, sorted.
+        """Return the names of a table's partitions that may satisfy ``expr``, sorted.
 
         Raises:
             InvalidOperationError: the table has no partition keys.
@@ -607,7 +610,7 @@ class ObjectStore:
     def _bind_copies(
         self, connection: Connection, database: str, name: str, wanted: Sequence[str | Sequence[Value]] | None
     ) -> tuple[BoundTable, dict[str, int]]:
-        """The chosen partitions in the snapshot of now, and their ids by name."""
+        """Return the chosen partitions in the snapshot of now, and their ids by name."""
         table = tables.select_table(connection, database, name)
         valid_txns = read_valid_txns(connection)
         table_id = int(table.id or 0)

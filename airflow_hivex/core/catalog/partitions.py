@@ -72,7 +72,7 @@ def _stored(table: str, key: Column, value: Value) -> str:
 
 
 def _fitted(text: str, type: str) -> Value:
-    """The text as its key's type holds it: CHAR is padded, and only spaces may be cut off."""
+    """Return the text as its key's type holds it: CHAR is padded, and only spaces may be cut off."""
     base, _, length = type.lower().replace(" ", "").rstrip(")").partition("(")
     if base not in ("char", "varchar") or not length:
         return typed(text, type)
@@ -82,7 +82,7 @@ def _fitted(text: str, type: str) -> Value:
 
 
 def text_of(value: Value, *, single: bool = False) -> str:
-    """A value as Spark casts it to text, which is how an INSERT names the partitions that it finds in rows.
+    """Return a value as Spark casts it to text, which is how an INSERT names the partitions that it finds in rows.
 
     ``single`` says that a number is one of 32 bits.
     """
@@ -100,7 +100,7 @@ def text_of(value: Value, *, single: bool = False) -> str:
 
 
 def _java_text(number: float, *, single: bool) -> str:
-    """The number as Java's ``toString`` writes it: ``1.0E10`` for ten to the tenth."""
+    """Return the number as Java's ``toString`` writes it: ``1.0E10`` for ten to the tenth."""
     if not math.isfinite(number):
         return {math.inf: "Infinity", -math.inf: "-Infinity"}.get(number, "NaN")
     shortest = repr(number)
@@ -166,7 +166,7 @@ def insert_partitions(
 
 
 def _insert_storage_descriptors(connection: Connection, given: Mapping[str, Partition]) -> dict[str, int]:
-    """The ids of the partitions' own storage descriptors, by the partition's name."""
+    """Return the ids of the partitions' own storage descriptors, by the partition's name."""
     own = {name: partition.storage for name, partition in given.items() if partition.storage is not None}
     rows = [storage_to_values(storage) for storage in own.values()]
     statement = insert(storage_descriptors).returning(storage_descriptors.c.id, sort_by_parameter_order=True)
@@ -181,7 +181,7 @@ def delete_storage_descriptors(connection: Connection, ids: Sequence[int]) -> No
 
 
 def partition_ids(connection: Connection, table: Table, names: Sequence[str]) -> dict[str, int]:
-    """The ids of those partitions that exist, by name."""
+    """Return the ids of those partitions that exist, by name."""
     found: dict[str, int] = {}
     for batch in batches(names):
         rows = connection.execute(
@@ -194,7 +194,7 @@ def partition_ids(connection: Connection, table: Table, names: Sequence[str]) ->
 
 
 def new_partition_names(table: Table, given: Iterable[Partition], existing: Iterable[str], skip: bool) -> list[str]:
-    """The names of the partitions to add.
+    """Return the names of the partitions to add.
 
     Raises:
         AlreadyExistsError: one exists, or is given twice, and ``skip`` is false.
@@ -213,7 +213,7 @@ def new_partition_names(table: Table, given: Iterable[Partition], existing: Iter
 
 
 def name_of(table: Table, values: Sequence[Value]) -> str:
-    """The name of the table's partition with these values.
+    """Return the name of the table's partition with these values.
 
     Raises:
         InvalidObjectError: the table cannot have such a partition.
@@ -223,7 +223,7 @@ def name_of(table: Table, values: Sequence[Value]) -> str:
 
 
 def spelled_name(table: Table, partition: str) -> str:
-    """A partition's name as the table spells it, whatever the order and case of the keys given.
+    """Return a partition's name as the table spells it, whatever the order and case of the keys given.
 
     Raises:
         InvalidObjectError: the table cannot have such a partition.
@@ -242,7 +242,7 @@ def spelled_name(table: Table, partition: str) -> str:
 
 
 def select_partition(connection: Connection, table: Table, name: str) -> Row[Any]:
-    """The row of one partition.
+    """Return the row of one partition.
 
     Raises:
         NoSuchPartitionError: the table has none of that name.
@@ -256,7 +256,7 @@ def select_partition(connection: Connection, table: Table, name: str) -> Row[Any
 
 
 def select_partitions(connection: Connection, ids: Sequence[int]) -> list[Row[Any]]:
-    """The rows of partitions by id, in id order."""
+    """Return the rows of partitions by id, in id order."""
     return [
         row
         for batch in batches(ids)
@@ -265,7 +265,7 @@ def select_partitions(connection: Connection, ids: Sequence[int]) -> list[Row[An
 
 
 def secondaries_of(connection: Connection, ids: Sequence[int]) -> dict[int, list[ClusterStorageDescriptor]]:
-    """The secondary copies of partitions, by partition id."""
+    """Return the secondary copies of partitions, by partition id."""
     copies = cluster_storage_descriptors.c
     found: dict[int, list[ClusterStorageDescriptor]] = defaultdict(list)
     for batch in batches(ids):

@@ -47,7 +47,7 @@ class PendingWrite:
 
     @property
     def directory_names(self) -> tuple[str, ...]:
-        """What its directories may be called in every partition."""
+        """Return what its directories may be called in every partition."""
         ids = self.write_id, self.write_id, self.statement_id
         if self.overwrite:
             return (base_name(self.write_id),)
@@ -57,18 +57,18 @@ class PendingWrite:
 
     @property
     def operations(self) -> frozenset[tuple[str | None, Operation]]:
-        """What it has done to which partitions, None standing for a table without partitions."""
+        """Return what it has done to which partitions, None standing for a table without partitions."""
         found = operations(self.directories or (), self.operation, overwrite=self.overwrite)
         return found | ({(self.partition, self.operation)} if self.partition else set())
 
     @property
     def staging_name(self) -> str:
-        """The hidden directory below the table's, where a job writes first."""
+        """Return the hidden directory below the table's, where a job writes first."""
         return f"_staging_{self.write_id}_{self.statement_id}"
 
     @property
     def partitions(self) -> frozenset[str | None]:
-        """The partitions that it has written, None standing for a table without partitions."""
+        """Return the partitions that it has written, None standing for a table without partitions."""
         return frozenset((self.partition,) if self.partition else ()) | {
             each.partition for each in self.directories or ()
         }
@@ -77,7 +77,7 @@ class PendingWrite:
 def operations(
     directories: Collection[WrittenDirectory], operation: Operation, *, overwrite: bool
 ) -> frozenset[tuple[str | None, Operation]]:
-    """What directories do to their partitions. A change of rows is an insert where it takes none away."""
+    """Return what directories do to their partitions. A change of rows is an insert where it takes none away."""
     return frozenset(
         (each.partition, operation if overwrite or each.is_delete_delta else Operation.INSERT) for each in directories
     )
@@ -90,7 +90,7 @@ def one_at_a_time(connection: Connection, txn_ids: Collection[int]) -> None:
 
 
 def states(connection: Connection, txn_ids: Collection[int]) -> Mapping[int, TxnState]:
-    """The states of those of the transactions whose records are there."""
+    """Return the states of those of the transactions whose records are there."""
     return {
         row.id: TxnState(row.state)
         for batch in batches(sorted(txn_ids))
@@ -218,7 +218,7 @@ def check_not_being_overwritten(connection: Connection, table: Table, txn_id: in
 def overwritten_by_others(
     connection: Connection, write: PendingWrite, besides: Collection[int]
 ) -> frozenset[str | None]:
-    """Where other statements of the open transaction, but for those of ``besides``, have made a base directory."""
+    """Return where other statements of the open transaction, except ``besides``, have made a base."""
     noted = (
         each.partitions
         for each in of_transaction(connection, write.txn_id, table_id=write.table_id)
@@ -228,7 +228,7 @@ def overwritten_by_others(
 
 
 def registered(connection: Connection, write: PendingWrite) -> frozenset[str | None]:
-    """Where a commit has registered directories of this write's name."""
+    """Return where a commit has registered directories of this write's name."""
     found = connection.execute(
         select(partitions.c.name)
         .select_from(directories.outerjoin(partitions, partitions.c.id == directories.c.partition_id))
@@ -240,7 +240,7 @@ def registered(connection: Connection, write: PendingWrite) -> frozenset[str | N
 def of_transaction(
     connection: Connection, txn_id: int, *, table_id: int | None = None, writer: str | None = None
 ) -> list[PendingWrite]:
-    """The writes of a transaction in the order of their statements; of one table or one writer, if given."""
+    """Return the writes of a transaction in the order of their statements; of one table or one writer, if given."""
     query = select(pending_writes).where(pending_writes.c.txn_id == txn_id).order_by(pending_writes.c.statement_id)
     if table_id is not None:
         query = query.where(pending_writes.c.table_id == table_id)
@@ -252,7 +252,7 @@ def of_transaction(
 def written_directories(
     connection: Connection, txn_id: int
 ) -> Mapping[int, Mapping[str | None, list[WrittenDirectory]]]:
-    """What a transaction has written so far: directories by table id and by partition (None: of the table)."""
+    """Return what a transaction has written so far: directories by table id and by partition (None: of the table)."""
     found: dict[int, dict[str | None, list[WrittenDirectory]]] = defaultdict(lambda: defaultdict(list))
     for write in of_transaction(connection, txn_id):
         if write.directories is None:

@@ -48,7 +48,7 @@ class FoundPartition(NamedTuple):
 def find_partitions(
     connection: Connection, table: Table, predicate: Predicate | None = None
 ) -> Sequence[FoundPartition]:
-    """The partitions whose rows may satisfy ``predicate``, by id. One round trip.
+    """Return the partitions whose rows may satisfy ``predicate``, by id. One round trip.
 
     Equality and IN on any key are index look-ups. Ranges of texts and dates, and LIKE with a fixed
     beginning, are asked of the database, too; whatever it cannot decide for certain is decided here
@@ -104,7 +104,10 @@ def _reading_options(parameters: Mapping[str, str]) -> dict[str, str]:
 
 
 def partition_predicate(filters: Iterable[Predicate], keys: Sequence[Column]) -> Predicate | None:
-    """What a table reference's filters say of partition keys, whatever they say of other columns; None for nothing."""
+    """Return what a table reference's filters say of partition keys, whatever they say of other columns.
+
+    None for nothing.
+    """
     names = {key.name.lower() for key in keys}
     usable = [known for known in (known_by(conjunct, names) for conjunct in filters) if restricts(known)]
     return And(tuple(usable)) if usable else None
@@ -138,7 +141,7 @@ def _condition(table: Table, predicate: Predicate) -> ColumnElement[bool] | None
 
 
 def _bounds(table: Table, predicate: Predicate, collation: str) -> ColumnElement[bool] | None:
-    """A condition that every partition meets whose rows may satisfy the predicate; NULL never does."""
+    """Return a condition that every partition meets whose rows may satisfy the predicate; NULL never does."""
     low: str | None = None
     high: str | None = None
     match predicate:
@@ -162,7 +165,7 @@ def _bounds(table: Table, predicate: Predicate, collation: str) -> ColumnElement
 
 
 def _ordered_text(table: Table, column: ColumnReference, value: Value, *, of_dates: bool = True) -> str | None:
-    """The text that is among the stored values of a key where ``value`` is among the values, None if none is."""
+    """Return the text that is among the stored values of a key where ``value`` is among the values, None if none is."""
     position = _key(table, column)
     key_type = "" if position is None else table.partition_keys[position].type
     if key_type == "string" and isinstance(value, str):
@@ -177,7 +180,7 @@ def _ordered_text(table: Table, column: ColumnReference, value: Value, *, of_dat
 
 
 def _after(beginning: str) -> str | None:
-    """A text behind all that begin so, and the fewest others; None if there is none."""
+    """Return a text behind all that begin so, and the fewest others; None if there is none."""
     code = ord(beginning[-1]) + 1
     if code > sys.maxunicode:
         return None
@@ -186,7 +189,7 @@ def _after(beginning: str) -> str | None:
 
 
 def _is_storable(text: str) -> bool:
-    """Whether the databases can be asked for it; no partition has a value that they cannot hold."""
+    """Return whether the databases can be asked for it; no partition has a value that they cannot hold."""
     return "\0" not in text and not any("\ud800" <= character < "\ue000" for character in text)
 
 
@@ -198,13 +201,13 @@ def _with_value(table: Table, position: int, condition: ColumnElement[bool]) -> 
 
 
 def _key(table: Table, column: ColumnReference) -> int | None:
-    """The position of a partition key."""
+    """Return the position of a partition key."""
     names = [key.name.lower() for key in table.partition_keys]
     return names.index(column.name.lower()) if column.name.lower() in names else None
 
 
 def _stored_text(value: Value, type: str) -> str | None:
-    """The one text under which ``value`` is stored in a key of ``type``, or None if there may be others."""
+    """Return the one text under which ``value`` is stored in a key of ``type``, or None if there may be others."""
     if isinstance(value, bool):
         return str(value).lower() if type == "boolean" else None
     if isinstance(value, int):
@@ -221,7 +224,7 @@ def _stored_text(value: Value, type: str) -> str | None:
 def matching(
     rows: Sequence[FoundPartition], keys: Sequence[Column], predicate: Predicate | None
 ) -> Sequence[FoundPartition]:
-    """Those of the partitions whose rows may satisfy ``predicate``, decided by their names."""
+    """Return the partitions whose rows may satisfy ``predicate``, decided by their names."""
     if predicate is None:
         return rows
     names = [key.name.lower() for key in keys]
@@ -257,7 +260,7 @@ class _KeyTest:
         self._known: dict[str, tuple[bool, Value]] = {}
 
     def of(self, text: str) -> tuple[bool, Value]:
-        """The answer, and the value. A text that is not of the key's type fits nothing."""
+        """Return the answer, and the value. A text that is not of the key's type fits nothing."""
         known = self._known.get(text)
         if known is None:
             try:

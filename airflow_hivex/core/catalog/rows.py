@@ -37,7 +37,7 @@ STORAGE_COLUMNS = tuple(
 
 
 def stored_time(name: str, time: datetime | None) -> int | None:
-    """A time of the object of that name, in milliseconds.
+    """Return a time of the object of that name, in milliseconds.
 
     Raises:
         InvalidObjectError: it has no time zone.
@@ -59,7 +59,7 @@ def columns_from_json(columns: Iterable[dict[str, Any]]) -> tuple[Column, ...]:
 
 
 def database_from_row(row: Row[Any]) -> Database:
-    """A row of ``databases``."""
+    """Return a row of ``databases``."""
     return Database(
         name=row.name,
         location=row.location,
@@ -74,7 +74,7 @@ def database_from_row(row: Row[Any]) -> Database:
 def storage_from_row(
     row: Row[Any], primary: ClusterStorageDescriptor, secondaries: Iterable[ClusterStorageDescriptor] = ()
 ) -> StorageDescriptor:
-    """A row with the columns :data:`STORAGE_COLUMNS`."""
+    """Return a row with the columns :data:`STORAGE_COLUMNS`."""
     return StorageDescriptor(
         columns=columns_from_json(row.columns),
         primary=primary,
@@ -103,7 +103,7 @@ def _skew_from_json(skew: dict[str, Any]) -> Skew:
 
 
 def table_from_row(row: Row[Any], secondaries: Iterable[ClusterStorageDescriptor] = ()) -> Table:
-    """A row of ``tables`` joined with its storage descriptor and ``database_name``.
+    """Return a row of ``tables`` joined with its storage descriptor and ``database_name``.
 
     The location is the primary's; who asks on behalf of a cluster sets its own.
     """
@@ -129,7 +129,7 @@ def table_from_row(row: Row[Any], secondaries: Iterable[ClusterStorageDescriptor
 
 
 def partition_from_row(table: Table, row: Row[Any], secondaries: Iterable[ClusterStorageDescriptor] = ()) -> Partition:
-    """A row of ``partitions``, joined with its own storage descriptor if it has one."""
+    """Return a row of ``partitions``, joined with its own storage descriptor if it has one."""
     secondaries = tuple(secondaries)
     primary = ClusterStorageDescriptor(table.storage.primary.cluster, row.location)
     return Partition(
@@ -148,7 +148,7 @@ def partition_from_row(table: Table, row: Row[Any], secondaries: Iterable[Cluste
 
 
 def storage_to_values(storage: StorageDescriptor) -> dict[str, Any]:
-    """The columns of ``storage_descriptors``."""
+    """Return the columns of ``storage_descriptors``."""
     return {
         "columns": [asdict(column) for column in storage.columns],
         "format": storage.format,
@@ -175,7 +175,7 @@ def _skew_to_json(skew: Skew) -> dict[str, Any]:
 
 
 def table_document(table: Table) -> dict[str, Any]:
-    """A table in JSON's types, as events carry it."""
+    """Return a table in JSON's types, as events carry it."""
     return {
         "database": table.database,
         **table_to_values(table),
@@ -185,7 +185,10 @@ def table_document(table: Table) -> dict[str, Any]:
 
 
 def partition_document(partition: Partition) -> dict[str, Any]:
-    """A partition in JSON's types, as events carry it; its storage is None where it is stored as its table says."""
+    """Return a partition in JSON's types, as events carry it.
+
+    Its storage is None where it is stored as its table says.
+    """
     return {
         "name": partition.name,
         "values": list(partition.values),
@@ -198,7 +201,7 @@ def partition_document(partition: Partition) -> dict[str, Any]:
 
 
 def database_document(database: Database) -> dict[str, Any]:
-    """A database in JSON's types, as events carry it."""
+    """Return a database in JSON's types, as events carry it."""
     return {
         "name": database.name,
         "location": database.location,
@@ -210,7 +213,7 @@ def database_document(database: Database) -> dict[str, Any]:
 
 
 def table_to_values(table: Table) -> dict[str, Any]:
-    """The columns of ``tables`` that describe the table itself, without its place and ids."""
+    """Return the columns of ``tables`` that describe the table itself, without its place and ids."""
     return {
         "name": table.name,
         "type": table.type.value,

@@ -45,7 +45,7 @@ def check_partitioned(operation: str, table: Table) -> None:
 
 
 def typed_specification(operation: str, table: Table, specification: Predicate) -> Predicate:
-    """The specification with every value in the type of its key; NULL and the empty string are IS NULL.
+    """Return the specification with every value in the type of its key; NULL and the empty string are IS NULL.
 
     Raises:
         InvalidOperationError: the table has no partition keys.
@@ -67,7 +67,10 @@ def typed_specification(operation: str, table: Table, specification: Predicate) 
 
 
 def covered(names: Iterable[str], specification: Predicate, keys: Sequence[Column]) -> list[str]:
-    """Those partitions that a typed specification covers. One whose values are not of its keys' types never is."""
+    """Return the partitions that a typed specification covers.
+
+    One whose values are not of its keys' types never is.
+    """
     found = []
     for name in names:
         try:

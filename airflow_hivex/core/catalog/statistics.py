@@ -17,7 +17,10 @@ from airflow_hivex.core.store.schema import partitions, statistics
 def select_statistics(
     connection: Connection, table: Table, partition_ids: Sequence[int] = ()
 ) -> dict[int | None, Statistics]:
-    """What ANALYZE has found of a table (None) and of these partitions, where it was asked. One round trip a batch."""
+    """Return the results of ANALYZE for a table (None) and of these partitions, where it was asked.
+
+    One round trip a batch.
+    """
     s = statistics.c
     conditions: list[ColumnElement[bool]] = [(s.table_id == table.id) & s.partition_id.is_(None)]
     conditions += [s.partition_id.in_(batch) for batch in batches(partition_ids)]

@@ -47,7 +47,7 @@ _TABLE_QUERY = (
 
 
 def select_table(connection: Connection, database: str, name: str) -> Table:
-    """A table with its secondaries. Two round trips.
+    """Return a table with its secondaries. Two round trips.
 
     Raises:
         NoSuchDatabaseError, NoSuchTableError: it does not exist.
@@ -76,7 +76,7 @@ def select_table_for_change(connection: Connection, database: str, name: str) ->
 
 
 def lock_for_change(connection: Connection, table_ids: Collection[int]) -> frozenset[int]:
-    """The ids of those tables that exist, which nobody else changes or drops until the caller's transaction ends.
+    """Lock the tables until the caller's transaction ends, and return the ids of those that exist.
 
     In the order of ids, as everywhere; see :func:`select_table_for_change`. One round trip a batch.
     """
@@ -88,7 +88,7 @@ def lock_for_change(connection: Connection, table_ids: Collection[int]) -> froze
 
 
 def select_tables(connection: Connection, names: Iterable[tuple[str, str]]) -> list[Table]:
-    """Those tables of (database, name) pairs that exist. Two round trips, whatever the number."""
+    """Return the tables of (database, name) pairs that exist. Two round trips, whatever the number."""
     by_database: dict[str, list[str]] = defaultdict(list)
     for database, name in names:
         by_database[database].append(name)
@@ -103,7 +103,7 @@ def select_tables(connection: Connection, names: Iterable[tuple[str, str]]) -> l
 
 
 def select_tables_by_id(connection: Connection, ids: Collection[int]) -> list[Table]:
-    """Those tables that exist and are not dropped. Two round trips."""
+    """Return the tables that exist and are not dropped. Two round trips."""
     rows = [
         row for batch in batches(sorted(ids)) for row in connection.execute(_TABLE_QUERY.where(tables.c.id.in_(batch)))
     ]
@@ -127,7 +127,7 @@ def _with_secondaries(connection: Connection, rows: Sequence[Row[Any]]) -> list[
 def select_table_names(
     connection: Connection, database: str, pattern: str | None, type: TableType | None = None
 ) -> list[str]:
-    """The names of a database's tables, or of those of one type, that match Hive's pattern, sorted."""
+    """Return the names of a database's tables, or of those of one type, that match Hive's pattern, sorted."""
     database_id = select_database(connection, database).id
     query = select(tables.c.name).where(tables.c.database_id == database_id, ~tables.c.dropped)
     if type is not None:
@@ -136,7 +136,7 @@ def select_table_names(
 
 
 def has_secondaries(connection: Connection, table: Table) -> bool:
-    """Whether a copy of the table, or of one of its partitions, is registered on another cluster."""
+    """Return whether a copy of the table, or of one of its partitions, is registered on another cluster."""
     copies = cluster_storage_descriptors.c
     query = select(copies.cluster).where(copies.table_id == table.id).limit(1)
     return connection.execute(query).first() is not None
@@ -201,7 +201,10 @@ def reveal(connection: Connection, table: Table) -> None:
 
 
 def is_visible(connection: Connection, table: Table) -> bool:
-    """Whether the table has not been dropped; keeps it from being dropped until the caller's transaction ends."""
+    """Return whether the table has not been dropped.
+
+    Keeps it from being dropped until the caller's transaction ends.
+    """
     row = connection.execute(select(tables.c.dropped).where(tables.c.id == table.id).with_for_update(read=True))
     return row.scalar_one_or_none() is False
 
@@ -262,7 +265,7 @@ def check_partition_apart(connection: Connection, table: Table, partition: str, 
 
 
 def _owner(connection: Connection, cluster: str, location: str, but_id: int, *, only_managed: bool) -> str | None:
-    """Whose folder is, holds or lies in a location of a cluster, besides a table's own: as people read it.
+    """Return whose folder is, holds or lies in a location of a cluster, besides a table's own: as people read it.
 
     It is a table, its copy, or a partition that lies apart from its table, which only external tables have.
     """
@@ -299,7 +302,7 @@ def _owner(connection: Connection, cluster: str, location: str, but_id: int, *, 
 
 
 def owner_at(connection: Connection, cluster: str, location: str) -> str | None:
-    """Whose folder is, holds or lies in a location of a cluster, as people read it; None if it is nobody's."""
+    """Return whose folder is, holds or lies in a location of a cluster, as people read it; None if it is nobody's."""
     return _owner(connection, cluster, location, 0, only_managed=False)
 
 

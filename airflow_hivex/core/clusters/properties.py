@@ -40,7 +40,7 @@ class Clusters:
         default: str | None = None,
         use_default: bool = False,
     ) -> Clusters:
-        """The clusters that ``value`` describes: a mapping, JSON text, or a file with JSON text.
+        """Return the clusters that ``value`` describes: a mapping, JSON text, or a file with JSON text.
 
         A default that is not given is the only cluster. Reads the file, touches no cluster.
 
@@ -63,11 +63,11 @@ class Clusters:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names, in the order of the description."""
+        """Return the names, in the order of the description."""
         return tuple(self.by_name)
 
     def get(self, name: str) -> Cluster:
-        """The cluster of that name.
+        """Return the cluster of that name.
 
         Raises:
             UnknownClusterError: there is none.
@@ -181,7 +181,7 @@ def _conf_text(name: str, key: str, value: object) -> str:
 
 
 def _kind(value: object) -> str:
-    """What a value is, in JSON's words. The value itself may be a secret in the wrong place."""
+    """Return what a value is, in JSON's words. The value itself may be a secret in the wrong place."""
     if value is None:
         return "null"
     if isinstance(value, str):

@@ -103,7 +103,7 @@ class Roots:
             return int(connection.execute(count).scalar_one())
 
     def _look(self, name: str, files: ClusterFiles) -> tuple[str | None, bool, str | None]:
-        """The id of a cluster's root, whether it was marked, and the id in the marker that is there.
+        """Return the id of a cluster's root, whether it was marked, and the id in the marker that is there.
 
         Whoever marks a root notes the id, writes the marker, then notes that it is marked. Where the two differ, that
         may have happened between one look and the other, and so both are looked at again.
@@ -116,7 +116,7 @@ class Roots:
         return root_id, is_marked, found
 
     def _noted(self, name: str) -> tuple[str, bool] | None:
-        """The id of a cluster's root, and whether the marker with it was written."""
+        """Return the id of a cluster's root, and whether the marker with it was written."""
         roots = cluster_roots.c
         with self._store.read() as connection:
             row = connection.execute(select(roots.root_id, roots.is_marked).where(roots.cluster == name)).one_or_none()
@@ -173,7 +173,7 @@ class Roots:
 
 
 def _newest_directories(connection: Connection, cluster: str) -> list[str]:
-    """The locations of directories with files that a cluster should hold. One statement."""
+    """Return the locations of directories with files that a cluster should hold. One statement."""
     d, copies, held = directories.c, directory_copies.c, cluster_storage_descriptors.c
     place = func.coalesce(held.location, partitions.c.location, tables.c.location)
     query = (
@@ -198,7 +198,7 @@ def _newest_directories(connection: Connection, cluster: str) -> list[str]:
 
 
 def _read(files: ClusterFiles) -> str | None:
-    """The id in the marker of a root, or None without a marker; the empty text where it cannot be understood."""
+    """Return the id in the marker of a root, or None without a marker; the empty text where it cannot be understood."""
     text = files.read_text(MARKER)
     if not text:
         # Its writer died before it wrote anything.

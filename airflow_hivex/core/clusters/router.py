@@ -24,7 +24,7 @@ def choose_cluster(
     pinned: str | None = None,
     use_default: bool = False,
 ) -> Route:
-    """The cluster that runs a statement, every candidate tried in order, and what each one lacks.
+    """Return the cluster that runs a statement, every candidate tried in order, and what each one lacks.
 
     Args:
         inputs: the tables read, in order of appearance.
@@ -49,7 +49,7 @@ def choose_cluster(
 
 
 def _by_table(inputs: Iterable[RouteInput]) -> list[RouteInput]:
-    """One input per table, so that a table read twice is not reported twice."""
+    """Return one input per table, so that a table read twice is not reported twice."""
     found: dict[str, RouteInput] = {}
     for one in inputs:
         seen = found.get(one.table)
@@ -73,7 +73,7 @@ def _merged(a: RouteInput, b: RouteInput) -> RouteInput:
 def _proposed(
     read: Sequence[RouteInput], written: Sequence[RouteOutput], default: str, pinned: str | None, use_default: bool
 ) -> list[tuple[str, str]]:
-    """The clusters to try, in order, each with the reason why."""
+    """Return the clusters to try, in order, each with the reason why."""
     if pinned is not None:
         return [(pinned, "USE CLUSTER")]
     if written:

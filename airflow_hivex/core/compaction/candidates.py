@@ -85,7 +85,7 @@ def read_candidates(
     promising: Container[Place] | None = None,
     only: Resource | None = None,
 ) -> list[Candidate]:
-    """What was written to, with all that decides on it but its directories; two statements.
+    """Return what was written to, with all that decides on it but its directories; two statements.
 
     ``failures`` in a row are too many. With ``promising`` those are left out that are not among these places, unless
     aborted transactions have written to them, or they have failed too often.
@@ -110,7 +110,7 @@ def read_candidates(
 
 
 def read_aborts(connection: Connection, only: Resource | None = None) -> dict[Resource, tuple[Aborts, int | None]]:
-    """The aborted transactions by what they have written to, with the partition's id. Their oldest first."""
+    """Return the aborted transactions by what they have written to, with the partition's id. Their oldest first."""
     components = txn_components.c
     query = (
         select(
@@ -166,7 +166,10 @@ def read_totals(connection: Connection, delta_num: int, delta_pct: float) -> dic
 
 
 def read_snapshot(connection: Connection, names: Mapping[int, str]) -> Snapshot:
-    """What a compaction would see now of tables (id to full name). One statement, and one for each 5,000 tables."""
+    """Return what a compaction would see now of tables (id to full name).
+
+    One statement, and one for each 5,000 tables.
+    """
     valid_txns = read_valid_txns(connection)
     found: dict[int, ValidCompactorWriteIdList] = {}
     for batch in batches(list(names), _TABLES_A_BATCH):
@@ -176,7 +179,7 @@ def read_snapshot(connection: Connection, names: Mapping[int, str]) -> Snapshot:
 
 
 def read_sizes(connection: Connection, places: Collection[Place]) -> dict[Place, dict[str, int]]:
-    """The registered directories of tables and partitions, with their bytes. One statement for each 10,000."""
+    """Return the registered directories of tables and partitions, with their bytes. One statement for each 10,000."""
     d = directories.c
     query = select(d.table_id, d.partition_id, d.name, d.size_bytes)
     of_partitions = sorted(partition_id for _, partition_id in places if partition_id is not None)
@@ -257,7 +260,7 @@ def _tables(connection: Connection, ids: Collection[int]) -> dict[int, Candidate
 
 
 def _active(connection: Connection, only: Resource | None) -> dict[Resource, str]:
-    """What waits or is at work, as SHOW COMPACTIONS calls that."""
+    """Return the entries that are initiated or working, as SHOW COMPACTIONS calls that."""
     q = compaction_queue.c
     states = (CompactionState.INITIATED, CompactionState.WORKING)
     query = select(q.id, q.table_id, q.partition, q.state).where(q.state.in_([state.value for state in states]))
@@ -268,7 +271,7 @@ def _active(connection: Connection, only: Resource | None) -> dict[Resource, str
 
 
 def _failed(connection: Connection, failures: int, only: Resource | None) -> dict[Resource, int]:
-    """When the newest failure has ended, of those whose last ``failures`` compactions have all failed."""
+    """Return when the newest failure has ended, of those whose last ``failures`` compactions have all failed."""
     h = completed_compactions.c
     failed, succeeded = CompactionState.FAILED.value, CompactionState.SUCCEEDED.value
     often = (
@@ -314,12 +317,12 @@ def _only_stored(query: Select[Any], columns: Any, only: Resource | None) -> Sel
 
 
 def names_of(candidates: Iterable[Candidate]) -> dict[int, str]:
-    """The full names of the candidates' tables by id."""
+    """Return the full names of the candidates' tables by id."""
     return {each.table.id: resource_name(each.table.database, each.table.name, None) for each in candidates}
 
 
 def place_of(candidate: Candidate) -> Place:
-    """Where the candidate's directories are registered."""
+    """Return where the candidate's directories are registered."""
     return candidate.table.id, candidate.partition_id
 
 

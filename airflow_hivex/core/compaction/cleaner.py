@@ -111,7 +111,7 @@ class _Work:
 
     @property
     def is_active(self) -> bool:
-        """Whether files are looked for."""
+        """Return whether files are looked for."""
         return self.outcome in (CleaningOutcome.CLEANED, CleaningOutcome.WAITING) and bool(self.folders)
 
     def task(self, deleted: Iterable[Deletion] = ()) -> CleaningTask:
@@ -162,7 +162,7 @@ class Cleaner:
     def plan(
         self, database: str | None = None, table: str | None = None, partition: str | None = None
     ) -> list[CleaningTask]:
-        """What :meth:`run` would do now, for everything or for one table or partition; it only reads."""
+        """Return what :meth:`run` would do now, for everything or for one table or partition; it only reads."""
         tasks = []
         files = _Files(self._clusters, self._roots)
         for work in self._works(self._resource(database, table, partition)):
@@ -174,7 +174,7 @@ class Cleaner:
         return tasks
 
     def run(self) -> list[CleaningTask]:
-        """One cycle; safe to run at any time, from several places, and again after it was killed."""
+        """Run one cycle; safe to run at any time, from several places, and again after it was killed."""
         self._end_needless()
         files = _Files(self._clusters, self._roots)
         return [task for work in self._works(None) if (task := self._clean(work, files)) is not None]
@@ -203,7 +203,10 @@ class Cleaner:
         return int(found.id or 0), None if partition is None else spelled_name(found, partition)
 
     def _works(self, only: Resource | None) -> list[_Work]:
-        """All that there is to do; a fixed number of statements, and one for each different snapshot of a reader."""
+        """Return all tasks.
+
+        A fixed number of statements, and one for each different snapshot of a reader.
+        """
         entries = self._cleaning.next_entries()
         paused = {
             (entry.table_id, entry.partition): entry
@@ -245,7 +248,7 @@ class Cleaner:
         return [work for work in found if work.entry is not None or work.table is not None]
 
     def _own_aborts(self, works: list[_Work]) -> list[_Work]:
-        """What of the aborted data is the cleaner's own business.
+        """Return what of the aborted data is the cleaner's own business.
 
         Where compactions take it with them, that is what was written to partitions that have never come to be, or
         were dropped: nobody compacts these.
@@ -415,7 +418,7 @@ class _Files:
         self._files: dict[str, ClusterFiles] = {}
 
     def of(self, name: str) -> ClusterFiles:
-        """The file system of a cluster.
+        """Return the file system of a cluster.
 
         Raises:
             UnknownClusterError: it is not configured any more.
@@ -451,7 +454,7 @@ class _Files:
                 )
 
     def find(self, work: _Work) -> list[_Doomed]:
-        """What is there and can go. One listing of each folder, and for aborted writes one of the table's own.
+        """Return what is there and can go. One listing of each folder, and for aborted writes one of the table's own.
 
         Raises:
             StorageError: a file system cannot be read.
@@ -486,7 +489,7 @@ class _Files:
                 yield _Doomed(folder.cluster, location, OBSOLETE)
 
     def _aborted(self, work: _Work, folder: _Folder, path: str) -> Iterable[_Doomed]:
-        """The directory, or, of a delta that other transactions of a streaming batch write to, the files in it."""
+        """Return the directory, or the files in it if it is the delta of a streaming batch."""
         assert work.aborted is not None
         assert work.write_ids is not None
         directory = work.aborted.leftover(path.rpartition("/")[2])
@@ -534,7 +537,7 @@ class _Files:
 
 
 def _on_the_way(work: _Work, folder: _Folder, there: Iterable[str]) -> Iterable[_Doomed]:
-    """What the compaction of an entry has made on its way to what it has registered, and could not delete."""
+    """Return what the compaction of an entry has made on its way to what it has registered, and could not delete."""
     if work.entry is None or work.entry.txn_id is None:
         return
     own = frozenset({work.entry.txn_id})
@@ -545,7 +548,7 @@ def _on_the_way(work: _Work, folder: _Folder, there: Iterable[str]) -> Iterable[
 
 
 def _of_nobody(work: _Work, folder: _Folder, there: Collection[str]) -> Iterable[_Doomed]:
-    """What writers have made at a place on its primary cluster whose transactions had ended by then.
+    """Return what writers have made at a place on its primary cluster whose transactions had ended by then.
 
     Nothing where a registered directory is missing. The metastore's database may be older than the files then, and
     what it does not know may be the last copy of rows.
@@ -582,7 +585,7 @@ def _told(error: BaseException, work: _Work) -> str:
 
 
 def _decide(work: _Work, readers: Readers) -> None:
-    """What is obsolete for all readers, what only for those that begin now, and who is in the way of that."""
+    """Determine the directories that are obsolete for all readers, or only for new ones, and the blockers."""
     assert work.entry is not None
     # The empty name is a partition that is one original file, which nothing can replace.
     names = [name for name in work.registered if name]
@@ -611,7 +614,7 @@ def _decide(work: _Work, readers: Readers) -> None:
 
 
 def _folders(table: Table, work: _Work, secondaries: Sequence[tuple[str, str]]) -> tuple[_Folder, ...]:
-    """Where the place lies: on its primary cluster, and on each that has a copy."""
+    """Return the locations of the place: on its primary cluster, and on each that has a copy."""
     primary = table.storage.primary
     roots = [(primary.cluster, primary.location)]
     roots += [(copy.cluster, copy.location) for copy in table.storage.secondaries]
@@ -629,7 +632,7 @@ def _folders(table: Table, work: _Work, secondaries: Sequence[tuple[str, str]]) 
 
 
 def _places(connection: Connection, works: Sequence[_Work]) -> dict[tuple[int, str], _Partition]:
-    """The partitions that exist, by table and name. One statement for each 200 tables."""
+    """Return the partitions that exist, by table and name. One statement for each 200 tables."""
     p = partitions.c
     by_table: defaultdict[int, list[str]] = defaultdict(list)
     for work in works:
@@ -647,7 +650,7 @@ def _places(connection: Connection, works: Sequence[_Work]) -> dict[tuple[int, s
 def _registered(
     connection: Connection, works: Sequence[_Work], places: Mapping[tuple[int, str], _Partition]
 ) -> dict[tuple[int, int | None], list[_Registered]]:
-    """The registered directories of the places. One statement for each 10,000."""
+    """Return the registered directories of the places. One statement for each 10,000."""
     d = directories.c
     query = select(d.table_id, d.partition_id, d.id, d.name, d.row_layout, d.files, d.size_bytes)
     of_partitions = [place.id for place in places.values()]
@@ -662,7 +665,7 @@ def _registered(
 
 
 def _growing(connection: Connection, table_ids: Sequence[int]) -> dict[int, frozenset[tuple[int | None, str]]]:
-    """The registered deltas that several transactions of a streaming batch share, by table. One statement."""
+    """Return the registered deltas that several transactions of a streaming batch share, by table. One statement."""
     d = directories.c
     found: defaultdict[int, set[tuple[int | None, str]]] = defaultdict(set)
     query = select(d.table_id, d.partition_id, d.name).where(

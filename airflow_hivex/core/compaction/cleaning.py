@@ -53,7 +53,7 @@ class CleaningQueue:
         self._pause_ms = max(1, int(settings["hive.compactor.cleaner.retry.retention.time"]) * 1000)
 
     def entries_to_clean(self) -> list[Compaction]:
-        """Those ready for cleaning whose pause is over, of each table or partition the one that covers least.
+        """Return the entries to clean whose pause is over, of each table or partition the one that covers least.
 
         One statement; at most ``metastore.compactor.fetch.size``, the oldest first.
         """
@@ -107,13 +107,16 @@ class CleaningQueue:
         return self._store.write(work, name="note cleanup")
 
     def abort_cleanups(self) -> list[Compaction]:
-        """The entries of type ABORT_CLEANUP; such a resource is left alone until its pause is over. One statement."""
+        """Return the entries of type ABORT_CLEANUP; such a resource is left alone until its pause is over.
+
+        One statement.
+        """
         with self._store.read() as connection:
             rows = connection.execute(select(*QUEUE_COLUMNS).where(IS_READY, IS_ABORT_CLEANUP).order_by(Q.id))
             return [compaction_from_row(row) for row in rows]
 
     def is_due(self, entry: Compaction) -> bool:
-        """Whether the pause of an entry that is ready for cleaning is over."""
+        """Return whether the pause of an entry that is ready for cleaning is over."""
         delay_ms = 0 if entry.type is CompactionType.ABORT_CLEANUP else self._delay_ms
         return (to_milliseconds(entry.committed_at) or 0) + entry.retry_retention_ms + delay_ms <= self._clock()
 
@@ -172,7 +175,7 @@ class CleaningQueue:
         *,
         connection: Connection | None = None,
     ) -> None:
-        """All that it has replaced is removed: it has succeeded. Records that only it needed go, too.
+        """Record the success of a compaction whose replaced directories are removed, and delete its records.
 
         ``removed_write_ids`` are those of aborted writes whose directories were removed, where others stay
         because they share a directory with committed ones; None stands for all up to the highest write id.

@@ -164,7 +164,7 @@ class Compactor:
             pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
 
     def initiate(self) -> InitiatorResult:
-        """One round of the initiator: what is worth compacting goes into the queue; safe to run at any time."""
+        """Run one round of the initiator: what is worth compacting goes into the queue; safe to run at any time."""
         return self._initiator.run()
 
     def work(
@@ -195,7 +195,7 @@ class Compactor:
         self._worker.cancel(worker_id)
 
     def show(self, wanted: CompactionFilter | None = None) -> list[Compaction]:
-        """The compactions of the queue and of the history, the newest first, or as the filter says.
+        """Return the compactions of the queue and of the history, the newest first, or as the filter says.
 
         Raises:
             InvalidObjectError: they cannot be put in that order.
@@ -207,7 +207,9 @@ class Compactor:
         return self.queue.abort(compaction_ids)
 
     def explain(self, database: str, table: str, partition: str | None = None) -> Explanation:
-        """Why a table or partition is not compacted, or that it would be: every filter and threshold with its value.
+        """Return why a table or partition is not compacted, or that it would be.
+
+        Every filter and threshold with its value.
 
         Raises:
             NoSuchDatabaseError, NoSuchTableError, NoSuchPartitionError: it does not exist.
@@ -219,7 +221,7 @@ class Compactor:
         return self._explainer.explain(int(found.id or 0), name)
 
     def clean(self) -> list[CleaningTask]:
-        """One round of the cleaner: what it did for each entry that is ready for cleaning, and for aborted data.
+        """Run one round of the cleaner: what it did for each entry that is ready for cleaning, and for aborted data.
 
         Directories go from every cluster that has a copy, unless an open transaction may still read them. What
         fails is tried again, after a pause that doubles. Safe to run at any time, and again after it was killed.
@@ -230,7 +232,7 @@ class Compactor:
     def plan_clean(
         self, database: str | None = None, table: str | None = None, partition: str | None = None
     ) -> list[CleaningTask]:
-        """What :meth:`clean` would do now, and who is in the way; for everything, or for one table or partition.
+        """Return what :meth:`clean` would do now, and who is in the way; for everything, or for one table or partition.
 
         Raises:
             NoSuchDatabaseError, NoSuchTableError: it does not exist.
@@ -289,7 +291,7 @@ def _target(
     *,
     whole: bool = False,
 ) -> tuple[Table, str | None]:
-    """The table and the name of its partition; with ``whole`` a table with partitions needs none."""
+    """Return the table and the name of its partition; with ``whole`` a table with partitions needs none."""
     table = select_table(connection, database, name)
     check_compactable(table, operation)
     if partition is not None:

@@ -46,7 +46,10 @@ _HOST = socket.gethostname()
 
 
 def lock_ids(connection: Connection) -> int:
-    """The next id. No other entry is made until the caller's transaction ends: the row of the ids is the mutex."""
+    """Return the next id. No other entry is made until the caller's transaction ends.
+
+    The row of the ids is the mutex.
+    """
     return int(connection.execute(select(counters.c.value).where(_OF_IDS).with_for_update()).scalar_one()) + 1
 
 
@@ -57,7 +60,7 @@ def take_ids(connection: Connection, count: int) -> None:
 
 
 def new_row(request: CompactionRequest, compaction_id: int, initiator: str, now_ms: int) -> dict[str, Any]:
-    """The columns of a new entry that is initiated; ``initiator`` is the thread on this host."""
+    """Return the columns of a new entry that is initiated; ``initiator`` is the thread on this host."""
     return {
         "id": compaction_id,
         "table_id": request.table_id,
@@ -80,7 +83,7 @@ def new_row(request: CompactionRequest, compaction_id: int, initiator: str, now_
 def change(
     connection: Connection, entry: Compaction, values: dict[str, Any], state: CompactionState | None = None
 ) -> Compaction:
-    """The entry with the values, in its state or in another one.
+    """Return the entry with the values, in its state or in another one.
 
     Raises:
         CompactionLostError: it is not as its owner knows it.

@@ -77,12 +77,12 @@ class Explanation:
 
     @property
     def passed(self) -> tuple[Check, ...]:
-        """The thresholds that are passed; not those that are the cleaner's business."""
+        """Return the thresholds that are passed; not those that are the cleaner's business."""
         return tuple(each for each in self.checks if each.result in _TYPES)
 
     @property
     def problem(self) -> str | None:
-        """Why the thresholds cannot be told, if they cannot: one that was given to the table is wrong."""
+        """Return why the thresholds cannot be told, if they cannot: one that was given to the table is wrong."""
         return next((each.value for each in self.checks if each.result == _ERROR), None)
 
 
@@ -164,7 +164,7 @@ class Explainer:
     def _decide(
         self, candidate: Candidate, sizes: Mapping[str, int], snapshot: Snapshot, now: int
     ) -> tuple[Decision, Decision]:
-        """What the initiator would do, and what it would do if there were no filters."""
+        """Return what the initiator would do, and what it would do if there were no filters."""
         try:
             thresholds = Thresholds.of(self._settings, candidate.table.parameters)
             worth = decide_by_aborts(candidate.aborts, thresholds, now)
@@ -180,7 +180,10 @@ class Explainer:
     def _partitions(
         self, connection: Connection, of: Candidate, snapshot: Snapshot, now: int
     ) -> tuple[tuple[tuple[str, int], ...], tuple[tuple[str | None, CompactionType], ...]]:
-        """How many partitions get each answer, the most frequent first; and those that are worth a compaction."""
+        """Return how many partitions get each answer, the most frequent first.
+
+        And those that are worth a compaction.
+        """
         written = read_written(connection, with_aborts=self._with_aborts)
         found = [
             each

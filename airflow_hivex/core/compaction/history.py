@@ -102,7 +102,7 @@ class CompactionHistory:
         self._timeout_ms = round(float(settings["metastore.compactor.history.retention.timeout"]) * 86_400_000)
 
     def show(self, wanted: CompactionFilter | None = None) -> list[Compaction]:
-        """The compactions of the queue and of the history that a filter leaves. One statement.
+        """Return the compactions of the queue and of the history that a filter leaves. One statement.
 
         Raises:
             InvalidObjectError: they cannot be put in that order.
@@ -112,7 +112,7 @@ class CompactionHistory:
             return [compaction_from_row(row) for row in connection.execute(query)]
 
     def get(self, id: int) -> Compaction:
-        """The compaction of that id, wherever it is. One statement.
+        """Return the compaction of that id, wherever it is. One statement.
 
         Raises:
             NoSuchCompactionError: there is none.

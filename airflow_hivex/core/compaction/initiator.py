@@ -83,7 +83,7 @@ class Initiator:
         self._with_aborts = not bool(settings[CLEANER_TAKES_ABORTS])
 
     def run(self) -> InitiatorResult:
-        """One round over all that was written to; safe to run from several places at once.
+        """Run one round over all that was written to; safe to run from several places at once.
 
         A fixed number of statements, and one more for each 10,000 partitions whose directories are looked at.
         """
@@ -133,7 +133,7 @@ class _Round:
         self.dropped: list[tuple[Candidate, str]] = []
 
     def lowest_thresholds(self, tables: Iterable[CandidateTable]) -> tuple[int, float]:
-        """The lowest number and share of deltas that may start a compaction, of all tables.
+        """Return the lowest number and share of deltas that may start a compaction, of all tables.
 
         Where a table's are not usable, everything is looked at, so that the history tells of it.
         """
@@ -156,7 +156,7 @@ class _Round:
         return False
 
     def is_undecided(self, candidate: Candidate, totals: Mapping[tuple[int, int | None], DirectoryTotals]) -> bool:
-        """Whether the directories must be looked at one by one; what is certain without that is decided."""
+        """Return whether the directories must be looked at one by one; what is certain without that is decided."""
 
         def look() -> bool:
             decision = decide_by_aborts(candidate.aborts, self._common, self._now_ms)
@@ -200,7 +200,7 @@ class _Round:
 
 
 def count_directories(candidate: Candidate, sizes: Mapping[str, int], snapshot: Snapshot) -> DirectoryCounters:
-    """What a compaction would find.
+    """Return what a compaction would find.
 
     Raises:
         NotEnoughHistoryError: a base hides what it needs.
@@ -212,7 +212,7 @@ def count_directories(candidate: Candidate, sizes: Mapping[str, int], snapshot: 
 def request_for(
     candidate: Candidate, type: CompactionType, settings: Settings, high_watermark: int | None = None
 ) -> CompactionRequest:
-    """The request for a candidate, in the pool and as the user that the table, its database and the settings say."""
+    """Return the request for a candidate, with the pool and user of the table, its database or the settings."""
     table = candidate.table
     pool = table.parameters.get(POOL) or table.database_parameters.get(POOL)
     return CompactionRequest(

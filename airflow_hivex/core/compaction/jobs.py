@@ -49,7 +49,7 @@ class CompactionJob:
     rebalance: Rebalance | None = None
 
     def plan(self, tag: str, name: str, scheduler_pool: str, spark_conf: dict[str, str]) -> Plan:
-        """The job's plan."""
+        """Return the job's plan."""
         rows = [each for each in self.inputs if not each.is_delete_delta and each.files]
         deletes = self._deletes()
         valid = self._filter()
@@ -101,7 +101,7 @@ class CompactionJob:
         return self.target.cluster.uri(self.target.location)
 
     def _parts(self, rows: Sequence[RegisteredDirectory]) -> Iterator[ScanPart]:
-        """The directories of each row layout."""
+        """Yield the directories of each row layout."""
         originals = [each for each in rows if each.row_layout == ORIGINAL_LAYOUT]
         if originals:
             loose = tuple((each.name, each.rows) for each in originals if each.is_original)
@@ -131,7 +131,10 @@ class CompactionJob:
         return tuple(self._part([each for each in found if each.row_layout == layout]) for layout in layouts)
 
     def _filter(self) -> WriteIdFilter | None:
-        """The aborted write ids among the rows: those of streaming batches; other directories have no such rows."""
+        """Return the aborted write ids among the rows: those of streaming batches.
+
+        Other directories have no such rows.
+        """
         batches = [named for named in self._named if named.is_batch]
         aborted = tuple(
             write_id
@@ -166,7 +169,7 @@ class CompactionJob:
         )
 
     def followed_by(self, written: Sequence[WrittenDirectory]) -> tuple[RegisteredDirectory, ...]:
-        """What the job has written, as inputs of a later one."""
+        """Return the directories that the job has written, as inputs of a later one."""
         return tuple(
             RegisteredDirectory(
                 -1,
@@ -182,7 +185,7 @@ class CompactionJob:
 
 
 def first_jobs(job: CompactionJob, most_deltas: int) -> list[CompactionJob]:
-    """The minor compactions that come before a job with more than so many deltas, each of so many of them.
+    """Return the minor compactions that come before a job with more than so many deltas, each of so many of them.
 
     Deltas that share a write id stay together, whatever their number: each job names its result by the write ids
     that it covers, and those of two jobs must not overlap. They are the inserts and deletes of a statement, and the
@@ -207,7 +210,7 @@ def first_jobs(job: CompactionJob, most_deltas: int) -> list[CompactionJob]:
 
 
 def _write_ids(directory: RegisteredDirectory) -> tuple[int, int] | None:
-    """The first and last write id of a delta or delete delta; None of a base or an original file."""
+    """Return the first and last write id of a delta or delete delta; None of a base or an original file."""
     named = parse_directory(directory.name)
     if named is None or named.kind is DirectoryKind.BASE:
         return None

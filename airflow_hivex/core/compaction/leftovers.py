@@ -14,7 +14,9 @@ from airflow_hivex.core.store.schema import txn_components, txn_to_write_id, txn
 
 
 def read_aborted(connection: Connection, only: Resource | None = None) -> Mapping[Resource, Aborted]:
-    """What aborted transactions have written to, or may have, those first that have done so first. One statement.
+    """Return what aborted transactions have written to, or may have, those first that have done so first.
+
+    One statement.
 
     A partition of None is the table, or, where it has partitions, any of them. ``only`` is one table or partition.
     """

@@ -196,7 +196,7 @@ class CompactionQueue:
         return self._store.write(work, name="take")
 
     def waiting(self, pool: str | None = None, *, limit: int | None = None) -> list[Compaction]:
-        """What workers of a pool would take now, the oldest first, at most so many. One statement."""
+        """Return the entries that workers of a pool would take now, the oldest first. One statement."""
         query = select(*QUEUE_COLUMNS).where(IS_INITIATED, self._is_for(pool, self._clock())).order_by(Q.id)
         with self._store.read() as connection:
             return [compaction_from_row(row) for row in connection.execute(query.limit(limit))]
@@ -243,7 +243,7 @@ class CompactionQueue:
         return self._store.write(lambda joined: change(joined, entry, values), connection, name="note job")
 
     def mark_ready_for_cleaning(self, entry: Compaction, *, connection: Connection | None = None) -> Compaction:
-        """The compaction is done; what it has replaced can be removed once its readers are gone.
+        """Record that the compaction is done: replaced directories can be removed once their readers are gone.
 
         Give the ``connection`` of the commit of its transaction: then it counts with it, or not at all. No
         transaction is opened until that has committed: whoever has an id above ``next_txn_id`` sees the compaction.
@@ -349,7 +349,7 @@ class _InTheWay:
         self._active[_key(request)] = (compaction_id, CompactionState.INITIATED)
 
     def refusal(self, request: CompactionRequest) -> CompactionResponse | None:
-        """The refusal of a request, or None."""
+        """Return the refusal of a request, or None."""
         found = self._active.get(_key(request))
         if found is not None:
             compaction_id, state = found
@@ -375,7 +375,7 @@ def _key(request: CompactionRequest) -> tuple[int, str]:
 
 
 def _last_of(connection: Connection, table_ids: Collection[int]) -> dict[tuple[int, str], tuple[str, str | None]]:
-    """The state and message of the newest entry in the history, by table and partition."""
+    """Return the state and message of the newest entry in the history, by table and partition."""
     history = completed_compactions.c
     found: dict[tuple[int, str], tuple[str, str | None]] = {}
     for batch in batches(sorted(table_ids)):

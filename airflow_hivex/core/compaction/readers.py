@@ -39,12 +39,12 @@ class _Open:
 
     @property
     def is_undecided(self) -> bool:
-        """Whether it has not asked for the locks of its statement yet."""
+        """Return whether it has not asked for the locks of its statement yet."""
         return not self.goes_on and (not self.tables or (self.makes_table and not self.is_reading))
 
     @property
     def settled_txn(self) -> int:
-        """The highest transaction up to which whatever snapshot it has sees all as settled."""
+        """Return the highest transaction up to which whatever snapshot it has sees all as settled."""
         if self.snapshot is None:
             return self.min_open_id - 1
         lowest = self.snapshot.min_open
@@ -69,19 +69,19 @@ class Readers:
         self._kept = _read_kept(connection, now_ms)
 
     def now(self, table_id: int, highest: int | None) -> View:
-        """What a reader that begins now sees of a table, up to a write id."""
+        """Return what a reader that begins now sees of a table, up to a write id."""
         write_ids = self.write_ids(table_id)
         return View(self.valid_txns, write_ids, write_ids.high_watermark if highest is None else highest)
 
     def write_ids(self, table_id: int, valid_txns: ValidTxnList | None = None) -> ValidWriteIdList:
-        """The write ids of a table in a snapshot, by default that of now. One statement for all tables."""
+        """Return the write ids of a table in a snapshot, by default that of now. One statement for all tables."""
         seen = self.valid_txns if valid_txns is None else valid_txns
         if seen not in self._write_ids:
             self._write_ids[seen] = read_valid_write_ids(self._connection, self._names, seen)
         return self._write_ids[seen][table_id]
 
     def of_table(self, table_id: int, highest: int | None) -> list[tuple[Blocker, View]]:
-        """Those that may read a table, each with the least that it sees; kept snapshots, then the oldest."""
+        """Return the readers of a table, each with the least that it sees: kept snapshots, then the oldest."""
         now = self.now(table_id, highest)
         found = []
         for blocker, settled_txn in self._kept.get(table_id, ()):
@@ -100,7 +100,7 @@ class Readers:
 
 
 def _read_kept(connection: Connection, now_ms: int) -> Mapping[int, list[tuple[Blocker, int]]]:
-    """The snapshots that are kept of each table."""
+    """Return the snapshots that are kept of each table."""
     k = kept_snapshots.c
     found: defaultdict[int, list[tuple[Blocker, int]]] = defaultdict(list)
     query = select(kept_snapshots).where(k.expires_ms > now_ms).order_by(k.txn_id)

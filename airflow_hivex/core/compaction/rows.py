@@ -18,7 +18,7 @@ _TIMES = ("enqueued", "started", "committed", "cleaner_started", "ended")
 
 
 def compaction_from_row(row: Row[Any]) -> Compaction:
-    """A row with the columns of the queue, or with those of the history."""
+    """Return a row with the columns of the queue, or with those of the history."""
     values = dict(row._mapping)
     for name in _TIMES:
         time_ms = values.pop(f"{name}_ms", None)
@@ -30,7 +30,7 @@ def compaction_from_row(row: Row[Any]) -> Compaction:
 
 
 def compaction_to_values(entry: Compaction) -> dict[str, Any]:
-    """The columns of the history, for an entry that is over."""
+    """Return the columns of the history, for an entry that is over."""
     values = {name: getattr(entry, name) for name in Compaction.__slots__}
     for name in _TIMES:
         values[f"{name}_ms"] = to_milliseconds(values.pop(f"{name}_at"))
@@ -43,5 +43,5 @@ def compaction_to_values(entry: Compaction) -> dict[str, Any]:
 
 
 def to_milliseconds(time: datetime | None) -> int | None:
-    """A time as it is stored."""
+    """Return a time as it is stored."""
     return None if time is None else round(time.timestamp() * 1000)

@@ -112,7 +112,7 @@ class _Found:
                 raise InvalidOperationError("Rebalancing", self.entry.name, reason)
 
     def inputs(self, *, is_major: bool) -> tuple[RegisteredDirectory, ...]:
-        """What is merged, in reading order."""
+        """Return the merged directories, in reading order."""
         first = (*((self.state.base,) if self.state.base else ()), *self.state.originals) if is_major else ()
         return tuple(self.directories[name] for name in (*first, *self.state.deltas))
 
@@ -255,7 +255,7 @@ class CompactionWorker:
     # -- what is there ------------------------------------------------------------------
 
     def _target(self, entry: Compaction, connection: Connection | None = None) -> CompactionTarget:
-        """The table or partition of an entry as it is now.
+        """Return the table or partition of an entry as it is now.
 
         Raises:
             _RefusedError: it is gone, or of a kind that is not compacted.
@@ -284,11 +284,11 @@ class CompactionWorker:
         return CompactionTarget(self._as_requested(table, entry), entry.partition, partition_id, location, cluster)
 
     def _has_leftovers(self, connection: Connection, entry: Compaction) -> bool:
-        """Whether the cleaner has to look for what aborted transactions have written there."""
+        """Return whether the cleaner has to look for what aborted transactions have written there."""
         return bool(read_aborted(connection, (entry.table_id, entry.partition)))
 
     def _stored(self, connection: Connection, entry: Compaction) -> tuple[Table, int | None, str] | None:
-        """The table as it is now, the id of the partition, and the location of what is compacted."""
+        """Return the table as it is now, the id of the partition, and the location of what is compacted."""
         found = select_tables_by_id(connection, [entry.table_id])
         if not found:
             return None
@@ -302,7 +302,7 @@ class CompactionWorker:
         return table, int(row.id), str(row.location)
 
     def _as_requested(self, table: Table, entry: Compaction) -> Table:
-        """The table with the row layout and the properties that its files get, which the request may say."""
+        """Return the table with the row layout and the properties that its files get, which the request may say."""
         given = table_properties(table.parameters, entry.properties)
         own = {name: value for name, value in given.items() if is_file_property(name)}
         if not table.is_insert_only:
@@ -500,7 +500,7 @@ class CompactionWorker:
 
 
 def job_name(entry: Compaction) -> str:
-    """What people see in Spark's UI: ``host-compactor-db.table.partition``."""
+    """Return the name of the job in Spark's UI: ``host-compactor-db.table.partition``."""
     parts = [entry.database, entry.table, *([entry.partition] if entry.partition else [])]
     return f"{socket.gethostname()}-compactor-{'.'.join(parts)}"
 

@@ -36,12 +36,12 @@ class Difference:
 
     @property
     def key(self) -> tuple[str, bool]:
-        """The same in every look, on one cluster."""
+        """Return the same in every look, on one cluster."""
         return self.path, self.row is not None
 
 
 def lost(rows: TableRows, cluster: Cluster, entries: Mapping[str, Entry]) -> Iterator[Difference]:
-    """What is registered and not there, or otherwise; the entries were read after the rows."""
+    """Yield what is registered and not there, or otherwise; the entries were read after the rows."""
     loose = {path: size for entry in entries.values() if entry.acid is None for path, size in entry.each.items()}
     for path, place, row in rows.on(cluster.name):
         files, size_bytes = _there(rows, path, row, entries, loose)
@@ -68,7 +68,7 @@ def lost(rows: TableRows, cluster: Cluster, entries: Mapping[str, Entry]) -> Ite
 def _there(
     rows: TableRows, path: str, row: Registered, entries: Mapping[str, Entry], loose: Mapping[str, int]
 ) -> tuple[int, int]:
-    """How many files of a registered directory there are, and how many bytes."""
+    """Return how many files of a registered directory there are, and how many bytes."""
     named = parse_directory(row.name)
     if named is None:
         return (1, loose[path]) if path in loose else (0, 0)
@@ -88,13 +88,13 @@ def _is_of_commit(rows: TableRows, batch: AcidDirectory, file: str) -> bool:
 
 
 def _write_id(batch: AcidDirectory, file: str) -> int | None:
-    """Which write id a file in the delta of a streaming batch is of."""
+    """Return which write id a file in the delta of a streaming batch is of."""
     found = _OF_BATCH.fullmatch(file.rpartition("/")[2])
     return None if found is None else batch.min_write_id + int(found[1])
 
 
 def unregistered(rows: TableRows, cluster: Cluster, entries: Mapping[str, Entry]) -> Iterator[Difference]:
-    """What is there and not registered, and nobody is at work on; the entries were read before the rows."""
+    """Yield what is there and not registered, and nobody is at work on; the entries were read before the rows."""
     known = {path for path, _, _ in rows.on(cluster.name)}
     judge = _Judge(rows, cluster)
     for entry in entries.values():
@@ -123,17 +123,17 @@ class _Judge:
 
     @cached_property
     def _elsewhere(self) -> frozenset[tuple[str | None, str]]:
-        """What another cluster has, by partition and name."""
+        """Return the registered directories of another cluster, by partition and name."""
         return frozenset() if self._is_primary else self._rows.registered_names()
 
     def entry(self, entry: Entry) -> Iterator[Difference]:
-        """The finding of an entry, unless somebody is at work on it."""
+        """Yield the finding of an entry, unless somebody is at work on it."""
         found = self._named(entry)
         if found is not None:
             yield self._difference(*found, entry.partition, entry.path, entry.all_files, entry.all_bytes)
 
     def in_batch(self, entry: Entry, batch: AcidDirectory) -> Iterator[Difference]:
-        """The findings of files of aborted transactions in a delta that others have committed to."""
+        """Yield the findings of files of aborted transactions in a delta that others have committed to."""
         for path, size_bytes in entry.each.items():
             write_id = _write_id(batch, path)
             if write_id is None or not self._rows.write_ids.is_aborted(write_id):
@@ -173,7 +173,7 @@ class _Judge:
         return self._of_writer(entry, range(lowest, acid.max_write_id + 1), None)
 
     def _of_writer(self, entry: Entry, write_ids: range, txn_id: int | None) -> tuple[FindingKind, str] | None:
-        """What an entry is that such write ids, or the compaction in such a transaction, have made."""
+        """Return what an entry is that such write ids, or the compaction in such a transaction, have made."""
         rows = self._rows
         if self._is_at_work(write_ids, txn_id):
             return None
@@ -213,7 +213,7 @@ class _Judge:
         return is_open or any(is_pending and each in write_ids for each, is_pending in rows.pending.items())
 
     def _of_nobody(self, entry: Entry) -> tuple[FindingKind, str] | None:
-        """What an entry is that no writer stands behind; None where somebody moves or removes directories."""
+        """Return what an entry is that no writer stands behind; None where somebody moves or removes directories."""
         rows = self._rows
         if rows.changing and not rows.changing.isdisjoint(("", entry.partition or "")):
             return None

@@ -57,19 +57,22 @@ class Disks:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The clusters that answer."""
+        """Return the clusters that answer."""
         return tuple(self._files)
 
     def cluster(self, name: str) -> Cluster:
-        """What is configured of a cluster."""
+        """Return the configuration of a cluster."""
         return self._clusters.get(name)
 
     def files(self, name: str) -> ClusterFiles:
-        """The file system of a cluster that answers."""
+        """Return the file system of a cluster that answers."""
         return self._files[name]
 
     def is_absent(self, name: str, registered: int) -> bool:
-        """Whether the folder of all data is not there, though so much is registered in it; then the cluster is out."""
+        """Return whether the folder of all data is not there, though so much is registered in it.
+
+        Then the cluster is out.
+        """
         if name not in self._without_root:
             return False
         message = (
@@ -83,7 +86,9 @@ class Disks:
     def look(
         self, rows: Mapping[int, TableRows], only: Iterable[Looked] | None = None
     ) -> dict[Looked, Entries | Finding]:
-        """What lies in the folders of tables: one listing of each, and one of each partition that lies elsewhere.
+        """Return the contents of the folders of tables.
+
+        One listing of each, and one of each partition that lies elsewhere.
 
         A finding stands for what cannot be read.
         """
@@ -133,7 +138,7 @@ def _unreachable(cluster: Cluster, message: str) -> Finding:
 
 
 def sizes(files: Iterator[tuple[str, int]]) -> tuple[int, int]:
-    """How many files, and how many bytes."""
+    """Return how many files, and how many bytes."""
     count = size_bytes = 0
     for _, each in files:
         count += 1

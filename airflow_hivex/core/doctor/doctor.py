@@ -150,7 +150,7 @@ class Doctor:
     def _differences(
         self, rows: Mapping[int, TableRows], looked: Mapping[Looked, object], disks: Disks
     ) -> _Differences:
-        """What differs between rows, what was on disk after that, and rows after that."""
+        """Return what differs between rows, what was on disk after that, and rows after that."""
         self._store.reach("doctor looked")
         found: _Differences = {}
         suspicious = set()
@@ -184,7 +184,7 @@ class Doctor:
     def _as_read(
         self, connection: Connection, rows: Mapping[int, TableRows], differences: _Differences
     ) -> Iterator[tuple[tuple[Looked, str, bool], Difference]]:
-        """The differences of what is registered, but for what the cleaner may be deleting, since nobody reads it."""
+        """Yield the differences of registered directories, except those that the cleaner may be deleting."""
         if not differences:
             return
         names = {key: table.table.full_name for key, table in rows.items()}
@@ -220,7 +220,7 @@ class Doctor:
     # -- beside tables --------------------------------------------------------------
 
     def _beside(self, disks: Disks, name: str, database: str | None) -> list[Finding]:
-        """What lies beside the tables on a cluster, as it is in two looks."""
+        """Return what lies beside the tables on a cluster, as it is in two looks."""
         try:
             found = self._folders(disks, name, database)
             for _ in range(_MOST_LOOKS):
@@ -245,7 +245,7 @@ class Doctor:
 
 
 def _list(connection: Connection, database: str | None, table: str | None) -> list[_Listed]:
-    """The tables to examine. Three statements.
+    """Return the tables to examine. Three statements.
 
     Raises:
         NoSuchDatabaseError, NoSuchTableError: there is none of that name.
@@ -285,12 +285,12 @@ def _batches(listed: Sequence[_Listed]) -> Iterator[list[_Listed]]:
 
 
 def _is_registered(there: Mapping[Looked, set[tuple[str, int]]], looked: Looked, difference: Difference) -> bool:
-    """Whether the directory of a difference is still registered, at the same place."""
+    """Return whether the directory of a difference is still registered, at the same place."""
     return difference.row is not None and (difference.path, difference.row.id) in there.get(looked, ())
 
 
 def _unread(readers: Readers, table_id: int, names: Sequence[str]) -> frozenset[str]:
-    """Those of a place's directories that nobody reads, neither an open transaction nor one that begins now."""
+    """Return the directories of a place that nobody reads, neither an open transaction nor one that begins now."""
     found = obsolete(names, readers.now(table_id, None))
     for _, view in readers.of_table(table_id, None) if found else ():
         found &= obsolete(names, view)

@@ -45,7 +45,7 @@ class Folders:
     databases: Mapping[str, str]
 
     def findings(self, cluster: Cluster, files: ClusterFiles, database: str | None) -> Iterator[Finding]:
-        """What lies beside the tables of a database, or of all, on a cluster; empty folders are nothing.
+        """Yield what lies beside the tables of a database, or of all, on a cluster; empty folders are nothing.
 
         Raises:
             StorageError: a folder cannot be read.
@@ -106,7 +106,7 @@ class Folders:
 
 
 def read_folders(connection: Connection) -> Folders:
-    """Whose folders there are in the whole warehouse. Five statements."""
+    """Return whose folders there are in the whole warehouse. Five statements."""
     d, t, p, copies = databases.c, tables.c, partitions.c, cluster_storage_descriptors.c
     at_work = set(
         connection.execute(

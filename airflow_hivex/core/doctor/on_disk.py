@@ -54,7 +54,7 @@ def entries(
     partition: str | None = None,
     elsewhere: Mapping[str, object] | None = None,
 ) -> dict[str, Entry]:
-    """The entries that hold files, by path, given all files below a folder: paths below it, and sizes.
+    """Return the entries that hold files, by path, given all files below a folder: paths below it, and sizes.
 
     ``depth`` is the number of partition keys, or 0 where the folder is that of ``partition``. What lies in the folders
     ``elsewhere`` is left out, and so are the markers and checksums that writers of plain files leave beside them.
@@ -87,7 +87,7 @@ def entries(
 
 
 def is_marker(name: str) -> bool:
-    """Whether a file of this name says nothing but that others are complete."""
+    """Return whether a file of this name says nothing but that others are complete."""
     return name in _MARKERS or (name.startswith(".") and name.endswith(".crc"))
 
 

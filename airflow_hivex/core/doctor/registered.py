@@ -81,16 +81,16 @@ class TableRows:
 
     @property
     def depth(self) -> int:
-        """How many levels below its folder a table's directories lie."""
+        """Return how many levels below its folder a table's directories lie."""
         return len(self.table.partition_keys)
 
     def root(self, cluster: str) -> str | None:
-        """The table's folder on a cluster, None where there is none."""
+        """Return the table's folder on a cluster, None where there is none."""
         copy = self.table.storage.on(cluster)
         return None if copy is None else copy.location
 
     def elsewhere(self, cluster: str) -> dict[str, Place]:
-        """The partitions that do not lie below the table's folder in a folder of their name, by location."""
+        """Return the partitions that do not lie below the table's folder in a folder of their name, by location."""
         root = self.root(cluster)
         return {
             place.location: place
@@ -99,7 +99,7 @@ class TableRows:
         }
 
     def on(self, cluster: str) -> Iterator[tuple[str, Place, Registered]]:
-        """What is registered on a cluster, each with its path below the cluster's root."""
+        """Yield what is registered on a cluster, each with its path below the cluster's root."""
         is_primary = cluster == self.table.storage.primary.cluster
         places = self.places.get(cluster, {})
         for each in self.directories:
@@ -111,7 +111,7 @@ class TableRows:
                 yield f"{place.location}/{each.name}".rstrip("/"), place, each
 
     def dropped_paths(self, cluster: str) -> frozenset[str]:
-        """Where the directories of dropped partitions lay on a cluster."""
+        """Return where the directories of dropped partitions lay on a cluster."""
         places = self.places.get(cluster, {}) if self.dropped else {}
         return frozenset(
             f"{places[each.partition_id].location}/{each.name}".rstrip("/")
@@ -120,7 +120,7 @@ class TableRows:
         )
 
     def registered_names(self) -> frozenset[tuple[str | None, str]]:
-        """What is registered anywhere, by partition and name."""
+        """Return all registered directories, by partition and name."""
         names = {key: place.partition for places in self.places.values() for key, place in places.items()}
         return frozenset(
             (names[each.partition_id], each.name)
@@ -130,7 +130,7 @@ class TableRows:
 
 
 def read_tables(connection: Connection, ids: Sequence[int]) -> dict[int, TableRows]:
-    """What is known of those tables that exist and are transactional, by id. The connection sees one moment."""
+    """Return what is known of those tables that exist and are transactional, by id. The connection sees one moment."""
     found = {int(t.id or 0): t for t in select_tables_by_id(connection, ids) if t.is_transactional}
     ids = sorted(found)
     valid_txns = read_valid_txns(connection)
@@ -160,7 +160,10 @@ def _next_write_ids(connection: Connection, ids: Sequence[int]) -> dict[int, int
 def _places(
     connection: Connection, found: Mapping[int, Table]
 ) -> tuple[dict[int, dict[str, dict[int | None, Place]]], dict[int, set[int]]]:
-    """Where tables and partitions lie, by table and cluster; and which partitions are dropped. Two statements."""
+    """Return the locations of tables and partitions, by table and cluster; and which partitions are dropped.
+
+    Two statements.
+    """
     places: dict[int, dict[str, dict[int | None, Place]]] = {}
     for key, table in found.items():
         copies = (table.storage.primary, *table.storage.secondaries)
@@ -201,7 +204,7 @@ def _add_directories(connection: Connection, rows: Mapping[int, TableRows]) -> N
 
 
 def _add_writers(connection: Connection, rows: Mapping[int, TableRows]) -> None:
-    """Who is at work, and who has left something. A statement each, for all tables together."""
+    """Add the writers that are at work, and those that have left files. Two statements for all tables."""
     for (table_id, partition), aborted in read_aborted(connection).items():
         if table_id in rows:
             rows[table_id].aborted[partition] = aborted

@@ -33,13 +33,13 @@ class ClusterFiles:
         self._root = root.rstrip("/")
 
     def exists(self, location: str) -> bool:
-        """Whether a file or directory is there."""
+        """Return whether a file or directory is there."""
         path = self._path(location)
         with _storage(path):
             return bool(self._fs.exists(path))
 
     def check_access(self) -> bool:
-        """Whether the root is there; if so, a file can be written in it and deleted again, which is tried.
+        """Return whether the root is there; if so, a file can be written in it and deleted again, which is tried.
 
         A root that is not there yet has to have a folder above it in which it can be made, where there are folders.
 
@@ -64,7 +64,7 @@ class ClusterFiles:
             return False
 
     def is_file(self, location: str) -> bool:
-        """Whether a file, not a directory, is there.
+        """Return whether a file, not a directory, is there.
 
         Raises:
             StorageError: the file system cannot be read.
@@ -74,7 +74,7 @@ class ClusterFiles:
             return bool(self._fs.isfile(path))
 
     def link_target(self, location: str) -> str | None:
-        """Where symbolic links lead a location, if that is outside of the root; None for a location inside.
+        """Return where symbolic links lead a location, if that is outside of the root; None for a location inside.
 
         Only local file systems have such links.
         """
@@ -84,7 +84,7 @@ class ClusterFiles:
         return None if place.is_relative_to(root) else str(place)
 
     def list_files(self, location: str) -> dict[str, int]:
-        """All data files below a location, at any depth: name relative to it, and size in bytes.
+        """Return all data files below a location, at any depth: name relative to it, and size in bytes.
 
         Hidden ones are left out, as Spark and Hive do; a location that is not there has none.
 
@@ -101,7 +101,7 @@ class ClusterFiles:
         return {name: size for name, size in sorted(files.items()) if not _is_hidden(name)}
 
     def walk(self, location: str) -> Iterator[tuple[str, int]]:
-        """All files below a location, hidden ones too: name relative to it, and size in bytes; in no order.
+        """Yield all files below a location, hidden ones too: name relative to it, and size in bytes; in no order.
 
         The name of a file is empty where the location is that file. What goes away meanwhile is left out.
 
@@ -137,7 +137,7 @@ class ClusterFiles:
                     yield name, int(entry["size"] or 0)
 
     def list_loose_files(self, location: str) -> list[str]:
-        """The names of the files below a directory, or the empty name where the location is a file; sorted.
+        """Return the names of the files below a directory, or the empty name where the location is a file; sorted.
 
         Raises:
             StorageError: the file system cannot be read.
@@ -150,7 +150,9 @@ class ClusterFiles:
         return list(self.list_files(location))
 
     def list_entries(self, location: str, depth: int = 0) -> list[str]:
-        """All files and directories, hidden ones too, ``depth`` levels below a directory, relative to it; sorted.
+        """Return all files and directories, hidden ones too, ``depth`` levels below a directory, relative to it.
+
+        Sorted.
 
         A directory that is not there has none. One listing for depth 0.
 
@@ -171,7 +173,7 @@ class ClusterFiles:
         return sorted(each for each in inside if each and each.count("/") == depth)
 
     def find_directories(self, location: str, name: str, depth: int) -> list[str]:
-        """The folders ``depth`` levels below a location that hold a directory of this name, relative to it.
+        """Return the folders ``depth`` levels below a location that hold a directory of this name, relative to it.
 
         Raises:
             StorageError: the file system cannot be read.
@@ -186,7 +188,7 @@ class ClusterFiles:
         return sorted(each.rpartition("/")[0] for each in inside if each.count("/") == depth)
 
     def read_text(self, location: str) -> str | None:
-        """The text of a small file, or None if it is not there; what is not UTF-8 in it is replaced.
+        """Return the text of a small file, or None if it is not there; what is not UTF-8 in it is replaced.
 
         Raises:
             StorageError: the file system cannot be read.

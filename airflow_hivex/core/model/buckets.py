@@ -29,7 +29,7 @@ class BucketProperty:
 
 
 def encode_bucket(bucket_id: int, statement_id: int = 0, max_statement_id: int | None = None) -> int:
-    """The bucket property, version 1; a statement id below 0 counts as 0.
+    """Return the bucket property, version 1; a statement id below 0 counts as 0.
 
     Bucket ids above :data:`MAX_WRITER_ID` need ``max_statement_id``, the highest statement id
     that will ever be used: the bits that it leaves free hold the rest of the bucket id.
@@ -54,7 +54,7 @@ def encode_bucket(bucket_id: int, statement_id: int = 0, max_statement_id: int |
 
 
 def decode_bucket(value: int, max_statement_id: int | None = None) -> BucketProperty:
-    """The parts of a bucket property; ``max_statement_id`` as it was encoded with.
+    """Return the parts of a bucket property; ``max_statement_id`` as it was encoded with.
 
     Raises:
         ValueError: its version is neither 0 nor 1.

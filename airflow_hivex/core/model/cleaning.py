@@ -88,7 +88,7 @@ class View:
 
 
 def obsolete(names: Iterable[str], view: View) -> frozenset[str]:
-    """Those of a table's or partition's directories that nobody with this view, or a later one, reads.
+    """Return the directories of a table or partition that nobody with this view, or a later one, reads.
 
     Where what replaces them is above ``highest``, or not seen, they stay.
     """
@@ -97,7 +97,9 @@ def obsolete(names: Iterable[str], view: View) -> frozenset[str]:
 
 
 def replacing(names: Iterable[str], view: View, gone: Collection[str]) -> frozenset[str]:
-    """Those of the directories that have the rows of obsolete ones, by the same view: what must be there when these go.
+    """Return the directories that have the rows of obsolete ones, by the same view.
+
+    What must be there when these go.
 
     They are the base, and deltas that span what is gone.
     """
@@ -127,7 +129,7 @@ def _is_base_above(name: str, highest: int) -> bool:
 
 
 def capped(valid_txns: ValidTxnList, highest: int) -> ValidTxnList:
-    """The list without the transactions above an id."""
+    """Return the list without the transactions above an id."""
     if highest >= valid_txns.high_watermark:
         return valid_txns
     return ValidTxnList.of(
@@ -138,7 +140,7 @@ def capped(valid_txns: ValidTxnList, highest: int) -> ValidTxnList:
 
 
 def settled_below(write_ids: ValidWriteIdList) -> int:
-    """The highest write id up to which a snapshot sees all as committed or aborted, with none open."""
+    """Return the highest write id up to which a snapshot sees all as committed or aborted, with none open."""
     return (
         write_ids.high_watermark
         if write_ids.min_open is None
@@ -155,7 +157,7 @@ class Aborted:
     compactions: frozenset[int]
 
     def leftover(self, name: str) -> AcidDirectory | None:
-        """The directory of that name, if an aborted transaction has made it, or has written to it."""
+        """Return the directory of that name, if an aborted transaction has made it, or has written to it."""
         found = parse_directory(name)
         if found is None:
             return None
@@ -170,13 +172,13 @@ class Aborted:
         return sorted(each for each in self.write_ids if directory.min_write_id <= each <= directory.max_write_id)
 
     def is_staging(self, name: str) -> bool:
-        """Whether it is the hidden directory where a statement, or a compaction, of one of them has begun to write."""
+        """Return whether it is a staging directory of a statement or compaction of one of them."""
         found = staging_ids(name)
         return found is not None and (found[0] in self.write_ids or found[1] in self.compactions)
 
 
 def staging_ids(name: str) -> tuple[int | None, int | None] | None:
-    """Who writes first to a hidden directory of this name: a write id, or the transaction of a compaction.
+    """Return the first writer of a staging directory of this name: a write id, or the transaction of a compaction.
 
     None when it is not the name of one.
     """
@@ -188,13 +190,13 @@ def staging_ids(name: str) -> tuple[int | None, int | None] | None:
 
 
 def is_settled(directory: AcidDirectory, write_ids: ValidWriteIdList) -> bool:
-    """Whether no transaction can write to a directory any more."""
+    """Return whether no transaction can write to a directory any more."""
     lo, hi = directory.min_write_id, directory.max_write_id
     return hi <= write_ids.high_watermark and not any(lo <= each <= hi for each in write_ids.open_ids)
 
 
 def is_of_nobody(name: str, write_ids: ValidWriteIdList, valid_txns: ValidTxnList) -> bool:
-    """Whether an entry that is not registered has been written by a transaction that has ended.
+    """Return whether an entry that is not registered has been written by a transaction that has ended.
 
     A directory is registered by the commit of its writer, so that this one never will be. A writer that was paused
     beyond its time-out may have made it after its transaction was aborted and cleaned up.
@@ -218,5 +220,5 @@ def _has_ended(id: int | None, ids: ValidWriteIdList | ValidTxnList) -> bool:
 
 
 def forbids_cleanup(*properties: Collection[tuple[str, str]]) -> bool:
-    """Whether the properties of a table or partition say that its directories are kept."""
+    """Return whether the properties of a table or partition say that its directories are kept."""
     return any(name.lower() == NO_CLEANUP and value.lower() == "true" for each in properties for name, value in each)

@@ -37,7 +37,7 @@ _KINDS = (
 
 
 def jobtracker_kind(jobtracker: str, cluster: str | None = None) -> JobTrackerKind:
-    """How ``jobtracker`` reaches Spark: any word that is not a master URL of Spark is an Airflow connection.
+    """Return how ``jobtracker`` reaches Spark: any word that is not a master URL of Spark is an Airflow connection.
 
     Raises:
         InvalidClusterPropertiesError: it is neither.
@@ -85,21 +85,21 @@ class Cluster:
 
     @property
     def shown_filesystem(self) -> str:
-        """The file system without a password in it, for people."""
+        """Return the file system without a password in it, for people."""
         return hide_in_uri(self.filesystem)
 
     @property
     def shown_jobtracker(self) -> str:
-        """The job tracker without a token in it, for people."""
+        """Return the job tracker without a token in it, for people."""
         return hide_in_uri(self.jobtracker)
 
     @property
     def kind(self) -> JobTrackerKind:
-        """How Spark is reached."""
+        """Return the kind of connection to Spark."""
         return jobtracker_kind(self.jobtracker, self.name)
 
     def uri(self, location: str) -> str:
-        """The full URI of a location that is relative to the cluster's root, or lies inside it.
+        """Return the full URI of a location that is relative to the cluster's root, or lies inside it.
 
         Raises:
             LocationOutsideClusterError: it lies outside.
@@ -107,11 +107,11 @@ class Cluster:
         return self.root.join(self.relative(location))
 
     def shown_uri(self, location: str) -> str:
-        """The full URI without a password in it, for people."""
+        """Return the full URI without a password in it, for people."""
         return hide_in_uri(self.uri(location))
 
     def relative(self, location: str) -> str:
-        """The location below the cluster's root; the empty text is the root itself.
+        """Return the location below the cluster's root; the empty text is the root itself.
 
         Raises:
             LocationOutsideClusterError: it lies outside, or may leave the root through ``..``.

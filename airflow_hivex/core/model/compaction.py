@@ -39,7 +39,7 @@ class CompactionType(enum.Enum):
 
     @classmethod
     def read(cls, text: str) -> Self:
-        """The type of that name, in any case.
+        """Return the type of that name, in any case.
 
         Raises:
             InvalidObjectError: there is no such type.
@@ -74,12 +74,12 @@ class CompactionState(enum.Enum):
 
     @property
     def is_over(self) -> bool:
-        """Whether it is in the history, not in the queue."""
+        """Return whether it is in the history, not in the queue."""
         return not NEXT[self]
 
     @classmethod
     def read(cls, text: str) -> Self:
-        """The state that is shown as the text, in any case; also by its older name.
+        """Return the state that is shown as the text, in any case; also by its older name.
 
         Raises:
             InvalidObjectError: there is no such state.
@@ -148,7 +148,7 @@ class CompactionResponse:
 
     @property
     def is_accepted(self) -> bool:
-        """Whether it is in the queue."""
+        """Return whether it is in the queue."""
         return self.id != REFUSED_ID
 
 
@@ -216,7 +216,7 @@ SHOW_COLUMNS = (
 
 
 def show_row(entry: Compaction) -> tuple[str | None, ...]:
-    """A line of SHOW COMPACTIONS: texts and NULL, times in milliseconds."""
+    """Return a line of SHOW COMPACTIONS: texts and NULL, times in milliseconds."""
     worker_host, worker_thread = _host_and_thread(entry.worker_id)
     initiator_host, initiator_thread = _host_and_thread(entry.initiator_id)
     started, ended = _milliseconds(entry.started_at), _milliseconds(entry.ended_at)
@@ -253,7 +253,7 @@ def _text(number: int | None) -> str | None:
 
 
 def _host_and_thread(id: str | None) -> tuple[str | None, str | None]:
-    """The parts of ``host-thread``; names of hosts may have hyphens, too."""
+    """Return the parts of ``host-thread``; names of hosts may have hyphens, too."""
     if id is None:
         return None, None
     host, _, thread = id.rpartition("-")
@@ -266,13 +266,13 @@ def resource_name(database: str, table: str, partition: str | None) -> str:
 
 
 def pool_name(text: str | None) -> str | None:
-    """A pool as it is stored: None is the default one, which may also be called by its name."""
+    """Return a pool as it is stored: None is the default one, which may also be called by its name."""
     name = (text or "").strip()
     return None if not name or name.lower() == DEFAULT_POOL else name
 
 
 def job_properties(table: Mapping[str, str], request: Mapping[str, str]) -> dict[str, str]:
-    """What ``compactor.`` properties change in a compaction's job; those of the request beat the table's."""
+    """Return what ``compactor.`` properties change in a compaction's job; those of the request beat the table's."""
     return {
         name.removeprefix(JOB_PREFIX): value
         for properties in (table, request)
@@ -282,7 +282,7 @@ def job_properties(table: Mapping[str, str], request: Mapping[str, str]) -> dict
 
 
 def table_properties(table: Mapping[str, str], request: Mapping[str, str]) -> dict[str, str]:
-    """The table's properties for a compaction's job: ``tblprops.`` ones take the place of others."""
+    """Return the table's properties for a compaction's job: ``tblprops.`` ones take the place of others."""
     own = {name: value for name, value in table.items() if not name.startswith(TABLE_PROPERTY_PREFIX)}
     return own | {
         name.removeprefix(TABLE_PROPERTY_PREFIX): value
@@ -293,5 +293,5 @@ def table_properties(table: Mapping[str, str], request: Mapping[str, str]) -> di
 
 
 def job_queue(table: Mapping[str, str], request: Mapping[str, str], default: str) -> str:
-    """The queue of a compaction's job: the request's, else the table's, else ``hive.compactor.job.queue``."""
+    """Return the queue of a compaction's job: the request's, else the table's, else ``hive.compactor.job.queue``."""
     return job_properties(table, request).get(JOB_QUEUE) or default

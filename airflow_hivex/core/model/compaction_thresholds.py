@@ -46,7 +46,7 @@ class Thresholds:
 
     @classmethod
     def of(cls, settings: Mapping[str, Any], table: Mapping[str, str] | None = None) -> Thresholds:
-        """Those of the settings, with what a table's properties override.
+        """Return the thresholds of the settings, with what a table's properties override.
 
         Raises:
             InvalidSettingError: a property is not a valid value of its threshold.
@@ -85,11 +85,11 @@ class Aborts:
     oldest_ms: int
 
     def are_too_many(self, thresholds: Thresholds) -> bool:
-        """Whether there are more than ``hive.compactor.abortedtxn.threshold``."""
+        """Return whether there are more than ``hive.compactor.abortedtxn.threshold``."""
         return self.count > thresholds.abort_count
 
     def are_old(self, thresholds: Thresholds, now_ms: int) -> bool:
-        """Whether the oldest is older than ``hive.compactor.aborted.txn.time.threshold``."""
+        """Return whether the oldest is older than ``hive.compactor.aborted.txn.time.threshold``."""
         return thresholds.abort_age_ms is not None and now_ms - self.oldest_ms > thresholds.abort_age_ms
 
 
@@ -141,7 +141,7 @@ class Filter:
 
 
 def flag(properties: Mapping[str, str], name: str) -> bool | None:
-    """Whether a property, whose name is in lower or in upper case, is ``true``; None where it is not set."""
+    """Return whether a property, whose name is in lower or in upper case, is ``true``; None where it is not set."""
     for each in (name, name.upper()):
         if each in properties:
             return properties[each].strip().lower() == "true"
@@ -149,7 +149,7 @@ def flag(properties: Mapping[str, str], name: str) -> bool | None:
 
 
 def is_compaction_off(table: CandidateTable) -> str | None:
-    """Who has switched the initiator off, or None. What the database says counts before what the table says."""
+    """Return who has switched the initiator off, or None. What the database says counts before what the table says."""
     for owner, properties in (("database", table.database_parameters), ("table", table.parameters)):
         value = flag(properties, NO_AUTO_COMPACTION)
         if value is not None:
@@ -245,7 +245,7 @@ FILTERS: tuple[Filter, ...] = (
 
 
 def first_filter(candidate: Candidate, thresholds: Thresholds, now_ms: int) -> tuple[Filter, str] | None:
-    """The filter that drops the candidate, and its sentence; None when it is to be decided on."""
+    """Return the filter that drops the candidate, and its sentence; None when it is to be decided on."""
     for each in FILTERS:
         sentence = each.why(candidate, thresholds, now_ms)
         if sentence is not None:
@@ -268,7 +268,7 @@ class DirectoryCounters:
 
     @classmethod
     def of(cls, state: DirectoryState, sizes: Mapping[str, int]) -> DirectoryCounters:
-        """Those of what a compactor's snapshot reads; ``sizes`` are bytes by name."""
+        """Return the totals of the directories that a compactor's snapshot reads; ``sizes`` are bytes by name."""
         base = (state.base,) if state.base is not None else state.originals
         return cls(
             base_bytes=sum(sizes[name] for name in base),
@@ -280,7 +280,7 @@ class DirectoryCounters:
 
     @property
     def has_no_base(self) -> bool:
-        """Whether all rows are in deltas."""
+        """Return whether all rows are in deltas."""
         return self.base_bytes == 0 and self.delta_bytes > 0
 
 
@@ -299,7 +299,7 @@ class DirectoryTotals:
     original_bytes: int = 0
 
     def may_decide(self, thresholds: Thresholds) -> bool:
-        """Whether :func:`decide` may come to something; if not, it certainly does not."""
+        """Return whether :func:`decide` may come to something; if not, it certainly does not."""
         compared_with = (self.smallest_base_bytes, self.original_bytes)
         return (
             self.delta_count > thresholds.delta_num
@@ -317,7 +317,7 @@ class Decision:
 
 
 def decide_by_aborts(aborts: Aborts | None, thresholds: Thresholds, now_ms: int) -> Decision | None:
-    """The decision that needs no look at directories, or None."""
+    """Return the decision that needs no look at directories, or None."""
     if aborts is None:
         return None
     if aborts.are_too_many(thresholds):
@@ -353,7 +353,7 @@ def decide(counters: DirectoryCounters, thresholds: Thresholds, *, is_minor_supp
 
 
 def is_minor_supported(table: CandidateTable, counters: DirectoryCounters, thresholds: Thresholds) -> bool:
-    """Whether a minor compaction could be run: not by queries on a full ACID table with original files."""
+    """Return whether a minor compaction could be run: not by queries on a full ACID table with original files."""
     return not (thresholds.query_based and not table.is_insert_only and counters.has_originals)
 
 

@@ -49,7 +49,7 @@ class AcidDirectory:
 
     @property
     def is_batch(self) -> bool:
-        """Whether it is the delta of a streaming batch, to which its transactions add files one after the other."""
+        """Return whether it is the delta of a streaming batch, to which its transactions add files."""
         is_delta = self.kind is DirectoryKind.DELTA
         return is_delta and self.min_write_id < self.max_write_id and not self.visibility_txn_id
 
@@ -79,37 +79,37 @@ class VisibleIds(Protocol):
 
     @property
     def high_watermark(self) -> int:
-        """The highest id that the list knows."""
+        """Return the highest id that the list knows."""
 
     @property
     def exceptions(self) -> tuple[int, ...]:
         """Ids at or below it that are not seen."""
 
     def is_valid(self, id: int) -> bool:
-        """Whether the id is committed."""
+        """Return whether the id is committed."""
 
     def is_aborted(self, id: int) -> bool:
-        """Whether the id is aborted."""
+        """Return whether the id is aborted."""
 
     def is_range_valid(self, lo: int, hi: int) -> RangeResponse:
-        """How many of the ids are committed."""
+        """Return how many of the ids are committed."""
 
     def is_range_aborted(self, lo: int, hi: int) -> RangeResponse:
-        """How many of the ids are aborted."""
+        """Return how many of the ids are aborted."""
 
     def is_base_valid(self, id: int) -> bool:
-        """Whether a compacted base of this id is usable."""
+        """Return whether a compacted base of this id is usable."""
 
 
 def base_name(write_id: int, visibility_txn_id: int = 0) -> str:
-    """The name of a base: of INSERT OVERWRITE, or with ``visibility_txn_id`` of a compaction."""
+    """Return the name of a base: of INSERT OVERWRITE, or with ``visibility_txn_id`` of a compaction."""
     return f"base_{write_id:07d}{_visibility_suffix(visibility_txn_id)}"
 
 
 def delta_name(
     min_write_id: int, max_write_id: int, statement_id: int | None = None, visibility_txn_id: int = 0
 ) -> str:
-    """The name of a directory of inserts; a writer gives a statement id, a compaction its transaction.
+    """Return the name of a directory of inserts; a writer gives a statement id, a compaction its transaction.
 
     Raises:
         InvalidObjectError: the write ids are in the wrong order, or the statement id is
@@ -121,7 +121,7 @@ def delta_name(
 def delete_delta_name(
     min_write_id: int, max_write_id: int, statement_id: int | None = None, visibility_txn_id: int = 0
 ) -> str:
-    """The name of a directory of deletes; otherwise as :func:`delta_name`."""
+    """Return the name of a directory of deletes; otherwise as :func:`delta_name`."""
     return f"delete_delta_{_delta_suffix(min_write_id, max_write_id, statement_id, visibility_txn_id)}"
 
 
@@ -144,7 +144,7 @@ def _visibility_suffix(txn_id: int) -> str:
 
 @lru_cache(maxsize=1 << 16)
 def parse_directory(name: str) -> AcidDirectory | None:
-    """The ACID directory that ``name`` stands for, or None when it is the name of none.
+    """Return the ACID directory that ``name`` stands for, or None when it is the name of none.
 
     Numbers may be padded to any width or not at all.
     """
@@ -168,7 +168,7 @@ def parse_directory(name: str) -> AcidDirectory | None:
 
 
 def bucket_number(file_name: str) -> int:
-    """The bucket of a bucket file or an original file; :data:`NO_BUCKET` for any other name."""
+    """Return the bucket of a bucket file or an original file; :data:`NO_BUCKET` for any other name."""
     found = _BUCKET_FILE.fullmatch(file_name)
     return int(found[1] or found[2]) if found else NO_BUCKET
 
@@ -180,7 +180,7 @@ def directory_state(
     *,
     compacted_bases: Collection[str] = (),
 ) -> DirectoryState:
-    """Which of the entries of a table's or partition's directory the snapshot reads.
+    """Return which of the entries of a table's or partition's directory the snapshot reads.
 
     The entries may come in any order, as plain names or parsed already. What is neither base nor
     delta is an original file or directory; names that start with ``_`` or ``.`` do not count.

@@ -54,7 +54,7 @@ Expression: TypeAlias = ColumnReference | Constant | Call
 
 
 def columns_read(expression: Expression) -> Iterator[ColumnReference]:
-    """The columns that an expression reads."""
+    """Yield the columns that an expression reads."""
     if isinstance(expression, ColumnReference):
         yield expression
     elif isinstance(expression, Call):
@@ -63,7 +63,7 @@ def columns_read(expression: Expression) -> Iterator[ColumnReference]:
 
 
 def column_value(column: ColumnReference, values: Mapping[str, Value], types: Mapping[str, str]) -> Typed:
-    """A column's value for a function, from values and types by lower-case name.
+    """Return a column's value for a function, from values and types by lower-case name.
 
     Raises:
         UndecidedError: the value or the type is not known, or functions see it otherwise than it is kept here.

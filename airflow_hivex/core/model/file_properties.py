@@ -32,18 +32,21 @@ _LEAST = {
 
 
 def is_file_property(name: str) -> bool:
-    """Whether a table property says how files are written."""
+    """Return whether a table property says how files are written."""
     return name.lower().partition(".")[0] in _COMPRESSIONS
 
 
 def file_options(format: str, properties: Mapping[str, str], options: Mapping[str, str]) -> dict[str, str]:
-    """What a writer of ``format`` is given: the data source's options, and properties of its own with small letters."""
+    """Return what a writer of ``format`` is given.
+
+    The data source's options, and properties of its own with small letters.
+    """
     own = {name.lower(): value for name, value in properties.items() if name.lower().startswith(f"{format}.")}
     return own | dict(options)
 
 
 def compression(format: str, options: Mapping[str, str]) -> str | None:
-    """The name of what files are compressed with, in small letters; None where nobody has said it."""
+    """Return the name of what files are compressed with, in small letters; None where nobody has said it."""
     given = {name.lower(): value.lower() for name, value in options.items()}
     return given.get(COMPRESSION, given.get(_COMPRESSION_PROPERTIES.get(format, "")))
 

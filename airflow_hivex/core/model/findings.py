@@ -30,7 +30,7 @@ class FindingKind(enum.Enum):
 
     @property
     def is_error(self) -> bool:
-        """Whether rows are lost, or a statement will fail; the others only take space."""
+        """Return whether rows are lost, or a statement will fail; the others only take space."""
         return self in _ERRORS
 
 
@@ -58,7 +58,7 @@ class Finding:
 
     @property
     def is_error(self) -> bool:
-        """Whether rows are lost, or a statement will fail."""
+        """Return whether rows are lost, or a statement will fail."""
         return self.kind.is_error
 
     def __str__(self) -> str:

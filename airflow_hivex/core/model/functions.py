@@ -36,7 +36,7 @@ _LONGEST_TEXT = 10_000
 
 
 def compute(expression: Expression, values: Mapping[str, Value], types: Mapping[str, str]) -> Typed:
-    """The value of an expression for a row whose columns have ``values`` and ``types`` (keys in lower case).
+    """Return the value of an expression for a row whose columns have ``values`` and ``types`` (keys in lower case).
 
     Raises:
         UndecidedError: it is not certain.
@@ -51,7 +51,7 @@ def compute(expression: Expression, values: Mapping[str, Value], types: Mapping[
 
 
 def call(name: str, arguments: Sequence[Typed]) -> Typed:
-    """What a function gives for these arguments.
+    """Return what a function gives for these arguments.
 
     Raises:
         UndecidedError: it is not certain.
@@ -77,7 +77,7 @@ def call(name: str, arguments: Sequence[Typed]) -> Typed:
 
 
 def _text(argument: Typed) -> str:
-    """The argument as Spark casts it to a string."""
+    """Return the argument as Spark casts it to a string."""
     match argument:
         case Typed(bool(value), "boolean"):
             return str(value).lower()
@@ -117,7 +117,7 @@ def _int(argument: Typed) -> int:
 
 
 def _date(argument: Typed) -> date:
-    """The argument as Spark casts it to a date. That of a TIMESTAMP depends on the time zone."""
+    """Return the argument as Spark casts it to a date. That of a TIMESTAMP depends on the time zone."""
     match argument:
         case Typed(datetime() as value, "timestamp_ntz"):
             return value.date()
@@ -296,7 +296,7 @@ _LEFT_OUT = frozenset({date(2011, 12, 30), date(1994, 12, 31), date(1995, 1, 1),
 
 
 def _format_parts(format: str) -> list[str]:
-    """The letters and separators of a pattern for dates."""
+    """Return the letters and separators of a pattern for dates."""
     parts = [found[0] for found in _FORMAT_PART.finditer(format)]
     letters = [part for part in parts if part[0].isalpha()]
     # Letters side by side are fields of fixed widths here; one that is not is read otherwise.
@@ -306,7 +306,7 @@ def _format_parts(format: str) -> list[str]:
 
 
 def _plain_day(day: date) -> date:
-    """A day that is the same in all calendars and time zones that Spark may be set to."""
+    """Return a day that is the same in all calendars and time zones that Spark may be set to."""
     if day.year < 1900 or day in _LEFT_OUT:
         raise UndecidedError
     return day

@@ -18,12 +18,15 @@ MAX_NAME_LENGTH = 128
 
 
 def normalise(name: str) -> str:
-    """The form in which a name is stored and compared: names are case-insensitive, as in Hive, and blanks count."""
+    """Return the form in which a name is stored and compared.
+
+    Names are case-insensitive, as in Hive, and blanks count.
+    """
     return name.lower()
 
 
 def check_name(kind: str, name: str) -> str:
-    """The normalised name of a database or table.
+    """Return the normalised name of a database or table.
 
     Raises:
         InvalidObjectError: the name is empty, too long, or holds other characters than
@@ -38,7 +41,7 @@ def check_name(kind: str, name: str) -> str:
 
 
 def check_owner(owner: str | None) -> str | None:
-    """The owner of a database or table, as long as it fits.
+    """Return the owner of a database or table, as long as it fits.
 
     Raises:
         InvalidParametersError: it is too long.

@@ -36,7 +36,7 @@ def json_value(value: object) -> JsonValue:
 
 
 def json_rows(rows: list[tuple[object, ...]]) -> list[list[JsonValue]]:
-    """The rows as lists of JSON values."""
+    """Return the rows as lists of JSON values."""
     return [[json_value(value) for value in row] for row in rows]
 
 

@@ -19,11 +19,11 @@ class Root:
 
     @property
     def uri(self) -> str:
-        """The root as a URI; no slash at its end unless it is the top of the file system."""
+        """Return the root as a URI; no slash at its end unless it is the top of the file system."""
         return self.join("")
 
     def join(self, relative: str) -> str:
-        """The URI of a location that :meth:`relative` gave."""
+        """Return the URI of a location that :meth:`relative` gave."""
         path = "/".join((*self.names, relative) if relative else self.names)
         return f"{self.scheme}://{self.authority}/{path}" if path or not self.authority else self._top
 
@@ -50,7 +50,7 @@ class Root:
         return "/".join(names[len(self.names) :])
 
     def overlaps(self, other: Root) -> bool:
-        """Whether one root is the other, or lies below it."""
+        """Return whether one root is the other, or lies below it."""
         depth = min(len(self.names), len(other.names))
         return (
             self.scheme == other.scheme
@@ -60,7 +60,7 @@ class Root:
 
 
 def parse_root(filesystem: str) -> Root | None:
-    """The root that a URI or an absolute path stands for; None when it is neither."""
+    """Return the root that a URI or an absolute path stands for; None when it is neither."""
     whole = _split(filesystem)
     if whole is None:
         names = _names(filesystem) if filesystem.startswith("/") else None
@@ -80,6 +80,6 @@ def _split(uri: str) -> tuple[str, str, tuple[str, ...] | None] | None:
 
 
 def _names(path: str) -> tuple[str, ...] | None:
-    """The names along a path; None when it goes up, as a link could lead anywhere from there."""
+    """Return the names along a path; None when it goes up, as a link could lead anywhere from there."""
     names = tuple(name for name in path.split("/") if name not in ("", "."))
     return None if ".." in names else names

@@ -63,7 +63,7 @@ class DataOperation(enum.Enum):
 
     @property
     def writes(self) -> bool:
-        """Whether data of a transactional table is written."""
+        """Return whether data of a transactional table is written."""
         return self in (DataOperation.INSERT, DataOperation.UPDATE, DataOperation.DELETE)
 
 
@@ -112,7 +112,7 @@ class LockComponent:
 
     @property
     def level(self) -> LockLevel:
-        """What the lock is on."""
+        """Return the level of the object that is locked."""
         if self.table is None:
             return LockLevel.DB
         return LockLevel.TABLE if self.partition is None else LockLevel.PARTITION
@@ -124,7 +124,7 @@ class LockComponent:
 
     @property
     def place(self) -> _Place:
-        """What the lock is on: database, table and partition."""
+        """Return the locked object: database, table and partition."""
         return self.database, self.table, self.partition
 
     @property
@@ -157,7 +157,7 @@ class LockInfo:
     blocked_by: tuple[int, int] | None = None
 
     def describe(self) -> str:
-        """Who has it, since when, and what it is, for people."""
+        """Return a description for people: the owner of the lock, its time and its object."""
         does = "holds" if self.state is LockState.ACQUIRED else "waits for"
         since = self.acquired_at or self.requested_at
         who = f"{self.user} on {self.host}" + (f" ({self.agent_info})" if self.agent_info else "")
@@ -179,7 +179,7 @@ class LockResponse:
 
     @property
     def is_acquired(self) -> bool:
-        """Whether all locks of the request are held."""
+        """Return whether all locks of the request are held."""
         return self.state is LockState.ACQUIRED
 
 
@@ -212,7 +212,7 @@ class LockMatrix:
         object.__setattr__(self, "blocking", {requested: tuple(ahead) for requested, ahead in found.items()})
 
     def walk(self, ahead: Iterable[LockInfo]) -> list[LockInfo]:
-        """The locks in the order in which a request looks at them."""
+        """Return the locks in the order in which a request looks at them."""
         if self.strictest_first:
             return sorted(
                 ahead,
@@ -227,7 +227,7 @@ class LockMatrix:
         return sorted(ahead, key=lambda lock: (lock.lock_id, lock.internal_id))
 
     def blocker(self, component: LockComponent, txn_id: int | None, ahead: Iterable[LockInfo]) -> LockInfo | None:
-        """The first lock ahead for which ``component`` of transaction ``txn_id`` must wait, or None.
+        """Return the first lock ahead for which ``component`` of transaction ``txn_id`` must wait, or None.
 
         Locks of the same transaction are never in the way.
         """
@@ -285,7 +285,7 @@ MATRICES = {matrix.name: matrix for matrix in (HIVE_4, HIVE_2_3)}
 
 
 def meet(one: LockComponent, other: LockComponent) -> bool:
-    """Whether both locks cover something in common (docs/reference/locks.md, "Locks that meet")."""
+    """Return whether both locks cover something in common (docs/reference/locks.md, "Locks that meet")."""
     if one.database != other.database:
         return False
     if one.table is None or other.table is None:
@@ -296,7 +296,7 @@ def meet(one: LockComponent, other: LockComponent) -> bool:
 
 
 def covers(held: LockComponent, request: LockComponent) -> bool:
-    """Whether who holds one lock has all that the other would give: nothing it bears, the other does not."""
+    """Return whether who holds one lock has all that the other would give: nothing it bears, the other does not."""
     if held.type is LockType.SHARED_READ and held.table is None and request.table is not None:
         # By the exceptions of is_harmless it does not keep an EXCLUSIVE off the tables in the database.
         return False
@@ -309,7 +309,7 @@ def covers(held: LockComponent, request: LockComponent) -> bool:
 
 
 def is_harmless(request: LockComponent, ahead: LockComponent) -> bool:
-    """Whether one of the two exceptions for locks on a database holds (docs/reference/locks.md, "Lock matrix")."""
+    """Return whether an exception for locks on a database holds (docs/reference/locks.md, "Lock matrix")."""
     if request.type is LockType.SHARED_READ and ahead.type is LockType.EXCLUSIVE:
         return request.table is None and ahead.table is not None
     if request.type is LockType.EXCLUSIVE and ahead.type is LockType.SHARED_READ:
@@ -330,13 +330,13 @@ class HeldLocks:
             self._strictest[held.place] = held
 
     def cover(self, request: LockComponent) -> bool:
-        """Whether one of them covers the request (:func:`covers`)."""
+        """Return whether one of them covers the request (:func:`covers`)."""
         places = {request.place, (request.database, request.table, None), (request.database, None, None)}
         return any(covers(held, request) for place in places if (held := self._strictest.get(place)) is not None)
 
 
 def find_circle(start: int, waits_for: Callable[[Collection[int]], Mapping[int, Collection[int]]]) -> tuple[int, ...]:
-    """The transactions of a shortest circle of waiting that ``start`` is part of, or none.
+    """Return the transactions of a shortest circle of waiting that ``start`` is part of, or none.
 
     ``waits_for`` is asked once for each step away from ``start``, about all transactions that are so far from it, and
     answers whom each of them waits for.
@@ -398,7 +398,7 @@ def show_row(lock: LockInfo) -> tuple[str | None, ...]:
 
 
 def show_order(lock: LockInfo) -> tuple[bool, int, int, int]:
-    """The key by which SHOW LOCKS sorts: acquired first, then by strictness, then by ids."""
+    """Return the key by which SHOW LOCKS sorts: acquired first, then by strictness, then by ids."""
     return lock.state is not LockState.ACQUIRED, lock.component.type.strictness, lock.lock_id, lock.internal_id
 
 

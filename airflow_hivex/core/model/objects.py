@@ -72,7 +72,7 @@ class SortColumn:
 
     @classmethod
     def read(cls, text: str) -> Self:
-        """What ``column``, ``column ASC`` or ``column DESC`` says, as a command or task gives it."""
+        """Return what ``column``, ``column ASC`` or ``column DESC`` says, as a command or task gives it."""
         name, _, direction = text.strip().rpartition(" ")
         if name.strip() and direction.upper() in ("ASC", "DESC"):
             return cls(name.strip(), direction.upper() == "ASC")
@@ -146,7 +146,7 @@ class StorageDescriptor:
     stored_as_sub_directories: bool = False
 
     def on(self, cluster: str) -> ClusterStorageDescriptor | None:
-        """The copy on ``cluster``, or None."""
+        """Return the copy on ``cluster``, or None."""
         if self.primary.cluster == cluster:
             return self.primary
         return next((copy for copy in self.secondaries if copy.cluster == cluster), None)
@@ -200,60 +200,66 @@ class Table:
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The columns stored in the files, without partition keys."""
+        """Return the columns stored in the files, without partition keys."""
         return self.storage.columns
 
     @property
     def is_partitioned(self) -> bool:
-        """Whether the table has partition keys."""
+        """Return whether the table has partition keys."""
         return bool(self.partition_keys)
 
     @property
     def is_transactional(self) -> bool:
-        """Whether its rows are seen through write ids (full ACID or insert-only)."""
+        """Return whether its rows are seen through write ids (full ACID or insert-only)."""
         return self.parameters.get(TRANSACTIONAL, "false").lower() == "true"
 
     @property
     def is_external(self) -> bool:
-        """Whether others own the files."""
+        """Return whether others own the files."""
         return self.type is TableType.EXTERNAL_TABLE
 
     @property
     def not_written(self) -> str:
-        """Why nobody writes its rows, as the end of a sentence; empty where they are written."""
+        """Return why nobody writes its rows, as the end of a sentence; empty where they are written."""
         if self.is_view:
             return "it is a view; write to the tables that it reads"
         return "" if self.is_transactional else "it is an external table, and those are only read"
 
     @property
     def is_view(self) -> bool:
-        """Whether it is a query under a name, without data of its own."""
+        """Return whether it is a query under a name, without data of its own."""
         return self.type is TableType.VIRTUAL_VIEW
 
     @property
     def is_insert_only(self) -> bool:
-        """Whether its rows have no ids: they can be added and overwritten, and not changed one by one."""
+        """Return whether its rows have no ids: they can be added and overwritten, and not changed one by one."""
         return self.is_transactional and self.parameters.get(TRANSACTIONAL_PROPERTIES, "").lower() == INSERT_ONLY
 
     @property
     def row_layout(self) -> str:
-        """The row layout of new files of a transactional table; ``plain`` has the table's columns alone."""
+        """Return the row layout of new files of a transactional table; ``plain`` has the table's columns alone."""
         return PLAIN_LAYOUT if self.is_insert_only else self.parameters.get(ROW_LAYOUT, FLAT_LAYOUT).lower()
 
     @property
     def read_options(self) -> Mapping[str, str]:
-        """What a reader of its files is given. As in Hive, a property of the table overrides one of its SerDe."""
+        """Return what a reader of its files is given.
+
+        As in Hive, a property of the table overrides one of its SerDe.
+        """
         if self.storage.format != TEXTFILE:
             return self.storage.serde_parameters
         return {**self.storage.serde_parameters, **text_properties(self.parameters)}
 
     @property
     def file_options(self) -> dict[str, str]:
-        """What a writer of its files is given: options of the data source, and properties such as ``orc.compress``."""
+        """Return what a writer of its files is given.
+
+        Options of the data source, and properties such as ``orc.compress``.
+        """
         return file_options(self.storage.format, self.parameters, self.read_options)
 
     def with_location(self, location: str) -> Table:
-        """The same table as seen from a client that reads ``location``."""
+        """Return the same table as seen from a client that reads ``location``."""
         return replace(self, location=location)
 
 

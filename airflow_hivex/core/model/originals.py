@@ -31,7 +31,7 @@ class NumberedFile:
 
 
 def number_files(files: Iterable[tuple[str, int]]) -> tuple[NumberedFile, ...]:
-    """How the rows of original files are numbered, given each file's name below the partition, and its rows.
+    """Return how the rows of original files are numbered, given each file's name below the partition, and its rows.
 
     A name of Hive's form ``BBBBBB_A`` or ``BBBBBB_A_copy_N`` says the bucket; the rows of a bucket are
     numbered through its files in the order of their names, as Hive does. A file of any other name, such as Spark
@@ -57,7 +57,7 @@ def number_files(files: Iterable[tuple[str, int]]) -> tuple[NumberedFile, ...]:
 
 
 def hive_bucket(name: str) -> int | None:
-    """The bucket that a file's name of Hive's form says; None for any other name, or one that fits no row id."""
+    """Return the bucket that a file's name of Hive's form says; None for any other name, or one that fits no row id."""
     found = _HIVE_NAME.fullmatch(name.rpartition("/")[2])
     return int(found[1]) if found and int(found[1]) <= MAX_WRITER_ID else None
 

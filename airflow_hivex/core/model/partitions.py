@@ -46,12 +46,15 @@ def escape(text: str) -> str:
 
 
 def unescape(text: str) -> str:
-    """The inverse of :func:`escape`: each ``%`` with two hexadecimal digits is one character, any other stays."""
+    """Return the inverse of :func:`escape`.
+
+    Each ``%`` with two hexadecimal digits is one character, any other stays.
+    """
     return _ESCAPE.sub(lambda found: chr(int(found[1], 16)), text) if "%" in text else text
 
 
 def partition_name(keys: Iterable[str], values: Sequence[str | None]) -> str:
-    """The name, which is also the path below the table, of the partition with these values.
+    """Return the name, which is also the path below the table, of the partition with these values.
 
     NULL and the empty string are :data:`DEFAULT_PARTITION`.
     """
@@ -80,7 +83,7 @@ def check_partition_name(name: str) -> str:
 
 
 def partition_values(name: str) -> tuple[str, ...]:
-    """The values in a partition name, in key order.
+    """Return the values in a partition name, in key order.
 
     Raises:
         InvalidObjectError: the name is not of the form ``key=value/...``.
@@ -95,5 +98,5 @@ def partition_values(name: str) -> tuple[str, ...]:
 
 
 def nullable_values(name: str) -> tuple[str | None, ...]:
-    """The values of a partition's name, None for the default partition."""
+    """Return the values of a partition's name, None for the default partition."""
     return tuple(None if value == DEFAULT_PARTITION else value for value in partition_values(name))

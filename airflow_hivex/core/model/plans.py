@@ -127,7 +127,7 @@ class Write:
 
     @property
     def batch_suffix(self) -> str:
-        """How the names of its files end in the delta of its streaming batch, as no other transaction's do there."""
+        """Return the suffix of its files in the delta of its streaming batch, which no other transaction has."""
         return "" if self.batch is None else f"_{self.write_id - self.batch[0]}"
 
 
@@ -244,7 +244,7 @@ class Plan:
 
     @property
     def writes(self) -> tuple[Write, ...]:
-        """All that it writes."""
+        """Return all targets of its writes."""
         return (*((self.write,) if self.write is not None else ()), *(insert.write for insert in self.inserts))
 
 
@@ -266,7 +266,7 @@ class WrittenDirectory:
 
     @property
     def is_delete_delta(self) -> bool:
-        """Whether its rows take others away."""
+        """Return whether its rows take others away."""
         return self.name.startswith("delete_delta_")
 
 

@@ -113,7 +113,7 @@ _PLAIN_NUMBER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 
 
 def columns_in(predicate: Predicate) -> frozenset[ColumnReference]:
-    """The columns that a predicate names, beside whatever its unknown parts read."""
+    """Return the columns that a predicate names, beside whatever its unknown parts read."""
     match predicate:
         case Unknown():
             return frozenset()
@@ -125,7 +125,7 @@ def columns_in(predicate: Predicate) -> frozenset[ColumnReference]:
 
 
 def known_by(predicate: Predicate, names: Collection[str]) -> Predicate:
-    """The predicate as one on columns of these names (in lower case); what reads others is unknown."""
+    """Return the predicate as one on columns of these names (in lower case); what reads others is unknown."""
     match predicate:
         case Unknown():
             return predicate
@@ -139,7 +139,7 @@ def known_by(predicate: Predicate, names: Collection[str]) -> Predicate:
 
 
 def restricts(predicate: Predicate) -> bool:
-    """Whether it can rule a row out, whatever its unknown parts are."""
+    """Return whether it can rule a row out, whatever its unknown parts are."""
     match predicate:
         case Unknown():
             return False
@@ -153,7 +153,7 @@ def restricts(predicate: Predicate) -> bool:
 
 
 def _may_hold(predicate: Predicate) -> bool:
-    """Whether it can be true for certain, so that its negation rules a row out."""
+    """Return whether it can be true for certain, so that its negation rules a row out."""
     match predicate:
         case Unknown():
             return False
@@ -169,7 +169,7 @@ def _may_hold(predicate: Predicate) -> bool:
 def evaluate(
     predicate: Predicate, values: Mapping[str, Value], types: Mapping[str, str] = MappingProxyType({})
 ) -> Truth:
-    """What ``predicate`` says of a row whose columns have ``values`` and ``types`` (keys in lower case).
+    """Return what ``predicate`` says of a row whose columns have ``values`` and ``types`` (keys in lower case).
 
     A column that is not in ``values``, two values whose comparison depends on Spark's
     settings or casts, and a function of a column whose type is not known give MAYBE.
@@ -210,7 +210,10 @@ def _first_of(
     values: Mapping[str, Value],
     types: Mapping[str, str],
 ) -> Truth:
-    """The strongest answer of the operands, in the given order; the opposite of the first when none gives any."""
+    """Return the strongest answer of the operands, in the given order.
+
+    The opposite of the first when none gives any.
+    """
     decisive = order[0]
     found = set()
     for operand in operands:
@@ -236,7 +239,7 @@ def _compare(left: Value, operator: str, right: Value, numbers: re.Pattern[str] 
 
 @lru_cache(maxsize=64)
 def _only_texts(candidates: tuple[Value, ...]) -> frozenset[Value] | None:
-    """The values of a list of texts, which may be long and is asked for every partition; None for others."""
+    """Return the values of a list of texts, which may be long and is asked for every partition; None for others."""
     return frozenset(candidates) if all(type(candidate) is str for candidate in candidates) else None
 
 
@@ -297,7 +300,7 @@ def _aligned_moments(left: datetime, right: datetime) -> tuple[object, object] |
 
 
 def _is_short(number: object) -> bool:
-    """Whether Spark's common decimal type has room for all digits of it and another such number."""
+    """Return whether Spark's common decimal type has room for all digits of it and another such number."""
     if not isinstance(number, Decimal):
         return True
     exponent = number.as_tuple().exponent
@@ -309,7 +312,7 @@ _LIKE_PART = re.compile(r"\\.|%|_|[^\\%_]+|\\", re.DOTALL)
 
 @lru_cache(maxsize=256)
 def _pattern(like: str) -> re.Pattern[str] | None:
-    """The pattern as a regular expression; None when Spark refuses it."""
+    """Return the pattern as a regular expression; None when Spark refuses it."""
     parts = _LIKE_PART.findall(like)
     if any(part[0] == "\\" and part[1:] not in ("%", "_", "\\") for part in parts):
         return None
@@ -318,7 +321,7 @@ def _pattern(like: str) -> re.Pattern[str] | None:
 
 
 def fixed_beginning(like: str) -> str:
-    """What every text that matches a pattern of LIKE begins with."""
+    """Return what every text that matches a pattern of LIKE begins with."""
     if _pattern(like) is None:
         return ""
     return "".join(map(_unescaped, takewhile(lambda part: part not in ("%", "_"), _LIKE_PART.findall(like))))
@@ -344,12 +347,12 @@ _PARTITION_TYPES = frozenset(
 
 
 def is_partition_type(type: str) -> bool:
-    """Whether a partition key may have this type."""
+    """Return whether a partition key may have this type."""
     return type.lower().partition("(")[0] in _PARTITION_TYPES
 
 
 def typed(text: str | None, type: str) -> Value:
-    """A partition value as its column's type; text that does not fit stays out of comparisons.
+    """Return a partition value as its column's type; text that does not fit stays out of comparisons.
 
     Raises:
         ValueError: the text is not a value of the type.
@@ -390,7 +393,7 @@ def _integer(text: str, bits: int) -> int:
 
 
 def _decimal(text: str, arguments: str) -> Decimal:
-    """The number with its type's scale, so that 1.5 and 1.50 are one value; a bare type is decimal(10,0)."""
+    """Return the number with its type's scale, so that 1.5 and 1.50 are one value; a bare type is decimal(10,0)."""
     precision, _, scale = (arguments or "10,0").partition(",")
     found = re.fullmatch(r"[+-]?0*([0-9]{0,38})(?:\.([0-9]{0,38}?)0*)?", text)
     if not found or not re.search(r"[0-9]", text):

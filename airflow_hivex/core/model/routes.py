@@ -48,7 +48,7 @@ class Lack:
     count: int = 0
 
     def describe(self) -> str:
-        """One clause of a sentence."""
+        """Return one clause of a sentence."""
         if self.reason == "not primary":
             return f"{self.table} may be written on its primary {self.primary} only"
         if self.reason == "not configured":
@@ -81,7 +81,7 @@ class Route:
     candidates: tuple[Candidate, ...] = ()
 
     def describe(self) -> str:
-        """The decision as text for a log or an error."""
+        """Return the decision as text for a log or an error."""
         lines = [self.reason]
         for candidate in self.candidates:
             lacks = "; ".join(lack.describe() for lack in candidate.lacks) or "has everything"

@@ -31,16 +31,16 @@ class StatementLocks:
 
     @property
     def zero_wait_reads(self) -> bool:
-        """Whether a read that would have to wait is refused at once (docs/reference/locks.md, "Queue")."""
+        """Return whether a read that would have to wait is refused at once (docs/reference/locks.md, "Queue")."""
         return not (self._exclusive_overwrites and self._exclusive_writes)
 
     @property
     def exclusive_ctas(self) -> bool:
-        """Whether a second CREATE TABLE AS SELECT of one name is refused at once (docs/reference/locks.md, "Queue")."""
+        """Return whether a second CREATE TABLE AS SELECT of a name is refused (docs/reference/locks.md, "Queue")."""
         return self._exclusive_ctas
 
     def read(self, table: Table, partitions: Sequence[str] | None) -> list[LockComponent]:
-        """A query's locks on a table that it reads."""
+        """Return a query's locks on a table that it reads."""
         if not self._read_locks or not self._is_locked(table):
             return []
         wanted = not self._lockless_reads if table.is_transactional else self._plain_read_locks
@@ -61,7 +61,7 @@ class StatementLocks:
     def change_rows(
         self, table: Table, partitions: Sequence[str] | None, operations: Collection[DataOperation]
     ) -> list[LockComponent]:
-        """The target of UPDATE, DELETE or MERGE, by what it may do to rows that are there.
+        """Return the target of UPDATE, DELETE or MERGE, by what it may do to rows that are there.
 
         Without ``partitions`` of a partitioned table, the rows decide (dynamic). A MERGE that only
         inserts locks as INSERT does.
@@ -86,7 +86,7 @@ class StatementLocks:
         return [LockComponent(database, None, type=LockType.SHARED_READ, operation=_NONE)]
 
     def create_table_as_select(self, database: str, name: str) -> list[LockComponent]:
-        """The new table of CREATE TABLE AS SELECT."""
+        """Return the new table of CREATE TABLE AS SELECT."""
         # The rows of a table that is not there yet are noted when it is.
         return [LockComponent(database, name, type=LockType.EXCL_WRITE, operation=_NONE, is_new_table=True)]
 

@@ -32,7 +32,10 @@ _KINDS = {
 
 
 def statistics_kind(type: str) -> StatisticsKind | None:
-    """What is asked about a column of a type; None where there are no statistics (arrays, maps, structs, ...)."""
+    """Return what is asked about a column of a type.
+
+    None where there are no statistics (arrays, maps, structs, ...).
+    """
     return _KINDS.get(type.lower().partition("(")[0].strip())
 
 
@@ -56,12 +59,12 @@ class ColumnStatistics:
     computed_ms: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """The numbers that are there."""
+        """Return the numbers that are there."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
-        """The inverse of :meth:`to_json`."""
+        """Return the inverse of :meth:`to_json`."""
         return cls(**document)
 
 
@@ -88,7 +91,9 @@ class Statistics:
 
 
 def is_exact(valid_write_ids: str | None, current: ValidWriteIdList | None) -> bool:
-    """Whether statistics of a snapshot are those of ``current``, too; False where there is no snapshot to compare.
+    """Return whether statistics of a snapshot are those of ``current``, too.
+
+    False where there is no snapshot to compare.
 
     A change of the table itself, such as another name, has a write id, too, and so makes them older than the table.
     """

@@ -21,7 +21,7 @@ _IN_LOWER_CASE = frozenset({TRANSACTIONAL, TRANSACTIONAL_PROPERTIES, BUCKETING_V
 
 
 def normalised(properties: Mapping[str, str]) -> dict[str, str]:
-    """The properties, with those names in lower case that Hive reads in any case."""
+    """Return the properties, with those names in lower case that Hive reads in any case."""
     return {name.lower() if name.lower() in _IN_LOWER_CASE else name: value for name, value in properties.items()}
 
 

@@ -80,7 +80,7 @@ class TextFormat:
 
     @property
     def skips_lines(self) -> bool:
-        """Whether some lines of a file are not rows."""
+        """Return whether some lines of a file are not rows."""
         return self.header_lines > 0 or self.footer_lines > 0
 
 
@@ -123,7 +123,10 @@ def text_properties(parameters: Mapping[str, str]) -> dict[str, str]:
 
 
 def _character(name: str, value: str | None, default: str) -> str:
-    """The one ASCII character that a property names: itself, or as Hive has it the number of one (``'9'`` is a tab)."""
+    """Return the one ASCII character that a property names.
+
+    Itself, or as Hive has it the number of one (``'9'`` is a tab).
+    """
     if not value:
         return default
     character = chr(int(value)) if _BYTE.fullmatch(value) and 0 <= int(value) <= 127 else value

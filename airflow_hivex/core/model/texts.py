@@ -25,7 +25,7 @@ def check_text(what: str, text: str) -> str:
 
 
 def is_storable(text: str) -> bool:
-    """Whether :func:`check_text` lets ``text`` pass."""
+    """Return whether :func:`check_text` lets ``text`` pass."""
     return _REFUSED.search(text) is None
 
 

@@ -74,11 +74,11 @@ class _IdList:
         object.__setattr__(self, "exceptions", merged)
 
     def is_valid(self, id: int) -> bool:
-        """Whether ``id`` is committed in this snapshot."""
+        """Return whether ``id`` is committed in this snapshot."""
         return id <= self.high_watermark and not _contains(self.exceptions, id)
 
     def is_range_valid(self, lo: int, hi: int) -> RangeResponse:
-        """How many ids from ``lo`` to ``hi``, both included, are valid.
+        """Return whether all, some or none of the ids from ``lo`` to ``hi`` (included) are valid.
 
         Source: docs/reference/snapshots.md, "Valid ids". Exceptions that all lie above ``hi`` answer ALL, even
         when ``hi`` is above the high watermark; a list made by this project has none there.
@@ -93,17 +93,17 @@ class _IdList:
         return RangeResponse.NONE if bad == hi - lo + 1 else RangeResponse.SOME
 
     def is_aborted(self, id: int) -> bool:
-        """Whether ``id`` is known as aborted."""
+        """Return whether ``id`` is known as aborted."""
         return _contains(self.aborted_ids, id)
 
     def is_range_aborted(self, lo: int, hi: int) -> RangeResponse:
-        """How many ids from ``lo`` to ``hi``, both included, are aborted."""
+        """Return whether all, some or none of the ids from ``lo`` to ``hi`` (included) are aborted."""
         if self.high_watermark < lo:
             return RangeResponse.NONE
         return _how_many(_within(self.aborted_ids, lo, hi), lo, hi)
 
     def is_base_valid(self, id: int) -> bool:
-        """Whether a base compacted up to ``id`` holds nothing that this snapshot must not see."""
+        """Return whether a base compacted up to ``id`` holds nothing that this snapshot must not see."""
         return id <= self.high_watermark and (self.min_open is None or id < self.min_open)
 
 
@@ -186,7 +186,7 @@ class ValidTxnList(_IdList):
 
     @classmethod
     def of(cls, high_watermark: int, open_ids: Iterable[int] = (), aborted_ids: Iterable[int] = ()) -> Self:
-        """The list with these exceptions, in any order.
+        """Return the list with these exceptions, in any order.
 
         Raises:
             InvalidWriteIdListError: an id is both open and aborted.
@@ -195,7 +195,7 @@ class ValidTxnList(_IdList):
 
     @classmethod
     def parse(cls, text: str | None) -> Self:
-        """The list that ``text`` stands for; empty text and None see everything.
+        """Return the list that ``text`` stands for; empty text and None see everything.
 
         Raises:
             InvalidWriteIdListError: the text is not a transaction list.
@@ -229,7 +229,7 @@ class ValidWriteIdList(_IdList):
         open_ids: Iterable[int] = (),
         aborted_ids: Iterable[int] = (),
     ) -> Self:
-        """The list with these exceptions, in any order.
+        """Return the list with these exceptions, in any order.
 
         Raises:
             InvalidWriteIdListError: an id is both open and aborted.
@@ -238,7 +238,7 @@ class ValidWriteIdList(_IdList):
 
     @classmethod
     def parse(cls, text: str | None) -> Self:
-        """The list that ``text`` stands for; empty text and None see everything.
+        """Return the list that ``text`` stands for; empty text and None see everything.
 
         A caller that reads a managed table treats a missing list as an error and does not ask here.
 
@@ -277,7 +277,7 @@ class ValidCompactorWriteIdList(ValidWriteIdList):
 
     @classmethod
     def from_snapshot(cls, snapshot: ValidWriteIdList) -> Self:
-        """What a compaction in ``snapshot`` may touch."""
+        """Return what a compaction in ``snapshot`` may touch."""
         return cls(snapshot.high_watermark, snapshot.open_ids, snapshot.aborted_ids, snapshot.min_open, snapshot.table)
 
     def is_range_valid(self, lo: int, hi: int) -> RangeResponse:  # noqa: ARG002
@@ -304,7 +304,7 @@ class ValidCleanerWriteIdList(ValidWriteIdList):
         return RangeResponse.NONE if hi > self.high_watermark else ValidWriteIdList.is_range_valid(self, lo, hi)
 
     def is_aborted(self, id: int) -> bool:
-        """Whether ``id`` is known as aborted and not above the high watermark."""
+        """Return whether ``id`` is known as aborted and not above the high watermark."""
         return id <= self.high_watermark and ValidWriteIdList.is_aborted(self, id)
 
 
@@ -320,7 +320,7 @@ class ValidTxnWriteIdList:
 
     @classmethod
     def of(cls, txn_id: int, lists: Iterable[ValidWriteIdList]) -> Self:
-        """The value for these lists, in the order given.
+        """Return the value for these lists, in the order given.
 
         Raises:
             InvalidWriteIdListError: a list has no table name, or two have the same one.
@@ -336,7 +336,7 @@ class ValidTxnWriteIdList:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """The value that ``text`` stands for.
+        """Return the value that ``text`` stands for.
 
         Raises:
             InvalidWriteIdListError: the text is not of this form.
@@ -347,7 +347,7 @@ class ValidTxnWriteIdList:
         return cls.of(_number(text, "transaction id", txn_id), map(ValidWriteIdList.parse, lists))
 
     def get(self, table: str) -> ValidWriteIdList | None:
-        """The list of ``table``, a full name in any case, or None."""
+        """Return the list of ``table``, a full name in any case, or None."""
         return self.lists.get(table.lower())
 
     def __str__(self) -> str:
@@ -379,12 +379,12 @@ def compare(a: ValidWriteIdList, b: ValidWriteIdList) -> int:
 
 
 def equivalent(a: ValidWriteIdList, b: ValidWriteIdList) -> bool:
-    """Whether both lists see the same committed ids of the same table."""
+    """Return whether both lists see the same committed ids of the same table."""
     return compare(a, b) == 0
 
 
 def _compare_shorter(shorter_high_watermark: int, longer_high_watermark: int, extra: tuple[int, ...]) -> int:
-    """The comparison as seen from the list with fewer exceptions; ``extra`` are the others' only."""
+    """Return the comparison as seen from the list with fewer exceptions; ``extra`` are the others' only."""
     below = extra[0] - 1
     if shorter_high_watermark != below:
         return _sign(shorter_high_watermark - below)

@@ -33,12 +33,12 @@ _DECLARED_TYPE = "__CHAR_VARCHAR_TYPE_STRING"
 
 
 def quoted(name: str) -> str:
-    """A column's name as an identifier in Spark SQL."""
+    """Return a column's name as an identifier in Spark SQL."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def text_literal(text: str) -> str:
-    """A text as a literal in Spark SQL."""
+    """Return a text as a literal in Spark SQL."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
 
@@ -50,7 +50,7 @@ def declared_type(type: str) -> DataType:
 
 
 def field(column: Column) -> StructField:
-    """The column in a schema to read with; comparisons treat CHAR as Spark's own tables do."""
+    """Return the column in a schema to read with; comparisons treat CHAR as Spark's own tables do."""
     declared = declared_type(column.type)
     stored = _stored(declared)
     metadata = {} if stored == declared else {_DECLARED_TYPE: declared.simpleString()}
@@ -93,7 +93,7 @@ def assign(rows: DataFrame, targets: Sequence[Column], table: str) -> DataFrame:
 
 
 def _stored(type: DataType) -> DataType:
-    """The type with CHAR and VARCHAR as strings, which is how they are stored."""
+    """Return the type with CHAR and VARCHAR as strings, which is how they are stored."""
     match type:
         case CharType() | VarcharType():
             return StringType()

@@ -24,7 +24,7 @@ A ``ResolvedInlineTable`` is ``VALUES`` with an expression such as ``current_tim
 
 
 def query(spark: SparkSession, sql: str, arguments: Mapping[str, Any], views: Sequence[str]) -> DataFrame:
-    """The rows of a query that reads none but these temporary views.
+    """Return the rows of a query that reads none but these temporary views.
 
     Raises:
         InvalidOperationError: Spark would read another relation.
@@ -43,7 +43,7 @@ def query(spark: SparkSession, sql: str, arguments: Mapping[str, Any], views: Se
 
 
 def _leaves(rows: DataFrame) -> Any:
-    """What a plan reads, sub-queries included, as a set in the JVM; None where there is no JVM to ask.
+    """Return what a plan reads, sub-queries included, as a set in the JVM; None where there is no JVM to ask.
 
     In their canonical form, which is the same wherever a view is used.
     """
@@ -58,5 +58,5 @@ def _leaves(rows: DataFrame) -> Any:
 
 
 def _each(found: Any) -> Iterator[Any]:
-    """The items of a sequence of Scala's."""
+    """Return the items of a sequence of Scala's."""
     return (found.apply(index) for index in range(found.size()))

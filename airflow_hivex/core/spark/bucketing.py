@@ -48,7 +48,7 @@ def check_bucketable(type: str) -> None:
 
 
 def bucket_numbers(columns: Sequence[pa.Array], types: Sequence[str], num_buckets: int) -> NDArray[np.int32]:
-    """The bucket of each row, from its bucket columns in their declared order."""
+    """Return the bucket of each row, from its bucket columns in their declared order."""
     total = np.zeros(len(columns[0]), dtype=np.uint32)
     for column, declared in zip(columns, types, strict=True):
         total = total * np.uint32(31) + bucket_hash(column, declared)
@@ -57,7 +57,7 @@ def bucket_numbers(columns: Sequence[pa.Array], types: Sequence[str], num_bucket
 
 
 def bucket_hash(column: pa.Array, type: str) -> NDArray[np.uint32]:
-    """The hash of each value as an unsigned number; 0 for NULL."""
+    """Return the hash of each value as an unsigned number; 0 for NULL."""
     base = _base(type)
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
@@ -165,7 +165,7 @@ def _rotate(word: NDArray[np.uint32], bits: int) -> NDArray[np.uint32]:
 
 
 def bucket_number_sql(names: Sequence[str], types: Sequence[str], num_buckets: int) -> str | None:
-    """The bucket of a row in Spark SQL, from its quoted bucket columns; None where only Python can compute it.
+    """Return the bucket of a row in Spark SQL, from its quoted bucket columns; None where only Python can compute it.
 
     Spark hashes whole numbers as Hive does, but for the order of their bytes and the seed.
     """
@@ -198,7 +198,7 @@ def _hash_sql(name: str, base: str) -> str | None:
 
 
 def bucket_number_function(types: Sequence[str], num_buckets: int) -> Any:
-    """A Spark function of the bucket columns that gives the bucket of each row."""
+    """Return a Spark function of the bucket columns that gives the bucket of each row."""
     from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined]
 
     def bucket_number(*columns: pa.Array) -> pa.Array:

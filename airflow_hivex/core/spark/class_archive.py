@@ -14,7 +14,7 @@ VARIABLE = "HIVEX_SPARK_ARCHIVE"
 
 
 def archive_file() -> Path | None:
-    """Where the archive is, whether it has been made or not; None if there is to be none.
+    """Return where the archive is, whether it has been made or not; None if there is to be none.
 
     The variable ``HIVEX_SPARK_ARCHIVE`` names another file; if it is empty, none is used.
     """
@@ -30,7 +30,7 @@ def archive_file() -> Path | None:
 
 
 def options_to_use() -> str:
-    """The options for a Java process that uses the archive; empty where there is none that can be trusted."""
+    """Return the options for a Java process that uses the archive; empty where there is none that can be trusted."""
     file = archive_file()
     if file is None or _cannot_be_named(file):
         return ""
@@ -44,7 +44,7 @@ def options_to_use() -> str:
 
 
 def options_to_make(file: Path) -> str:
-    """The options for a Java process that leaves the archive when it ends.
+    """Return the options for a Java process that leaves the archive when it ends.
 
     Raises:
         ValueError: no option of Java can name the file.

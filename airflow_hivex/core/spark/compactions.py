@@ -39,7 +39,9 @@ _WRITTEN_EXACTLY = ("orc", "parquet", "avro")
 
 
 def compact(spark: SparkSession, plan: Plan, views: list[str]) -> tuple[WrittenDirectory, ...]:
-    """The base, or the delta and delete delta, that now hold what the plan's scan and deletes hold; also without rows.
+    """Return the base, or the delta and delete delta, that now hold what the plan's scan and deletes hold.
+
+    Also without rows.
 
     Temporary views that are made join ``views``, for the caller to drop.
 
@@ -182,7 +184,7 @@ def _copy_files(scan: Scan, compaction: Compaction, made: NewDirectories) -> Non
 
 
 def _files_at(path: str) -> list[tuple[Place, int]]:
-    """The file of that path, or the data files below it, with their sizes."""
+    """Return the file of that path, or the data files below it, with their sizes."""
     there = place(path)
     size = there.filesystem.get_file_info(there.path).size
     if size is not None:

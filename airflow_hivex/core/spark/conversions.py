@@ -35,7 +35,7 @@ class _UncertainError(Exception):
 
 
 def stored_column(literals: Sequence[Literal], column: Column, table: str) -> list[Any] | None:
-    """The values of one column of a VALUES list as they are stored in ``column``; None when that is not certain.
+    """Return the values of one column of a VALUES list as they are stored in ``column``; None when that is not certain.
 
     Raises:
         TypeMismatchError: values of that type cannot be stored there without a CAST.
@@ -60,7 +60,7 @@ def stored_column(literals: Sequence[Literal], column: Column, table: str) -> li
 
 
 def _is_one_exact_type(sources: set[Any], target: str) -> bool:
-    """Whether the common type that Spark finds for a column of constants holds each of them exactly."""
+    """Return whether the common type that Spark finds for a column of constants holds each of them exactly."""
     if not all(name in _EXACT for name, _ in sources) or target not in {*_EXACT, "double"}:
         return False
     scales = [parameters[1] if name == "decimal" else 0 for name, parameters in sources]

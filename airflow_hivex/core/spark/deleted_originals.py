@@ -56,11 +56,11 @@ class DeletedOriginals:
 
     @property
     def view(self) -> str | None:
-        """The temporary view that the expression reads, if it needs one."""
+        """Return the temporary view that the expression reads, if it needs one."""
         return self._view if self._bitmaps is not None and self._bitmaps.offsets else None
 
     def touches(self, owner: tuple[str, int], bucket: int | None = None, first: int = 0, rows: int = 0) -> bool:
-        """Whether rows of an owner may be deleted: any, or some of those with these ids."""
+        """Return whether rows of an owner may be deleted: any, or some of those with these ids."""
         if self._events is None:
             return True
         number = self.owners[owner]
@@ -73,13 +73,13 @@ class DeletedOriginals:
         return bool(start < end)
 
     def leave_out(self, rows: DataFrame) -> DataFrame:
-        """The rows, which have their metadata columns and :data:`OWNER`, without those that are deleted."""
+        """Return the rows, which have their metadata columns and :data:`OWNER`, without those that are deleted."""
         if self._bitmaps is None:
             return rows.join(self._keys(), [OWNER, BUCKET, ROW_ID], "left_anti")
         return rows.where(self._bitmaps.expression(self._view, OWNER)) if self._bitmaps.offsets else rows
 
     def leave_out_of_compacted(self, rows: DataFrame, paths: Sequence[str]) -> DataFrame:
-        """The rows of directories without those deleted ones that a compaction has taken from original files."""
+        """Return the rows of directories without those deleted ones that a compaction has taken from original files."""
         places = {path.rpartition("/")[0] for path in paths if is_compacted_base(path)}
         if not any(self.touches((at, FIRST_WRITE_ID)) for at in places):
             return rows
@@ -95,7 +95,7 @@ class DeletedOriginals:
         return self.leave_out(owned.withColumn(OWNER, of_originals)).drop(SOURCE, OWNER)
 
     def _owned(self, files: Sequence[Place], events: pa.Table) -> pa.Table:
-        """The events of owners, the owner's number in the place of the write id."""
+        """Return the events of owners, the owner's number in the place of the write id."""
         numbers = {(place(at).path.rstrip("/"), write_id): number for (at, write_id), number in self.owners.items()}
         places = [_place_of(file.path) for file in files]
         write_ids, sources = events.column(ORIGINAL_WRITE_ID).to_numpy(), events.column(SOURCE).to_numpy()
@@ -129,11 +129,11 @@ class DeletedOriginals:
 
 
 def _place_of(path: str) -> str:
-    """The partition's directory of a file in a delete delta."""
+    """Return the partition's directory of a file in a delete delta."""
     return re.sub(r"/delete_delta_[^/]+/.*", "", path)
 
 
 def is_compacted_base(path: str) -> bool:
-    """Whether a directory is a base that a compaction has made, which may have rows of original files."""
+    """Return whether a directory is a base that a compaction has made, which may have rows of original files."""
     found = parse_directory(path.rpartition("/")[2])
     return found is not None and found.kind is DirectoryKind.BASE and found.visibility_txn_id > 0

@@ -75,11 +75,11 @@ class DeletedRows:
 
     @property
     def view(self) -> str | None:
-        """The temporary view that the expression reads, if it needs one."""
+        """Return the temporary view that the expression reads, if it needs one."""
         return self._view if self._bitmaps is not None and self._bitmaps.offsets else None
 
     def leave_out(self, rows: DataFrame) -> DataFrame:
-        """The rows, which have their metadata columns, without those that are deleted."""
+        """Return the rows, which have their metadata columns, without those that are deleted."""
         if self._bitmaps is None:
             return rows.join(self._keys(), list(_KEYS), "left_anti")
         return rows.where(self._bitmaps.expression(self._view)) if self._bitmaps.offsets else rows
@@ -88,12 +88,12 @@ class DeletedRows:
         return self.all_events().where(F.col(ORIGINAL_WRITE_ID) != F.lit(FIRST_WRITE_ID)).select(*_KEYS)
 
     def all_events(self) -> DataFrame:
-        """All delete events that the snapshot sees, as Spark reads them."""
+        """Return all delete events that the snapshot sees, as Spark reads them."""
         return delete_events(self._spark, self._scan)
 
 
 def delete_events(spark: SparkSession, scan: Scan) -> DataFrame:
-    """The metadata columns of all events in the delete deltas of a scan that its snapshot sees."""
+    """Return the metadata columns of all events in the delete deltas of a scan that its snapshot sees."""
     events = reduce(DataFrame.union, (_events_of(spark, scan, part) for part in scan.deletes))
     if scan.filter is not None:
         events = events.where(F.col(WRITE_ID) <= F.lit(scan.filter.high_watermark))
@@ -143,7 +143,7 @@ class Bitmaps:
 
     @property
     def is_usable(self) -> bool:
-        """Whether it is cheaper than a join."""
+        """Return whether it is cheaper than a join."""
         if len(self.words) > MOST_WORDS:
             return False
         return self._is_small or self._places <= MOST_PLACES
@@ -154,7 +154,7 @@ class Bitmaps:
         return (max(write_id for write_id, _ in self.offsets) - first + 1) * buckets * lows
 
     def arrays(self) -> dict[str, Any]:
-        """What the expression looks things up in."""
+        """Return what the expression looks things up in."""
         if self._is_small:
             return {"words": self.words}
         first, first_bucket, first_low, buckets, lows = self._shape
@@ -168,7 +168,7 @@ class Bitmaps:
         return {"words": self.words, "starts": starts, "firsts": firsts, "ends": ends}
 
     def table(self) -> pa.Table:
-        """The arrays as one row."""
+        """Return the arrays as one row."""
         return pa.table({name: pa.array([words], pa.list_(pa.int64())) for name, words in self.arrays().items()})
 
     def expression(self, view: str, owner: str = ORIGINAL_WRITE_ID) -> str:
@@ -207,7 +207,7 @@ def _array(view: str, name: str) -> str:
 
 
 def bitmaps(events: pa.Table) -> Bitmaps | None:
-    """The bitmaps of delete events; None when a join is cheaper."""
+    """Return the bitmaps of delete events; None when a join is cheaper."""
     write_ids, buckets, row_ids = (events.column(name).to_numpy() for name in _KEYS)
     order = np.lexsort((row_ids, buckets, write_ids))
     write_ids, buckets, row_ids = write_ids[order], buckets[order], row_ids[order]
@@ -231,7 +231,7 @@ def bitmaps(events: pa.Table) -> Bitmaps | None:
 
 
 def event_files(scan: Scan) -> list[Place]:
-    """The files with delete events.
+    """Return the files with delete events.
 
     Raises:
         JobError: some are not there, so that rows that were deleted would be seen again.
@@ -258,10 +258,10 @@ def event_files(scan: Scan) -> list[Place]:
 
 @contextmanager
 def _opened(file: Place) -> Iterator[orc.ORCFile]:
-    """An ORC file.
+    """Open an ORC file.
 
     Raises:
-        JobError: it is none, or cannot be read.
+        JobError: the file is not an ORC file, or cannot be read.
     """
     from pyarrow import orc
 
@@ -273,7 +273,7 @@ def _opened(file: Place) -> Iterator[orc.ORCFile]:
 
 
 def events_in(files: Sequence[Place], valid: WriteIdFilter | None) -> pa.Table | None:
-    """The delete events of files that the snapshot sees, each with the number of its file, as :data:`SOURCE`.
+    """Return the delete events of files that the snapshot sees, each with the number of its file, as :data:`SOURCE`.
 
     None where they are too many for the driver.
 

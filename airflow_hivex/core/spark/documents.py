@@ -80,7 +80,7 @@ _JOB_ERRORS: dict[str, type[JobError]] = {
 
 
 def plan_to_json(plan: Plan) -> str:
-    """The document of a plan.
+    """Return the document of a plan.
 
     Raises:
         InvalidParametersError: a parameter is of a type that a query cannot take.
@@ -92,7 +92,7 @@ def plan_to_json(plan: Plan) -> str:
 
 
 def plan_from_json(text: str) -> Plan:
-    """The plan of a document.
+    """Return the plan of a document.
 
     Raises:
         InvalidOperationError: the document was made by a release that this one does not know.
@@ -113,14 +113,14 @@ def plan_from_json(text: str) -> Plan:
 
 
 def result_to_json(result: JobResult, rows: pa.Table | None = None) -> str:
-    """The document of a result; the rows of a query come as an Arrow table instead of in ``result``."""
+    """Return the document of a result; the rows of a query come as an Arrow table instead of in ``result``."""
     document = {"version": VERSION, **_plain(dataclasses.replace(result, rows=()))}
     document["rows"] = None if rows is None else _arrow_to_text(rows)
     return json.dumps(document)
 
 
 def error_to_json(error: HivexError, cause: BaseException | None = None) -> str:
-    """The document of a job that failed, with what its cause says."""
+    """Return the document of a job that failed, with what its cause says."""
     said = {"cause": _cause(cause)} if cause is not None and cause is not error else {}
     if isinstance(error, JobError):
         kind = next((kind for kind, of_kind in _JOB_ERRORS.items() if type(error) is of_kind), "job")
@@ -129,7 +129,7 @@ def error_to_json(error: HivexError, cause: BaseException | None = None) -> str:
 
 
 def _cause(error: BaseException) -> str:
-    """An exception and those that have led to it, without the frames of their stacks."""
+    """Return an exception and those that have led to it, without the frames of their stacks."""
     lines = [f"{type(error).__name__}: {error}", *(f"caused by {each!r}" for each in _causes_of(error))]
     told = [line for line in "\n".join(lines).splitlines() if not _FRAME.match(line)]
     return "\n".join(dict.fromkeys(told))[:_LONGEST_CAUSE]
@@ -143,7 +143,7 @@ def _causes_of(error: BaseException) -> Iterator[BaseException]:
 
 
 def result_from_json(text: str, cluster: str) -> JobResult:
-    """The result of a document that a job on ``cluster`` brought.
+    """Return the result of a document that a job on ``cluster`` brought.
 
     Timestamps come with the time zone UTC, TIMESTAMP_NTZ without one; decimals exact, arrays
     as lists, structs and maps as dicts (a map whose keys are structs or arrays as a list of pairs).
@@ -342,7 +342,7 @@ def _rows(table: pa.Table, columns: Sequence[Column], cluster: str) -> tuple[tup
 
 
 def _has_plain_maps(type: pa.DataType) -> bool:
-    """Whether every key of every map in the type can be a dict's key."""
+    """Return whether every key of every map in the type can be a dict's key."""
     if pa.types.is_map(type) and pa.types.is_nested(type.key_type):
         return False
     return all(_has_plain_maps(type.field(i).type) for i in range(type.num_fields))

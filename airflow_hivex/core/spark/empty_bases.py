@@ -14,7 +14,7 @@ _TRUNCATED = json.dumps({"thisFileVersion": "0", "dataFormat": "truncated"}).enc
 
 
 def write_empty_bases(write: Write, partitions: Sequence[tuple[str | None, PartitionValues]]) -> JobResult:
-    """The bases that now hide what these partitions (None: the table without any) have had.
+    """Return the bases that now hide what these partitions (None: the table without any) have had.
 
     Raises:
         StorageError: they cannot be made; none is left then.

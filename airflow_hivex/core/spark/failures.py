@@ -83,7 +83,7 @@ def _whose_directory(message: str, plan: Plan) -> str:
 
 
 def _message(text: str) -> str:
-    """The innermost cause, without class names, stack and the query that Spark was given."""
+    """Return the innermost cause, without class names, stack and the query that Spark was given."""
     causes = [_own(cause) for cause in _CAUSE.findall(text)]
     own = [message for message in (_own(text), *causes) if message]
     conditions = [message for message in own if message.startswith("[")]

@@ -25,7 +25,7 @@ class Fingerprint:
 
     @property
     def aggregates(self) -> list[Expression]:
-        """What to compute of rows to compare with these: of all, or of parts of them."""
+        """Return what to compute of rows to compare with these: of all, or of parts of them."""
         sums = [
             F.expr(f"sum({half})").alias(name)
             for number, column in enumerate(self._columns)
@@ -57,13 +57,13 @@ def _names(number: int) -> tuple[str, str]:
 
 
 def _halves(column: Column) -> tuple[str, str]:
-    """The halves of the hash of a column's value: their sums have no overflow."""
+    """Return the halves of the hash of a column's value: their sums have no overflow."""
     whole = f"xxhash64({_hashable(quoted(column.in_files), field(column).dataType, 0)})"
     return f"{whole} & 4294967295L", f"shiftrightunsigned({whole}, 32)"
 
 
 def _hashable(value: str, type: DataType, level: int) -> str:
-    """A value in a form of which the hash tells all: Spark's skips what is NULL, and takes no maps."""
+    """Return a value in a form of which the hash tells all: Spark's skips what is NULL, and takes no maps."""
     match type:
         case ArrayType():
             item = f"i{level}"

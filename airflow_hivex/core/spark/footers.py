@@ -19,7 +19,9 @@ _ACID_FIELDS = ("operation", "originaltransaction", "bucket", "rowid", "currentt
 
 
 def row_counts(format: str, files: Sequence[tuple[str, int]]) -> list[int]:
-    """How many rows each file has, given its URI and size; 0 in formats whose files do not say it, and in empty files.
+    """Return how many rows each file has, given its URI and size.
+
+    0 in formats whose files do not say it, and in empty files.
 
     Raises:
         InvalidObjectError: a file cannot be read as that format, or holds rows of a full ACID table of Hive's.

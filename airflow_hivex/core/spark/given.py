@@ -31,7 +31,7 @@ class GivenRunner:
         self._jobs = RunningJobs()
 
     def run(self, plan: Plan, cluster: str) -> JobResult:
-        """The result of a plan; see ``runners.Runner``."""
+        """Return the result of a plan; see ``runners.Runner``."""
         document = documents.plan_to_json(plan)
         run = self._as_in_this_thread(lambda: job.run(self._spark, document, is_shared=True, views=self._views))
 
@@ -55,7 +55,7 @@ class GivenRunner:
 
 
 def frame(spark: SparkSession, plan: Plan) -> DataFrame:
-    """The rows of a plan's query, computed when the DataFrame is.
+    """Return the rows of a plan's query, computed when the DataFrame is.
 
     Raises:
         AnalysisError: Spark refuses the query.
@@ -64,13 +64,13 @@ def frame(spark: SparkSession, plan: Plan) -> DataFrame:
 
 
 def session_of(rows: DataFrame) -> SparkSession:
-    """The session that a DataFrame is of: of a micro-batch of a stream, it is one that Spark has cloned."""
+    """Return the session that a DataFrame is of: of a micro-batch of a stream, it is one that Spark has cloned."""
     return rows.sparkSession
 
 
 @contextmanager
 def temporary_view(rows: DataFrame, names: Sequence[str], table: str) -> Iterator[str]:
-    """The name of a view with the columns ``names`` of ``rows``, in that order, while the block runs.
+    """Yield the name of a view with the columns ``names`` of ``rows``, in that order, while the block runs.
 
     Raises:
         NoSuchColumnError: ``rows`` lacks one.

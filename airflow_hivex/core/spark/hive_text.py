@@ -76,7 +76,7 @@ def lines_of(rows: DataFrame, columns: Sequence[Column], keys: Sequence[str], fo
 
 
 def _without_skipped(lines: DataFrame, keys: Sequence[str], form: TextFormat) -> DataFrame:
-    """The lines without the first and last ones of each file that are not rows."""
+    """Return the lines without the first and last ones of each file that are not rows."""
     if not form.skips_lines:
         return lines
     path, start = F.col("_metadata.file_path"), F.col("_metadata.file_block_start")
@@ -104,7 +104,7 @@ def _without_skipped(lines: DataFrame, keys: Sequence[str], form: TextFormat) ->
 
 
 def _value(text: str, type: DataType, level: int, form: TextFormat) -> str:
-    """The SQL of a value, from that of its text; ``level`` is the one of its items' separator."""
+    """Return the SQL of a value, from that of its text; ``level`` is the one of its items' separator."""
     return f"CASE WHEN {text} != {_text(form.null)} THEN {_parsed(text, type, level, form)} END"
 
 
@@ -180,7 +180,7 @@ def _struct(text: str, type: StructType, level: int, form: TextFormat) -> str:
 
 
 def _fields(text: str, count: int, level: int, form: TextFormat) -> str:
-    """The fields of a row or struct."""
+    """Return the fields of a row or struct."""
     fields = _split(text, _separator(level, form), form)
     if not form.last_takes_rest:
         return fields
@@ -199,7 +199,7 @@ def _separator(level: int, form: TextFormat) -> str:
 
 
 def _split(text: str, separator: str, form: TextFormat) -> str:
-    """The parts of a text between separators that are not escaped, still with their escapes."""
+    """Return the parts of a text between separators that are not escaped, still with their escapes."""
     if form.escape is None or form.escape == separator:
         return f"split({text}, {_text(_pattern(separator))}, -1)"
     escape = _pattern(form.escape)
@@ -280,7 +280,7 @@ def _moment(text: str, type: DataType, form: TextFormat) -> str:
 
 
 def _written(value: str, type: DataType, level: int, form: TextFormat) -> str:
-    """The SQL of a value's text."""
+    """Return the SQL of a value's text."""
     return f"coalesce({_unparsed(value, type, level, form)}, {_text(form.null)})"
 
 
@@ -323,7 +323,7 @@ def _escaped(text: str, form: TextFormat) -> str:
 
 
 def _pattern(character: str) -> str:
-    """A regular expression for one character; Spark splits fast by one that needs no escape, or just one."""
+    """Return a regular expression for one character; Spark splits fast by one that needs no escape, or just one."""
     return character if character.isalnum() or not character.isprintable() or character == " " else f"\\{character}"
 
 
@@ -332,7 +332,10 @@ def _in_class(character: str) -> str:
 
 
 def _text(text: str) -> str:
-    """A text as SQL: in hexadecimal digits where quotes, escapes or controls could be read in more than one way."""
+    """Return a text as SQL.
+
+    In hexadecimal digits where quotes, escapes or controls could be read in more than one way.
+    """
     if text.isascii() and text.isprintable() and not set(text) & set("\\'\""):
         return f"'{text}'"
     return f"CAST(X'{text.encode().hex()}' AS STRING)"

@@ -42,7 +42,7 @@ _TIME_ZONE_ZERO = ("UTC", "Etc/UTC", "GMT", "Etc/GMT", "Z", "Zulu")
 
 
 def run(spark: SparkSession, plan_document: str, *, is_shared: bool = False, views: Sequence[str] = ()) -> str:
-    """The result document of a plan; a failure is a document too, nothing is raised.
+    """Return the result document of a plan; a failure is a document too, nothing is raised.
 
     The session's SQL configuration is set to what the plan asks for. One that ``is_shared`` with its user, who may set
     anything at any time, is configured for each job, and given back as it was. ``views`` are those of the session that
@@ -61,7 +61,7 @@ def run(spark: SparkSession, plan_document: str, *, is_shared: bool = False, vie
 
 
 def frame(spark: SparkSession, plan: Plan) -> DataFrame:
-    """The rows of a plan's query as a DataFrame, computed whenever the DataFrame is.
+    """Return the rows of a plan's query as a DataFrame, computed whenever the DataFrame is.
 
     Raises:
         AnalysisError: Spark refuses the query.
@@ -203,7 +203,7 @@ def _jvm_time_zone(spark: SparkSession, application: str) -> str:  # noqa: ARG00
 
 @contextmanager
 def _tagged(spark: SparkSession, plan: Plan) -> Iterator[None]:
-    """Everything that this thread runs can be cancelled by the plan's tag and bears its name."""
+    """Run the block so that jobs of this thread have the plan's name and can be cancelled by its tag."""
     if _is_connect(spark):
         spark.addTag(plan.tag)
         try:

@@ -45,7 +45,7 @@ class _Output:
         os.close(self.write_end)
 
     def cause(self) -> str:
-        """The line that tells best why the process has ended, or nothing."""
+        """Return the line that tells best why the process has ended, or nothing."""
         self._thread.join(_OUTPUT_LIMIT_S)
         lines = [line for line in self._lines if not line.startswith(_NOISE)]
         causes = [line for line in lines if any(word in line for word in _MEMORY)]
@@ -53,7 +53,7 @@ class _Output:
         return next(iter(causes), "").strip("# ")
 
     def last_line(self) -> str:
-        """The last line that it has printed, or nothing."""
+        """Return the last line that it has printed, or nothing."""
         return next((line for line in reversed(self._lines) if line), "")
 
     def _read(self, read_end: int) -> None:
@@ -101,7 +101,7 @@ def start(master: str, conf: Mapping[str, str], cluster: str) -> SparkSession:
 
 
 def has_ended(wait_s: float = 0) -> bool:
-    """Whether the Java process was started and is gone, after waiting up to ``wait_s`` for its end."""
+    """Return whether the Java process was started and is gone, after waiting up to ``wait_s`` for its end."""
     process = getattr(SparkContext._gateway, "proc", None)
     if process is None:
         return False
@@ -113,7 +113,7 @@ def has_ended(wait_s: float = 0) -> bool:
 
 
 def end_as_error(cluster: str) -> SparkProcessError:
-    """Why the Java process has ended."""
+    """Return why the Java process has ended."""
     process: Any = getattr(SparkContext._gateway, "proc", None)
     code = process.returncode
     how = f"was killed by signal {-code}" if code < 0 else f"has ended with exit code {code}"
@@ -157,5 +157,5 @@ def _quiet_py4j() -> None:
 
 
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:
-    """Whether a message on the root logger is another's: py4j writes there what it raises as well."""
+    """Return whether a message on the root logger is another's: py4j writes there what it raises as well."""
     return f"{os.sep}py4j{os.sep}" not in record.pathname

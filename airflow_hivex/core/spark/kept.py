@@ -41,7 +41,7 @@ class Kept:
             frame.unpersist()
 
     def keep(self, rows: DataFrame) -> DataFrame:
-        """The same rows, computed when they are first read and not again."""
+        """Return the same rows, computed when they are first read and not again."""
         self._frames.append(rows.persist(_LEVEL))
         return self._frames[-1]
 
@@ -58,7 +58,7 @@ class Kept:
 
 
 def with_kept(spark: SparkSession, work: Callable[[Kept], Done]) -> Done:
-    """What ``work`` brings, which is called again when it ends with ``KeptRowsLostError``.
+    """Return the result of ``work``, which is called again when it ends with ``KeptRowsLostError``.
 
     Raises:
         JobError: it did so each time.
@@ -73,7 +73,7 @@ def with_kept(spark: SparkSession, work: Callable[[Kept], Done]) -> Done:
 
 
 def _executors_with_rows(spark: SparkSession) -> set[str]:
-    """The executors that have kept any rows; none where the driver does their work, or cannot be asked."""
+    """Return the executors that have kept any rows; none where the driver does their work, or cannot be asked."""
     if type(spark).__module__.startswith("pyspark.sql.connect"):
         return set()
     context: Any = spark.sparkContext

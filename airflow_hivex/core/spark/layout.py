@@ -65,12 +65,12 @@ WRITER = f"IF({_HAS_NO_VERSION}, {BUCKET}, shiftright({BUCKET}, {WRITER_SHIFT}) 
 
 
 def compression(row_layout: str, options: Mapping[str, str]) -> str:
-    """What an ORC file is compressed with, by Spark's name."""
+    """Return the compression of an ORC file, by Spark's name."""
     return file_properties.compression("orc", options) or _COMPRESSION[row_layout]
 
 
 def directory_name(write: Write) -> str:
-    """The base or delta directory that every partition of the write gets."""
+    """Return the base or delta directory that every partition of the write gets."""
     if write.compacted is not None:
         first, last, txn_id = write.compacted
         return base_name(last, txn_id) if write.overwrite else delta_name(first, last, visibility_txn_id=txn_id)
@@ -82,7 +82,7 @@ def directory_name(write: Write) -> str:
 
 
 def delete_directory_name(write: Write) -> str:
-    """The delete delta directory that every partition of the write gets in which rows are deleted."""
+    """Return the delete delta directory that every partition of the write gets in which rows are deleted."""
     if write.compacted is not None:
         first, last, txn_id = write.compacted
         return delete_delta_name(first, last, visibility_txn_id=txn_id)
@@ -90,38 +90,41 @@ def delete_directory_name(write: Write) -> str:
 
 
 def staging_name(write: Write) -> str:
-    """The hidden directory below the table's, where Spark writes first."""
+    """Return the hidden directory below the table's, where Spark writes first."""
     if write.compacted is not None:
         return compaction_staging_name(write.compacted[2])
     return f"_staging_{write.write_id}_{write.statement_id}"
 
 
 def compaction_staging_name(txn_id: int) -> str:
-    """The hidden directory below the table's or partition's, where a compaction writes first."""
+    """Return the hidden directory below the table's or partition's, where a compaction writes first."""
     return f"_staging_v{txn_id}"
 
 
 def bucket_file_name(bucket: int) -> str:
-    """The name of a bucket file."""
+    """Return the name of a bucket file."""
     return f"bucket_{bucket:05d}"
 
 
 def file_name(write: Write, bucket: int) -> str:
-    """The name of a file with new rows: a bucket file, or in an insert-only table one as Hive calls them there."""
+    """Return the name of a file with new rows.
+
+    A bucket file, or in an insert-only table one as Hive calls them there.
+    """
     if write.layout == PLAIN:
         return f"{bucket:06d}_0"
     return f"{bucket_file_name(bucket)}{write.batch_suffix}"
 
 
 def partition_location(write: Write, partition: str | None) -> str:
-    """The URI of the directory that holds a partition's base and delta directories."""
+    """Return the URI of the directory that holds a partition's base and delta directories."""
     if partition is None:
         return write.path
     return write.locations.get(partition) or f"{write.path.rstrip('/')}/{partition}"
 
 
 def partition_of(write: Write, dynamic: Mapping[str, str | None]) -> tuple[str | None, tuple[str | None, ...]]:
-    """The name and the values of a partition, given the text of its dynamic values by lower-case key."""
+    """Return the name and the values of a partition, given the text of its dynamic values by lower-case key."""
     if not write.partition_columns:
         return None, ()
     static = static_values(write)
@@ -139,18 +142,18 @@ def _value(text: str | None) -> str | None:
 
 
 def static_values(write: Write) -> dict[str, str | None]:
-    """The static partition values by lower-case key."""
+    """Return the static partition values by lower-case key."""
     return {name.lower(): value for name, value in write.static.items()}
 
 
 def dynamic_columns(write: Write) -> tuple[Column, ...]:
-    """The partition columns whose values come from the rows."""
+    """Return the partition columns whose values come from the rows."""
     static = static_values(write)
     return tuple(column for column in write.partition_columns if column.name.lower() not in static)
 
 
 def given_columns(write: Write, count: int) -> tuple[Column, ...]:
-    """The columns that ``count`` values of an input row go to, in its order.
+    """Return the columns that ``count`` values of an input row go to, in its order.
 
     Raises:
         ColumnCountMismatchError: the row has more or fewer values.

@@ -12,7 +12,7 @@ _SEPARATOR = "\0"
 
 
 def load(reader: Any, paths: Sequence[str]) -> DataFrame:
-    """What a reader finds below ``paths``.
+    """Return a reader of the files below ``paths``.
 
     Classic PySpark calls the JVM once for each of a list's items; as one text, ten thousand of them cost as little as
     ten.

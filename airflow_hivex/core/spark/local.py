@@ -47,7 +47,7 @@ class LocalRunner:
         self._jobs = RunningJobs()
 
     def run(self, plan: Plan, cluster: str) -> JobResult:
-        """The result of a plan.
+        """Return the result of a plan.
 
         Raises:
             AnalysisError: Spark refuses the statement, or the like for an INSERT's columns.
@@ -91,7 +91,7 @@ class _ProcessSpark:
         self._sessions: dict[tuple[Future[SparkSession], frozenset[tuple[str, str]]], SparkSession] = {}
 
     def session(self, master: str, conf: Mapping[str, str], cluster: str, cancelled: threading.Event) -> SparkSession:
-        """A session that only jobs with this configuration use; Spark is started when it does not run.
+        """Return a session that only jobs with this configuration use; Spark is started when it does not run.
 
         Raises:
             JobCancelledError: ``cancelled`` was set while Spark started, which goes on for others.

@@ -22,23 +22,23 @@ _MICROSECOND = "INTERVAL '0.000001' SECOND"
 
 
 def as_stored(fields: StructType) -> StructType:
-    """The columns as files have them."""
+    """Return the columns as files have them."""
     return StructType([StructField(each.name, _stored(each.dataType), True, each.metadata) for each in fields.fields])
 
 
 def holds_local_times(declared: DataType) -> bool:
-    """Whether a column is stored as something else than it is declared."""
+    """Return whether a column is stored as something else than it is declared."""
     return _stored(declared) != declared
 
 
 def store(rows: DataFrame, but: tuple[str, ...] = ()) -> DataFrame:
-    """The rows as files have them; the columns ``but`` stay as they are."""
+    """Return the rows as files have them; the columns ``but`` stay as they are."""
     numbered = [each for each in rows.schema.fields if each.name not in but and holds_local_times(each.dataType)]
     return rows.withColumns({each.name: _numbered(F.col(quoted(each.name)), each.dataType) for each in numbered})
 
 
 def restore(value: Expression, declared: DataType) -> Expression:
-    """A column as it is declared, from its value in files. A condition on it is not pushed down to ORC."""
+    """Return a column as it is declared, from its value in files. A condition on it is not pushed down to ORC."""
     if isinstance(declared, TimestampNTZType):
         return F.expr(_EPOCH) + value * F.expr(_MICROSECOND)
     return _within(value, declared, restore)

@@ -23,7 +23,7 @@ def write_inserts(
     arguments: Mapping[str, Any],
     views: list[str],
 ) -> tuple[tuple[WrittenDirectory, ...], ...]:
-    """The directories of each INSERT, as :func:`writes.write_rows` makes them.
+    """Return the directories of each INSERT, as :func:`writes.write_rows` makes them.
 
     Temporary views that are made join ``views``, for the caller to drop.
 

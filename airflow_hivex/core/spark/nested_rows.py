@@ -40,7 +40,9 @@ _READS_ALL = f"coalesce({', '.join(HIVE_NAMES.values())}, if({_ROW} is null, nul
 def load(
     spark: SparkSession, paths: Sequence[str], columns: Sequence[Column], keys: Sequence[Column] = ()
 ) -> DataFrame:
-    """All rows below ``paths``: the metadata columns of a flat file, ``columns`` as files call them, then ``keys``.
+    """Return all rows below ``paths``.
+
+    The metadata columns of a flat file, ``columns`` as files call them, then ``keys``.
 
     The values of the partition keys are the texts that stand in the paths, ``.../key=value/delta_.../bucket_...``.
     """

@@ -32,7 +32,7 @@ class NewDirectories:
         self._written: dict[tuple[str | None, str], WrittenDirectory] = {}
 
     def directory(self, partition: str | None, values: PartitionValues, *, deletes: bool = False) -> Place:
-        """The directory for a partition, which exists from now on; with ``deletes`` that of its delete events.
+        """Return the directory for a partition, which exists from now on; with ``deletes`` that of its delete events.
 
         Raises:
             InvalidOperationError: it was there before: the write id is not this write's alone.
@@ -63,7 +63,7 @@ class NewDirectories:
 
     @property
     def written(self) -> tuple[WrittenDirectory, ...]:
-        """All directories, in the order of their partitions' names."""
+        """Return all directories, in the order of their partitions' names."""
         return tuple(self._written[key] for key in sorted(self._written, key=lambda key: (key[0] or "", key[1])))
 
     def discard(self) -> None:

@@ -55,7 +55,7 @@ class OriginalFile:
 
 
 def needs_one_file_a_task(plan: Plan) -> bool:
-    """Whether the plan reads original files whose rows need ids."""
+    """Return whether the plan reads original files whose rows need ids."""
     return any(part.originals for scan in plan.scans for part in scan.parts)
 
 
@@ -94,7 +94,7 @@ def one_file_a_task(spark: SparkSession) -> Iterator[None]:
 
 
 def files_of(format: str, part: ScanPart) -> list[OriginalFile]:
-    """The original files of a part that have rows."""
+    """Return the original files of a part that have rows."""
     return [file for group in part.originals for file in _numbered(format, group) if file.rows]
 
 
@@ -120,7 +120,7 @@ def _numbered(format: str, group: OriginalFiles) -> list[OriginalFile]:
 def with_row_ids(
     spark: SparkSession, rows: DataFrame, table: str, files: Sequence[OriginalFile], owners: dict[tuple[str, int], int]
 ) -> DataFrame:
-    """The rows of original files with their metadata columns and :data:`OWNER`, the number of each in ``owners``.
+    """Return the rows of original files with metadata columns and :data:`OWNER`, their number in ``owners``.
 
     Raises:
         JobError: some of the files are not there.
@@ -165,10 +165,10 @@ def with_row_ids(
 
 
 def as_spark_names_them(rows: DataFrame) -> dict[str, str]:
-    """The files of a scan: the name that ``input_file_name()`` has for each plain path."""
+    """Return the files of a scan: the name that ``input_file_name()`` has for each plain path."""
     return {plain_path(unquote(name)): name for name in rows.inputFiles()}
 
 
 def plain_path(uri: str) -> str:
-    """A URI as a key: Hadoop writes those of local files with one slash or three."""
+    """Return a URI as a key: Hadoop writes those of local files with one slash or three."""
     return re.sub(r"^file:/+", "/", uri)

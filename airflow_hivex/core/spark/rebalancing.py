@@ -67,7 +67,10 @@ def _write(spark: SparkSession, view: str, write: Write, wanted: Rebalance, stag
 
 
 def _numbered(rows: DataFrame, write: Write, wanted: Rebalance, counts: dict[int, int], length: int) -> DataFrame:
-    """The rows with their new ids: numbers over all of them, of which each file has so many as are its ``length``."""
+    """Return the rows with their new ids.
+
+    Numbers over all of them, of which each file has so many as are its ``length``.
+    """
     firsts = dict(zip(counts, accumulate(counts.values(), initial=0), strict=False))
     first = F.expr(f"get(array({', '.join(f'{firsts.get(part, 0)}L' for part in range(max(firsts) + 1))}), {_PART})")
     number = f"({_PLACE} + __first)"

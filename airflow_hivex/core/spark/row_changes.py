@@ -39,7 +39,7 @@ _MOST_BROADCAST_BYTES = 64 << 20
 def change_rows(
     spark: SparkSession, changes: Changes, write: Write, arguments: Mapping[str, Any], views: list[str]
 ) -> tuple[WrittenDirectory, ...]:
-    """The delta and delete delta directories that now hold the changes, at most two a partition.
+    """Return the delta and delete delta directories that now hold the changes, at most two a partition.
 
     Temporary views that are made join ``views``, for the caller to drop.
 
@@ -114,7 +114,7 @@ class _Changing:
             raise MergeCardinalityError(self._write.table, several)
 
     def _part(self, rows: DataFrame, part: ChangePart, *, alone: bool = False) -> DataFrame:
-        """The events of the rows of one query; ``alone`` when its one rule is for all of them."""
+        """Return the events of the rows of one query; ``alone`` when its one rule is for all of them."""
         branches = [
             self._branch(rows if alone else rows.where(F.col(CLAUSE) == number), number, rule)
             for number, rule in enumerate(part.rules)
@@ -156,7 +156,7 @@ class _Changing:
 
 
 def _needed(matched: DataFrame, part: ChangePart, write: Write) -> DataFrame:
-    """The matched rows without those columns of the target that no rule looks at, which are then not even read."""
+    """Return the matched rows without the columns of the target that no rule uses, so that these are not read."""
     kept = {column.name.lower() for column in write.partition_columns}
     for rule in part.rules:
         if rule.by_name:
@@ -169,7 +169,7 @@ def _needed(matched: DataFrame, part: ChangePart, write: Write) -> DataFrame:
 
 
 def _broadcast(source: DataFrame) -> DataFrame:
-    """A MERGE's kept source, marked to be sent to all tasks unless it is large: the target is not shuffled then.
+    """Return a MERGE's kept source, marked to be sent to all tasks unless it is large: the target is not shuffled then.
 
     Spark's own limit is for tables that it knows little of; here the rows are there, and counted.
     """
@@ -182,7 +182,7 @@ def _broadcast(source: DataFrame) -> DataFrame:
 
 
 def _updated(rows: DataFrame, number: int, rule: ChangeRule, write: Write) -> list[str]:
-    """The columns of a row after an UPDATE, then its partition columns, which stay."""
+    """Return the columns of a row after an UPDATE, then its partition columns, which stay."""
     columns = (*write.columns, *write.partition_columns)
     if rule.by_name:
         source = _source_fields(rows, write)
@@ -206,7 +206,7 @@ def _unchanged(column: Column, value: str, write: Write) -> str:
 
 
 def _inserted(rows: DataFrame, number: int, rule: ChangeRule, write: Write) -> list[str]:
-    """All columns of a new row, NULL for those that are not given."""
+    """Return all columns of a new row, NULL for those that are not given."""
     columns = (*write.columns, *write.partition_columns)
     if rule.by_name:
         source = _source_fields(rows, write)
@@ -217,7 +217,7 @@ def _inserted(rows: DataFrame, number: int, rule: ChangeRule, write: Write) -> l
 
 
 def _source_fields(rows: DataFrame, write: Write) -> dict[str, str]:
-    """The columns of the source by lower-case name, for all of the target's.
+    """Return the columns of the source by lower-case name, for all of the target's.
 
     Raises:
         NoSuchColumnError: it lacks one.
@@ -259,7 +259,7 @@ def _written(events: DataFrame, write: Write, kept: Kept) -> tuple[WrittenDirect
 
 
 def _numbered(rows: DataFrame, write: Write) -> DataFrame:
-    """The events with their metadata columns. No shuffle or sort may follow: ids rise in file order."""
+    """Return the events with their metadata columns. No shuffle or sort may follow: ids rise in file order."""
     is_delete = f"{_KIND} = {_DELETED}"
     bucket = f"{encode_bucket(0, write.statement_id)} | shiftleft({_WRITER}, {WRITER_SHIFT})"
     columns = [quoted(column.name) for column in (*write.columns, *write.partition_columns)]

@@ -17,7 +17,7 @@ Key = tuple[int, int, int]
 
 
 def runs(*columns: Any) -> Iterator[tuple[int, int]]:
-    """Where runs of equal values begin and end in sorted columns of one length."""
+    """Return where runs of equal values begin and end in sorted columns of one length."""
     changes = np.zeros(max(len(columns[0]) - 1, 0), bool)
     for values in columns:
         changes |= np.diff(values) != 0
@@ -25,7 +25,7 @@ def runs(*columns: Any) -> Iterator[tuple[int, int]]:
 
 
 def writers(write_ids: Any, buckets: Any, row_ids: Any, after: Key | None = None) -> Iterator[tuple[Writer, slice]]:
-    """The writer of each run of rows, and where the run is; the row ids rise within one.
+    """Yield the writer of each run of rows, and where the run is; the row ids rise within one.
 
     Raises:
         ValueError: the rows are not in the order of their keys, or do not come after ``after``.

@@ -16,7 +16,7 @@ class Runner(Protocol):
     """Runs plans on one cluster; many threads may use it at once."""
 
     def run(self, plan: Plan, cluster: str) -> JobResult:
-        """The result of a plan.
+        """Return the result of a plan.
 
         Raises:
             HivexError: the job failed; AnalysisError and its kin when the statement is at fault,
@@ -37,7 +37,7 @@ def register_runner(kind: JobTrackerKind, factory: RunnerFactory) -> None:
 
 
 def runner_for(cluster: Cluster) -> Runner:
-    """The runner of a cluster. Starts nothing.
+    """Return the runner of a cluster. Starts nothing.
 
     Raises:
         UnsupportedJobTrackerError: none is registered for the kind of its job tracker.

@@ -51,7 +51,7 @@ class RunningJobs:
         self._cancelled: OrderedDict[str, None] = OrderedDict()
 
     def run(self, tag: str, cluster: str, work: Work) -> JobResult:
-        """What ``work`` returns. An interrupt of the caller stops the job before it goes on.
+        """Return the result of ``work``. An interrupt of the caller stops the job before it goes on.
 
         Raises:
             JobCancelledError: :meth:`cancel` was called for the tag, also before it began.

@@ -39,7 +39,7 @@ class Deleted:
 
     @property
     def views(self) -> list[str]:
-        """The temporary views that are read to tell deleted rows."""
+        """Return the temporary views that are read to tell deleted rows."""
         return [view for view in (self.rows.view, self.originals.view) if view is not None]
 
 
@@ -60,7 +60,10 @@ def register(spark: SparkSession, scan: Scan) -> list[str]:
 
 
 def _frame(spark: SparkSession, scan: Scan, deleted: Deleted | None) -> DataFrame:
-    """The rows of a table: its columns, then its partition columns; where row ids are read, their columns first."""
+    """Return the rows of a table: its columns, then its partition columns.
+
+    Where row ids are read, their columns first.
+    """
     parts = [rows for part in scan.parts for rows in _frames(spark, scan, part, deleted) if rows is not None]
     if not parts:
         return spark.range(0).select(*_columns(scan, [F.lit(None)] * len(_fields(scan))))
@@ -68,7 +71,7 @@ def _frame(spark: SparkSession, scan: Scan, deleted: Deleted | None) -> DataFram
 
 
 def _with_row_id(rows: DataFrame, scan: Scan) -> DataFrame:
-    """The rows with Hive's ROW__ID under the name that the query calls it by, behind all other columns."""
+    """Return the rows with Hive's ROW__ID under the name that the query calls it by, behind all other columns."""
     if scan.row_id is None:
         return rows
     kept = (*(METADATA_COLUMNS if scan.row_ids else ()), *scan.columns, *scan.partition_columns)
@@ -77,7 +80,7 @@ def _with_row_id(rows: DataFrame, scan: Scan) -> DataFrame:
 
 
 def _frames(spark: SparkSession, scan: Scan, part: ScanPart, deleted: Deleted | None) -> Iterator[DataFrame | None]:
-    """The rows of a part: of all that is read alike at once."""
+    """Yield the rows of a part: of all that is read alike at once."""
     if part.layout == ORIGINAL:
         exact: list[OriginalFile] = []
         plain: list[OriginalFile] = []
@@ -120,7 +123,7 @@ def _part(
     deleted: Deleted | None,
     numbered: Sequence[OriginalFile] = (),
 ) -> DataFrame | None:
-    """The rows of a part, or of those of its ``paths`` that are there; None where an external table has none."""
+    """Return the rows of a part, or of those of its ``paths`` that are there; None where an external table has none."""
     rows = _load(spark, scan, part, paths, deleted, numbered)
     if rows is None or part.values is None:
         return rows
@@ -136,7 +139,7 @@ def _load(
     deleted: Deleted | None,
     numbered: Sequence[OriginalFile] = (),
 ) -> DataFrame | None:
-    """The data below ``paths``, with the partition columns that stand in them."""
+    """Return the data below ``paths``, with the partition columns that stand in them."""
     if part.layout == HIVE:
         return _load_nested(spark, scan, part, deleted)
     keys = scan.partition_columns if part.values is None else ()
@@ -191,7 +194,7 @@ def _load(
 
 
 def _visible(rows: DataFrame, scan: Scan, part: ScanPart, deleted: Deleted | None) -> DataFrame:
-    """The rows, which have their metadata columns, that the snapshot sees."""
+    """Return the rows, which have their metadata columns, that the snapshot sees."""
     if scan.filter is not None:
         rows = rows.where(F.col(WRITE_ID) <= F.lit(scan.filter.high_watermark))
         if scan.filter.exceptions:
@@ -232,12 +235,12 @@ def _is_timestamp(column: Column) -> bool:
 
 
 def _is_written_here(part: ScanPart) -> bool:
-    """Whether all files of a part are of directories that transactions wrote, none an original file."""
+    """Return whether all files of a part are of directories that transactions wrote, none an original file."""
     return part.layout is not None and all(parse_directory(path.rpartition("/")[2]) for path in part.paths)
 
 
 def _named(column: Column, *, opaque: bool = False, numbered_times: bool = False) -> Expression:
-    """A column as it is called now, from what files call it, where ``numbered_times`` as :mod:`local_times` has it.
+    """Return a column of files with its present name; with ``numbered_times`` as :mod:`local_times` describes.
 
     Conditions on an ``opaque`` one stay with Spark: it hands the times in them to ORC without their microseconds, and
     ORC then leaves out stripes that have rows for ``=``, ``<`` and ``<=``.
@@ -254,7 +257,7 @@ def _named(column: Column, *, opaque: bool = False, numbered_times: bool = False
 
 
 def _file_count(rows: DataFrame) -> int:
-    """How many files a scan has found. A list of their names would cost a call of the JVM for each."""
+    """Return how many files a scan has found. A list of their names would cost a call of the JVM for each."""
     classic = getattr(rows, "_jdf", None)
     return len(rows.inputFiles() if classic is None else classic.inputFiles())
 

@@ -68,7 +68,10 @@ def _readable(value: Expression, type: DataType) -> Expression:
 
 
 def _distinct(type: DataType) -> DataType:
-    """The type with numbers behind the names that a struct has several times: a dict has each of its keys once."""
+    """Return the type with numbers behind the names that a struct has several times.
+
+    A dict has each of its keys once.
+    """
     match type:
         case ArrayType():
             return ArrayType(_distinct(type.elementType), type.containsNull)

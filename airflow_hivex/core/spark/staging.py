@@ -104,12 +104,12 @@ class Staging:
         writer.save(self._uri)
 
     def last_task(self) -> int:
-        """The highest number of a task that has written a file, -1 without any."""
+        """Return the highest number of a task that has written a file, -1 without any."""
         tasks = (_TASK.match(path.rpartition("/")[2]) for path, _ in self.place.files())
         return max((int(task[1]) for task in tasks if task is not None), default=-1)
 
     def files(self, parted_by: Sequence[str]) -> Iterator[StagedFile]:
-        """All files that have rows.
+        """Yield all files that have rows.
 
         Raises:
             InvalidOperationError: the format cannot hold some of the values: the files would give back others.
@@ -135,7 +135,9 @@ class Staging:
         return file.size_bytes
 
     def _read_back(self) -> dict[str, int]:
-        """How many rows each file has, by its path: of a format whose files do not say it, and may not hold all values.
+        """Return how many rows each file has, by its path.
+
+        Of a format whose files do not say it, and may not hold all values.
 
         Raises:
             InvalidOperationError: the files give back other values than were written.
@@ -165,7 +167,7 @@ class Staging:
 
 
 def _unholdable(format: str, columns: Sequence[str]) -> str:
-    """Why rows were not written, as the end of a sentence."""
+    """Return why rows were not written, as the end of a sentence."""
     where = f"column {', '.join(columns)}" if columns else "a row"
     advice = "declare ESCAPED BY '\\\\' for it, or " if format == TEXTFILE else ""
     return (

@@ -32,7 +32,7 @@ class Place:
         self.filesystem.create_dir(self.path, recursive=True)
 
     def exists(self) -> bool:
-        """Whether a file or directory is there."""
+        """Return whether a file or directory is there."""
         return bool(self.filesystem.get_file_info(self.path).type != pafs.FileType.NotFound)
 
     def files(self) -> list[tuple[str, int]]:
@@ -50,7 +50,7 @@ class Place:
         self.filesystem.move(self.path, target.path)
 
     def open(self) -> Any:
-        """The file for reading, with random access."""
+        """Return the file for reading, with random access."""
         return self.filesystem.open_input_file(self.path)
 
     def write(self, data: bytes | memoryview | Any) -> int:
@@ -70,7 +70,7 @@ class Place:
 
 
 def place(location: str) -> Place:
-    """The place that a URI or local path stands for."""
+    """Return the place that a URI or local path stands for."""
     found = _URI.fullmatch(location)
     if found is None:
         return Place(pafs.LocalFileSystem(), str(Path(location).absolute()))

@@ -126,7 +126,7 @@ class _Stripe:
 
 
 def _stripes(scan: Scan, write: Write) -> dict[int, list[_Stripe]]:
-    """The stripes of each bucket in the order of their rows' keys."""
+    """Return the stripes of each bucket in the order of their rows' keys."""
     found = _bucket_files(scan)
     left_out = _LeftOut(scan)
     with ThreadPoolExecutor(_READERS) as pool:
@@ -151,7 +151,7 @@ def _file(uri: str) -> tuple[str, _File]:
 
 
 def _bucket_files(scan: Scan) -> dict[int, list[str]]:
-    """The URIs of each bucket's files in the order of their rows' keys."""
+    """Return the URIs of each bucket's files in the order of their rows' keys."""
     if len(scan.parts) != 1 or scan.parts[0].originals:
         raise _UnfitError("they are of several row layouts")
     (part,) = scan.parts
@@ -189,7 +189,7 @@ class _LeftOut:
             self._row_ids.append(np.unique(row_ids[start:end]))
 
     def of(self, file: _File) -> Iterator[_Stripe]:
-        """The stripes of a file."""
+        """Yield the stripes of a file."""
         for number, (stripe, keys) in enumerate(zip(file.tail.stripes, file.keys, strict=True)):
             deleted = self._deleted(keys)
             is_touched = bool(deleted) or not self._sees_all(keys)
@@ -237,7 +237,7 @@ class _Part:
         self.size_bytes += stripe.size_bytes
 
     def has_room(self, stripe: _Stripe) -> bool:
-        """Whether a stripe of which the same becomes, and which comes next, can be put here."""
+        """Return whether a stripe of which the same becomes, and which comes next, can be put here."""
         return self.size_bytes + stripe.size_bytes <= PIECE_BYTES if self.is_rewritten else self.file is stripe.file
 
     @property
@@ -261,7 +261,7 @@ class _Part:
 
 
 def _parts(stripes: Sequence[_Stripe], write: Write) -> list[_Part]:
-    """What is copied and what is written anew of a bucket."""
+    """Return what is copied and what is written anew of a bucket."""
     stripes = [stripe for stripe in stripes if not stripe.is_gone]
     changed = [stripe.is_touched or stripe.is_small for stripe in stripes]
     if any(changed) and not _are_rewritable(list(compress(stripes, changed)), stripes[0], write):
@@ -281,7 +281,7 @@ def _parts(stripes: Sequence[_Stripe], write: Write) -> list[_Part]:
 
 
 def _are_rewritable(stripes: Sequence[_Stripe], first: _Stripe, write: Write) -> bool:
-    """Whether stripes can be written anew to be put behind the first one."""
+    """Return whether stripes can be written anew to be put behind the first one."""
     is_nested = write.layout == layout.HIVE
     # Other options are for Spark's writer.
     return {name.lower() for name in write.options} <= _KNOWN_OPTIONS and all(
@@ -296,7 +296,7 @@ def _are_rewritable(stripes: Sequence[_Stripe], first: _Stripe, write: Write) ->
 def _rewrite(
     spark: SparkSession, parts: Sequence[_Part], valid: WriteIdFilter | None, write: Write, staging: Staging
 ) -> dict[_Part, str]:
-    """The name in the staging directory of each part's new file, of those that still have rows."""
+    """Return the name in the staging directory of each part's new file, of those that still have rows."""
     tail = parts[0].file.tail
     if any(part.file.tail.form != tail.form for part in parts):
         raise _UnfitError(f"{parts[0].file.uri} and others differ in how they are written")

@@ -108,7 +108,7 @@ def _write(batches: Iterable[pa.RecordBatch], form: Form, target: Place) -> int:
 
 
 def _batches(piece: Piece, form: Form) -> Iterator[pa.RecordBatch]:
-    """The rows of each stripe that stay.
+    """Yield the rows of each stripe that stay.
 
     Raises:
         ValueError: the rows are not in the order of their keys.
@@ -166,7 +166,7 @@ RESULT = f"{NUMBER} int, rows bigint, name string, problem string"
 
 
 def as_table(pieces: Sequence[Piece]) -> pa.Table:
-    """The pieces as rows of a DataFrame, each with its number."""
+    """Return the pieces as rows of a DataFrame, each with its number."""
     found = [
         {
             NUMBER: number,
@@ -205,7 +205,7 @@ def _pieces(rows: pa.RecordBatch) -> Iterator[tuple[int, Piece]]:
 
 
 def task(form: Form, directory: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """What a task does with its rows of :func:`as_table`: it brings a row of :data:`RESULT` for each."""
+    """Return the function of a task: it returns a row of :data:`RESULT` for each row of :func:`as_table`."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -219,6 +219,6 @@ def task(form: Form, directory: str) -> Callable[[Iterator[pa.RecordBatch]], Ite
 
 
 def results(rows: pa.Table) -> list[Rewritten]:
-    """What has become of the pieces, in their order."""
+    """Return the results of the pieces, in their order."""
     found = sorted(rows.to_pylist(), key=lambda row: int(row[NUMBER]))
     return [Rewritten(row["rows"], row["name"], row["problem"]) for row in found]

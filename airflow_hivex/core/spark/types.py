@@ -28,7 +28,7 @@ _TYPE = re.compile(r"\s*([a-z_]+)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?\s*")
 
 
 def parse_atomic(type: str) -> tuple[str, tuple[int, ...]] | None:
-    """The name and parameters of a type without parts, ``("decimal", (10, 2))``; None for any other."""
+    """Return the name and parameters of a type without parts, ``("decimal", (10, 2))``; None for any other."""
     found = _TYPE.fullmatch(type.lower())
     if found is None:
         return None
@@ -40,7 +40,7 @@ def parse_atomic(type: str) -> tuple[str, tuple[int, ...]] | None:
 
 
 def is_assignable(given: str, target: str) -> bool:
-    """Whether INSERT may store a value of one atomic type, by name, in a column of another.
+    """Return whether INSERT may store a value of one atomic type, by name, in a column of another.
 
     Source: Spark's store assignment policy ANSI (Cast.canANSIStoreAssign).
     """
@@ -53,7 +53,7 @@ def is_assignable(given: str, target: str) -> bool:
 
 
 def is_widening(given: str, target: str) -> bool:
-    """Whether files with a column of one type can be read with the other, every value as it was."""
+    """Return whether files with a column of one type can be read with the other, every value as it was."""
     before, after = parse_atomic(given), parse_atomic(target)
     if before is None or after is None:
         return False

@@ -65,7 +65,9 @@ class _File:
 
 
 def write_rows(write: Write, rows: Sequence[Sequence[Literal]]) -> JobResult | None:
-    """The directories that now hold the constants of a VALUES list; None, with nothing done, when Spark must run it.
+    """Return the directories that now hold the constants of a VALUES list.
+
+    None, with nothing done, when Spark must run it.
 
     That is so when a value is not certain to become what Spark would store (an overflow among them:
     the error is Spark's), or a column's type is not written here.
@@ -124,7 +126,7 @@ def _put(write: Write, data: pa.Buffer, target: Place) -> int:
 
 
 def _files(write: Write, values: dict[str, list[Any]], count: int) -> list[_File] | None:
-    """The files of all partitions and buckets, still in memory; None when Spark must make them."""
+    """Return the files of all partitions and buckets, still in memory; None when Spark must make them."""
     sorted_by = {column.name.lower() for column in write.sort_columns}
     if any(column.name.lower() in sorted_by and column.type.lower() in _UNSORTED for column in write.columns):
         return None
@@ -182,7 +184,7 @@ def _schema(write: Write) -> pa.Schema:
 def _partitions(
     write: Write, values: dict[str, list[Any]], count: int
 ) -> dict[tuple[str | None, PartitionValues], list[int]] | None:
-    """The rows of each partition; None when the text of a key's values is not certain."""
+    """Return the rows of each partition; None when the text of a key's values is not certain."""
     texts: dict[str, list[str | None]] = {}
     for column in layout.dynamic_columns(write):
         if (parse_atomic(column.type) or ("", ()))[0] not in _PARTITION_TYPES:
@@ -228,7 +230,7 @@ def _sorted(table: pa.Table, write: Write) -> pa.Table:
 
 
 def _encode(table: pa.Table, bucket: int, write: Write, first_row_id: int) -> pa.Buffer:
-    """The bytes of an ORC file in the row layout ``flat``, with a place for the row if it is to become ``hive``."""
+    """Return the bytes of an ORC file of the layout ``flat``, with a placeholder if it is to become ``hive``."""
     count = table.num_rows
     own_id = encode_bucket(bucket, write.statement_id)
     metadata = {

@@ -25,7 +25,7 @@ _BUCKET_NUMBER = "__bucket_number"
 
 
 def write_rows(rows: DataFrame, write: Write) -> tuple[WrittenDirectory, ...]:
-    """The directories that now hold the rows, one per partition that got any.
+    """Return the directories that now hold the rows, one per partition that got any.
 
     An overwrite of a whole table or of one named partition makes its base also when there are no rows.
 
@@ -56,7 +56,7 @@ def write_rows(rows: DataFrame, write: Write) -> tuple[WrittenDirectory, ...]:
 
 
 def _complete(rows: DataFrame, write: Write) -> DataFrame:
-    """All columns of the table, NULL for those the INSERT left out, then the partition's texts."""
+    """Return all columns of the table, NULL for those the INSERT left out, then the partition's texts."""
     there = {name.lower() for name in rows.columns}
     columns = [
         F.col(quoted(column.name))
@@ -73,13 +73,13 @@ def _complete(rows: DataFrame, write: Write) -> DataFrame:
 
 
 def partition_text(name: str) -> Expression:
-    """A partition column's value as the text that its directory is named by, under its own name."""
+    """Return a partition column's value as the text that its directory is named by, under its own name."""
     text = f"coalesce(nullif(CAST({quoted(name)} AS STRING), ''), '{DEFAULT_PARTITION}')"
     return F.expr(text).alias(name)
 
 
 def arranged(rows: DataFrame, write: Write) -> DataFrame:
-    """The rows in the tasks and in the order in which they are written."""
+    """Return the rows in the tasks and in the order in which they are written."""
     order = [F.col(quoted(column.name)) for column in layout.dynamic_columns(write)]
     if write.num_buckets > 0:
         rows = rows.withColumn(_BUCKET_NUMBER, bucket_number(write)).repartitionById(
@@ -91,13 +91,13 @@ def arranged(rows: DataFrame, write: Write) -> DataFrame:
 
 
 def sort_order(write: Write) -> list[Expression]:
-    """The sort columns of a bucketed table, each in its direction. As in Hive, NULL is less than any value."""
+    """Return the sort columns of a bucketed table, each in its direction. As in Hive, NULL is less than any value."""
     columns = [(F.col(quoted(column.name)), column.ascending) for column in write.sort_columns]
     return [column.asc() if ascending else column.desc() for column, ascending in columns]
 
 
 def bucket_number(write: Write) -> Expression:
-    """The bucket of a row of a bucketed table, by its bucketing columns."""
+    """Return the bucket of a row of a bucketed table, by its bucketing columns."""
     by_name = {column.name.lower(): column.type for column in write.columns}
     types = [by_name[name.lower()] for name in write.bucket_columns]
     names = [quoted(name) for name in write.bucket_columns]
@@ -111,7 +111,7 @@ def bucket_number(write: Write) -> Expression:
 
 
 def _numbered(rows: DataFrame, write: Write) -> DataFrame:
-    """The rows with their metadata columns. No shuffle or sort may follow: ids rise in file order."""
+    """Return the rows with their metadata columns. No shuffle or sort may follow: ids rise in file order."""
     if write.layout == layout.PLAIN:
         return rows
     bucket = f"{encode_bucket(0, write.statement_id)} | shiftleft(spark_partition_id(), {WRITER_SHIFT})"

@@ -15,7 +15,9 @@ ChangeOfColumns: TypeAlias = AddColumns | ChangeColumn | ReplaceColumns | DropCo
 
 
 def read_change_of_columns(cursor: Cursor, table: TableName) -> ChangeOfColumns | None:
-    """The statement whose words up to the table's name are read; None, with nothing read, if it is about no columns.
+    """Return the statement whose words up to the table's name are read.
+
+    None, with nothing read, if it is about no columns.
 
     Raises:
         StatementSyntaxError: it is not SQL.

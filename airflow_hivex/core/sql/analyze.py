@@ -8,7 +8,7 @@ from airflow_hivex.core.sql.tokens import Cursor
 
 
 def read_analyze(cursor: Cursor) -> Analyze | AnalyzeTables:
-    """The statement whose word ANALYZE is read."""
+    """Return the statement whose word ANALYZE is read."""
     if cursor.accept("TABLES"):
         database = cursor.database_name() if cursor.accept_one("IN", "FROM") else None
         cursor.expect("COMPUTE", "STATISTICS")

@@ -30,7 +30,7 @@ from airflow_hivex.core.sql.tokens import Cursor, Token
 
 
 def read_drop_table(cursor: Cursor) -> DropTable:
-    """The statement whose words up to TABLE are read."""
+    """Return the statement whose words up to TABLE are read."""
     if_exists = cursor.accept("IF", "EXISTS")
     table = cursor.own_table_name("DROP TABLE")
     cursor.accept("PURGE")
@@ -38,7 +38,7 @@ def read_drop_table(cursor: Cursor) -> DropTable:
 
 
 def read_truncate(cursor: Cursor) -> Truncate:
-    """The statement whose word TRUNCATE is read."""
+    """Return the statement whose word TRUNCATE is read."""
     cursor.expect("TABLE")
     table = cursor.own_table_name("TRUNCATE TABLE")
     return Truncate(table, read_partition_predicate(cursor) if cursor.accept("PARTITION") else None)
@@ -50,7 +50,7 @@ AlterTable: TypeAlias = (
 
 
 def read_alter_table(cursor: Cursor, first: Token) -> AlterTable:
-    """The statement whose words up to TABLE are read."""
+    """Return the statement whose words up to TABLE are read."""
     table = cursor.own_table_name("ALTER TABLE")
     operation = cursor.peek()
     if operation is None:
@@ -78,7 +78,7 @@ def read_alter_table(cursor: Cursor, first: Token) -> AlterTable:
 
 
 def read_new_name(cursor: Cursor, operation: str) -> TableName:
-    """The name behind RENAME TO."""
+    """Return the name behind RENAME TO."""
     return cursor.own_table_name(f"{operation} ... RENAME")
 
 

@@ -70,7 +70,7 @@ def _comparison(cursor: Cursor, column: ColumnReference, operator: str) -> Predi
 
 
 def read_value(cursor: Cursor, what: str) -> Literal:
-    """The constant that must come next, and end there."""
+    """Return the constant that must come next, and end there."""
     literal = read_constant(cursor)
     if literal is None:
         raise cursor.expected(what)
@@ -108,7 +108,7 @@ def read_property_keys(cursor: Cursor) -> tuple[str, ...]:
 
 
 def read_property_key(cursor: Cursor) -> str:
-    """A string, or words with points between them; keys keep their case."""
+    """Return a string, or words with points between them; keys keep their case."""
     if cursor.at_kind(Kind.STRING):
         # Two strings in a row are a key and its value: = may be left out.
         return unquote(cursor.next("a property"))
@@ -139,7 +139,7 @@ def read_ids(cursor: Cursor, what: str) -> tuple[int, ...]:
 
 
 def read_id(cursor: Cursor, what: str) -> int:
-    """The id that must come next."""
+    """Return the id that must come next."""
     first = cursor.peek()
     literal = read_constant(cursor)
     value = None if literal is None else literal.value
@@ -168,7 +168,7 @@ SCHEMA TABLE TABLELINK TABLES TBLPROPERTIES TEMP TEMPORARY TRANSACTION TRANSACTI
 
 
 def unsupported_statement(cursor: Cursor, first: Token) -> UnsupportedStatementError:
-    """The error that names a statement by the words it begins with."""
+    """Return the error that names a statement by the words it begins with."""
     words = [first.word]
     ahead = cursor.tokens.index(first) + 1
     for token in cursor.tokens[ahead : ahead + 3]:

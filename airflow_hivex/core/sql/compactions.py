@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 def read_compact(cursor: Cursor, table: TableName, partition: Mapping[str, Literal] | None) -> Compact:
-    """The statement whose words up to COMPACT are read. The clauses may stand in any order."""
+    """Return the statement whose words up to COMPACT are read. The clauses may stand in any order."""
     token = cursor.peek()
     wanted = _named(cursor, "the type of the compaction, such as 'major'", CompactionType.read)
     if wanted not in REQUESTABLE:
@@ -57,7 +57,7 @@ def _buckets(cursor: Cursor) -> int:
 
 
 def read_show_compactions(cursor: Cursor) -> ShowCompactions:
-    """The statement whose words SHOW COMPACTIONS are read."""
+    """Return the statement whose words SHOW COMPACTIONS are read."""
     found: dict[str, Any] = {}
     if cursor.accept_one("DATABASE", "SCHEMA"):
         found["database"] = cursor.database_name()
@@ -99,7 +99,7 @@ def _limit(cursor: Cursor) -> int:
 
 
 def _at_clause(cursor: Cursor) -> bool:
-    """Whether a clause comes next, and not a table that is called like one."""
+    """Return whether a clause comes next, and not a table that is called like one."""
     if any(cursor.at(word) for word in ("POOL", "TYPE", "STATUS")):
         return cursor.at_kind(Kind.STRING, ahead=1)
     return cursor.at("ORDER", "BY") or (cursor.at("LIMIT") and cursor.at_kind(Kind.NUMBER, ahead=1))
@@ -127,5 +127,5 @@ def _named(cursor: Cursor, what: str, read: Callable[[str], T]) -> T:
 
 
 def read_abort_compactions(cursor: Cursor) -> AbortCompactions:
-    """The statement whose words ABORT COMPACTIONS are read."""
+    """Return the statement whose words ABORT COMPACTIONS are read."""
     return AbortCompactions(read_ids(cursor, "a compaction"))

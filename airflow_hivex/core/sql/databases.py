@@ -17,7 +17,7 @@ DATABASE_WORDS = ("DATABASE", "SCHEMA", "NAMESPACE")
 
 
 def read_create_database(cursor: Cursor) -> CreateDatabase:
-    """The statement whose words up to DATABASE are read."""
+    """Return the statement whose words up to DATABASE are read."""
     if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
     name = cursor.database_name()
     comment: str | None = None
@@ -46,14 +46,14 @@ def _expect_properties_word(cursor: Cursor) -> None:
 
 
 def read_drop_database(cursor: Cursor) -> DropDatabase:
-    """The statement whose words up to DATABASE are read."""
+    """Return the statement whose words up to DATABASE are read."""
     if_exists = cursor.accept("IF", "EXISTS")
     name = cursor.database_name()
     return DropDatabase(name, if_exists, cursor.accept_one("RESTRICT", "CASCADE") == "CASCADE")
 
 
 def read_alter_database(cursor: Cursor, first: Token) -> AlterDatabase:
-    """The statement whose words up to DATABASE are read."""
+    """Return the statement whose words up to DATABASE are read."""
     name = cursor.database_name()
     if not cursor.accept("SET"):
         raise unsupported_statement(cursor, first)
@@ -76,7 +76,7 @@ def read_use(cursor: Cursor) -> UseDatabase | UseCluster:
 
 
 def _cluster_name(cursor: Cursor) -> str:
-    """A cluster's name as written: quoted, or words joined by hyphens and points, such as ``us-east-1``."""
+    """Return a cluster's name as written: quoted, or words joined by hyphens and points, such as ``us-east-1``."""
     if cursor.at_kind(Kind.STRING):
         return read_string(cursor, "the name of a cluster")
     if cursor.at_kind(Kind.QUOTED):

@@ -58,7 +58,7 @@ _TIMESTAMPS = ("TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPLTZ", "TIMESTAMPNTZ")
 
 
 def conjuncts(condition: exp.Expr) -> list[exp.Expr]:
-    """The parts of a condition that must all hold."""
+    """Return the parts of a condition that must all hold."""
     return list(_operands(condition, exp.And))
 
 
@@ -74,7 +74,7 @@ def _operands(expression: exp.Expr, connector: type[exp.Connector]) -> Iterator[
 
 
 def rejects_nulls(predicate: Predicate) -> bool:
-    """Whether a row fails it for certain once an outer join has made the table's columns NULL.
+    """Return whether a row fails it for certain once an outer join has made the table's columns NULL.
 
     A column without a qualifier may be another table's, so any one of them must be enough.
     """
@@ -93,7 +93,7 @@ class FilterReader:
         self._markers = markers
 
     def read(self, expression: exp.Expr) -> Predicate:
-        """The predicate of a condition."""
+        """Return the predicate of a condition."""
         node = expression.unnest()
         if isinstance(node, exp.And):
             return And(tuple(self.read(operand) for operand in _operands(node, exp.And)))
@@ -182,14 +182,14 @@ class FilterReader:
         return Not(escaped) if isinstance(read, Not) else escaped
 
     def _operand(self, node: exp.Expr) -> Operand | None:
-        """A column of the table, or a function of some."""
+        """Return a column of the table, or a function of some."""
         expression = self._expression(node)
         if isinstance(expression, ColumnReference):
             return expression
         return expression if isinstance(expression, Call) and any(columns_read(expression)) else None
 
     def _expression(self, node: exp.Expr) -> Expression | None:
-        """What a column, a constant, or a function that is computed here is of; None for all else."""
+        """Return what a column, a constant, or a function that is computed here is of; None for all else."""
         node = node.unnest()
         if isinstance(node, exp.Column):
             return self._find_column(node)
@@ -207,7 +207,7 @@ class FilterReader:
         return Call(called[0], known) if len(known) == len(arguments) else None
 
     def _value(self, node: exp.Expr) -> tuple[Value] | None:
-        """The constant's value, in a tuple as None is one; None where it is not a comparable constant."""
+        """Return the constant's value, in a tuple as None is one; None where it is not a comparable constant."""
         literal = self._literal(node.unnest())
         if literal is None:
             return self._computed(node)
@@ -220,7 +220,7 @@ class FilterReader:
         return (value,)
 
     def _computed(self, node: exp.Expr) -> tuple[Value] | None:
-        """The value of a function of constants alone."""
+        """Return the value of a function of constants alone."""
         expression = self._expression(node)
         if not isinstance(expression, Call):
             return None
@@ -274,5 +274,5 @@ def _typed(cast: exp.Cast, negative: bool) -> Literal | None:
 
 
 def _has_only(node: exp.Expr, *names: str) -> bool:
-    """Whether nothing else was said there, which could change what it means."""
+    """Return whether nothing else was said there, which could change what it means."""
     return all(name in names for name, value in node.args.items() if value)

@@ -65,7 +65,7 @@ class QueryParser(_SparkParser):  # type: ignore[misc]
 
 
 def called_function(node: exp.Expr) -> tuple[str, Sequence[exp.Expr]] | None:
-    """The function, as ``model.functions`` calls it, and its arguments; None where it is not computed here."""
+    """Return the function, as ``model.functions`` calls it, and its arguments; None where it is not computed here."""
     if isinstance(node, exp.Anonymous):
         name = node.this if isinstance(node.this, str) else node.this.name
         known = SYNONYMS.get(name.lower())

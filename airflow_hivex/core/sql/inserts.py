@@ -30,7 +30,7 @@ class InsertHead:
 
     @classmethod
     def read(cls, cursor: Cursor) -> Self:
-        """The words behind INSERT, up to the query.
+        """Return the words behind INSERT, up to the query.
 
         Raises:
             StatementSyntaxError: it is not SQL.
@@ -56,7 +56,7 @@ class InsertHead:
         return cls(target, overwrite == "OVERWRITE", partition, if_not_exists, columns)
 
     def insert(self, query: Query, rows: Rows | None = None) -> Insert:
-        """The statement that takes its rows from a query."""
+        """Return the statement that takes its rows from a query."""
         return Insert(
             target=self.target,
             query=query,
@@ -70,7 +70,7 @@ class InsertHead:
 
 
 def read_insert(cursor: Cursor) -> Insert:
-    """The statement whose word INSERT is read.
+    """Return the statement whose word INSERT is read.
 
     Raises:
         StatementSyntaxError: it is not SQL, or a row of VALUES is longer than another.
@@ -129,7 +129,7 @@ def _read_source(cursor: Cursor) -> tuple[Rows | None, Query]:
 
 
 def _constant_rows(cursor: Cursor) -> Rows | None:
-    """The rows of VALUES up to the end of the statement; None if Spark must make them."""
+    """Return the rows of VALUES up to the end of the statement; None if Spark must make them."""
     cursor.expect("VALUES")
     rows: list[tuple[Literal, ...]] = []
     while True:
@@ -163,7 +163,7 @@ def _constant_row(cursor: Cursor) -> tuple[Literal, ...] | None:
 
 
 def _columns_have_one_type(rows: list[tuple[Literal, ...]]) -> bool:
-    """Whether no value would be cast to the type of another row's before it is stored.
+    """Return whether no value would be cast to the type of another row's before it is stored.
 
     Spark finds one type for each column of VALUES first: beside a number, the text '1' becomes one.
     """

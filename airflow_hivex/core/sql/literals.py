@@ -22,12 +22,12 @@ _TIMESTAMP = re.compile(r"(\d{4}-\d{2}-\d{2})(?:[ T](\d{2}:\d{2}:\d{2})(\.\d{1,6
 
 
 def unquote(token: Token) -> str:
-    """The value of a string token."""
+    """Return the value of a string token."""
     return unescape(token.text)
 
 
 def number(text: str, negative: bool = False) -> Literal | None:
-    """A number as written, with its suffix; None when it is out of its type's range.
+    """Return a number as written, with its suffix; None when it is out of its type's range.
 
     ``1`` is an int, or a bigint or decimal as its size needs, ``1.5`` a decimal, ``1e3`` a double.
     """
@@ -61,7 +61,7 @@ def _decimal(value: Decimal) -> Literal | None:
 
 
 def date_value(text: str) -> date | None:
-    """A date written in full, ``2013-01-31``; None for all other forms that Spark knows."""
+    """Return a date written in full, ``2013-01-31``; None for all other forms that Spark knows."""
     if not _DATE.fullmatch(text):
         return None
     try:
@@ -71,7 +71,7 @@ def date_value(text: str) -> date | None:
 
 
 def timestamp_value(text: str) -> datetime | None:
-    """A time without a zone, ``2013-01-31[ 12:30:00[.123456]]``; None for all other forms."""
+    """Return a time without a zone, ``2013-01-31[ 12:30:00[.123456]]``; None for all other forms."""
     found = _TIMESTAMP.fullmatch(text)
     if found is None:
         return None
@@ -96,7 +96,7 @@ def _typed_string(word: str, text: str) -> Literal | None:
 
 
 def read_constant(cursor: Cursor) -> Literal | None:
-    """The constant that comes next; None, with the cursor unmoved, when none does.
+    """Return the constant that comes next; None, with the cursor unmoved, when none does.
 
     A marker is the constant given for it.
     """
@@ -138,14 +138,14 @@ def _more_strings(cursor: Cursor) -> str:
 
 
 def read_string(cursor: Cursor, what: str) -> str:
-    """The string that must come next."""
+    """Return the string that must come next."""
     if not cursor.at_kind(Kind.STRING):
         raise cursor.expected(what)
     return _more_strings(cursor)
 
 
 def read_integer(cursor: Cursor, what: str) -> int:
-    """The whole number that must come next."""
+    """Return the whole number that must come next."""
     token = cursor.peek()
     if token is None or not (token.kind is Kind.NUMBER and token.text.isdigit()):
         raise cursor.expected(what)

@@ -9,7 +9,7 @@ from airflow_hivex.core.sql.tokens import Cursor
 
 
 def read_load(cursor: Cursor) -> LoadData:
-    """The statement whose word LOAD is read.
+    """Return the statement whose word LOAD is read.
 
     Raises:
         StatementSyntaxError: it is not SQL, or a partition column has no value.

@@ -42,7 +42,7 @@ _DATABASES = tuple(f"{word}S" for word in DATABASE_WORDS)
 
 
 def read_show(cursor: Cursor, first: Token) -> Show:
-    """The statement whose word SHOW is read."""
+    """Return the statement whose word SHOW is read."""
     if cursor.accept("CLUSTERS"):
         return ShowClusters()
     if cursor.accept_one(*_DATABASES):
@@ -77,7 +77,7 @@ def _pattern(cursor: Cursor) -> str | None:
 
 
 def read_describe(cursor: Cursor, first: Token) -> DescribeTable | DescribeDatabase:
-    """The statement whose word DESCRIBE or DESC is read."""
+    """Return the statement whose word DESCRIBE or DESC is read."""
     if cursor.peek(1) is not None and cursor.accept_one(*DATABASE_WORDS):
         extended = cursor.peek(1) is not None and cursor.accept("EXTENDED")
         return DescribeDatabase(cursor.database_name(), extended)

@@ -30,7 +30,7 @@ class Markers:
         self._used: dict[str, None] = {}
 
     def literal(self, name: str) -> Literal | None:
-        """The value for a marker, None when there is none (which ``check`` reports)."""
+        """Return the value for a marker, None when there is none (which ``check`` reports)."""
         self._used[name] = None
         return self._literals.get(name)
 
@@ -58,7 +58,7 @@ class Markers:
 
 
 def parameter_literal(name: str, value: object) -> Literal:
-    """A parameter's value with Spark's type of it.
+    """Return a parameter's value with Spark's type of it.
 
     Raises:
         InvalidParametersError: the name is not a text, or the value is of a type, or a size,

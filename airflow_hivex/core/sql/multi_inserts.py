@@ -24,12 +24,14 @@ _AFTER_SOURCE = (
 
 
 def at_multi_insert(cursor: Cursor) -> bool:
-    """Whether an INSERT follows the FROM or WITH that stands here."""
+    """Return whether an INSERT follows the FROM or WITH that stands here."""
     return (cursor.at("FROM") or cursor.at("WITH")) and next(_inserts(cursor), None) is not None
 
 
 def read_multi_insert(cursor: Cursor) -> MultiInsert | Insert:
-    """The statement that begins with FROM, or WITH, here; ``WITH ... INSERT INTO t SELECT ...`` is a plain INSERT.
+    """Return the statement that begins with FROM, or WITH, here; ``WITH ...
+
+    INSERT INTO t SELECT ...`` is a plain INSERT.
 
     Raises:
         StatementSyntaxError: it is not SQL.
@@ -67,7 +69,7 @@ class _Source:
 
 
 def _outer(tokens: Sequence[Token]) -> Iterator[tuple[int, Token]]:
-    """The tokens outside of parentheses, with the opening parentheses themselves."""
+    """Yield the tokens outside of parentheses, with the opening parentheses themselves."""
     depth = 0
     for index, token in enumerate(tokens):
         if depth == 0:
@@ -76,7 +78,7 @@ def _outer(tokens: Sequence[Token]) -> Iterator[tuple[int, Token]]:
 
 
 def _inserts(cursor: Cursor) -> Iterator[int]:
-    """Where the words INSERT INTO or INSERT OVERWRITE stand that are not within parentheses."""
+    """Yield where the words INSERT INTO or INSERT OVERWRITE stand that are not within parentheses."""
     for index, token in _outer(cursor.tokens[cursor.index :]):
         following = cursor.peek(index + 1)
         if index and token.word == "INSERT" and following is not None and following.word in ("INTO", "OVERWRITE"):
@@ -84,7 +86,7 @@ def _inserts(cursor: Cursor) -> Iterator[int]:
 
 
 def _sources(beginning: Sequence[Token], at_from: int) -> Iterator[_Source]:
-    """What FROM names that can be computed by itself: it depends on nothing beside it."""
+    """Yield what FROM names that can be computed by itself: it depends on nothing beside it."""
     common = set(_common_names(beginning[:at_from]))
     is_next = in_view = False
     for index, token in _outer(beginning):
@@ -125,7 +127,7 @@ def _has_alias(tokens: Sequence[Token], index: int) -> bool:
 
 
 def _common_names(tokens: Sequence[Token]) -> Iterator[str]:
-    """The names of common table expressions."""
+    """Yield the names of common table expressions."""
     for (_, before), (_, token) in pairwise(_outer(tokens)):
         begins = before.word in ("WITH", "RECURSIVE") or before.is_symbol(",")
         if begins and token.kind in (Kind.WORD, Kind.QUOTED) and token.word != "RECURSIVE":
@@ -133,7 +135,7 @@ def _common_names(tokens: Sequence[Token]) -> Iterator[str]:
 
 
 def _without(cursor: Cursor, beginning: Sequence[Token], sources: Sequence[_Source]) -> Pieces:
-    """The beginning of a query, with names in place of the sources."""
+    """Return the beginning of a query, with names in place of the sources."""
     text = Pieces(cursor)
     at = beginning[0].start
     for number, source in enumerate(sources):
@@ -147,7 +149,7 @@ def _without(cursor: Cursor, beginning: Sequence[Token], sources: Sequence[_Sour
 
 
 def _source_query(cursor: Cursor, before: Sequence[Token], source: _Source) -> Query:
-    """A source by itself, with the common table expressions that it may read."""
+    """Return a source by itself, with the common table expressions that it may read."""
     text = Pieces(cursor)
     if before:
         text.copy_tokens(before)

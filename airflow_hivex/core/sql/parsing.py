@@ -56,7 +56,7 @@ _TOKEN_IN_MESSAGE = re.compile(r"<Token token_type: \S+ text: (.*?), line: .*?>"
 
 
 def parse(text: str, tokens: Sequence[Token], links: Links, table_statements: Collection[int]) -> exp.Expr:
-    """The tree of a query; positions in it are those of ``text``.
+    """Return the tree of a query; positions in it are those of ``text``.
 
     ``links`` are the names ``T@Y``, ``table_statements`` the indexes of TABLE that stand for SELECT * FROM.
 
@@ -78,7 +78,7 @@ def parse(text: str, tokens: Sequence[Token], links: Links, table_statements: Co
 def _attempt(
     text: str, tokens: Sequence[Token], links: Links, table_statements: Collection[int], names: Collection[int]
 ) -> exp.Expr | _ParseFailure:
-    """The tree where the tokens ``names`` are names, or how far sqlglot came."""
+    """Return the tree where the tokens ``names`` are names, or how far sqlglot came."""
     translated = list(_Translation(text, tokens, links, table_statements, names).tokens())
     try:
         return _tree(text, translated, tokens)
@@ -129,7 +129,7 @@ def _at(tokens: Sequence[Token], offset: int) -> int:
 
 
 def _mistaken(tokens: Sequence[Token], offset: int, names: Collection[int]) -> list[int]:
-    """The words at an error, and just before it, that may be names."""
+    """Return the words at an error, and just before it, that may be names."""
     index = _at(tokens, offset)
     around = [each for each in (index, index - 1) if 0 <= each < len(tokens) and each not in names]
     return [each for each in around if _is_keyword(tokens[each]) and tokens[each].word not in _STRUCTURE]
@@ -140,7 +140,7 @@ def _is_keyword(token: Token) -> bool:
 
 
 def _readable(description: str) -> str:
-    """The parser's message without the names of its classes."""
+    """Return the parser's message without the names of its classes."""
     missing = _MISSING_PART.fullmatch(description)
     if missing is not None:
         return f"{missing.group(1).upper()} is not complete"
@@ -238,12 +238,12 @@ class _Translation:
             yield at_own(token.token_type, token.text)
 
     def _is_hexadecimal(self, index: int) -> bool:
-        """Whether X and a string stand here, with or without blanks between them."""
+        """Return whether X and a string stand here, with or without blanks between them."""
         following = self._tokens[index + 1] if index + 1 < len(self._tokens) else None
         return self._tokens[index].word == "X" and following is not None and following.kind is Kind.STRING
 
     def _calls_keyword(self, index: int) -> bool:
-        """Whether a function is called by a name that only begins a clause to sqlglot."""
+        """Return whether a function is called by a name that only begins a clause to sqlglot."""
         return (
             self._tokens[index].word == "WINDOW"
             and index + 1 < len(self._tokens)
@@ -251,7 +251,7 @@ class _Translation:
         )
 
     def _follows_with(self, index: int) -> bool:
-        """Whether VALUES is the query behind WITH, which sqlglot knows before SELECT alone."""
+        """Return whether VALUES is the query behind WITH, which sqlglot knows before SELECT alone."""
         before = index - 1
         while before >= 0 and self._tokens[before].is_symbol("("):
             before -= 1
@@ -259,12 +259,12 @@ class _Translation:
 
 
 def _number(text: str) -> str:
-    """A number as sqlglot knows it: with a digit before its point."""
+    """Return a number as sqlglot knows it: with a digit before its point."""
     return f"0{text}" if text.startswith(".") else text
 
 
 def _recursion_levels(tokens: Sequence[Token]) -> set[int]:
-    """The indexes of MAX RECURSION LEVEL and its number, which stand before AS in WITH RECURSIVE."""
+    """Return the indexes of MAX RECURSION LEVEL and its number, which stand before AS in WITH RECURSIVE."""
     words = [token.word for token in tokens]
     if "RECURSION" not in words:
         return set()
@@ -277,7 +277,7 @@ def _recursion_levels(tokens: Sequence[Token]) -> set[int]:
 
 
 def _lateral_aliases(tokens: Sequence[Token]) -> set[int]:
-    """The indexes of the aliases of LATERAL VIEW whose columns follow without AS, which sqlglot needs."""
+    """Return the indexes of the aliases of LATERAL VIEW whose columns follow without AS, which sqlglot needs."""
     found = set()
     for index in range(1, len(tokens)):
         if tokens[index].word != "VIEW" or tokens[index - 1].word != "LATERAL":

@@ -41,7 +41,7 @@ class Pieces:
         return self
 
     def read(self) -> Query:
-        """The text as a query.
+        """Return the text as a query.
 
         Raises:
             StatementSyntaxError: it is not SQL.

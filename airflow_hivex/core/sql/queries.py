@@ -27,13 +27,13 @@ _NO_PART_OF_A_QUERY = (exp.DDL, exp.DML, exp.Command, exp.Into, exp.QueryTransfo
 
 
 def at_query(cursor: Cursor) -> bool:
-    """Whether a query may begin here."""
+    """Return whether a query may begin here."""
     token = cursor.peek()
     return token is not None and (token.word in _QUERY_WORDS or token.is_symbol("("))
 
 
 def read_query(cursor: Cursor) -> Query:
-    """The query that the rest of the statement is.
+    """Return the query that the rest of the statement is.
 
     Raises:
         StatementSyntaxError: it is not a query, or it calls two tables by one name.
@@ -58,7 +58,7 @@ def read_query(cursor: Cursor) -> Query:
 
 
 def _code_functions(tokens: Sequence[Token]) -> frozenset[str]:
-    """The functions among the tokens that call any method of Java, however they are quoted or qualified."""
+    """Return the functions among the tokens that call any method of Java, however they are quoted or qualified."""
     return frozenset(
         name_of(token).lower()
         for token, following in pairwise(tokens)
@@ -105,7 +105,7 @@ def _is_table_argument(tokens: Sequence[Token], index: int) -> bool:
 
 
 def _table_statements(tokens: Sequence[Token]) -> list[int]:
-    """The indexes of TABLE where ``TABLE name`` stands for SELECT * FROM name."""
+    """Return the indexes of TABLE where ``TABLE name`` stands for SELECT * FROM name."""
     return [
         index
         for index, token in enumerate(tokens)
@@ -132,7 +132,7 @@ def _begins_query(tokens: Sequence[Token], index: int) -> bool:
 
 
 def _find_links(tokens: Sequence[Token]) -> Links:
-    """The names ``T@Y``."""
+    """Return the names ``T@Y``."""
     found: dict[int, tuple[int, str, str]] = {}
     names = (Kind.WORD, Kind.QUOTED)
     for table, at, namespace in zip(tokens, tokens[1:], tokens[2:], strict=False):

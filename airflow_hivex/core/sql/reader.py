@@ -63,7 +63,7 @@ _READERS: Mapping[str, Callable[[Cursor], Statement]] = {
 
 
 def split(text: str) -> list[str]:
-    """The statements of a script, without the semicolons between them.
+    """Return the statements of a script, without the semicolons between them.
 
     Semicolons in strings, quoted names and comments do not part statements.
 
@@ -85,7 +85,7 @@ def split(text: str) -> list[str]:
 
 
 def read(text: str, parameters: Mapping[str, object] | None = None, *, database: str | None = None) -> Statement:
-    """The one statement that ``text`` holds; a semicolon may follow it. Positions are those of ``text``.
+    """Return the one statement that ``text`` holds; a semicolon may follow it. Positions are those of ``text``.
 
     ``parameters`` are the values of its ``:name`` markers. ``database`` is the current database:
     with it, ``database.table.column`` is understood where FROM names ``table`` alone.
@@ -115,7 +115,7 @@ def read(text: str, parameters: Mapping[str, object] | None = None, *, database:
 
 
 def _checked(text: str) -> str:
-    """The text of a statement, whose characters Spark and the metastore can take.
+    """Return the text of a statement, whose characters Spark and the metastore can take.
 
     Raises:
         InvalidParametersError: it is not a text.
@@ -134,7 +134,7 @@ def _checked(text: str) -> str:
 
 
 def read_table_name(text: str) -> TableName:
-    """The name of a table, ``table`` or ``database.table``, alone in a text.
+    """Return the name of a table, ``table`` or ``database.table``, alone in a text.
 
     Raises:
         StatementSyntaxError: it is something else.

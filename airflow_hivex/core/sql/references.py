@@ -34,7 +34,7 @@ class QueryReader:
         self._aliases: dict[Source, str] = {}
 
     def read(self, tree: exp.Expr, table_statements: Collection[int]) -> Query:
-        """The query.
+        """Return the query.
 
         Raises:
             StatementSyntaxError: two tables are called by one name, or a table or link stands
@@ -83,7 +83,7 @@ class QueryReader:
     # -- qualified columns -------------------------------------------------------
 
     def _qualifiers(self, reader: ScopeReader) -> list[TextEdit]:
-        """The edits that shorten ``database.table`` before a column to what the table is called."""
+        """Return the edits that shorten ``database.table`` before a column to what the table is called."""
         replaced: list[tuple[exp.Identifier, exp.Identifier, Source]] = []
         links_read = set(reader.links_read)
         for column, column_scope in reader.columns:
@@ -117,7 +117,7 @@ class QueryReader:
     def _resolve(
         self, qualifiers: Sequence[exp.Identifier], scope: Scope | None
     ) -> tuple[Scope, list[Source], int] | None:
-        """The scope and sources that a column's qualifiers name, and how many of them do so.
+        """Return the scope and sources that a column's qualifiers name, and how many of them do so.
 
         Spark tries ``database.table`` before ``table``, and a sub-query's own tables before those
         around it; what is left over names the field of a struct.
@@ -167,7 +167,10 @@ class QueryReader:
                 filters.setdefault(source, []).append(predicate)
 
     def _named_sources(self, expression: exp.Expr, scope: Scope) -> set[Source] | None:
-        """The sources whose columns a condition may name; None when a column without qualifier leaves that open."""
+        """Return the sources whose columns a condition may name.
+
+        None when a column without qualifier leaves that open.
+        """
         found: set[Source] = set()
         for column in expression.find_all(exp.Column):
             resolved = self._resolve(_qualifiers_of(column), scope)

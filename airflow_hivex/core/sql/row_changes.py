@@ -28,7 +28,7 @@ _NO_ALIAS = ("USING", "ON", "SET", "WHERE", "WHEN")
 
 
 def read_delete(cursor: Cursor) -> ChangeRows:
-    """The statement whose word DELETE is read.
+    """Return the statement whose word DELETE is read.
 
     Raises:
         StatementSyntaxError: it is not SQL.
@@ -45,7 +45,7 @@ def read_delete(cursor: Cursor) -> ChangeRows:
 
 
 def read_update(cursor: Cursor) -> ChangeRows:
-    """The statement whose word UPDATE is read.
+    """Return the statement whose word UPDATE is read.
 
     Raises:
         StatementSyntaxError: it is not SQL, or a column is assigned twice.
@@ -66,7 +66,7 @@ def read_update(cursor: Cursor) -> ChangeRows:
 
 
 def read_merge(cursor: Cursor) -> ChangeRows:
-    """The statement whose word MERGE is read.
+    """Return the statement whose word MERGE is read.
 
     Raises:
         StatementSyntaxError: it is not SQL.
@@ -261,7 +261,7 @@ def _assignments(cursor: Cursor, target: _Named, end: str) -> tuple[tuple[str, .
 
 
 def _value(cursor: Cursor, closing: str | None, *words: str) -> Sequence[Token]:
-    """The tokens of one value: up to a comma, the closing parenthesis or one of ``words``."""
+    """Return the tokens of one value: up to a comma, the closing parenthesis or one of ``words``."""
     if cursor.at("DEFAULT"):
         raise cursor.unsupported("columns have no DEFAULT here; give a value or NULL")
     return _until(cursor, "a value", *words, symbols=(",", *((closing,) if closing else ())))
@@ -341,7 +341,7 @@ class _Pieces(Pieces):
     """The text of a query that clauses look at."""
 
     def add_source(self, source: _MergeSource) -> int:
-        """The source's name, under which a query finds its rows once they are kept; where it begins."""
+        """Return the source's name, under which a query finds its rows once they are kept; where it begins."""
         if not source.is_query:
             return self.copy(source.start, source.end)
         at = len(self.text)
@@ -353,7 +353,7 @@ class _Pieces(Pieces):
             self.add(f", {when}(").copy_tokens(tokens).add(f") END AS `{assigned_name(clause, number)}`")
 
     def add_clauses(self, whens: Sequence[_When], source: _MergeSource | None) -> None:
-        """The number of the clause that holds, and the values of each; a value is computed for its rows only."""
+        """Add the number of the clause that holds, and the values of each. A value is computed for its rows only."""
         if not whens:
             self.add(f", CAST(NULL AS INT) AS `{CLAUSE}`")
             return

@@ -26,7 +26,7 @@ _RESULT_FIRST = ("order", "sort", "cluster", "distribute", "having")
 def read_row_ids(
     text: str, reader: ScopeReader, tokens: Sequence[Token], places: Mapping[Source, int], resolve: Resolve
 ) -> RowIdReads:
-    """What the query says about ROW__ID; ``places`` are those of its tables among its references.
+    """Return what the query says about ROW__ID; ``places`` are those of its tables among its references.
 
     Raises:
         UnsupportedStatementError: it has no SELECT where one is needed to leave a column out.
@@ -94,7 +94,7 @@ class _RowIdReader:
         return RowIdUse(start, end, tuple(scopes), alias)
 
     def _is_of_result(self, query: exp.Expr, clause: str, scope: Scope) -> bool:
-        """Whether a name without qualifiers is that of a column of the result, or of a union's."""
+        """Return whether a name without qualifiers is that of a column of the result, or of a union's."""
         if not isinstance(query, exp.Select):
             return True
         return clause in _RESULT_FIRST and scope.output.named > 0
@@ -145,7 +145,10 @@ class _RowIdReader:
             yield ColumnStar(token.end, token.end, " EXCEPT (", ")", tables)
 
     def _from_of(self, star: exp.Star) -> int:
-        """Where FROM stands that has no SELECT, and so brings all columns; sqlglot makes a star of its own there."""
+        """Return where FROM stands that has no SELECT, and so brings all columns.
+
+        Sqlglot makes a star of its own there.
+        """
         query = star.find_ancestor(exp.Select)
         assert query is not None
         items = [query.args["from_"], *(query.args.get("joins") or ())]
@@ -177,7 +180,7 @@ def _chain(scope: Scope | None) -> Iterator[Scope]:
 
 
 def _clause(column: exp.Column) -> tuple[exp.Expr, str]:
-    """The query that a column stands in, and in which part of it."""
+    """Return the query that a column stands in, and in which part of it."""
     node: exp.Expr = column
     while node.parent is not None and not isinstance(node.parent, (exp.Select, exp.SetOperation, exp.Subquery)):
         node = node.parent
@@ -188,12 +191,12 @@ def _clause(column: exp.Column) -> tuple[exp.Expr, str]:
 
 
 def _gives_alias(query: exp.Select) -> bool:
-    """Whether a column of the result gets the name, which other columns may then use."""
+    """Return whether a column of the result gets the name, which other columns may then use."""
     return any(isinstance(each, exp.Alias) and normalise(each.alias) == _NAME for each in query.expressions)
 
 
 def _shown(source: Source) -> Iterator[Source]:
-    """The tables whose columns, those that are hidden among them, a star over a source brings."""
+    """Yield the tables whose columns, those that are hidden among them, a star over a source brings."""
     if source.table is not None and source.output is None:
         yield source
     for each in source.inner:

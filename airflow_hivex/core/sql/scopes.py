@@ -79,7 +79,7 @@ class Source:
 
     @property
     def brings(self) -> Output:
-        """What a star over it brings under the name ROW__ID."""
+        """Return what a star over it brings under the name ROW__ID."""
         if self.inner:
             return _together(source.brings for source in self.inner if source.visible)
         if self.output is not None:
@@ -189,7 +189,7 @@ class ScopeReader:
     # -- FROM --------------------------------------------------------------------
 
     def _item(self, node: exp.Expr, names: Names, scope: Scope) -> list[Source]:
-        """One item of FROM with the joins that belong to it: the sources it brings."""
+        """Return one item of FROM with the joins that belong to it: the sources it brings."""
         if isinstance(node, exp.Table):
             sources = [self._table(node, names, scope)]
         elif isinstance(node, exp.Subquery):
@@ -318,7 +318,7 @@ class ScopeReader:
         )
 
     def _end_of_sample(self, table_end: int) -> int | None:
-        """Where an alias is written behind TABLESAMPLE (...) [REPEATABLE (...)]."""
+        """Return where an alias is written behind TABLESAMPLE (...) [REPEATABLE (...)]."""
         depth, end = 0, None
         for token in self._tokens:
             if token.start < table_end:
@@ -363,13 +363,13 @@ class ScopeReader:
         return syntax_error(self._text, self._start(node), reason)
 
     def _start(self, node: exp.Expr) -> int:
-        """Where a node stands: its first name, else the beginning of the query."""
+        """Return where a node stands: its first name, else the beginning of the query."""
         starts = [part.meta["start"] for part in node.find_all(exp.Identifier) if "start" in part.meta]
         return min(starts, default=self._tokens[0].start)
 
 
 def _is_relation(node: exp.Expr) -> bool:
-    """Whether what stands in parentheses in FROM is a table or join rather than a query."""
+    """Return whether what stands in parentheses in FROM is a table or join rather than a query."""
     if isinstance(node, exp.Subquery):
         return bool(node.alias or node.args.get("joins")) or _is_relation(node.this)
     return isinstance(node, exp.Table)
@@ -392,14 +392,14 @@ def _together(outputs: Iterable[Output]) -> Output:
 
 
 def _renamed(output: Output, node: exp.Expr) -> Output:
-    """What is left of ``output`` where an alias may give all columns names."""
+    """Return what is left of ``output`` where an alias may give all columns names."""
     alias = node.args.get("alias")
     columns = alias.args.get("columns") if isinstance(alias, exp.TableAlias) else None
     return Output(sum(_is_row_id(column.name) for column in columns)) if columns else output
 
 
 def _output(expression: exp.Expr, scope: Scope) -> Output:
-    """What one expression behind SELECT brings."""
+    """Return what one expression behind SELECT brings."""
     star = expression.this if isinstance(expression, exp.Column) else expression
     if isinstance(star, exp.Star):
         output = UNKNOWN if scope.pivoted else _together(source.brings for source in _starred(expression, scope))
@@ -414,7 +414,7 @@ def _output(expression: exp.Expr, scope: Scope) -> Output:
 
 
 def _is_called(node: exp.Expr | None, *names: str) -> bool:
-    """Whether a node is the call of a function that has one of these names."""
+    """Return whether a node is the call of a function that has one of these names."""
     return isinstance(node, exp.Anonymous) and isinstance(node.this, str) and node.this.lower() in names
 
 

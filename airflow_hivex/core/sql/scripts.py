@@ -34,7 +34,7 @@ def share_parameters(
 
 
 def is_complete(text: str) -> bool:
-    """Whether a text ends with the semicolon of a statement, not inside of a string, a name or a comment."""
+    """Return whether a text ends with the semicolon of a statement, not inside of a string, a name or a comment."""
     try:
         tokens = tokenize(text)
     except StatementSyntaxError:

@@ -62,7 +62,7 @@ _INPUTS = {
 
 
 def serde_of(name: str, properties: Mapping[str, str]) -> SerDe | None:
-    """The SerDe of a class with its properties, None for one that is not known."""
+    """Return the SerDe of a class with its properties, None for one that is not known."""
     found = _SERDES.get(name.lower())
     if found is None:
         return None
@@ -77,10 +77,13 @@ _TEXT_OPTIONS |= {"fielddelim": FIELD_DELIM, "escapedelim": ESCAPE, "collectiond
 
 
 def text_options(options: Mapping[str, str]) -> dict[str, str]:
-    """The options of a statement for Hive's text files: Spark's names of some of its properties are Hive's then."""
+    """Return the options of a statement for Hive's text files.
+
+    Spark's names of some of its properties are Hive's then.
+    """
     return {_TEXT_OPTIONS.get(name.lower(), name.lower()): value for name, value in options.items()}
 
 
 def format_of_input(name: str) -> str | None:
-    """What STORED AS calls the files of an input format, None for one that is not known."""
+    """Return what STORED AS calls the files of an input format, None for one that is not known."""
     return _INPUTS.get(name.lower())

@@ -52,7 +52,7 @@ _NOT_KEPT = ("NOT", "NULL", "DEFAULT", "GENERATED", "COLLATE", "REFERENCES", "FI
 
 
 def read_create_table(cursor: Cursor, *, external: bool = False, transactional: bool = False) -> CreateTable:
-    """The statement whose words up to TABLE are read.
+    """Return the statement whose words up to TABLE are read.
 
     Delimited and plain text of Hive is the format ``textfile``, with the properties of Hive's SerDe as options.
 
@@ -118,7 +118,7 @@ def _read_query(cursor: Cursor) -> Query | None:
 
 
 def read_added_columns(cursor: Cursor) -> tuple[Column, ...]:
-    """The columns of ADD COLUMNS, in parentheses or one alone; Hive's CASCADE and RESTRICT mean nothing here.
+    """Return the columns of ADD COLUMNS, in parentheses or one alone; Hive's CASCADE and RESTRICT mean nothing here.
 
     Raises:
         StatementSyntaxError: it is not a list of columns.
@@ -341,7 +341,7 @@ def _check_partition_keys(cursor: Cursor, clauses: _Clauses, columns: dict[str, 
 
 
 def _format(clauses: _Clauses) -> tuple[str | None, dict[str, str]]:
-    """The format's name and its options."""
+    """Return the format's name and its options."""
     options = dict(clauses.options or {})
     if clauses.serde is not None:
         if clauses.serde.format == TEXTFILE:

@@ -41,11 +41,11 @@ class Token(NamedTuple):
 
     @property
     def word(self) -> str:
-        """The upper-cased word; the empty string for all but words."""
+        """Return the upper-cased word; the empty string for all but words."""
         return self.text.upper() if self.kind is Kind.WORD else ""
 
     def is_symbol(self, *symbols: str) -> bool:
-        """Whether it is one of ``symbols``."""
+        """Return whether it is one of ``symbols``."""
         return self.kind is Kind.SYMBOL and self.text in symbols
 
 
@@ -76,7 +76,7 @@ _HINT_START, _HINT_END = "/*+", "*/"
 
 
 def tokenize(text: str) -> list[Token]:
-    """The tokens of ``text`` without white space, comments and hints.
+    """Return the tokens of ``text`` without white space, comments and hints.
 
     Raises:
         StatementSyntaxError: a string, name or comment does not end, an escape in a string names no character,
@@ -101,7 +101,7 @@ def tokenize(text: str) -> list[Token]:
 
 
 def lex(text: str) -> Iterator[Token]:
-    """The tokens of ``text`` as Spark's lexer cuts it, hints included.
+    """Yield the tokens of ``text`` as Spark's lexer cuts it, hints included.
 
     Raises:
         StatementSyntaxError: as :func:`tokenize`, for all but hints.
@@ -181,12 +181,12 @@ def location(text: str, offset: int) -> tuple[int, int]:
 
 
 def syntax_error(text: str, offset: int, reason: str) -> StatementSyntaxError:
-    """The error that points to a character of ``text``."""
+    """Return the error that points to a character of ``text``."""
     return StatementSyntaxError(reason, *location(text, offset), text)
 
 
 def unsupported_error(text: str, offset: int, reason: str) -> UnsupportedStatementError:
-    """The error for what is SQL, but not of this release."""
+    """Return the error for what is SQL, but not of this release."""
     return UnsupportedStatementError(reason, *location(text, offset), text)
 
 
@@ -204,32 +204,32 @@ class Cursor:
 
     @property
     def at_end(self) -> bool:
-        """Whether all tokens are read."""
+        """Return whether all tokens are read."""
         return self.index >= len(self.tokens)
 
     def peek(self, ahead: int = 0) -> Token | None:
-        """The token ``ahead`` of the next one, None behind the end."""
+        """Return the token ``ahead`` of the next one, None behind the end."""
         index = self.index + ahead
         return self.tokens[index] if 0 <= index < len(self.tokens) else None
 
     def at(self, *words: str) -> bool:
-        """Whether these words, in upper case, come next."""
+        """Return whether these words, in upper case, come next."""
         return all((token := self.peek(ahead)) is not None and token.word == word for ahead, word in enumerate(words))
 
     def at_symbol(self, *symbols: str, ahead: int = 0) -> bool:
-        """Whether one of ``symbols`` comes next."""
+        """Return whether one of ``symbols`` comes next."""
         token = self.peek(ahead)
         return token is not None and token.is_symbol(*symbols)
 
     def at_kind(self, *kinds: Kind, ahead: int = 0) -> bool:
-        """Whether a token of one of ``kinds`` comes next."""
+        """Return whether a token of one of ``kinds`` comes next."""
         token = self.peek(ahead)
         return token is not None and token.kind in kinds
 
     # -- reading ---------------------------------------------------------------
 
     def next(self, what: str) -> Token:
-        """The next token, whatever it is; ``what`` says what was wanted if there is none."""
+        """Return the next token, whatever it is; ``what`` says what was wanted if there is none."""
         token = self.peek()
         if token is None:
             raise self.error(f"expected {what}, but the statement ends here")
@@ -266,13 +266,13 @@ class Cursor:
             raise self.expected(f"'{symbol}'")
 
     def identifier(self, what: str) -> str:
-        """A name as written, without its backquotes."""
+        """Return a name as written, without its backquotes."""
         if not self.at_kind(Kind.WORD, Kind.QUOTED):
             raise self.expected(what)
         return name_of(self.next(what))
 
     def name(self, what: str) -> str:
-        """A name in the form in which names are compared."""
+        """Return a name in the form in which names are compared."""
         token = self.peek()
         name = normalise(self.identifier(what))
         if not name:
@@ -280,7 +280,7 @@ class Cursor:
         return name
 
     def database_name(self) -> str:
-        """The name of a database."""
+        """Return the name of a database."""
         first = self.peek()
         name = self.name("the name of a database")
         if self.at_symbol("."):
@@ -299,7 +299,10 @@ class Cursor:
         return TableName(parts[-1], parts[0] if len(parts) == 2 else None, namespace)
 
     def own_table_name(self, operation: str) -> TableName:
-        """The name of a table that ``operation`` changes; a link's name is refused: links are read-only (HIVE-2989)."""
+        """Return the name of a table that ``operation`` changes; a link's name is refused.
+
+        Links are read-only (HIVE-2989).
+        """
         first = self.peek()
         table = self.table_name()
         if table.namespace is not None:
@@ -324,27 +327,27 @@ class Cursor:
     # -- refusing --------------------------------------------------------------
 
     def offset(self, token: Token | None = None) -> int:
-        """Where ``token``, or else the next token, begins; the end of the last one behind the end."""
+        """Return where ``token``, or else the next token, begins; the end of the last one behind the end."""
         token = token or self.peek()
         if token is not None:
             return token.start
         return self.tokens[-1].end if self.tokens else 0
 
     def expected(self, what: str) -> StatementSyntaxError:
-        """The error that says what should stand here, and what does."""
+        """Return the error that says what should stand here, and what does."""
         token = self.peek()
         found = f"found {token.text}" if token is not None else "but the statement ends here"
         return self.error(f"expected {what}, {found}")
 
     def error(self, reason: str, token: Token | None = None) -> StatementSyntaxError:
-        """The error for what is not SQL, at ``token`` or else at the next one."""
+        """Return the error for what is not SQL, at ``token`` or else at the next one."""
         return syntax_error(self.text, self.offset(token), reason)
 
     def unsupported(self, reason: str, token: Token | None = None) -> UnsupportedStatementError:
-        """The error for what is not of this release, at ``token`` or else at the next one."""
+        """Return the error for what is not of this release, at ``token`` or else at the next one."""
         return unsupported_error(self.text, self.offset(token), reason)
 
 
 def name_of(token: Token) -> str:
-    """A name without its backquotes."""
+    """Return a name without its backquotes."""
     return token.text[1:-1].replace("``", "`") if token.kind is Kind.QUOTED else token.text

@@ -21,7 +21,7 @@ _OTHER_LEVELS = ("READ", "REPEATABLE", "SERIALIZABLE")
 def read_transaction(
     cursor: Cursor, first: Token
 ) -> StartTransaction | Commit | Rollback | AbortTransactions | AbortCompactions:
-    """The statement whose first word, one of ``TRANSACTION_WORDS``, is read."""
+    """Return the statement whose first word, one of ``TRANSACTION_WORDS``, is read."""
     match first.word:
         case "COMMIT":
             cursor.accept_one("WORK", "TRANSACTION")

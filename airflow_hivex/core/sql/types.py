@@ -34,7 +34,7 @@ _FIELD = re.compile(r"\w+")
 
 
 def read_type(cursor: Cursor) -> str:
-    """The type that must come next, in lower case with Spark's own names and lengths filled in.
+    """Return the type that must come next, in lower case with Spark's own names and lengths filled in.
 
     Raises:
         StatementSyntaxError: there is no such type, or its parameters are wrong.

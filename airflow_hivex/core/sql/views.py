@@ -36,7 +36,7 @@ S = TypeVar("S", bound=RoutedStatement)
 
 
 def read_create_view(cursor: Cursor, *, or_replace: bool) -> CreateView:
-    """The statement whose words up to VIEW are read.
+    """Return the statement whose words up to VIEW are read.
 
     Raises:
         StatementSyntaxError: it is not SQL, names a column twice, or gives a clause twice.
@@ -70,7 +70,7 @@ def read_create_view(cursor: Cursor, *, or_replace: bool) -> CreateView:
 
 
 def read_alter_view(cursor: Cursor) -> CreateView | RenameTable | SetTableProperties:
-    """The statement whose words up to VIEW are read."""
+    """Return the statement whose words up to VIEW are read."""
     view = cursor.own_table_name("ALTER VIEW")
     if cursor.accept("RENAME", "TO"):
         return RenameTable(view, read_new_name(cursor, "ALTER VIEW"))
@@ -82,7 +82,7 @@ def read_alter_view(cursor: Cursor) -> CreateView | RenameTable | SetTableProper
 
 
 def read_drop_view(cursor: Cursor) -> DropView:
-    """The statement whose words up to VIEW are read."""
+    """Return the statement whose words up to VIEW are read."""
     if_exists = cursor.accept("IF", "EXISTS")
     return DropView(cursor.own_table_name("DROP VIEW"), if_exists)
 
@@ -118,7 +118,7 @@ def _read_definition(cursor: Cursor) -> Query:
 
 
 def definition(query: Query, names: Sequence[tuple[str, str]], given: Iterable[Column], named: Iterable[str]) -> str:
-    """The text that is kept of a view: it names databases, and columns one by one.
+    """Return the text that is kept of a view: it names databases, and columns one by one.
 
     ``names`` are database and name of each reference, ``given`` the columns that the query brings,
     ``named`` what the view calls them.
@@ -130,12 +130,12 @@ def definition(query: Query, names: Sequence[tuple[str, str]], given: Iterable[C
 
 
 def quoted(name: str) -> str:
-    """A name as an identifier in Spark SQL."""
+    """Return a name as an identifier in Spark SQL."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def expanded(statement: S, text_of: TextOf, parameters: Mapping[str, object], database: str) -> S:
-    """The statement with the query of each view in place of its name, views of views left for the next time.
+    """Return the statement with the query of each view in place of its name, views of views left for the next time.
 
     The target of an UPDATE, DELETE or MERGE stays.
     """

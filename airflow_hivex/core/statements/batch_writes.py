@@ -75,7 +75,7 @@ def _check(context: StatementContext, table: Table) -> None:
 def insert_rows(
     context: StatementContext, name: TableName, rows: Sequence[Sequence[object] | Mapping[str, object]]
 ) -> Result:
-    """An INSERT of Python values, in the batch's transaction of the context.
+    """Return an INSERT of Python values, in the batch's transaction of the context.
 
     Raises:
         InvalidParametersError: rows of different columns, or a value that Spark has no literal for.
@@ -101,7 +101,7 @@ def insert_rows(
 def _columns(
     rows: Sequence[Sequence[object] | Mapping[str, object]],
 ) -> tuple[tuple[str, ...] | None, list[list[object]]]:
-    """The column list, if rows name their columns, and the values in its order."""
+    """Return the column list, if rows name their columns, and the values in its order."""
     if not rows:
         raise InvalidParametersError("There are no rows to write; give at least one.")
     names = list(rows[0]) if isinstance(rows[0], Mapping) else None

@@ -15,7 +15,7 @@ _OPERATIONS = {
 
 
 def check_change(statement: ChangeRows, target: Table) -> frozenset[DataOperation]:
-    """What the statement may do to the target's rows, after it was held against the table.
+    """Return what the statement may do to the target's rows, after it was held against the table.
 
     Raises:
         InvalidOperationError: the table's rows cannot be changed, or a column that decides where a row

@@ -116,7 +116,7 @@ def _with_columns(table: Table, columns: Sequence[Column]) -> Table:
 
 
 def _with_buckets_by(table: Table, old: str, new: str) -> Table:
-    """The table with its bucketing, sort and skewed columns called by a column's new name."""
+    """Return the table with its bucketing, sort and skewed columns called by a column's new name."""
     storage = table.storage
     buckets = tuple(new if each.lower() == old.lower() else each for each in storage.bucket_columns)
     order = tuple(
@@ -143,7 +143,7 @@ def _new(table: Table, columns: Sequence[Column]) -> list[Column]:
 
 
 def _without(table: Table, names: Sequence[str], operation: str) -> Table:
-    """The table without some of its columns, whose names in files are kept from others."""
+    """Return the table without some of its columns, whose names in files are kept from others."""
     storage = table.storage
     for name in names:
         fixed = [*storage.bucket_columns, *(column.name for column in storage.sort_columns)]

@@ -66,7 +66,7 @@ class Services:
     roots: Roots
 
     def files_to_change(self, cluster: Cluster) -> ClusterFiles:
-        """The file system of a cluster, to write or delete there.
+        """Return the file system of a cluster, to write or delete there.
 
         Raises:
             RootMissingError, ForeignRootError: its root is not the one that it was.
@@ -75,11 +75,11 @@ class Services:
         return self.files(cluster)
 
     def files(self, cluster: Cluster) -> ClusterFiles:
-        """The file system of a cluster, to read."""
+        """Return the file system of a cluster, to read."""
         return ClusterFiles(cluster.filesystem, cluster.storage_options)
 
     def runner(self, cluster: Cluster) -> Runner:
-        """Who runs jobs on a cluster.
+        """Return the runner of jobs on a cluster.
 
         Raises:
             UnsupportedJobTrackerError: this release has no runner for its job tracker.
@@ -175,7 +175,7 @@ class SessionState:
     runner: Runner | None = None
 
     def qualify(self, name: TableName) -> tuple[str, str]:
-        """The database and name of a table as a statement names it.
+        """Return the database and name of a table as a statement names it.
 
         Raises:
             InvalidOperationError: it is a link.
@@ -216,7 +216,7 @@ class StatementContext:
 
 
 def new_tag(txn_id: int) -> str:
-    """A name for the jobs and views of a transaction, unlike that of any other in this process.
+    """Return a name for the jobs and views of a transaction, unlike that of any other in this process.
 
     Two metastores may hand out the same ids to one process.
     """

@@ -51,7 +51,7 @@ _CHOOSING_OPTIONS = (
 
 
 def is_conversion(table: Table, properties: Mapping[str, str]) -> bool:
-    """Whether setting these properties would make a plain table transactional."""
+    """Return whether setting these properties would make a plain table transactional."""
     return not table.is_transactional and _value(properties, TRANSACTIONAL) == "true"
 
 
@@ -96,7 +96,7 @@ def convert_table(context: StatementContext, table: Table, properties: Mapping[s
 
 
 def _converted(table: Table, properties: Mapping[str, str]) -> Table:
-    """The table as it will be, after all that can be said without looking at its files."""
+    """Return the table as it will be, after all that can be said without looking at its files."""
     name = table.full_name
     if table.is_view:
         raise InvalidOperationError(_OPERATION, name, "it is a view; convert the tables that it reads")
@@ -134,7 +134,7 @@ def _converted(table: Table, properties: Mapping[str, str]) -> Table:
 
 
 def _check_stored(connection: Connection, table: Table, *, for_change: bool = False) -> list[FoundPartition]:
-    """The table's partitions, after what the catalog has was held against the rules.
+    """Return the table's partitions, after what the catalog has was held against the rules.
 
     Raises:
         NoSuchTableError: the table was dropped.
@@ -164,7 +164,7 @@ def _check_stored(connection: Connection, table: Table, *, for_change: bool = Fa
 
 
 def _originals(context: StatementContext, table: Table, partitions: Sequence[FoundPartition]) -> list[OriginalFile]:
-    """The files of the table, by partition.
+    """Return the files of the table, by partition.
 
     Raises:
         InvalidOperationError: files lie where none of the table's can be.
@@ -210,5 +210,5 @@ def _check_place(table: Table, path: str, name: str) -> None:
 
 
 def _value(properties: Mapping[str, str], name: str) -> str:
-    """The value of a property whose name's case does not count, in lower case."""
+    """Return the value of a property whose name's case does not count, in lower case."""
     return next((value.lower() for key, value in properties.items() if key.lower() == name), "")

@@ -21,7 +21,9 @@ _NOTHING = "NULL"
 
 
 def statistics_facts(context: StatementContext, table: Table, partition: Partition | None = None) -> dict[str, str]:
-    """What ANALYZE has found of a table or partition: Spark's line, then Hive's parameters. Empty without statistics.
+    """Return the results of ANALYZE for a table or partition: Spark's line, then Hive's parameters.
+
+    Empty without statistics.
 
     ``COLUMN_STATS_ACCURATE`` names what still holds for the rows of now, in Hive's form.
     """
@@ -48,7 +50,7 @@ def statistics_facts(context: StatementContext, table: Table, partition: Partiti
 
 
 def partition_rows(context: StatementContext, table: Table, partition: Partition) -> Iterator[tuple[str, str]]:
-    """What there is to tell of a partition, as Spark names it."""
+    """Yield what there is to tell of a partition, as Spark names it."""
     keys = (key.name for key in table.partition_keys)
     values = ", ".join(f"{key}={value}" for key, value in zip(keys, partition.values, strict=True))
     yield "Database", table.database
@@ -66,7 +68,7 @@ def partition_rows(context: StatementContext, table: Table, partition: Partition
 def column_rows(
     context: StatementContext, table: Table, name: str, partition: Partition | None, *, extended: bool
 ) -> Rows:
-    """What there is to tell of a column; what is not known is the text NULL, as in Spark.
+    """Return what there is to tell of a column; what is not known is the text NULL, as in Spark.
 
     Raises:
         NoSuchColumnError: there is none of that name.
@@ -114,7 +116,7 @@ def _column(columns: Sequence[Column], table: Table, name: str) -> Column:
 def _statistics(
     context: StatementContext, table: Table, partition: Partition | None
 ) -> tuple[Statistics | None, ValidWriteIdList | None]:
-    """Those of the partition or table, and the snapshot of now."""
+    """Return the statistics of the partition or table, and the snapshot of now."""
     table_id = int(table.id or 0)
     ids = [] if partition is None else [int(partition.id or 0)]
     with context.services.store.read() as connection:

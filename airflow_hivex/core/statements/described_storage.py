@@ -9,7 +9,7 @@ from airflow_hivex.core.model.secrets import hide_in_properties, hide_in_uri
 
 
 def storage_facts(storage: StorageDescriptor) -> dict[str, str]:
-    """What a storage descriptor has besides the format and its options, by the names of Spark and of Hive."""
+    """Return what a storage descriptor has besides the format and its options, by the names of Spark and of Hive."""
     facts = {
         "Serde Library": storage.serde.library,
         "InputFormat": storage.input_format,
@@ -52,5 +52,5 @@ def properties_text(properties: Mapping[str, str]) -> str:
 
 
 def quoted_text(text: str) -> str:
-    """A text as a literal of SQL."""
+    """Return a text as a literal of SQL."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

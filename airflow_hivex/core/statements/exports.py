@@ -41,12 +41,12 @@ class Export:
 
     @property
     def rows(self) -> int:
-        """How many rows were copied."""
+        """Return how many rows were copied."""
         return sum(directory.rows for directory in self.directories)
 
 
 def query_of(table: Table, partitions: Sequence[str]) -> str:
-    """The query of all columns of a table, in these partitions if any are named.
+    """Return the query of all columns of a table, in these partitions if any are named.
 
     Raises:
         InvalidObjectError: a partition's name is none.
@@ -74,7 +74,7 @@ def _name(text: str) -> str:
 
 
 def export_for_hive(context: StatementContext, statement: Select, table: Table, target: Path) -> Export:
-    """The rows of a query on all columns of ``table``, in directories of full ACID files below ``target``.
+    """Return the rows of a query on all columns of ``table``, in directories of full ACID files below ``target``.
 
     Raises:
         InvalidOperationError: the target holds something, or Hive has no such column type.

@@ -21,7 +21,10 @@ log = logging.getLogger(__name__)
 
 
 def query_frame(context: StatementContext, statement: Select, spark: GivenSession) -> Frame:
-    """The rows of a query in the snapshot of now, or of the session's transaction; computed when the DataFrame is."""
+    """Return the rows of a query in the snapshot of now, or of the session's transaction.
+
+    Computed when the DataFrame is.
+    """
     from airflow_hivex.core.spark import given
 
     def work(running: Running) -> Frame:

@@ -18,7 +18,7 @@ from airflow_hivex.core.model.statements import Insert
 
 
 def check_insert(statement: Insert, target: Table) -> dict[str, str | None]:
-    """The static partition values as stored (None for NULL), after the statement was held against the table."""
+    """Return the static partition values as stored (None for NULL), after the statement was held against the table."""
     if target.not_written:
         raise InvalidOperationError("INSERT", target.full_name, target.not_written)
     keys = {key.name.lower(): key for key in target.partition_keys}
@@ -64,7 +64,7 @@ def _check_column_list(statement: Insert, target: Table, dynamic: list[str]) -> 
 
 
 def static_partition(target: Table, static: Mapping[str, str | None]) -> str | None:
-    """The name of the one partition that is written, if the statement names it wholly."""
+    """Return the name of the one partition that is written, if the statement names it wholly."""
     if not target.is_partitioned or len(static) != len(target.partition_keys):
         return None
     return name_of(target, [static[key.name.lower()] for key in target.partition_keys])

@@ -143,7 +143,7 @@ def explain_route(context: StatementContext, statement: ExplainRoute) -> Result:
 
 
 def create_statement(table: Table) -> str:
-    """A CREATE TABLE statement that makes the same table."""
+    """Return a CREATE TABLE statement that makes the same table."""
     if table.is_view:
         return _create_view_statement(table)
     columns = ",\n".join(f"  {_column(c.name, c.type, c.comment)}" for c in table.columns)
@@ -178,7 +178,7 @@ def create_statement(table: Table) -> str:
 
 
 def hive_create_statement(table: Table, location: str) -> str:
-    """A CREATE TABLE statement for Hive itself, of a full ACID table at ``location``."""
+    """Return a CREATE TABLE statement for Hive itself, of a full ACID table at ``location``."""
     plain = replace(table, parameters={}, comment=None, type=TableType.MANAGED_TABLE)
     parts = [create_statement(plain), "STORED AS ORC", f"LOCATION {quoted_text(location)}"]
     return "\n".join([*parts, f"TBLPROPERTIES ({quoted_text(TRANSACTIONAL)} = 'true')"])

@@ -24,7 +24,7 @@ _NOT_ORC = ("UNABLE_TO_INFER_SCHEMA", "CANNOT_READ_FILE_FOOTER")
 
 
 def run_load(context: StatementContext, statement: LoadData) -> Result:
-    """The rows of the files, written as INSERT writes them: their columns count by position, as in Hive.
+    """Return the rows of the files, written as INSERT writes them: their columns count by position, as in Hive.
 
     A file's columns are those of the table, and behind them the partition columns that the statement does not name.
     Without LOCAL the files lie on the table's primary cluster and are deleted after the commit; those of a statement
@@ -80,7 +80,7 @@ def run_load(context: StatementContext, statement: LoadData) -> Result:
 
 
 def _files_below(files: ClusterFiles, location: str, statement: LoadData, table: Table) -> list[str]:
-    """The names of the files to load.
+    """Return the names of the files to load.
 
     Raises:
         InvalidOperationError: there are none, or they lie in subdirectories, or outside of the cluster's root.
@@ -100,7 +100,7 @@ def _files_below(files: ClusterFiles, location: str, statement: LoadData, table:
 
 
 def _pattern(uri: str, names: list[str]) -> str:
-    """The pattern of exactly these files: others may come meanwhile."""
+    """Return the pattern of exactly these files: others may come meanwhile."""
     escaped = _GLOB.sub(r"\\\1", uri)
     if names != [""]:
         escaped += "/{" + ",".join(_GLOB.sub(r"\\\1", name) for name in names) + "}"

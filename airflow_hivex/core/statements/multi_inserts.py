@@ -34,7 +34,7 @@ class _Branch:
 
 
 def run_multi_insert(context: StatementContext, statement: MultiInsert) -> Result:
-    """The rows written to all tables."""
+    """Return the rows written to all tables."""
 
     def work(running: Running) -> Result:
         running.check_may_write("INSERT")
@@ -94,7 +94,7 @@ def _check_apart(branches: Sequence[_Branch]) -> None:
 
 
 def _is_there(context: StatementContext, running: Running, branch: _Branch) -> bool:
-    """Whether IF NOT EXISTS leaves an INSERT out."""
+    """Return whether IF NOT EXISTS leaves an INSERT out."""
     if not branch.insert.if_not_exists or branch.partition is None:
         return False
     return partition_exists(context, running, branch.target, branch.partition)

@@ -145,7 +145,7 @@ def rename_partition(context: StatementContext, statement: RenamePartition) -> R
 
 
 def partition_name_of(operation: str, table: Table, specification: Mapping[str, Literal]) -> str:
-    """The name of the one partition that a PARTITION clause with all keys names.
+    """Return the name of the one partition that a PARTITION clause with all keys names.
 
     Raises:
         InvalidOperationError: the table has no partition keys.
@@ -164,7 +164,7 @@ def partition_name_of(operation: str, table: Table, specification: Mapping[str, 
 
 
 def _managed_copies(table: Table, partition: Partition) -> list[ClusterStorageDescriptor]:
-    """Where the files of a partition lie that are ours, on all clusters."""
+    """Return where the files of a partition lie that are ours, on all clusters."""
     if table.is_external:
         return []
     primary = table.storage.primary
@@ -187,7 +187,7 @@ def _delete_copied(context: StatementContext, table: Table, places: Iterable[tup
 
 
 def covered_partitions(context: StatementContext, operation: str, table: Table, specification: Predicate) -> list[str]:
-    """The names of the partitions that a PARTITION clause covers, sorted.
+    """Return the names of the partitions that a PARTITION clause covers, sorted.
 
     Raises:
         InvalidOperationError: the table has no partition keys.

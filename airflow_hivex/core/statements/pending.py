@@ -70,7 +70,7 @@ def hidden(
     overwrite: bool,
     write_id: int,
 ) -> str | None:
-    """Why a write to these partitions (None: to a table without) cannot count, or None if it can.
+    """Return why a write to these partitions (None: to a table without) cannot count, or None if it can.
 
     A base directory hides all of lower write ids, also what its statement could not see. An INSERT INTO
     does not conflict with an update, so the commit does not ask. Others can insert between the snapshot
@@ -87,7 +87,7 @@ def hidden(
 
 
 def register(services: Services, connection: Connection, txn_id: int) -> None:
-    """What a commit does for the statements before it: register what they wrote.
+    """Register the writes of a transaction's statements, as part of its commit.
 
     Writes of killed statements stay noted, so that :func:`delete_abandoned` finds their files.
 
@@ -242,7 +242,7 @@ def _delete(services: Services, write: PendingWrite, table: Table | None, kept: 
 
 
 def _partitions(files: ClusterFiles, table: Table, write: PendingWrite) -> Iterable[str | None]:
-    """Where the directories of a write are; those of a killed statement are looked for."""
+    """Return where the directories of a write are; those of a killed statement are looked for."""
     if not table.is_partitioned:
         return (None,)
     if write.partition is not None:

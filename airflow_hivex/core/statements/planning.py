@@ -15,7 +15,10 @@ from airflow_hivex.core.model.plans import OriginalFiles, Scan, ScanPart, Write,
 
 
 def scan(bound: BoundTable, cluster: Cluster, view: str, *, row_ids: bool = False, row_id: str | None = None) -> Scan:
-    """How a job on ``cluster`` reads a table, which has all that the query needs there; ``row_id`` as in Scan."""
+    """Return how a job on ``cluster`` reads a table, which has all that the query needs there.
+
+    ``row_id`` as in Scan.
+    """
     table = bound.table
     on_primary = cluster.name == table.storage.primary.cluster
     copy = table.storage.on(cluster.name)
@@ -73,7 +76,7 @@ def write(
     locations: Mapping[str, str] | None = None,
     batch: tuple[int, int] | None = None,
 ) -> Write:
-    """Where a job on the table's primary cluster writes. ``locations`` are relative ones by partition name."""
+    """Return where a job on the table's primary cluster writes. ``locations`` are relative ones by partition name."""
     storage = table.storage
     return Write(
         path=cluster.uri(storage.primary.location),
@@ -127,14 +130,16 @@ class _Part:
 
 
 def _deletes(directory: RegisteredDirectory) -> bool:
-    """Whether it takes rows away; a minor compaction also makes delete deltas without a file."""
+    """Return whether it takes rows away; a minor compaction also makes delete deltas without a file."""
     return directory.is_delete_delta and directory.files > 0
 
 
 def _folders(
     table: Table, partition: BoundPartition, *, with_originals: bool
 ) -> Iterator[tuple[str | None, str, int | None, bool]]:
-    """Where a partition's rows lie below its location: row layout, directory, its files, and whether they may grow.
+    """Yield where a partition's rows lie below its location.
+
+    Row layout, directory, its files, and whether they may grow.
 
     Original files whose rows need no ids are read as the plain files that they are.
     """
@@ -151,7 +156,7 @@ def _folders(
 
 
 def _originals(partition: BoundPartition, place: str) -> list[OriginalFiles]:
-    """The original files of a partition: those of the partition itself, and those in each base or delta."""
+    """Return the original files of a partition: those of the partition itself, and those in each base or delta."""
     found = []
     loose: list[tuple[str, int]] = []
     for directory in partition.directories:

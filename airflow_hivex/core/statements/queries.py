@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 
 def run_select(context: StatementContext, statement: Select) -> Result:
-    """The rows of a query, at most ``max_rows`` of them."""
+    """Return the rows of a query, at most ``max_rows`` of them."""
 
     def work(running: Running) -> Result:
         routed = route(context, statement, running)
@@ -60,7 +60,7 @@ def run_select(context: StatementContext, statement: Select) -> Result:
 
 
 def run_insert(context: StatementContext, statement: Insert) -> Result:
-    """The rows written: by this process where they are constants, else by a job on the table's primary.
+    """Return the rows written: by this process where they are constants, else by a job on the table's primary.
 
     None are written where the table has the statement's batch already.
     """
@@ -116,7 +116,7 @@ def _is_written(context: StatementContext, table: Table, key: BatchKey) -> bool:
 
 
 def run_create_table_as_select(context: StatementContext, statement: CreateTable) -> Result:
-    """A new table with the rows of a query, on the cluster that runs it; table and rows appear at once."""
+    """Return a new table with the rows of a query, on the cluster that runs it; table and rows appear at once."""
     database, name = context.session.qualify(statement.table)
     if _table_exists(context, database, name):
         if statement.if_not_exists:
@@ -165,14 +165,14 @@ def run_create_table_as_select(context: StatementContext, statement: CreateTable
 
 
 def job_name(context: StatementContext, running: Running) -> str:
-    """What people see of a statement's job in Spark's UI."""
+    """Return the name of a statement's job in Spark's UI."""
     return f"hivex transaction {running.txn_id} of {context.session.agent_info or context.session.user}"
 
 
 def plan_query(
     context: StatementContext, running: Running, query: Query, routed: RoutedQuery[Any], cluster: Cluster
 ) -> Plan:
-    """The job that brings the rows of a query."""
+    """Return the job that brings the rows of a query."""
     views = [f"{running.tag}_{i}" for i in range(len(routed.bound))]
     return Plan(
         tag=running.tag,
@@ -206,7 +206,7 @@ def _write(
 
 
 def partition_exists(context: StatementContext, running: Running, target: Table, name: str) -> bool:
-    """Whether a partition is there for the statement: in the catalog, or made by its transaction before."""
+    """Return whether a partition is there for the statement: in the catalog, or made by its transaction before."""
     with context.services.store.read() as connection:
         if partitions.partition_ids(connection, target, [name]):
             return True
@@ -223,7 +223,7 @@ def _table_exists(context: StatementContext, database: str, name: str) -> bool:
 
 
 def _with_query_columns(statement: CreateTable, given: tuple[Column, ...]) -> CreateTable:
-    """The definition with the query's columns; PARTITIONED BY names some of them."""
+    """Return the definition with the query's columns; PARTITIONED BY names some of them."""
     if statement.columns:
         raise InvalidObjectError("table", str(statement.table), "a column list does not go with AS SELECT")
     check_columns(str(statement.table), given)
@@ -231,7 +231,7 @@ def _with_query_columns(statement: CreateTable, given: tuple[Column, ...]) -> Cr
 
 
 def _insert_hidden(context: StatementContext, running: Running, table: Table) -> Table:
-    """The new table, out of sight, with write id 1 of this transaction: a killed writer leaves its trace."""
+    """Return the new table, out of sight, with write id 1 of this transaction: a killed writer leaves its trace."""
     services = context.services
 
     def work(connection: Connection) -> Table:

@@ -63,13 +63,13 @@ class RoutedQuery(Generic[S]):
 
     @property
     def target(self) -> Table:
-        """The table that a statement writes that writes one."""
+        """Return the table that a statement writes that writes one."""
         (target,) = self.targets
         return target
 
     @property
     def row_ids(self) -> tuple[str | None, ...]:
-        """The column with the ids of its rows that each of ``bound`` is read with, if any."""
+        """Return the column with the ids of its rows that each of ``bound`` is read with, if any."""
         return tuple(reference.row_id for reference in _read(self.statement))
 
 
@@ -126,7 +126,7 @@ def take_snapshot(context: StatementContext, running: Running) -> None:
 def _without_views(
     context: StatementContext, connection: Connection, statement: S
 ) -> tuple[S, Tables, frozenset[tuple[str, str]]]:
-    """The statement with the queries of its views in place of their names, the tables that it names, and the views.
+    """Return the statement with the queries of its views instead of their names, its tables, and the views.
 
     Two round trips, and two more for each depth of views.
 
@@ -153,7 +153,7 @@ def _without_views(
 
 
 def _viewed(context: StatementContext, statement: RoutedStatement) -> set[tuple[str, str]]:
-    """The tables that a statement reads where a view may stand."""
+    """Return the tables that a statement reads where a view may stand."""
     references = statement.others if isinstance(statement, ChangeRows) else _read(statement)
     return {context.session.qualify(reference.table) for reference in references}
 
@@ -208,7 +208,7 @@ class _LockPlan:
 def _lock_plan(
     context: StatementContext, connection: Connection, statement: RoutedStatement, tables: Tables
 ) -> _LockPlan:
-    """What to lock, by what is there now. One round trip for each table that a filter prunes."""
+    """Return what to lock, by what is there now. One round trip for each table that a filter prunes."""
     rules = context.services.statement_locks
     references = _read(statement)
     names = [context.session.qualify(reference.table) for reference in references]
@@ -250,7 +250,7 @@ def _lock_plan(
 
 
 def _pruned(connection: Connection, table: Table, reference: TableReference) -> frozenset[str] | None:
-    """The partitions that may be read there, None for all of the table."""
+    """Return the partitions that may be read there, None for all of the table."""
     predicate = partition_predicate(reference.filters, table.partition_keys)
     if not table.is_partitioned or predicate is None:
         return None
@@ -266,12 +266,12 @@ def _late(context: StatementContext, wanted: _LockPlan, bound: BoundTable) -> li
 
 
 def _added(bound: BoundTable, locked: frozenset[str]) -> list[str]:
-    """The partitions that were not there when the locks were asked for."""
+    """Return the partitions that were not there when the locks were asked for."""
     return sorted({partition.name for partition in bound.partitions if partition.is_registered} - locked)
 
 
 def _snapshot(connection: Connection, running: Running | None) -> ValidTxnList:
-    """The snapshot of a statement: that of its own transaction, or the one that a joined transaction shares."""
+    """Return the snapshot of a statement: that of its own transaction, or the one that a joined transaction shares."""
     if running is None:
         return read_valid_txns(connection)
     shared = None if running.joined is None else running.joined.snapshot
@@ -288,7 +288,7 @@ def _share_snapshot(context: StatementContext, joined: JoinedTransaction) -> Non
 
 
 def chosen_cluster(context: StatementContext, routed: RoutedQuery[Any]) -> Cluster:
-    """The cluster of a route.
+    """Return the cluster of a route.
 
     Raises:
         RoutingError: no cluster can run the statement; its ``route`` says what each lacks.

@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 def run_change(context: StatementContext, statement: ChangeRows) -> Result:
-    """How many rows were written and deleted; an updated row counts as both."""
+    """Return how many rows were written and deleted; an updated row counts as both."""
 
     def work(running: Running) -> Result:
         running.check_may_write(statement.operation)

@@ -50,7 +50,7 @@ class _Kind(enum.Enum):
 
 
 def with_row_ids(statement: S, table_of: TableOf) -> S:
-    """The statement with ROW__ID replaced by columns of the tables, whose references then name them.
+    """Return the statement with ROW__ID replaced by columns of the tables, whose references then name them.
 
     Raises:
         InvalidOperationError: ROW__ID may be that of several tables, or the table has no row ids.
@@ -114,7 +114,7 @@ def _has_own(table: Table) -> bool:
 
 
 def _why_none(table: Table) -> str:
-    """Why a table has no row ids, as a sentence; empty where it has them."""
+    """Return why a table has no row ids, as a sentence; empty where it has them."""
     if not table.is_transactional:
         return "it is an external table, whose rows have no ids"
     return "it is an insert-only table, whose rows have no ids" if table.is_insert_only else ""
@@ -124,7 +124,7 @@ def _why_none(table: Table) -> str:
 
 
 def _settled(query: Query, tables: _Tables, names: Mapping[int | None, str] | None = None) -> Query:
-    """The query with what its uses of ROW__ID become; ``names`` fixes the columns of some of its tables."""
+    """Return the query with what its uses of ROW__ID become; ``names`` fixes the columns of some of its tables."""
     uses = query.row_ids.uses
     if not uses:
         return query
@@ -161,7 +161,7 @@ def _columns(
     *,
     is_repeated: bool,
 ) -> dict[int, str]:
-    """What the column of each table is called.
+    """Return what the column of each table is called.
 
     Names that nothing else in the query has can neither be ambiguous nor be joined on by NATURAL. Where
     nothing else is called ROW__ID, that name is as safe, and Spark names results such as max(ROW__ID) after it.
@@ -173,7 +173,7 @@ def _columns(
 
 
 def _chosen(use: RowIdUse, query: Query, kinds: Sequence[_Kind], tables: _Tables) -> tuple[int | None, int]:
-    """The table whose ids a use reads, None where it names something else; and how many scopes further out."""
+    """Return the table whose ids a use reads, None where it names something else; and how many scopes further out."""
     for depth, scope in enumerate(use.scopes):
         if any(kinds[place] is _Kind.OWN_COLUMN for place in (*scope.tables, *scope.through)):
             return None, 0
@@ -213,7 +213,7 @@ def _ambiguous(found: Sequence[TableReference], scope: Candidates, tables: _Tabl
 def _of_change(
     statement: ChangeRows, table_of: TableOf
 ) -> tuple[Query | None, ChangeQuery, ChangeQuery | None, ChangeQuery | None]:
-    """The source and the three parts of a statement, which read one scan of the target, and one of the source."""
+    """Return the source and the three parts of a statement. They read one scan of the target and of the source."""
     source = statement.source
     before = {}
     kept = None if statement.matched.source is None else statement.matched.query.references[statement.matched.source]

@@ -48,7 +48,7 @@ class SnapshotFiles:
 
 
 def snapshot_files(context: StatementContext, statement: Select) -> SnapshotFiles:
-    """The files of the one table that a query reads."""
+    """Return the files of the one table that a query reads."""
 
     def work(running: Running) -> SnapshotFiles:
         routed = route(context, statement, running)

@@ -113,7 +113,7 @@ def _specification(table: Table, partition: Mapping[str, Literal | None] | None)
 
 
 def _reading(table: Table, specification: Predicate | None) -> Select:
-    """The query that reads what is analyzed, as far as locks, snapshot and routing go."""
+    """Return the query that reads what is analyzed, as far as locks, snapshot and routing go."""
     select = read(f"SELECT * FROM `{table.database}`.`{table.name}`")  # noqa: S608 - names are letters and digits
     assert isinstance(select, Select)
     (reference,) = select.query.references
@@ -132,7 +132,7 @@ def _covered(bound: BoundTable, specification: Predicate | None) -> BoundTable:
 
 
 def _columns(table: Table, wanted: Sequence[str] | None) -> list[Column]:
-    """The columns that are asked about."""
+    """Return the columns that are asked about."""
     if wanted is None:
         return []
     if not wanted:
@@ -194,7 +194,7 @@ class _Analysis:
         return None if self.bound.write_ids is None else str(self.bound.write_ids)
 
     def _known_rows(self, partition: BoundPartition) -> int | None:
-        """The rows of a partition, where they follow from what was written."""
+        """Return the rows of a partition, where they follow from what was written."""
         if not self.bound.table.is_transactional or self.bound.partly_visible:
             return None
         if any(directory.is_delete_delta for directory in partition.directories):
@@ -205,7 +205,7 @@ class _Analysis:
         return sum(directory.rows for directory in partition.directories)
 
     def _sizes(self) -> dict[str, tuple[int, int]]:
-        """The number of files, and of their bytes, by partition."""
+        """Return the number of files, and of their bytes, by partition."""
         if self.bound.table.is_transactional:
             return {
                 partition.name: (
@@ -280,7 +280,7 @@ class _Analysis:
 
 
 def _query(table: Table, columns: Sequence[Column], view: str, *, total: bool) -> str:
-    """One row for each partition that has rows, and with ``total`` one for the table.
+    """Return one row for each partition that has rows, and with ``total`` one for the table.
 
     Whether it is that one, the partition's values as text, the number of rows, the answers of each column.
     """
@@ -300,7 +300,7 @@ def _query(table: Table, columns: Sequence[Column], view: str, *, total: bool) -
 
 
 def _answers(column: Column) -> int:
-    """How many answers a column's questions have, beside the number of its values."""
+    """Return how many answers a column's questions have, beside the number of its values."""
     kind = statistics_kind(column.type)
     return 3 if kind in (StatisticsKind.ORDERED, StatisticsKind.TEXT) else 2
 

@@ -61,7 +61,7 @@ _NESTING = re.compile(r"\w+<|>")
 
 
 def describe_table(context: StatementContext, statement: CreateTable, cluster: str | None = None) -> Table:
-    """The table that a statement describes, its primary on ``cluster`` or where the session puts new tables.
+    """Return the table that a statement describes, its primary on ``cluster`` or where the session puts new tables.
 
     A new table's primary is the pinned cluster, else that of the property ``hivex.cluster``, else
     the one that ran its query, else the default. A table is external when it says EXTERNAL, or
@@ -155,7 +155,7 @@ def check_text(table: Table) -> None:
 
 
 def _depth(type: str) -> int:
-    """How many separators a column of a type needs at most: a map takes two."""
+    """Return how many separators a column of a type needs at most: a map takes two."""
     depth = deepest = 0
     weights: list[int] = []
     for word in _NESTING.findall(type.lower()):
@@ -226,7 +226,7 @@ def _split_columns(table: str, statement: CreateTable) -> tuple[tuple[Column, ..
 
 
 def _fixed_columns(table: str, format: str, columns: tuple[Column, ...]) -> tuple[Column, ...]:
-    """The columns, or those that the format gives where the statement names none.
+    """Return the columns, or those that the format gives where the statement names none.
 
     Raises:
         InvalidObjectError: the format has others.
@@ -263,7 +263,7 @@ def _check_external(table: str, format: str, properties: Mapping[str, str], stat
 
 
 def managed_properties(table: str, format: str, properties: Mapping[str, str]) -> dict[str, str]:
-    """The properties of a managed table, complete.
+    """Return the properties of a managed table, complete.
 
     Raises:
         InvalidObjectError: they, or the format, are not those of a transactional table.
@@ -306,7 +306,7 @@ def _check_layout(table: str, properties: Mapping[str, str]) -> None:
 
 
 def _options(data_source: str, statement: CreateTable, *, managed: bool) -> dict[str, str]:
-    """The options of the data source; Hive's property for a header line is Spark's option."""
+    """Return the options of the data source; Hive's property for a header line is Spark's option."""
     options = dict(statement.options)
     if managed and data_source == "csv" and not any(name.lower() == "nullvalue" for name in options):
         # Spark would read empty texts as NULL.

@@ -39,7 +39,7 @@ class OutrunError(Exception):
 
 
 def in_transaction(context: StatementContext, work: Callable[[Running], T], *, read_only: bool = False) -> T:
-    """What ``work`` returns, run in the session's transaction or, without one, in a transaction of its own.
+    """Return the result of ``work``, run in the session's transaction or, without one, in a transaction of its own.
 
     In its own, ``work`` commits. If it has waited for a lock while somebody else has updated the
     same rows, it is retried with a new transaction, whose snapshot has that update, at most
@@ -80,7 +80,7 @@ def in_transaction(context: StatementContext, work: Callable[[Running], T], *, r
 def own_transaction(
     context: StatementContext, *, read_only: bool = False, txn_id: int | None = None, again: bool = False
 ) -> Iterator[Running]:
-    """A transaction for one statement. The block commits it; any error out of the block aborts it.
+    """Yield a transaction for one statement. The block commits it; any error out of the block aborts it.
 
     ``txn_id`` is one that is open already. With ``again`` an OutrunError comes with a successor.
 
@@ -120,7 +120,7 @@ def own_transaction(
 
 @contextmanager
 def _joined_transaction(context: StatementContext, joined: JoinedTransaction) -> Iterator[Running]:
-    """A statement of a transaction that goes on after it, and does so too when the statement fails."""
+    """Yield a statement of a transaction that goes on after it, and does so too when the statement fails."""
     transactions = context.services.transactions
     txn_id = joined.txn_id
     running = Running(txn_id, new_tag(txn_id), joined=joined)
@@ -180,7 +180,7 @@ def _undo(running: Running) -> None:
 
 
 def _beat(context: StatementContext, txn_id: int) -> None:
-    """A heartbeat, which tells at once whether the transaction has ended meanwhile, and how."""
+    """Send a heartbeat, and report at once whether and how the transaction has ended."""
     transactions = context.services.transactions
     try:
         transactions.heartbeat(txn_id)
@@ -190,7 +190,7 @@ def _beat(context: StatementContext, txn_id: int) -> None:
 
 
 def _own_error(context: StatementContext, running: Running, error: BaseException, timeout_s: int) -> HivexError | None:
-    """Why the statement's own transaction is not open any more, if that is what its error comes from."""
+    """Return why the statement's own transaction is not open any more, if that is what its error comes from."""
     ended = None if running.cancelled else running.cause_of(error)
     if ended is not None:
         return ended

@@ -47,7 +47,7 @@ def run_truncate(context: StatementContext, statement: Truncate) -> Result:
 
 
 def _partitions(context: StatementContext, running: Running, table: Table, statement: Truncate) -> list[str]:
-    """The partitions that the statement covers, with those that its own transaction has made; sorted.
+    """Return the partitions that the statement covers, with those that its own transaction has made; sorted.
 
     Raises:
         NoSuchPartitionError: there is none that the specification covers.

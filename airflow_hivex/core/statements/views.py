@@ -118,7 +118,7 @@ def _find(context: StatementContext, database: str, name: str) -> Table | None:
 
 
 def _columns(full_name: str, statement: CreateView, given: tuple[Column, ...]) -> tuple[Column, ...]:
-    """The view's columns: those of the query, under the names that the statement lists."""
+    """Return the view's columns: those of the query, under the names that the statement lists."""
     twice = [column.name for column in given if [each.name.lower() for each in given].count(column.name.lower()) > 1]
     if twice:
         raise InvalidObjectError("view", full_name, f"its query brings two columns {twice[0]}; give one another name")

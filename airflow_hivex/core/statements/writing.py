@@ -124,7 +124,7 @@ def begin_write(
 
 
 def _shared_delta(context: StatementContext, running: Running, table_id: int) -> tuple[int, int] | None:
-    """The write ids of the streaming batch whose delta the statement adds to, None if it has a directory of its own."""
+    """Return the write ids of the streaming batch of the statement, None if it has a directory of its own."""
     batch = context.batch
     # A statement that was retried has a transaction, and a write id, that are not the batch's.
     if batch is None or (batch.txn_id, batch.table_id) != (running.txn_id, table_id):

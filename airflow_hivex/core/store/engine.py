@@ -103,12 +103,12 @@ class Store:
 
     @property
     def is_watched(self) -> bool:
-        """Whether somebody is told of named points."""
+        """Return whether somebody is told of named points."""
         return self._fault is not None
 
     @property
     def is_postgresql(self) -> bool:
-        """Whether the database is PostgreSQL; else it is SQLite."""
+        """Return whether the database is PostgreSQL; else it is SQLite."""
         return self.engine.dialect.name == "postgresql"
 
     def close(self) -> None:
@@ -117,7 +117,7 @@ class Store:
 
     @property
     def file(self) -> Path:
-        """The file of a SQLite database."""
+        """Return the file of a SQLite database."""
         return Path(str(self.url.database))
 
     def enable_write_ahead_log(self) -> None:
@@ -142,7 +142,7 @@ class Store:
 
     @contextmanager
     def read(self, connection: Connection | None = None) -> Iterator[Connection]:
-        """A connection for reading, or ``connection`` itself when the caller has one already.
+        """Yield a connection for reading, or ``connection`` itself when the caller has one already.
 
         Raises:
             StoreUnavailableError: the database cannot be reached or is too busy.
@@ -155,7 +155,7 @@ class Store:
 
     @contextmanager
     def read_together(self) -> Iterator[Connection]:
-        """A connection for reading whose statements all see one moment.
+        """Yield a connection for reading whose statements all see one moment.
 
         Raises:
             StoreUnavailableError: the database cannot be reached or is too busy.
@@ -192,7 +192,7 @@ class Store:
             raise StoreRefusedError(self.name, _first_line(error)) from error
 
     def write(self, work: Callable[[Connection], T], connection: Connection | None = None, *, name: str = "write") -> T:
-        """What ``work`` returns, after its changes were committed.
+        """Run ``work``, commit its changes and return its result.
 
         With ``connection`` the work joins that transaction, whose owner commits it. ``before name``
         and ``after name`` are points for ``fault``.
@@ -219,7 +219,7 @@ class Store:
         return self._repeating(lambda: self._attempt_exchange(work, name))
 
     def _repeating(self, attempt: Callable[[], T]) -> T:
-        """What ``attempt`` returns, in the end; most succeed at once."""
+        """Return the result of ``attempt``, after retries if necessary. Most attempts succeed at once."""
         with self._own_errors():
             try:
                 return attempt()
@@ -230,7 +230,7 @@ class Store:
             return _RETRYING(attempt)
 
     def _damage(self, error: DatabaseError) -> StoreError | None:
-        """What is wrong with the file of a SQLite database, if that is the error."""
+        """Return the fault of a SQLite file, if the error is one."""
         code = getattr(error.orig, "sqlite_errorcode", None)
         if code == sqlite3.SQLITE_NOTADB:
             return NotAMetastoreError(self.name, "the file is not a SQLite database")

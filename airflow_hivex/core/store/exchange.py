@@ -52,24 +52,24 @@ class Prepared:
         """The parameters whose values are in the statement itself."""
 
     def __call__(self, **values: Value) -> Call:
-        """The statement with these values for its parameters."""
+        """Return the statement with these values for its parameters."""
         return Call(self, values)
 
     def for_postgresql(self) -> tuple[bytes, tuple[str, ...]]:
-        """The text with ``$1`` and so on, and the names of its parameters in that order."""
+        """Return the text with ``$1`` and so on, and the names of its parameters in that order."""
         if self._postgresql is None:
             compiled = self._compile(_POSTGRESQL)
             self._postgresql = str(compiled).encode(), tuple(compiled.positiontup or ())
         return self._postgresql
 
     def for_sqlite(self) -> str:
-        """The text with ``:name``."""
+        """Return the text with ``:name``."""
         if self._sqlite is None:
             self._sqlite = str(self._compile(_SQLITE))
         return self._sqlite
 
     def values(self, given: Mapping[str, Value]) -> dict[str, Value]:
-        """All parameters with their values."""
+        """Return all parameters with their values."""
         return {**self.defaults, **given}
 
     def _compile(self, dialect: Dialect) -> Any:
@@ -92,7 +92,7 @@ class Exchange(Protocol):
 
     @property
     def is_broken(self) -> bool:
-        """Whether an exception has left the connection in a state in which it cannot be used any more."""
+        """Return whether an exception has left the connection in a state in which it cannot be used any more."""
 
     def send(self, *calls: Call) -> list[Rows]:
         """Run statements one after the other and return the rows of each. One round trip."""
@@ -119,7 +119,7 @@ def joined(connection: Connection) -> Exchange:
 
 
 def exchange_on(connection: PoolProxiedConnection, dialect: Dialect, *, owns: bool = True) -> Exchange:
-    """An exchange on a connection of the engine's pool; ``owns``: with a database transaction of its own."""
+    """Return an exchange on a connection of the engine's pool; ``owns``: with a database transaction of its own."""
     raw: Any = connection.dbapi_connection
     exchange: Exchange
     if dialect.name == "sqlite":
@@ -179,7 +179,7 @@ class _Joined:
 
 
 def as_sqlalchemy(error: ExchangeError, dialect: Dialect) -> BaseException:
-    """The error as SQLAlchemy's own execution would raise it."""
+    """Return the error as SQLAlchemy's own execution would raise it."""
     return DBAPIError.instance(
         None, None, error.original, dialect.loaded_dbapi.Error, connection_invalidated=error.is_lost, dialect=dialect
     )

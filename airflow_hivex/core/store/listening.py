@@ -23,7 +23,7 @@ class Listener(Protocol):
     """Waits for news. It may wake for nothing; whoever asks looks for himself."""
 
     def wait(self, seconds: float) -> list[str] | None:
-        """What was announced, at the latest after ``seconds``; None when nobody can tell."""
+        """Return the announcements, at the latest after ``seconds``; None when nobody can tell."""
 
 
 class _Sleeper:

@@ -50,7 +50,7 @@ class SchemaStatus:
 
 
 def status(store: Store) -> SchemaStatus:
-    """Where the database stands. Reads only.
+    """Return the state of the database's schema. Only reads.
 
     Raises:
         NotAMetastoreError: it has tables that we did not make.
@@ -106,7 +106,9 @@ def upgrade(store: Store) -> SchemaStatus:
 
 @contextmanager
 def _connected(store: Store) -> Iterator[Connection]:
-    """A connection that writes. SQLite does not look at foreign keys, so that tables can be made anew with their rows.
+    """Yield a connection that writes.
+
+    SQLite does not look at foreign keys, so that tables can be made anew with their rows.
 
     Source: https://www.sqlite.org/lang_altertable.html, "Making Other Kinds Of Table Schema Changes".
     """

@@ -39,7 +39,7 @@ class PostgresqlExchange:
 
     @property
     def is_broken(self) -> bool:
-        """Whether answers are still on their way, so that the connection cannot be used for anything else."""
+        """Return whether answers are still on their way, so that the connection cannot be used for anything else."""
         return self._pgconn.pipeline_status != PipelineStatus.OFF
 
     def send(self, *calls: Call) -> list[Rows]:
@@ -145,7 +145,7 @@ class PostgresqlExchange:
 
 
 def _next_result(pgconn: PGconn) -> PGresult:
-    """The next answer. Others may run while it is waited for.
+    """Return the next answer. Others may run while it is waited for.
 
     Raises:
         psycopg.OperationalError: the connection is lost.

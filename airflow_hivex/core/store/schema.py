@@ -424,7 +424,7 @@ the statistics of columns by their names in files, so that renaming a column or 
 
 
 def _compaction_columns() -> list[Column[Any]]:
-    """What the queue and the history have in common."""
+    """Return the columns that the queue and the history share."""
     return [
         Column("table_id", Id, nullable=False),
         Column("database", Name, nullable=False),

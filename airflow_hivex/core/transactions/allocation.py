@@ -105,7 +105,7 @@ def allocate_one(
     operation: Operation | None = None,
     partition: str | None = None,
 ) -> int | None:
-    """The write id of a transaction for a table (its id, or database and name); the exchange is finished.
+    """Return the write id of a transaction for a table (its id, or database and name); the exchange is finished.
 
     None when there is no such table, or it gives no write ids any more. One round trip.
 
@@ -128,7 +128,7 @@ def allocate_one(
 
 
 def dropped(table_id: int) -> NoSuchObjectError:
-    """The error for a table that gives no write ids."""
+    """Return the error for a table that gives no write ids."""
     return NoSuchObjectError(f"The table with id {table_id} was dropped; it gives no write ids any more.")
 
 
@@ -171,7 +171,7 @@ def allocate(
     partition: str | None = None,
     reallocate: bool = False,
 ) -> dict[int, int]:
-    """The write id of each of these distinct, sorted transactions for a table; see ``TransactionManager``."""
+    """Return the write id of each of these distinct, sorted transactions for a table; see ``TransactionManager``."""
     mapping = txn_to_write_id.c
     allocated: dict[int, int] = {}
     for batch in batches(txn_ids):
@@ -291,5 +291,5 @@ def seed_txn_ids(connection: Connection, next_txn_id: int) -> None:
 
 
 def is_id(value: object) -> bool:
-    """Whether a value is a number that an id can have: the database takes no others."""
+    """Return whether a value is a number that an id can have: the database takes no others."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 < value <= MAX_ID

@@ -136,7 +136,7 @@ class Write:
 
     @property
     def updates(self) -> bool:
-        """Whether rows were updated or deleted."""
+        """Return whether rows were updated or deleted."""
         return self.operation in _UPDATES
 
     @property
@@ -162,7 +162,7 @@ WRITES = Prepared(
 
 
 def writes_from(rows: Rows) -> list[Write]:
-    """What the rows of :data:`WRITES` say, without repetitions."""
+    """Return what the rows of :data:`WRITES` say, without repetitions."""
     write_ids = {table_id: write_id for table_id, _, _, _, operation, write_id in rows if operation is None}
     found = (
         Write(table_id, database, table, partition, operation, write_ids.get(table_id))
@@ -212,7 +212,7 @@ def one_after_the_other(connection: Connection, tables: Mapping[int, bool]) -> N
 
 
 def would_conflict(connection: Connection, txn_id: int, resources: Collection[tuple[int, str | None]]) -> bool:
-    """Whether :func:`find_conflict` would find one for updates of these tables and partitions."""
+    """Return whether :func:`find_conflict` would find one for updates of these tables and partitions."""
     own: dict[int, set[str | None]] = defaultdict(set)
     for table_id, partition in resources:
         own[table_id].add(partition)
@@ -229,7 +229,7 @@ def would_conflict(connection: Connection, txn_id: int, resources: Collection[tu
 
 
 def _overlapping(own: Mapping[str | None, Write], partition: str | None) -> Write | None:
-    """The own write that may have changed the same rows.
+    """Return the own write that may have changed the same rows.
 
     No partition stands for the whole table, as long as nobody has said which ones were written;
     Hive takes it for another partition then.
@@ -280,7 +280,7 @@ def forgetting_components(txn_id: int) -> Call:
 def written_since(
     connection: Connection, table_ids: Mapping[int, str], valid_txns: ValidTxnList, *, updates_only: bool
 ) -> frozenset[str]:
-    """The names of those tables to which something was committed that the snapshot does not see."""
+    """Return the names of those tables to which something was committed that the snapshot does not see."""
     mapping = txn_to_write_id.c
     query = (
         select(mapping.table_id, mapping.txn_id)
@@ -304,7 +304,7 @@ def written_since(
 
 
 def _unseen(valid_txns: ValidTxnList) -> ColumnElement[bool]:
-    """A condition that holds for every transaction that the snapshot had not seen settled, and for some others."""
+    """Return a condition that holds for each transaction that was not settled in the snapshot, and some others."""
     lowest = valid_txns.min_open
     txn_id = txn_to_write_id.c.txn_id
     if lowest is None:

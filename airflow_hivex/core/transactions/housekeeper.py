@@ -87,7 +87,7 @@ class Housekeeper:
         self._log_purged_ms: int | None = None
 
     def run(self, *, only_due: bool = False) -> HousekeepingResult:
-        """One round of all tasks. Safe to run at any time and from several places at once.
+        """Run one round of all tasks. Safe to run at any time and from several places at once.
 
         With ``only_due`` a task is left out that this housekeeper has run less than its interval
         ago (``metastore.acid.housekeeper.interval``, ``metastore.acid.txn.cleaner.interval``,
@@ -191,7 +191,7 @@ def _purge_completed_components(connection: Connection) -> int:
 
 
 def _lowest_seen_open() -> ScalarSelect[int | None]:
-    """The lowest transaction that is open, or was when the oldest open one began.
+    """Return the lowest transaction that is open, or was when the oldest open one began.
 
     Snapshots of open transactions see everything below it as settled. Source: Hive's MIN_HISTORY_LEVEL.
     """
@@ -203,5 +203,5 @@ def _lowest_aborted() -> ScalarSelect[int | None]:
 
 
 def _below(txn_id: ColumnElement[int], lowest: ScalarSelect[int | None]) -> ColumnElement[bool]:
-    """Whether an id is below a bound, which is none when there is no such transaction."""
+    """Return whether an id is below a bound, which is none when there is no such transaction."""
     return txn_id < func.coalesce(lowest, _HIGHEST + 1)

@@ -34,13 +34,13 @@ def mark_shared(connection: Connection, txn_id: int) -> None:
 
 
 def stored_snapshot(connection: Connection, txn_id: int) -> ValidTxnList | None:
-    """The snapshot that the transaction's statements share, or None when no statement has read yet."""
+    """Return the snapshot that the transaction's statements share, or None when no statement has read yet."""
     text = connection.execute(select(txns.c.snapshot).where(txns.c.id == txn_id)).scalar_one_or_none()
     return ValidTxnList.parse(text) if text else None
 
 
 def share_snapshot(connection: Connection, txn_id: int) -> ValidTxnList:
-    """The snapshot that the transaction's statements share, taken now if none of them has read yet.
+    """Return the snapshot that the transaction's statements share, taken now if none of them has read yet.
 
     Raises:
         TransactionNotOpenError: the transaction is not open.
@@ -62,7 +62,7 @@ def share_snapshot(connection: Connection, txn_id: int) -> ValidTxnList:
 
 
 def next_statement_id(connection: Connection, txn_id: int) -> int:
-    """The next statement id of an open transaction, from 0; it names the directories of one write.
+    """Return the next statement id of an open transaction, from 0; it names the directories of one write.
 
     Raises:
         TransactionNotOpenError: the transaction is not open.

@@ -172,7 +172,7 @@ def _noting(txn_id: int, components: Sequence[LockComponent]) -> list[Call]:
 
 
 def is_simple(components: Sequence[LockComponent], txn_id: int | None) -> bool:
-    """Whether :func:`grant_at_once` can be tried."""
+    """Return whether :func:`grant_at_once` can be tried."""
     return (
         len(components) <= _MOST_COMPONENTS
         and (txn_id is None or is_id(txn_id))

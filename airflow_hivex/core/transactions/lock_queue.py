@@ -35,7 +35,7 @@ def blocker_of(
     *,
     before: int | None,
 ) -> tuple[LockComponent, LockInfo] | None:
-    """The first of the components that must wait, and for which lock; None when all can be granted.
+    """Return the first of the components that must wait, and for which lock; None when all can be granted.
 
     ``before`` is the id of a request that is in the queue already. What the transaction holds
     already, it need not wait for again. One round trip, two when something is in the way; they read
@@ -80,7 +80,10 @@ def _conditions(
 
 
 def _first_of_requests(reach: Reach, condition: ColumnElement[bool]) -> Select[Any]:
-    """The locks; of those that a request has in a table one of each type, as all of them are in the way alike."""
+    """Return the locks.
+
+    Of those that a request has in a table one of each type, as all of them are in the way alike.
+    """
     if reach is Reach.AT_OR_ABOVE:
         return select(locks).where(condition)
     first = (

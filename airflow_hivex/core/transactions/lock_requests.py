@@ -29,7 +29,7 @@ _OPERATIONS = {
 
 
 def check_components(components: Iterable[LockComponent], txn_id: int | None) -> list[LockComponent]:
-    """The components of a request, each once. Those of a transaction say what it does: its commit goes by that.
+    """Return the components of a request, each once. Those of a transaction say what it does: its commit goes by that.
 
     Raises:
         InvalidLockRequestError: there are none, or one of a transaction has no operation. Source: Hive
@@ -50,7 +50,7 @@ def check_components(components: Iterable[LockComponent], txn_id: int | None) ->
 def check_request(
     connection: Connection, components: Sequence[LockComponent], txn_id: int | None, *, new_tables: bool
 ) -> Mapping[tuple[str, str], int]:
-    """The ids of the transactional tables of a request, by database and name. One round trip.
+    """Return the ids of the transactional tables of a request, by database and name. One round trip.
 
     The transaction stays open until the caller's database transaction ends.
 
@@ -100,7 +100,7 @@ def note_components(
 def writes_of_request(
     components: Iterable[LockComponent],
 ) -> list[tuple[tuple[str, str], str | None, Operation]]:
-    """What a request says about writes: database and table, partition and operation, without repetitions.
+    """Return what a request says about writes: database and table, partition and operation, without repetitions.
 
     A write to partitions that are not known yet is one to the table: an update if any of them is.
     """

@@ -62,13 +62,13 @@ _DELETE_OF_TXN = Prepared(delete(locks).where(_OF_TXN))
 
 
 def select_locks() -> Select[Any]:
-    """All columns of locks; a lock of a transaction is as alive as the transaction is."""
+    """Return all columns of locks; a lock of a transaction is as alive as the transaction is."""
     alive = select(txns.c.heartbeat_ms).where(txns.c.id == locks.c.txn_id).scalar_subquery()
     return select(locks, func.coalesce(alive, locks.c.heartbeat_ms).label("alive_ms"))
 
 
 def lock_from_row(row: Row[Any]) -> LockInfo:
-    """A row of :func:`select_locks`, or of the table itself, as a value."""
+    """Return a row of :func:`select_locks`, or of the table itself, as a value."""
     blocked_by = None
     if row.blocked_by_lock_id is not None:
         blocked_by = (row.blocked_by_lock_id, row.blocked_by_internal_id)
@@ -89,7 +89,7 @@ def lock_from_row(row: Row[Any]) -> LockInfo:
 
 
 def component_from_row(row: Row[Any]) -> LockComponent:
-    """What a row locks and how; of its columns these only."""
+    """Return what a row locks and how; of its columns these only."""
     return LockComponent(row.database, row.table or None, row.partition or None, LockType(row.type))
 
 

@@ -227,7 +227,7 @@ class LockManager:
         txn_id: int | None = None,
         lock_id: int | None = None,
     ) -> list[LockInfo]:
-        """The locks, acquired first, then by strictness and id; filters name what they are on or whose they are.
+        """Return the locks, acquired first, then by strictness and id; filters name what they are on or whose they are.
 
         One round trip. ``model.locks.show_row`` makes lines of SHOW LOCKS of them.
         """
@@ -401,7 +401,7 @@ class LockManager:
             raise
 
     def _is_there(self, blocker: LockInfo) -> bool:
-        """Whether a lock still exists, and will announce its end to those who listen now.
+        """Return whether a lock still exists, and will announce its end to those who listen now.
 
         Its owner may be about to delete it, without having seen that somebody waits: then this waits
         for the row, and finds that it is gone.

@@ -125,7 +125,7 @@ class TransactionManager:
         type: TxnType = TxnType.DEFAULT,
         key: str | None = None,
     ) -> list[int]:
-        """The consecutive ids of ``count`` new transactions, at most ``hive.txn.max.open.batch``.
+        """Return the consecutive ids of ``count`` new transactions, at most ``hive.txn.max.open.batch``.
 
         ``timeout`` is in seconds; by default it is ``hive.txn.timeout``, or that of replication.
         ``key`` is a name of the caller's, of up to 1,024 characters: as long as the transaction that
@@ -205,7 +205,7 @@ class TransactionManager:
             return connection.execute(_OF_KEY, {"key": key}).one_or_none()
 
     def get(self, txn_id: int) -> Transaction:
-        """What is known of a transaction. One round trip.
+        """Return the record of a transaction. One round trip.
 
         Raises:
             NoSuchTransactionError: there is none of that id, or it has ended and its record is gone.
@@ -218,13 +218,13 @@ class TransactionManager:
         return _transaction(row)
 
     def find(self, key: str) -> Transaction | None:
-        """The transaction that was opened with the key, or None if there is none or its record is gone."""
+        """Return the transaction that was opened with the key, or None if there is none or its record is gone."""
         _check_key(key)
         found = self._of_key(key)
         return None if found is None else _transaction(found)
 
     def show(self) -> list[Transaction]:
-        """Those that are open or aborted, by their ids, as SHOW TRANSACTIONS lists them. One round trip."""
+        """Return the open and aborted transactions, by their ids, as SHOW TRANSACTIONS lists them. One round trip."""
         query = select(txns).where(txns.c.state != TxnState.COMMITTED.value).order_by(txns.c.id)
         with self._store.read() as connection:
             return [_transaction(row) for row in connection.execute(query)]
@@ -481,7 +481,7 @@ class TransactionManager:
         partition: str | None = None,
         reallocate: bool = False,
     ) -> dict[int, int]:
-        """The write id of each transaction for the table, in transaction id order from 1 upwards.
+        """Return the write id of each transaction for the table, in transaction id order from 1 upwards.
 
         Safe to repeat: a transaction that has one gets the same again, unless ``reallocate`` asks
         for a new one, after which the old one stands for nothing. ``operation`` also notes
@@ -582,7 +582,7 @@ class TransactionManager:
     # -- snapshots ------------------------------------------------------------------
 
     def valid_txns(self, txn_id: int | None = None) -> ValidTxnList:
-        """The snapshot of now, or the one that transaction ``txn_id`` has of it. One round trip.
+        """Return the snapshot of now, or the one that transaction ``txn_id`` has of it. One round trip.
 
         Raises:
             NoSuchTransactionError: no transaction can have this id.
@@ -593,7 +593,7 @@ class TransactionManager:
             return read_valid_txns(connection, txn_id)
 
     def valid_write_ids(self, names: Sequence[str], valid_txns: ValidTxnList) -> dict[str, ValidWriteIdList]:
-        """The write id lists of tables (``database.table``) in a snapshot.
+        """Return the write id lists of tables (``database.table``) in a snapshot.
 
         Raises:
             NoSuchTableError: one of them does not exist.
@@ -606,7 +606,7 @@ class TransactionManager:
     def written_since(
         self, names: Sequence[str], valid_txns: ValidTxnList, *, updates_only: bool = False
     ) -> frozenset[str]:
-        """Those of the tables (``database.table``) to which something was committed after the snapshot.
+        """Return the tables (``database.table``) to which something was committed after the snapshot.
 
         For whoever has waited for locks: if it is not empty, the snapshot is too old for a statement
         that keeps others from writing. ``updates_only`` leaves out inserts. The snapshot's
@@ -620,7 +620,7 @@ class TransactionManager:
             return conflicts.written_since(connection, found, valid_txns, updates_only=updates_only)
 
     def would_conflict(self, txn_id: int, resources: Collection[tuple[int, str | None]]) -> bool:
-        """Whether :meth:`commit` would lose now, had the transaction updated the ``resources``.
+        """Return whether :meth:`commit` would lose now, had the transaction updated the ``resources``.
 
         Each is the id of a table and a partition, or None for all of the table. No row is locked: what
         is committed after this is not known. One round trip for up to 10,000 tables.
@@ -773,7 +773,7 @@ class TransactionManager:
             )
 
     def heartbeat_in(self, connection: Connection, txn_id: int) -> None:
-        """The transaction's half of :meth:`heartbeat` in the caller's database transaction."""
+        """Send the transaction's half of :meth:`heartbeat` in the caller's database transaction."""
         alive = connection.execute(update(txns).where(txns.c.id == txn_id, _IS_OPEN).values(heartbeat_ms=self._clock()))
         if alive.rowcount:
             return
@@ -793,7 +793,7 @@ class TransactionManager:
         return row
 
     def _table_ids(self, connection: Connection, names: Sequence[str]) -> dict[int, str]:
-        """The ids of tables (``database.table``), with the names as they were given. One round trip."""
+        """Return the ids of tables (``database.table``), with the names as they were given. One round trip."""
         wanted = {}
         for name in names:
             database, _, table = name.rpartition(".")

@@ -22,7 +22,7 @@ class OpenTransactionLimit:
         self._refusing = False
 
     def must_count(self, count: int, now_ms: int) -> bool:
-        """Whether ``count`` more cannot be opened on what is known from before."""
+        """Return whether ``count`` more cannot be opened on what is known from before."""
         if self._refusing or self._counted is None or now_ms - self._counted_ms >= self._interval_ms:
             return True
         return self._counted + self._opened_since + count > self._limit * _FREE_AGAIN

@@ -80,7 +80,7 @@ class KeyTakenError(Exception):
 def open_transactions(
     exchange: Exchange, new: NewTransaction, count: int, now_ms: int, check: Callable[[int], None] | None
 ) -> list[int]:
-    """The ids of ``count`` new transactions; the exchange is finished.
+    """Return the ids of ``count`` new transactions; the exchange is finished.
 
     One round trip, two when ``check`` wants to be told how many are open, or there is a key.
 

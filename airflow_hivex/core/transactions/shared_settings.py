@@ -16,7 +16,7 @@ _STORED = select(counters.c.value).where(counters.c.name == _TIMEOUT)
 
 
 def agree(store: Store, settings: Settings) -> Settings:
-    """The settings with the ``hive.txn.timeout`` that the metastore's clients share.
+    """Return the settings with the ``hive.txn.timeout`` that the metastore's clients share.
 
     A client with a shorter one would end the transactions of another that beats more slowly. Who does
     not give one takes the metastore's; who gives another one changes it, when nothing is open.

@@ -38,7 +38,7 @@ _OF_TABLES = _MAPPING.table_id.in_(bindparam("ids", expanding=True))
 
 
 def _as_text(ids: ColumnElement[int]) -> ColumnElement[str]:
-    """All ids as one text: a row for each would take several times as long to read."""
+    """Return all ids as one text: a row for each would take several times as long to read."""
     return func.aggregate_strings(cast(ids, Text), ",")
 
 
@@ -78,7 +78,7 @@ _WRITE_IDS_WITH_EXCEPTIONS = union_all(*_MARKS, _ABOVE, _OF_TXNS)
 
 
 def read_valid_txns(connection: Connection, txn_id: int | None = None) -> ValidTxnList:
-    """The snapshot of now; with ``txn_id`` that transaction's own: later ids are invisible, its own is valid.
+    """Return the snapshot of now; with ``txn_id`` that transaction's own: later ids are invisible, its own is valid.
 
     One statement, so that both databases answer it from one consistent state: an id is handed
     out and its row written in the same database transaction, so none is ever missing between.
@@ -97,7 +97,7 @@ def _read_ids(text: str | None) -> Iterator[int]:
 
 
 def _without(ids: list[int], high_watermark: int, txn_id: int | None) -> tuple[int, ...]:
-    """The sorted ids up to the high watermark, but for one."""
+    """Return the sorted ids up to the high watermark, but for one."""
     seen = ids[: bisect_right(ids, high_watermark)]
     # Only the newest can be one's own.
     return tuple(seen[:-1] if seen and seen[-1] == txn_id else seen)
@@ -106,7 +106,7 @@ def _without(ids: list[int], high_watermark: int, txn_id: int | None) -> tuple[i
 def read_valid_write_ids(
     connection: Connection, tables: Mapping[int, str], valid_txns: ValidTxnList
 ) -> dict[int, ValidWriteIdList]:
-    """The write id lists of tables (id to full name), by table id. One round trip, whatever the number."""
+    """Return the write id lists of tables (id to full name), by table id. One round trip, whatever the number."""
     ids = list(tables)
     if not ids:
         return {}

@@ -65,7 +65,7 @@ class Query:
     loaded: LoadedFiles | None = None
 
     def render(self, views: Sequence[str]) -> str:
-        """The query with the table of each reference replaced by the view of the same position."""
+        """Return the query with the table of each reference replaced by the view of the same position."""
         edits: list[TextEdit] = []
         for reference, view in zip(self.references, views, strict=True):
             alias = "" if reference.has_alias else f" AS `{reference.alias}`"

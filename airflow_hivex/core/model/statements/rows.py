@@ -61,12 +61,12 @@ class MultiInsert:
 
     @property
     def targets(self) -> tuple[TableName, ...]:
-        """The table of each INSERT."""
+        """Return the table of each INSERT."""
         return tuple(insert.target for insert in self.inserts)
 
     @property
     def references(self) -> tuple[TableReference, ...]:
-        """All places where tables are read: those of the sources, then those of each INSERT."""
+        """Return all places where tables are read: those of the sources, then those of each INSERT."""
         queries = (*self.sources, *(insert.query for insert in self.inserts))
         return tuple(each for query in queries for each in query.references if not is_source(each.table))
 
@@ -76,12 +76,12 @@ _SOURCE = "source "
 
 
 def source_name(number: int) -> str:
-    """The name by which the INSERTs of a :class:`MultiInsert` read one of its sources."""
+    """Return the name by which the INSERTs of a :class:`MultiInsert` read one of its sources."""
     return f"{_SOURCE}{number}"
 
 
 def is_source(table: TableName) -> bool:
-    """Whether a name is one of :func:`source_name`."""
+    """Return whether a name is one of :func:`source_name`."""
     return table.database is None and table.name.startswith(_SOURCE)
 
 
@@ -131,7 +131,7 @@ class ChangeRows:
 
     @property
     def target_reference(self) -> TableReference:
-        """Where the target is read, with what restricts its rows."""
+        """Return where the target is read, with what restricts its rows."""
         assert self.matched.target is not None
         reference = self.matched.query.references[self.matched.target]
         # What no row of the source can match is still a row that no source matches.
@@ -139,7 +139,7 @@ class ChangeRows:
 
     @property
     def others(self) -> tuple[TableReference, ...]:
-        """All other places where tables are read."""
+        """Return all other places where tables are read."""
         found = list(self.source.references) if self.source is not None else []
         for part in (self.matched, self.unmatched, self.unmatched_by_source):
             if part is not None:
@@ -200,7 +200,7 @@ SOURCE_STRUCT = "__source"
 
 
 def assigned_name(clause: int, value: int) -> str:
-    """The column of a :class:`ChangeQuery` that has a clause's value of this number."""
+    """Return the column of a :class:`ChangeQuery` that has a clause's value of this number."""
     return f"__assigned_{clause}_{value}"
 
 

@@ -32,7 +32,7 @@ _READABLE = (Compression.NONE, Compression.ZLIB, Compression.SNAPPY, Compression
 
 
 def compression(number: int) -> Compression:
-    """The compression of this number.
+    """Return the compression of this number.
 
     Raises:
         ValueError: it cannot be read here.
@@ -47,7 +47,7 @@ def compression(number: int) -> Compression:
 
 
 def decompress(data: bytes, kind: Compression) -> bytes:
-    """What was compressed.
+    """Return the decompressed bytes.
 
     Raises:
         ValueError: the data is damaged; pyarrow's and zlib's errors for the same.
@@ -87,7 +87,7 @@ def _with_size(chunk: bytes, codec: str, size: int) -> bytes:
 
 
 def _snappy_size(chunk: bytes) -> int:
-    """The size that a block of Snappy begins with."""
+    """Return the size that a block of Snappy begins with."""
     size = 0
     for at, byte in enumerate(chunk[:5]):
         size |= (byte & 0x7F) << 7 * at
@@ -97,7 +97,7 @@ def _snappy_size(chunk: bytes) -> int:
 
 
 def _lz4_size(chunk: bytes) -> int:
-    """The size of what an LZ4 block holds: its sequences' literals and matches.
+    """Return the size of what an LZ4 block holds: its sequences' literals and matches.
 
     Source: https://github.com/lz4/lz4/blob/dev/doc/lz4_Block_format.md.
     """
@@ -128,7 +128,7 @@ def _lz4_length(chunk: bytes, at: int, length: int) -> tuple[int, int]:
 
 
 def compress(data: bytes, kind: Compression, block_size: int) -> bytes:
-    """The data in chunks of at most ``block_size`` bytes, as they are where compressing does not help."""
+    """Return the data in chunks of at most ``block_size`` bytes, as they are where compressing does not help."""
     if kind is Compression.NONE:
         return data
     step = min(max(block_size, 1), _MOST_IN_CHUNK)

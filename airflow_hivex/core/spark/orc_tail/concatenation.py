@@ -38,7 +38,7 @@ class Slice:
 
 
 def stripes_of(file: Place, tail: Tail, first: int, end: int) -> Slice:
-    """The stripes of a file from ``first`` to before ``end``; their statistics are merged.
+    """Return the stripes of a file from ``first`` to before ``end``; their statistics are merged.
 
     Raises:
         JobError: it is a full ACID file without the last keys of all stripes, or has other rows than inserts.
@@ -63,7 +63,7 @@ def stripes_of(file: Place, tail: Tail, first: int, end: int) -> Slice:
 
 
 def join(target: Place, slices: Sequence[Slice]) -> Concatenated:
-    """One file with the stripes of all, in the order of the slices, made without decoding them.
+    """Return one file with the stripes of all, in the order of the slices, made without decoding them.
 
     Statistics are merged, and of full ACID files the key index and the counts. The rows are not sorted: slices of
     a full ACID table have to follow each other by their keys. The files stay.
@@ -113,7 +113,7 @@ def _first_with_attributes(tails: Sequence[Tail]) -> int:
 
 
 def _joined(tails: Sequence[Tail]) -> Tail:
-    """The tail of the file that has the stripes of all."""
+    """Return the tail of the file that has the stripes of all."""
     statistics = [tail.statistics for tail in tails]
     merged = [merge(columns) for columns in zip(*statistics, strict=True)] if all(statistics) else []
     return (
@@ -126,7 +126,7 @@ def _joined(tails: Sequence[Tail]) -> Tail:
 
 
 def _user_metadata(tails: Sequence[Tail]) -> dict[str, bytes]:
-    """The first value of each key; what describes the rows of a full ACID file is put together."""
+    """Return the first value of each key; what describes the rows of a full ACID file is put together."""
     found = [tail.user_metadata for tail in tails]
     merged = dict(chain.from_iterable(metadata.items() for metadata in reversed(found)))
     if KEY_INDEX in merged:
@@ -138,7 +138,7 @@ def _user_metadata(tails: Sequence[Tail]) -> dict[str, bytes]:
 
 
 def _counts(tail: Tail) -> list[int]:
-    """How many rows of a full ACID file are inserts, updates and deletes."""
+    """Return how many rows of a full ACID file are inserts, updates and deletes."""
     return list(map(int, tail.user_metadata[STATISTICS].split(b",")))
 
 

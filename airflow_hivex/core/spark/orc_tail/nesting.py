@@ -53,7 +53,7 @@ def nest(source: Place, target: Place) -> int:
 
 
 def nested(file: Place, tail: Tail) -> Tail:
-    """The tail that makes a flat file, whose tail is given, a full ACID file of Hive; see :func:`nest`.
+    """Return the tail that makes a flat file, whose tail is given, a full ACID file of Hive; see :func:`nest`.
 
     Raises:
         JobError: the file is not of the form that is needed.
@@ -103,12 +103,12 @@ def _nested(tail: Tail) -> Tail:
 
 
 def _of_struct(statistics: list[Message]) -> list[Message]:
-    """The statistics of all columns, where those of the placeholder are what a struct has."""
+    """Return the statistics of all columns, where those of the placeholder are what a struct has."""
     return [columns.without(BOOLEANS) if at == ROW else columns for at, columns in enumerate(statistics)]
 
 
 def _key_index(file: Place, tail: Tail) -> bytes:
-    """The last key of each stripe; the stripe is read only when its statistics do not tell the key."""
+    """Return the last key of each stripe; the stripe is read only when its statistics do not tell the key."""
     statistics = tail.stripe_statistics
     keys = []
     for at in range(len(tail.stripes)):
@@ -122,7 +122,7 @@ def _key_index(file: Place, tail: Tail) -> bytes:
 
 
 def _counts(file: Place, tail: Tail) -> bytes:
-    """How many rows are inserts, updates and deletes."""
+    """Return how many rows are inserts, updates and deletes."""
     counts = [0] * len(_OPERATIONS)
     known = integer_range(tail.statistics[_OPERATION]) if tail.statistics else None
     if known is not None and known.minimum == known.maximum and known.minimum in _OPERATIONS:
@@ -138,7 +138,7 @@ def _counts(file: Place, tail: Tail) -> bytes:
 
 
 def _values(file: Place, tail: Tail, stripe: int, columns: Sequence[int]) -> list[Any]:
-    """The values of columns below the root in one stripe."""
+    """Return the values of columns below the root in one stripe."""
     from pyarrow import orc
 
     chosen = [names(tail.types[0])[column - 1] for column in columns]

@@ -57,7 +57,7 @@ class Keys(NamedTuple):
 
 
 def stripe_keys(file: Place, tail: Tail) -> list[Keys]:
-    """What the statistics say about the keys of each stripe.
+    """Return what the statistics say about the keys of each stripe.
 
     Raises:
         JobError: they do not say it.
@@ -78,7 +78,7 @@ def _keys(columns: Sequence[Message]) -> Keys:
 
 
 def is_rewritable(tail: Tail, stripes: Sequence[int], like: Tail, *, is_nested: bool) -> bool:
-    """Whether pyarrow can read these stripes and write them behind those of ``like``, the same to readers as before.
+    """Return whether pyarrow can rewrite these stripes behind those of ``like`` without a change for readers.
 
     Not so are files that differ in form or types, parts of structs, lists and maps, and moments before 1970 or after
     2262.
@@ -112,7 +112,7 @@ def _is_in_range(statistics: Message) -> bool:
 
 
 def rewritten(file: Place, sources: Sequence[Tail], *, is_nested: bool) -> Slice:
-    """A file that pyarrow has written, as one with the types and the form of those whose stripes it has.
+    """Return a file that pyarrow has written, as one with the types and the form of those whose stripes it has.
 
     Its columns are those of the ``sources`` by their place; where rows are structs, with a placeholder, see ``nest``.
 
@@ -130,6 +130,6 @@ def rewritten(file: Place, sources: Sequence[Tail], *, is_nested: bool) -> Slice
 
 
 def _stored(type_: Message) -> tuple[int, list[int], tuple[int, int]]:
-    """What a type is in the stripes, where all texts are alike."""
+    """Return what a type is in the stripes, where all texts are alike."""
     of = Kind.STRING if kind(type_) in _TEXTS else kind(type_)
     return of, children(type_), decimal_parameters(type_)

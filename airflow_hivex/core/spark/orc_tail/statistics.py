@@ -35,7 +35,7 @@ _MOST = 2**63 - 1
 
 
 def merge(statistics: Sequence[Message]) -> Message:
-    """The statistics of all rows together."""
+    """Return the statistics of all rows together."""
     merged = Message().replaced(VALUES, [sum(part.number(VALUES) for part in statistics)])
     # A part without values has nothing to say about them.
     parts = [part for part in statistics if part.number(VALUES)]
@@ -54,7 +54,7 @@ def _all_have(parts: Sequence[Message], number: int) -> bool:
 
 
 def _signed(parts: Sequence[Message], number: int, choose: Callable[[list[int]], int]) -> Message:
-    """The field of one number, chosen or computed from all; none when a part lacks it or it does not fit."""
+    """Return the field of one number, chosen or computed from all; none when a part lacks it or it does not fit."""
     if not _all_have(parts, number):
         return Message()
     value = choose([signed(part.number(number)) for part in parts])
@@ -103,7 +103,7 @@ def _strings(parts: Sequence[Message]) -> Message:
 
 
 def _bound(parts: Sequence[Message], exact: int, cut: int, choose: Callable[[list[bytes]], bytes]) -> Message:
-    """The lowest or highest of all: the value itself, or of a long one a bound that begins as it does."""
+    """Return the lowest or highest of all: the value itself, or of a long one a bound that begins as it does."""
     if not all(part.has(exact) or part.has(cut) for part in parts):
         return Message()
     chosen = choose([part.data(exact) if part.has(exact) else part.data(cut) for part in parts])
@@ -138,7 +138,7 @@ def _moment(
     default: int,
     choose: Callable[[list[tuple[int, int]]], tuple[int, int]],
 ) -> Message:
-    """The lowest or highest moment; nanoseconds below the millisecond are kept plus one, or left out."""
+    """Return the lowest or highest moment; nanoseconds below the millisecond are kept plus one, or left out."""
     if not _all_have(parts, milliseconds):
         return Message()
     moment, nano = choose([(signed(part.number(milliseconds)), part.number(nanos, default + 1) - 1) for part in parts])

@@ -56,22 +56,22 @@ class Tail:
 
     @property
     def compression(self) -> Compression:
-        """How the file is compressed."""
+        """Return the compression of the file."""
         return compression(self.postscript.number(_PS_COMPRESSION))
 
     @property
     def block_size(self) -> int:
-        """The most bytes that are compressed as one chunk."""
+        """Return the most bytes that are compressed as one chunk."""
         return self.postscript.number(_PS_BLOCK_SIZE, _DEFAULT_BLOCK_SIZE)
 
     @property
     def row_index_stride(self) -> int:
-        """The number of rows that have an entry of their own in the indexes."""
+        """Return the number of rows that have an entry of their own in the indexes."""
         return self.footer.number(_FOOTER_STRIDE)
 
     @property
     def form(self) -> dict[str, object]:
-        """What is said of a file as a whole that readers need for its stripes, by its name."""
+        """Return what is said of a file as a whole that readers need for its stripes, by its name."""
         return {
             "compression": self.compression,
             "ORC version": self.postscript.numbers(_PS_VERSION),
@@ -82,22 +82,22 @@ class Tail:
 
     @property
     def writer_version(self) -> int:
-        """The version of the writer, by which readers know its faults."""
+        """Return the version of the writer, by which readers know its faults."""
         return self.postscript.number(_PS_WRITER_VERSION)
 
     @property
     def rows(self) -> int:
-        """The number of rows."""
+        """Return the number of rows."""
         return self.footer.number(_FOOTER_ROWS)
 
     @property
     def types(self) -> list[Message]:
-        """The types of all columns, the root first, in pre-order."""
+        """Return the types of all columns, the root first, in pre-order."""
         return self.footer.messages(_FOOTER_TYPE)
 
     @property
     def statistics(self) -> list[Message]:
-        """The statistics of all columns; empty where the writer has left them out."""
+        """Return the statistics of all columns; empty where the writer has left them out."""
         return self.footer.messages(_FOOTER_STATISTICS)
 
     @property
@@ -108,7 +108,7 @@ class Tail:
 
     @property
     def stripes(self) -> tuple[Stripe, ...]:
-        """The stripes in their order."""
+        """Return the stripes in their order."""
         return tuple(
             Stripe(
                 stripe.number(_STRIPE_OFFSET),
@@ -120,12 +120,12 @@ class Tail:
 
     @property
     def user_metadata(self) -> dict[str, bytes]:
-        """What writers have added, by key."""
+        """Return the metadata of the writers, by key."""
         items = self.footer.messages(_FOOTER_USER_METADATA)
         return {item.data(_ITEM_NAME).decode(): item.data(_ITEM_VALUE) for item in items}
 
     def part(self, first: int, end: int) -> Tail:
-        """The tail of a file that has only the stripes from ``first`` to before ``end`` of this one, at its beginning.
+        """Return the tail of a file that begins with the stripes from ``first`` to before ``end`` and has no others.
 
         Statistics of the columns are still those of all stripes.
         """
@@ -144,20 +144,20 @@ class Tail:
         )
 
     def described_as(self, other: Tail) -> Tail:
-        """The tail with the types of another, and with the calendar that its dates are numbered by."""
+        """Return the tail with the types of another, and with the calendar that its dates are numbered by."""
         calendar = other.footer.numbers(_FOOTER_CALENDAR)
         return replace(self, footer=self.footer.replaced(_FOOTER_CALENDAR, calendar)).with_types(other.types)
 
     def with_types(self, types: Sequence[Message]) -> Tail:
-        """The tail with these types."""
+        """Return the tail with these types."""
         return replace(self, footer=self.footer.replaced(_FOOTER_TYPE, types))
 
     def with_statistics(self, statistics: Sequence[Message]) -> Tail:
-        """The tail with these statistics of the columns."""
+        """Return the tail with these statistics of the columns."""
         return replace(self, footer=self.footer.replaced(_FOOTER_STATISTICS, statistics))
 
     def with_stripe_statistics(self, stripes: Sequence[Sequence[Message]]) -> Tail:
-        """The tail with these statistics of the columns in each stripe."""
+        """Return the tail with these statistics of the columns in each stripe."""
         found = self.metadata.messages(_METADATA_STRIPE_STATISTICS)
         per_stripe = [
             stripe.replaced(_STRIPE_STATISTICS_COLUMN, columns) for stripe, columns in zip(found, stripes, strict=True)
@@ -165,7 +165,7 @@ class Tail:
         return replace(self, metadata=self.metadata.replaced(_METADATA_STRIPE_STATISTICS, per_stripe))
 
     def followed_by(self, others: Sequence[Tail]) -> Tail:
-        """The tail of a file that also has the stripes of other files behind its own.
+        """Return the tail of a file that also has the stripes of other files behind its own.
 
         Statistics of the columns are this tail's. Those of the stripes are left out when a file has none.
         """
@@ -194,7 +194,7 @@ class Tail:
         )
 
     def with_user_metadata(self, metadata: Mapping[str, bytes]) -> Tail:
-        """The tail with these keys beside those that it has; an equal key is replaced."""
+        """Return the tail with these keys beside those that it has; an equal key is replaced."""
         items = [
             Message().replaced(_ITEM_NAME, [name.encode()]).replaced(_ITEM_VALUE, [value])
             for name, value in {**self.user_metadata, **metadata}.items()
@@ -212,7 +212,7 @@ class Tail:
 
 
 def read_tail(file: Place) -> Tail:
-    """The tail of a file: one read of its end, two where the tail is long.
+    """Return the tail of a file: one read of its end, two where the tail is long.
 
     Raises:
         JobError: the file cannot be read, is cut off, encrypted or no ORC file.

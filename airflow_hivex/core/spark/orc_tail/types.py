@@ -42,27 +42,27 @@ class Kind(enum.IntEnum):
 
 
 def kind(type_: Message) -> int:
-    """The type's number."""
+    """Return the type's number."""
     return type_.number(_TYPE_KIND)
 
 
 def children(type_: Message) -> list[int]:
-    """The columns below."""
+    """Return the columns below."""
     return type_.numbers(_TYPE_SUBTYPES)
 
 
 def names(type_: Message) -> list[str]:
-    """The names of a struct's fields."""
+    """Return the names of a struct's fields."""
     return [name.decode() for name in type_.all(_TYPE_NAMES)]
 
 
 def decimal_parameters(type_: Message) -> tuple[int, int]:
-    """The precision and the scale of a decimal type, 0 where they are missing."""
+    """Return the precision and the scale of a decimal type, 0 where they are missing."""
     return type_.number(_TYPE_PRECISION), type_.number(_TYPE_SCALE)
 
 
 def struct(like: Message, fields: Sequence[tuple[str, int]]) -> Message:
-    """A struct of these names and columns, with the attributes of another."""
+    """Return a struct of these names and columns, with the attributes of another."""
     rest = like.without(_TYPE_KIND, _TYPE_SUBTYPES, _TYPE_NAMES)
     own = Message().replaced(_TYPE_KIND, [Kind.STRUCT])
     if fields:
@@ -72,7 +72,7 @@ def struct(like: Message, fields: Sequence[tuple[str, int]]) -> Message:
 
 
 def described(types: Sequence[Message]) -> list[Message]:
-    """The types without their attributes, to be compared: writers pack columns and order fields as they like."""
+    """Return the types without their attributes, to be compared: writers pack columns and order fields as they like."""
     return [
         Message(
             tuple(
@@ -87,7 +87,7 @@ def described(types: Sequence[Message]) -> list[Message]:
 
 
 def attributes(types: Sequence[Message]) -> list[list[bytes]]:
-    """What writers have noted at each type; Spark notes what it calls it."""
+    """Return what writers have noted at each type; Spark notes what it calls it."""
     return [sorted(type_.all(_TYPE_ATTRIBUTE)) for type_ in types]
 
 
@@ -99,7 +99,7 @@ class Range(NamedTuple):
 
 
 def integer_range(statistics: Message) -> Range | None:
-    """What statistics say about a column of integers; None when they do not."""
+    """Return the statistics of a column of integers; None when they do not."""
     integers = Message.parse(statistics.data(INTEGERS))
     if not (integers.has(MINIMUM) and integers.has(MAXIMUM)):
         return None
@@ -107,7 +107,7 @@ def integer_range(statistics: Message) -> Range | None:
 
 
 def timestamp_range(statistics: Message) -> Range | None:
-    """What statistics say about a column of timestamps, in milliseconds of UTC; None when they do not."""
+    """Return the statistics of a column of timestamps, in milliseconds of UTC; None when they do not."""
     moments = Message.parse(statistics.data(TIMESTAMPS))
     if not (moments.has(UTC_MINIMUM) and moments.has(UTC_MAXIMUM)):
         return None

@@ -30,7 +30,7 @@ class Message:
 
     @classmethod
     def parse(cls, data: bytes) -> Message:
-        """The message that the bytes are.
+        """Return the message that the bytes are.
 
         Raises:
             ValueError: they are none.
@@ -69,32 +69,32 @@ class Message:
         return bytes(out)
 
     def number(self, number: int, default: int = 0) -> int:
-        """The value of a VARINT field, of its last occurrence."""
+        """Return the value of a VARINT field, of its last occurrence."""
         found = self._last(number)
         return found if isinstance(found, int) else default
 
     def data(self, number: int) -> bytes:
-        """The value of any other field, of its last occurrence; empty when it is missing."""
+        """Return the value of any other field, of its last occurrence; empty when it is missing."""
         found = self._last(number)
         return found if isinstance(found, bytes) else b""
 
     def has(self, number: int) -> bool:
-        """Whether the field is there."""
+        """Return whether the field is there."""
         return self._last(number) is not None
 
     def _last(self, number: int) -> int | bytes | None:
         return next((field.value for field in reversed(self.fields) if field.number == number), None)
 
     def all(self, number: int) -> list[bytes]:
-        """The values of a repeated field of bytes."""
+        """Return the values of a repeated field of bytes."""
         return [field.value for field in self.fields if field.number == number and isinstance(field.value, bytes)]
 
     def messages(self, number: int) -> list[Message]:
-        """The values of a repeated field of messages."""
+        """Return the values of a repeated field of messages."""
         return [Message.parse(data) for data in self.all(number)]
 
     def numbers(self, number: int) -> list[int]:
-        """The values of a repeated VARINT field, packed or not."""
+        """Return the values of a repeated VARINT field, packed or not."""
         found: list[int] = []
         for field in self.fields:
             if field.number != number:
@@ -109,11 +109,11 @@ class Message:
         return found
 
     def without(self, *numbers: int) -> Message:
-        """The message without these fields."""
+        """Return the message without these fields."""
         return Message(tuple(field for field in self.fields if field.number not in numbers))
 
     def replaced(self, number: int, values: Iterable[int | bytes | Message]) -> Message:
-        """The message with these values of a field, where its first value was, or at the end."""
+        """Return the message with these values of a field, where its first value was, or at the end."""
         new = tuple(_field(number, value) for value in values)
         places = [at for at, field in enumerate(self.fields) if field.number == number]
         at = places[0] if places else len(self.fields)
@@ -141,7 +141,7 @@ def _read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def varint(value: int) -> bytes:
-    """A number of at most 64 bits, not negative."""
+    """Return a number of at most 64 bits, not negative."""
     out = bytearray()
     while value >= 0x80:
         out.append(value & 0x7F | 0x80)
@@ -151,15 +151,15 @@ def varint(value: int) -> bytes:
 
 
 def packed(values: Sequence[int]) -> bytes:
-    """The value of a packed repeated VARINT field."""
+    """Return the value of a packed repeated VARINT field."""
     return b"".join(map(varint, values))
 
 
 def signed(value: int) -> int:
-    """The number that a ``sint64`` stands for."""
+    """Return the number that a ``sint64`` stands for."""
     return (value >> 1) ^ -(value & 1)
 
 
 def unsigned(value: int) -> int:
-    """The VARINT that a ``sint64`` is written as."""
+    """Return the VARINT that a ``sint64`` is written as."""
     return (value << 1) ^ (value >> 63)

@@ -17,7 +17,7 @@ _STORAGE_OF_PARTITION = "storage_descriptor_id"
 
 
 def _added() -> dict[str, list[sa.Column[Any]]]:
-    """The columns that are added, by table."""
+    """Return the columns that are added, by table."""
     return {
         "storage_descriptors": [
             sa.Column("input_format", sa.Text()),
