@@ -76,6 +76,16 @@ STATEMENTS: dict[str, tuple[str, Callable[[Rows], Rows]]] = {
 
 The last one takes the rows of partition 0 to table ``{other}`` as well.
 """
+TRIED = {
+    name: STATEMENTS[name]
+    for name in ("INSERT", *evidence.drawn("statements", [name for name in STATEMENTS if name != "INSERT"], 2))
+}
+"""Those that a run tries: the one that brings the rows, and some that change them."""
+
+
+def in_other(rows: Rows) -> Rows:
+    """Return the rows of table ``{other}`` after them, if these are the rows of table ``{t}``."""
+    return [row for row in rows if row[2] == "0"] if "multi-table INSERT" in TRIED else []
 
 
 def held(metastore: Metastore, session: Session, root: Path) -> list[Any]:

@@ -45,6 +45,7 @@ def shown(session: Session) -> list[tuple[object, ...]]:
     return [row[:width] for row in rows(session)]
 
 
+@pytest.mark.evidence(cases=1)
 def test_a_renamed_column_keeps_its_values(t: Session) -> None:
     t.sql("ALTER TABLE t RENAME COLUMN a TO number")
     assert rows(t, "SELECT number FROM t WHERE number > 1") == [(2,)]
@@ -66,6 +67,7 @@ def test_a_renamed_column_keeps_its_values(t: Session) -> None:
     assert rows(t, "SELECT b, number FROM t ORDER BY 1") == [(2, None), (7, "new")]
 
 
+@pytest.mark.evidence(cases=1)
 def test_a_dropped_column_does_not_come_back(t: Session) -> None:
     t.sql("ALTER TABLE t DROP COLUMN c")
     t.sql("ALTER TABLE t ADD COLUMNS (c double, d int)")
@@ -77,6 +79,7 @@ def test_a_dropped_column_does_not_come_back(t: Session) -> None:
     assert rows(t, "SELECT c FROM t") == [(None,), (None,)]
 
 
+@pytest.mark.evidence(cases=1)
 def test_types_become_wider_and_columns_change_places(t: Session) -> None:
     t.sql("ALTER TABLE t CHANGE COLUMN c ratio double COMMENT 'new' FIRST")
     t.sql("ALTER TABLE t ALTER COLUMN b TYPE string")
@@ -90,6 +93,7 @@ def test_types_become_wider_and_columns_change_places(t: Session) -> None:
     assert ("ratio", "double", "new") in rows(t, "DESCRIBE t")
 
 
+@pytest.mark.evidence(cases=1)
 def test_columns_are_replaced_by_name(t: Session) -> None:
     t.sql("ALTER TABLE t REPLACE COLUMNS (c double, e int, a int COMMENT 'kept')")
     assert shown(t) == [(1.5, None, 1), (2.5, None, 2)]

@@ -22,10 +22,11 @@ from airflow_hivex.core.errors import StorageError
 from airflow_hivex.core.model.compaction import Compaction, CompactionState
 from tests.acceptance.middle_of_writes import (
     LAYOUTS,
-    STATEMENTS,
+    TRIED,
     Rows,
     create,
     held,
+    in_other,
     limit_files,
     stopped_while_writing,
 )
@@ -127,6 +128,7 @@ def no_room_for_tasks(folder: Path) -> Iterator[None]:
     assert filled.is_set()
 
 
+@pytest.mark.evidence
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_full_disk_changes_nothing_and_the_statement_works_once_there_is_room(warehouse: Opened, layout: str) -> None:
@@ -136,7 +138,7 @@ def test_a_full_disk_changes_nothing_and_the_statement_works_once_there_is_room(
     # At its first use the library for snappy, the compression of layout hive, finds no room to be unpacked either.
     warehouse.session.sql(create("first", "hive"))
     warehouse.session.sql("INSERT INTO first SELECT 1, 'first', '0'")
-    for name, (text, change) in STATEMENTS.items():
+    for name, (text, change) in TRIED.items():
         statement = text.format(t="t", other="other")
         with no_room_for_tasks(warehouse.folder("t")):
             warehouse.fails(statement, "t")
@@ -146,7 +148,7 @@ def test_a_full_disk_changes_nothing_and_the_statement_works_once_there_is_room(
         warehouse.session.sql(statement)
         rows = sorted(change(rows))
         assert warehouse.rows("t") == rows, name
-    before = [row for row in rows if row[2] == "0"]
+    before = in_other(rows)
     assert warehouse.rows("other") == before
     warehouse.session.sql("DELETE FROM t WHERE id % 7 = 0")
     rows = [row for row in rows if row[0] % 7]

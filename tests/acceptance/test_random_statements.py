@@ -64,7 +64,7 @@ pytestmark = [
 
 STATEMENTS = 24
 """Of one sequence."""
-_ALL = evidence.amount("HIVEX_RANDOM_STATEMENTS", share=2 * STATEMENTS, whole=2000)
+_ALL = evidence.amount("HIVEX_RANDOM_STATEMENTS", share=STATEMENTS, whole=2000)
 SEEDS = range(evidence.SEED, evidence.SEED + max(1, _ALL // STATEMENTS))
 
 LOCKS: dict[str, dict[str, object]] = {

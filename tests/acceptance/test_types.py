@@ -11,6 +11,7 @@ import pytest
 
 from airflow_hivex.core import Metastore, Session
 from airflow_hivex.core.errors import HivexError, InvalidObjectError
+from tests import evidence
 
 pytestmark = pytest.mark.spark
 
@@ -260,6 +261,7 @@ def predicate(chance: random.Random, depth: int = 2) -> str:
     )
 
 
+@pytest.mark.evidence
 @on_sqlite
 def test_pruned_partitions_change_no_answer(session: Session) -> None:
     chance = random.Random(20130101)
@@ -273,8 +275,8 @@ def test_pruned_partitions_change_no_answer(session: Session) -> None:
     rows = [f"({n}, {', '.join(chance.choice(choices) for choices in values.values())})" for n in range(60)]
     for table in ("parts", "plain"):
         session.sql(f"INSERT INTO {table} VALUES {', '.join(rows)}")
-    for _ in range(4):
-        conditions = [predicate(chance) for _ in range(12)]
+    asked = [[predicate(chance) for _ in range(12)] for _ in range(4)]
+    for conditions in evidence.drawn("conditions", asked, 1):
         pruned = session.sql(
             " UNION ALL ".join(
                 f"SELECT {n} AS q, count(*) AS c, sum(id) AS s FROM parts WHERE {condition}"
@@ -311,6 +313,7 @@ def test_conditions_on_times_find_rows_by_their_microseconds(session: Session) -
     assert session.sql("SELECT id FROM t ORDER BY id").rows == [(1,), (2,)]
 
 
+@pytest.mark.evidence(cases=1)
 @on_sqlite
 @pytest.mark.parametrize("layout", ["flat", "hive"])
 def test_times_of_both_kinds_are_read_whatever_is_pruned(session: Session, layout: str) -> None:

@@ -75,6 +75,7 @@ def reap_after_the_longest_time(survivor: Survivor) -> None:
     housekeeper.run(only_due=True)
 
 
+@pytest.mark.evidence(cases=13)
 @pytest.mark.parametrize("point", list(STATES))
 def test_writer_killed(survivor: Survivor, tmp_path: Path, point: str) -> None:
     done = kill_at(point, survivor, write_until_killed, tmp_path)
@@ -111,6 +112,7 @@ def test_writer_killed(survivor: Survivor, tmp_path: Path, point: str) -> None:
     assert survivor.read(*TABLES) == [(3,), (3,)]
 
 
+@pytest.mark.evidence(cases=7)
 @pytest.mark.parametrize(
     ("point", "free"),
     [
@@ -131,6 +133,7 @@ def test_owner_of_locks_without_transaction_killed(survivor: Survivor, tmp_path:
     assert survivor.metastore.locks.show() == []
 
 
+@pytest.mark.evidence(cases=3)
 @pytest.mark.parametrize("point", ["before check lock", "after check lock", "while waiting"])
 def test_waiter_killed(survivor: Survivor, tmp_path: Path, point: str) -> None:
     transactions, locks = survivor.metastore.transactions, survivor.metastore.locks
@@ -148,6 +151,7 @@ def test_waiter_killed(survivor: Survivor, tmp_path: Path, point: str) -> None:
     assert survivor.read(*TABLES) == [(), ()]
 
 
+@pytest.mark.evidence(cases=4)
 @pytest.mark.parametrize("point", ["after lock", "while holding", "before commit", "after commit"])
 def test_waiting_process_goes_on_after_the_housekeeper(survivor: Survivor, tmp_path: Path, point: str) -> None:
     kill_at(point, survivor, write_until_killed, tmp_path)
