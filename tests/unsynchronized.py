@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from functools import wraps
+import sqlite3
 from typing import Any
 
-from airflow_hivex.core.store import engine
+from sqlalchemy import event
+from sqlalchemy.pool import Pool
 
-prepare_synchronized = engine._prepare_sqlite
-
-
-@wraps(prepare_synchronized)
-def _prepare(connection: Any, record: object) -> None:
-    prepare_synchronized(connection, record)
-    connection.execute("PRAGMA synchronous = OFF")
+_DONE = "unsynchronized"
 
 
-engine._prepare_sqlite = _prepare
+@event.listens_for(Pool, "checkout")
+def do_not_wait(connection: Any, record: Any, _proxy: object) -> None:
+    """Set that for a connection once; the store has set its own way when it made the connection."""
+    if _DONE not in record.info and isinstance(connection, sqlite3.Connection):
+        connection.execute("PRAGMA synchronous = OFF")
+        record.info[_DONE] = True

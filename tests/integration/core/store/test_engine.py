@@ -6,12 +6,11 @@ import os
 import sqlite3
 from pathlib import Path
 
-from sqlalchemy import select
+from sqlalchemy import event, select
 
 from airflow_hivex.core.store import migrating
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.schema import counters
-from tests.unsynchronized import prepare_synchronized
 
 
 def test_a_new_file_is_its_owners_alone(empty_sqlite_url: str, tmp_path: Path) -> None:
@@ -36,8 +35,16 @@ def test_the_mode_of_a_file_that_is_there_is_left_alone(sqlite_url: str) -> None
 
 
 def test_a_commit_is_on_disk_when_it_is_acknowledged(sqlite_url: str) -> None:
-    connection = sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))
-    prepare_synchronized(connection, None)
+    found = []
+
+    def look(connection: sqlite3.Connection, _record: object) -> None:
+        found.append(connection.execute("PRAGMA synchronous").fetchone())
+
+    store = Store(sqlite_url)
+    # The store has made the connection ready then; the tests set it to another way when it is used.
+    event.listen(store.engine, "connect", look)
+    with store.read():
+        pass
+    store.close()
     # Source: https://www.sqlite.org/pragma.html#pragma_synchronous: 2 is FULL.
-    assert connection.execute("PRAGMA synchronous").fetchone() == (2,)
-    connection.close()
+    assert found == [(2,)]
