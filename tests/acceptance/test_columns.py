@@ -134,9 +134,9 @@ def test_what_cannot_be_is_refused(t: Session) -> None:
 
 @pytest.mark.parametrize("t", ["bucketed"], indirect=True)
 def test_columns_that_place_rows_stay(t: Session) -> None:
-    with pytest.raises(InvalidOperationError, match="bucketed or sorted by column a"):
+    with pytest.raises(InvalidOperationError, match="bucketed, sorted or skewed by column a"):
         t.sql("ALTER TABLE t DROP COLUMN a")
-    with pytest.raises(InvalidOperationError, match="bucketed or sorted by column a"):
+    with pytest.raises(InvalidOperationError, match="bucketed, sorted or skewed by column a"):
         t.sql("ALTER TABLE t REPLACE COLUMNS (b string)")
 
 
