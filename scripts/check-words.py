@@ -23,7 +23,7 @@ _PATTERNS = {
     r"(?<![\w.])(?:[Hh]e|[Hh]im|[Hh]is)(?![\w.(=])": "write they, or name the subject",
     r"\b(?:bear|bears|bore|borne) (?:each|one|the|a|an|with|nothing)\b": "locks are compatible with each other",
     r"\b(?:begin|begins|began|begun|beginning|done) again\b": "write retry, continue or repeat",
-    r"\b(?:may|can|could|not|to) be had\b": "a lock is acquired, a thing is available",
+    r"\b(?:may|can|could|cannot|not|to) be had\b": "a lock is acquired, a thing is available",
     r"\ball the same\b": "write still, or nevertheless",
     r"hive-semantics|(?:spark|airflow|thrift)-notes|\bseed 0\d\d\b|\.\./shared\b": "cite a page of this repository",
     r"\b[Ss]ection \d+\.\d+\b|[a-z] \(\d\.\d\)": "cite a page and its heading, not the number of a section",

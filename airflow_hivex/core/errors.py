@@ -336,15 +336,15 @@ class MergeCardinalityError(SqlError):
 
     def __init__(self, table: str, count: int) -> None:
         super().__init__(
-            f"MERGE into {table}: {count} rows of the target are matched by several rows of the source each, so it is "
-            "not decided what becomes of them. Make the rows of the source unique by the columns of the condition.",
+            f"MERGE into {table}: {count} rows of the target are matched by several rows of the source each, so their "
+            "result is not defined. Make the rows of the source unique by the columns of the condition.",
             table,
             count,
         )
 
 
 class ColumnCountMismatchError(SqlError):
-    """An INSERT brings more or fewer values than the table takes."""
+    """An INSERT has more or fewer values than the table has columns."""
 
     code = "COLUMN_COUNT"
 
@@ -397,7 +397,7 @@ class InvalidParametersError(SqlError):
 
 
 class RoutingError(HivexError):
-    """No cluster can run the statement. ``route`` tells what each candidate lacks."""
+    """No cluster can run the statement. ``route`` has what each candidate lacks."""
 
     code = "NO_ROUTE"
 
@@ -505,7 +505,7 @@ class WriteConflictError(TransactionAbortedError):
 
 
 class DeadlockError(TransactionAbortedError):
-    """Transactions waited for each other's locks in a circle, and this one was chosen to give way."""
+    """Transactions waited for each other's locks in a circle, and this one was chosen to be aborted."""
 
     code = "DEADLOCK"
     retryable = True
@@ -535,12 +535,12 @@ class UnexpectedError(HivexError):
 
 
 class StatementCancelledError(TransactionError):
-    """A statement was cancelled; the transaction that it was part of goes on without it."""
+    """A statement was cancelled; the transaction that it was part of continues without it."""
 
     code = "STATEMENT_CANCELLED"
 
     def __init__(self, txn_id: int) -> None:
-        super().__init__(f"The statement was cancelled; transaction {txn_id} goes on without it.", txn_id)
+        super().__init__(f"The statement was cancelled; transaction {txn_id} continues without it.", txn_id)
         self.txn_id = txn_id
 
 
@@ -562,7 +562,7 @@ class WriteTakenBackError(TransactionError):
 
 
 class LockError(HivexError):
-    """A lock cannot be had, or is not in the state that the call needs."""
+    """A lock cannot be acquired, or is not in the state that the call needs."""
 
     code = "LOCK"
 
@@ -602,7 +602,7 @@ class LockOfOpenTransactionError(LockError):
 
 
 class LockNotAcquiredError(LockError):
-    """A lock that was asked for without waiting is held by somebody else."""
+    """A lock that was requested without waiting is held by another client."""
 
     code = "LOCK_NOT_ACQUIRED"
     retryable = True
@@ -665,7 +665,7 @@ class EventsPurgedError(HivexError):
     def __init__(self, after: int, purged: int) -> None:
         super().__init__(
             f"The events after {after} are not all there: those up to {purged} were purged. "
-            "Read the catalog anew, and continue after the current event id.",
+            "Read the catalog again, and continue after the current event id.",
             after,
             purged,
         )
@@ -692,7 +692,7 @@ class NoSuchCompactionError(CompactionError):
 
 
 class CompactionNotDoneError(CompactionError):
-    """A compaction has ended without having been done."""
+    """A compaction has ended without success."""
 
     code = "COMPACTION_NOT_DONE"
 
@@ -710,14 +710,14 @@ class CompactionNotDoneError(CompactionError):
 
 
 class CompactionLostError(CompactionError):
-    """A worker or cleaner goes on with a compaction that is not its own any more: it took too long."""
+    """A worker or cleaner continues a compaction that it has lost, because it took too long."""
 
     code = "COMPACTION_LOST"
 
     def __init__(self, compaction_id: int, name: str, owner: str) -> None:
         super().__init__(
             f"Compaction {compaction_id} of {name} is not with {owner} any more: it was given back after its time-out, "
-            "or is over. Undo what was done for it; nothing of it counts.",
+            "or has ended. Undo its work; nothing of it counts.",
             compaction_id,
             name,
             owner,
@@ -908,12 +908,12 @@ class StorageError(HivexError):
     retryable = True
 
     def __init__(self, location: str, reason: str) -> None:
-        super().__init__(f"Storage at {location} does not answer as it should: {reason}.", location, reason)
+        super().__init__(f"Storage at {location} cannot be used: {reason}.", location, reason)
         self.location = location
 
 
 class RootMissingError(HivexError):
-    """The root of a cluster's file system lacks what was written to it."""
+    """The root of a cluster's file system lacks the marker that was written to it."""
 
     code = "ROOT_MISSING"
     retryable = True

@@ -195,7 +195,7 @@ class Session:
             # Out of the transaction that closing has rolled back, it would count on its own.
             raise InvalidOperationError("A statement", "the session", "it is closed; begin another one")
         if max_rows is not None and not (isinstance(max_rows, int) and max_rows >= 0):
-            raise InvalidParametersError(f"max_rows = {max_rows!r} is not a number of rows; None brings all.")
+            raise InvalidParametersError(f"max_rows = {max_rows!r} is not a valid number of rows; None returns all.")
         with own_errors("The statement"):
             return self._execute(read(text, parameters, database=self._state.database), parameters, max_rows)
 

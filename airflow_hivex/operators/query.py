@@ -219,7 +219,7 @@ class _StatementThread:
 
         from airflow_hivex.core.errors import DeadlockError, WriteConflictError
 
-        # What is left of a transaction of several statements cannot be had by running one of them again.
+        # A transaction of several statements cannot be completed by running one of them again.
         is_alone = self._session.txn_id is None
 
         def may_run_again(error: BaseException) -> bool:

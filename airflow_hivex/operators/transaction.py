@@ -392,7 +392,7 @@ class HivexAbortOperator(BaseOperator):
             found = metastore.transactions.get(txn_id)
         except NoSuchTransactionError:
             raise AirflowFailException(
-                f"Transaction {txn_id} has ended so long ago that nobody knows how; look whether its rows are there."
+                f"Transaction {txn_id} has ended, and its record was purged; check whether its rows are there."
             ) from None
         if found.state is TxnState.COMMITTED:
             return self._committed(txn_id, context)
@@ -407,7 +407,7 @@ class HivexAbortOperator(BaseOperator):
         states = _states(context, [self.commit_task_id] if self.commit_task_id else [])
         if "failed" in states.values():
             raise AirflowFailException(
-                f"Transaction {txn_id} has committed, but {self.commit_task_id} failed before it was told. Clear "
+                f"Transaction {txn_id} has committed, but {self.commit_task_id} failed before it knew that. Clear "
                 f"{self.commit_task_id} with downstream; it will succeed and change nothing."
             )
         self.log.info("Transaction %s has committed; there is nothing to abort.", txn_id)

@@ -112,7 +112,7 @@ class HivexSensor(BaseSensorOperator):
 
     def on_kill(self) -> None:
         """End the waiting. Nothing was begun, so that nothing is to be undone."""
-        self.log.info("Waiting for %s was ended; it goes on undisturbed.", self._awaited())
+        self.log.info("Waiting for %s was ended; it continues undisturbed.", self._awaited())
 
     def _timed_out(self) -> AirflowSensorTimeout:
         return AirflowSensorTimeout(

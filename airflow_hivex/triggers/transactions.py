@@ -104,7 +104,7 @@ class HivexTrigger(BaseTrigger):
 
     async def on_kill(self) -> None:
         """Do nothing: a user has ended the task, and nothing was begun that is to be undone."""
-        self.log.info("Waiting for %s was ended by a user; it goes on undisturbed.", self._awaited())
+        self.log.info("Waiting for %s was ended by a user; it continues undisturbed.", self._awaited())
 
     async def cleanup(self) -> None:
         """Nothing is held: the connection to the metastore is the triggerer's."""

@@ -262,10 +262,10 @@ def test_partitions_get_their_values_wherever_they_lie(session: Session, tmp_pat
 
 
 def test_an_unknown_layout_is_refused(session: Session) -> None:
-    with pytest.raises(InvalidObjectError, match="is none of flat, hive"):
+    with pytest.raises(InvalidObjectError, match="is not one of flat, hive"):
         session.sql("CREATE TABLE t (id int) TBLPROPERTIES ('hivex.row.layout' = 'nested')")
     session.sql("CREATE TABLE t (id int)")
-    with pytest.raises(InvalidObjectError, match="is none of flat, hive"):
+    with pytest.raises(InvalidObjectError, match="is not one of flat, hive"):
         session.sql("ALTER TABLE t SET TBLPROPERTIES ('hivex.row.layout' = 'plain')")
     session.sql("CREATE TABLE i (id int) TBLPROPERTIES ('transactional_properties' = 'insert_only')")
     with pytest.raises(InvalidObjectError, match=r"no hivex.row.layout"):

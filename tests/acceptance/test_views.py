@@ -150,7 +150,7 @@ def test_views_have_no_files_on_any_cluster(t: Session, metastore: Metastore, tm
         ("CREATE OR REPLACE VIEW t AS SELECT 1 AS one", InvalidOperationError, "it is a table"),
         ("CREATE OR REPLACE VIEW w AS SELECT * FROM (SELECT * FROM w)", InvalidObjectError, "reads the view itself"),
         ("CREATE VIEW x AS SELECT id, id FROM t", InvalidObjectError, "two columns id"),
-        ("CREATE VIEW x (a, b) AS SELECT id FROM t", InvalidObjectError, "lists 2 columns, and its query brings 1"),
+        ("CREATE VIEW x (a, b) AS SELECT id FROM t", InvalidObjectError, "lists 2 columns, and its query returns 1"),
         ("CREATE VIEW x (a, a) AS SELECT id, v FROM t", StatementSyntaxError, "named twice"),
         ("CREATE VIEW x AS SELECT nothing FROM t", AnalysisError, "nothing"),
         ("CREATE VIEW x AS SELECT * FROM nowhere", NoSuchTableError, "nowhere"),

@@ -607,7 +607,7 @@ def test_unknown_transaction_is_refused(metastore: Metastore) -> None:
         HivexCommitOperator(task_id="t", txn_id=99).execute(context())
     with pytest.raises(AirflowFailException, match="no transaction 99"):
         HivexQueryOperator(task_id="t", sql="SELECT 1", transaction="99").execute(context())
-    with pytest.raises(AirflowFailException, match="Transaction 99 has ended so long ago"):
+    with pytest.raises(AirflowFailException, match="Transaction 99 has ended, and its record was purged"):
         HivexAbortOperator(task_id="t", txn_id=99).execute(context())
 
 

@@ -46,7 +46,7 @@ def jobtracker_kind(jobtracker: str, cluster: str | None = None) -> JobTrackerKi
         if pattern.fullmatch(jobtracker):
             return kind
     raise InvalidClusterPropertiesError(
-        f"jobtracker {jobtracker!r} is none of local[n], sc://host:port, spark://host:port, yarn, k8s://url "
+        f"jobtracker {jobtracker!r} is not one of local[n], sc://host:port, spark://host:port, yarn, k8s://url "
         "or the id of an Airflow Spark connection",
         cluster,
     )

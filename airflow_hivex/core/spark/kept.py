@@ -84,5 +84,5 @@ def _executors_with_rows(spark: SparkSession) -> set[str]:
         return {str(each.blockManagerId().executorId()) for each in found if each.rddBlocks().nonEmpty()} - {_DRIVER}
     except Py4JError:
         # No promise of Spark's says that it can be asked for this.
-        log.debug("Spark does not tell which executors have kept rows", exc_info=True)
+        log.debug("Spark does not report which executors have kept rows", exc_info=True)
         return set()

@@ -268,7 +268,7 @@ def _partitioned(cursor: Cursor, clauses: _Clauses) -> None:
             cursor.index -= 1
             keys[name] = _read_column(cursor)
         if bool(keys[name].type) != bool(next(iter(keys.values())).type):
-            raise cursor.error("partition columns have a type all of them, or none", token)
+            raise cursor.error("either all partition columns have a type, or none has one", token)
         if token is not None:
             tokens.append(token)
         if not cursor.accept_symbol(","):

@@ -77,9 +77,7 @@ def _decimal(cursor: Cursor) -> str:
             scale = read_integer(cursor, "the number of digits behind the point")
         cursor.expect_symbol(")")
         if not 1 <= precision <= MAX_PRECISION or scale > precision:
-            raise cursor.error(
-                f"a decimal has 1 to {MAX_PRECISION} digits, of which those behind the point are a part", first
-            )
+            raise cursor.error(f"a decimal has 1 to {MAX_PRECISION} digits, including those after the point", first)
     return f"decimal({precision},{scale})"
 
 

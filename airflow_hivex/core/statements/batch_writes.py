@@ -68,7 +68,7 @@ def _check(context: StatementContext, table: Table) -> None:
         raise InvalidOperationError(
             _OPERATION,
             table.full_name,
-            "it is insert-only: its files do not tell which transaction a row is of; use INSERT",
+            "it is insert-only: its files do not say to which transaction a row belongs; use INSERT",
         )
 
 

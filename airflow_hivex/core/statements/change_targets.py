@@ -74,5 +74,5 @@ def _check_insert(statement: ChangeRows, clause: ChangeClause, target: Table) ->
             raise InvalidOperationError(
                 f"INSERT with a column list in a {statement.operation}",
                 target.full_name,
-                f"the list leaves out partition key {key.name}",
+                f"the list lacks partition key {key.name}",
             )

@@ -96,11 +96,11 @@ def _alter(context: StatementContext, table_name: TableName, operation: str, edi
     if table.is_view:
         raise InvalidOperationError(f"ALTER TABLE {operation}", table.full_name, "it is a view; use ALTER VIEW ... AS")
     if table.is_external and operation != "ADD COLUMNS":
-        reason = "the files of an external table are others'; drop it and make it anew, its files stay"
+        reason = "the files of an external table are others'; drop and create it again, its files stay"
         raise InvalidOperationError(f"ALTER TABLE {operation}", table.full_name, reason)
 
     if table.is_insert_only and table.storage.format not in _BY_NAME and operation != "ADD COLUMNS":
-        reason = f"files of format {table.storage.format} do not name their columns; make it anew by CREATE TABLE AS"
+        reason = f"files of format {table.storage.format} do not name their columns; use CREATE TABLE AS"
         raise InvalidOperationError(f"ALTER TABLE {operation}", table.full_name, reason)
 
     def change(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:

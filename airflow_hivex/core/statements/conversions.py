@@ -124,7 +124,7 @@ def _converted(table: Table, properties: Mapping[str, str]) -> Table:
         raise InvalidOperationError(_OPERATION, name, reason)
     choosing = next((key for key in storage.serde_parameters if key.lower() in _CHOOSING_OPTIONS), None)
     if choosing is not None:
-        reason = f"its option {choosing} leaves files out; move those away and make the table anew without it"
+        reason = f"its option {choosing} leaves files out; move those away and create the table without it"
         raise InvalidOperationError(_OPERATION, name, reason)
     parameters = managed_properties(name, storage.format, {**table.parameters, **given})
     converted = replace(table, type=TableType.MANAGED_TABLE, parameters=parameters)

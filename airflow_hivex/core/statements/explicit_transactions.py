@@ -219,10 +219,10 @@ def _abort_quietly(services: Services, txn_id: int, reason: str, code: AbortReas
 def _own(context: StatementContext, statement: str) -> JoinedTransaction:
     transaction = context.session.transaction
     if transaction is None:
-        raise InvalidOperationError(statement, "the session", "it has begun no transaction; START TRANSACTION does")
+        raise InvalidOperationError(statement, "the session", "it has no open transaction; START TRANSACTION opens one")
     if not transaction.is_own:
         raise InvalidOperationError(
-            statement, f"transaction {transaction.txn_id}", "the session has only joined it; who has begun it ends it"
+            statement, f"transaction {transaction.txn_id}", "the session has only joined it; its opener must end it"
         )
     return transaction
 

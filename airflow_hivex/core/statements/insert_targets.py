@@ -29,7 +29,7 @@ def check_insert(statement: Insert, target: Table) -> dict[str, str | None]:
             raise NoSuchColumnError(target.full_name, f"{name} among its partition keys", list(keys))
     if statement.partition and set(statement.partition) != set(keys):
         missing = ", ".join(key for key in keys if key not in statement.partition)
-        raise InvalidObjectError("partition", f"of {target.full_name}", f"the PARTITION clause leaves out {missing}")
+        raise InvalidObjectError("partition", f"of {target.full_name}", f"the PARTITION clause lacks {missing}")
     dynamic = [name for name in keys if name not in statement.static]
     static_names = list(keys)[: len(statement.static)]
     if set(static_names) != set(statement.static):
@@ -59,7 +59,7 @@ def _check_column_list(statement: Insert, target: Table, dynamic: list[str]) -> 
     missing = [name for name in dynamic if name not in given]
     if missing:
         raise InvalidOperationError(
-            "INSERT with a column list", target.full_name, f"the list leaves out partition key {missing[0]}"
+            "INSERT with a column list", target.full_name, f"the list lacks partition key {missing[0]}"
         )
 
 

@@ -100,7 +100,7 @@ def route(context: StatementContext, statement: S, running: Running | None = Non
         routed = _bind_and_route(context, statement, views, running)
         for target, locked_id in zip(routed.targets, wanted.target_ids, strict=True):
             if target.id != locked_id:
-                raise OutrunError(f"table {target.full_name} was dropped and made anew while it waited")
+                raise OutrunError(f"table {target.full_name} was dropped and created again while the statement waited")
         # Partitions that others have added since the locks were asked for.
         bound = routed.bound
         if isinstance(statement, ChangeRows):

@@ -195,7 +195,7 @@ def _chosen(use: RowIdUse, query: Query, kinds: Sequence[_Kind], tables: _Tables
         raise InvalidOperationError(_OPERATION, names, f"{reasons}. Only full ACID tables have ROW__ID")
     others = [alias for scope in use.scopes for alias in scope.others if alias]
     if others:
-        reason = "none of the columns that the view or sub-query brings is called so"
+        reason = "no column of the view or sub-query has this name"
         raise InvalidOperationError(_OPERATION, " and ".join(dict.fromkeys(others)), reason)
     return None, 0
 

@@ -302,7 +302,7 @@ def _check_layout(table: str, properties: Mapping[str, str]) -> None:
         raise InvalidObjectError("table", table, f"an insert-only table has no {ROW_LAYOUT}")
     layout = properties.get(ROW_LAYOUT, FLAT_LAYOUT)
     if layout.lower() not in ROW_LAYOUTS:
-        raise InvalidObjectError("table", table, f"{ROW_LAYOUT}={layout} is none of {', '.join(ROW_LAYOUTS)}")
+        raise InvalidObjectError("table", table, f"{ROW_LAYOUT}={layout} is not one of {', '.join(ROW_LAYOUTS)}")
 
 
 def _options(data_source: str, statement: CreateTable, *, managed: bool) -> dict[str, str]:

@@ -32,7 +32,7 @@ def run_truncate(context: StatementContext, statement: Truncate) -> Result:
         check_not_outrun(context, running, resources)
         take_snapshot(context, running)
         if context.services.catalog.get_table(table.database, table.name).id != table.id:
-            raise OutrunError(f"table {table.full_name} was dropped and made anew while it waited")
+            raise OutrunError(f"table {table.full_name} was dropped and created again while the statement waited")
         names: Sequence[str | None] = [None]
         if table.is_partitioned:
             # The lock on the whole table covers those, too, that came before it was had.

@@ -121,14 +121,14 @@ def _columns(full_name: str, statement: CreateView, given: tuple[Column, ...]) -
     """Return the view's columns: those of the query, under the names that the statement lists."""
     twice = [column.name for column in given if [each.name.lower() for each in given].count(column.name.lower()) > 1]
     if twice:
-        raise InvalidObjectError("view", full_name, f"its query brings two columns {twice[0]}; give one another name")
+        raise InvalidObjectError("view", full_name, f"its query returns two columns {twice[0]}; give one another name")
     if statement.columns and len(statement.columns) != len(given):
-        reason = f"it lists {len(statement.columns)} columns, and its query brings {len(given)}"
+        reason = f"it lists {len(statement.columns)} columns, and its query returns {len(given)}"
         raise InvalidObjectError("view", full_name, reason)
     columns = tuple(
         replace(column, name=name, comment=comment)
         for column, (name, comment) in zip(given, statement.columns or ((c.name, None) for c in given), strict=True)
     )
     if not all(column.name for column in columns):
-        raise InvalidObjectError("view", full_name, "its query brings a column without a name; give it one by AS")
+        raise InvalidObjectError("view", full_name, "its query returns a column without a name; give it one by AS")
     return columns

@@ -90,7 +90,7 @@ class _PostgresqlListener:
 def listening(store: Store, channel: str) -> Iterator[Listener]:
     """Hear what is announced on ``channel`` while the block runs, on a connection of its own.
 
-    Where that cannot be had, the listener only lets time pass.
+    Where that is not available, the listener only lets time pass.
     """
     if not store.is_postgresql:
         yield _Sleeper()

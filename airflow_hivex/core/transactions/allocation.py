@@ -271,7 +271,7 @@ def seed_write_ids(connection: Connection, table_id: int, name: str, next_write_
     )
     if not raised or not raised.rowcount:
         raise InvalidTransactionRequestError(
-            f"Write ids of {name} cannot go on from {next_write_id}: that id, or a higher one, is taken."
+            f"Write ids of {name} cannot continue from {next_write_id}: that id, or a higher one, is taken."
         )
 
 
@@ -286,7 +286,7 @@ def seed_txn_ids(connection: Connection, next_txn_id: int) -> None:
     )
     if not raised or not raised.rowcount:
         raise InvalidTransactionRequestError(
-            f"Transaction ids cannot go on from {next_txn_id}: that id, or a higher one, is taken."
+            f"Transaction ids cannot continue from {next_txn_id}: that id, or a higher one, is taken."
         )
 
 

@@ -53,7 +53,7 @@ EXAMPLES: dict[str, tuple[object, ...]] = {
     "UnexpectedError": ("The statement", "ValueError: odd"),
     "StatementCancelledError": (7,),
     "WriteTakenBackError": ("default.t", 7, "load.extract"),
-    "LockError": ("the lock cannot be had",),
+    "LockError": ("the lock is not available",),
     "InvalidLockRequestError": ("it has no components",),
     "NoSuchLockError": (3,),
     "LockOfOpenTransactionError": (3, 7),

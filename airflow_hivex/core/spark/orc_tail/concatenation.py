@@ -57,7 +57,7 @@ def stripes_of(file: Place, tail: Tail, first: int, end: int) -> Slice:
             metadata[KEY_INDEX] = b"".join(key + b";" for key in keys[first:end])
         if STATISTICS in tail.user_metadata:
             if _counts(tail) != [tail.rows, 0, 0]:
-                raise ValueError(f"{STATISTICS} tells of other rows than inserts")
+                raise ValueError(f"{STATISTICS} reports rows other than inserts")
             metadata[STATISTICS] = f"{part.rows},0,0".encode()
     return Slice(file, part.with_statistics(merged).with_user_metadata(metadata), tail.stripes[first].offset)
 

@@ -73,7 +73,7 @@ def _keys(columns: Sequence[Message]) -> Keys:
     ranges = [integer_range(columns[column]) for column in (*KEY, WRITE_ID)]
     known = [found for found in ranges if found is not None]
     if len(known) != len(ranges):
-        raise ValueError("its statistics do not tell the keys of its rows")
+        raise ValueError("its statistics do not have the keys of its rows")
     return Keys(*known)
 
 

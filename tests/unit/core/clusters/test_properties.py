@@ -45,7 +45,7 @@ def test_the_only_cluster_is_the_default() -> None:
 
 
 def test_several_clusters_need_a_default() -> None:
-    with pytest.raises(InvalidSettingError, match=r"hive\.default\.cluster\.name = None .* c1, c2"):
+    with pytest.raises(InvalidSettingError, match=r"hive\.default\.cluster\.name has no value: .* c1, c2"):
         Clusters.from_properties(BOTH)
 
 

@@ -95,7 +95,7 @@ def test_statement_is_read(text: str, expected: Statement) -> None:
         ("ALTER TABLE t COMPACT 'abort_cleanup'", 23, "'major', 'minor' or 'rebalance'"),
         ("ALTER TABLE t COMPACT 'major' ORDER BY a", 31, "for COMPACT 'rebalance'"),
         ("ALTER TABLE t COMPACT 'minor' CLUSTERED INTO 2 BUCKETS", 31, "for COMPACT 'rebalance'"),
-        ("ALTER TABLE t COMPACT 'rebalance' CLUSTERED INTO 0 BUCKETS", 50, "no number of buckets"),
+        ("ALTER TABLE t COMPACT 'rebalance' CLUSTERED INTO 0 BUCKETS", 50, "not a valid number of buckets"),
         ("ALTER TABLE t COMPACT 'rebalance' CLUSTERED INTO 2", 51, "expected BUCKETS"),
         ("ALTER TABLE t COMPACT 'rebalance' ORDER BY a, a", 47, "a is named twice"),
         ("ALTER TABLE t COMPACT 'major' AND WAIT AND WAIT", 40, "given twice"),

@@ -304,7 +304,7 @@ def test_types_are_spark_simple_strings(written: str, expected: str) -> None:
         ("CREATE TABLE t (a INT) PARTITIONED BY (b)", 1, 40, "not one of the columns"),
         ("CREATE TABLE t (a INT) PARTITIONED BY (a)", 1, 40, "not a partition column"),
         ("CREATE TABLE t (a INT) PARTITIONED BY (a INT)", 1, 40, "column already"),
-        ("CREATE TABLE t (a INT, b INT) PARTITIONED BY (a, c INT)", 1, 50, "all of them, or none"),
+        ("CREATE TABLE t (a INT, b INT) PARTITIONED BY (a, c INT)", 1, 50, "or none has one"),
         ("CREATE TABLE t PARTITIONED BY (a INT) AS SELECT 1 AS a", 1, 32, "without types"),
         ("CREATE TABLE t (a INT) AS SELECT 1", 1, 16, "cannot list them"),
         ("CREATE TABLE t AS", 1, 18, "expected a query"),
