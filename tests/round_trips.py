@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import threading
 from collections.abc import Iterator, Sequence
@@ -37,8 +38,9 @@ class RoundTrips(list[tuple[str, ...]]):
 
     @property
     def for_metadata(self) -> list[tuple[str, ...]]:
-        """Those that read metadata or take a snapshot, and change nothing."""
-        return [trip for trip in self if _is_for_metadata(trip)]
+        """Those that read metadata or take a snapshot, before the statement takes its write ids."""
+        before = itertools.takewhile(lambda trip: not any("INTO txn_to_write_id" in text for text in trip), self)
+        return [trip for trip in before if _is_for_metadata(trip)]
 
     def described(self) -> str:
         """One line for each, for a failing test."""

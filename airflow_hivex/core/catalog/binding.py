@@ -6,25 +6,16 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from sqlalchemy import Connection, select
-
-from airflow_hivex.core.catalog.directories import RegisteredDirectory, copied_directories, directories_of
-from airflow_hivex.core.catalog.pruning import (
-    FoundPartition,
-    check_stored_alike,
-    find_partitions,
-    matching,
-    partition_predicate,
-)
+from airflow_hivex.core.catalog.contents import TableContents
+from airflow_hivex.core.catalog.directories import RegisteredDirectory
+from airflow_hivex.core.catalog.pruning import FoundPartition, matching
 from airflow_hivex.core.model.directories import DirectoryState, directory_state, parse_directory
-from airflow_hivex.core.model.objects import Table
+from airflow_hivex.core.model.objects import StoredTable, Table
 from airflow_hivex.core.model.plans import WrittenDirectory
 from airflow_hivex.core.model.predicates import Predicate
 from airflow_hivex.core.model.routes import RouteInput
+from airflow_hivex.core.model.snapshots import Snapshot
 from airflow_hivex.core.model.write_ids import MAX_ID, ValidTxnList, ValidWriteIdList
-from airflow_hivex.core.store.batches import batches
-from airflow_hivex.core.store.schema import cluster_storage_descriptors
-from airflow_hivex.core.store.schema import partitions as partition_rows
 
 _UNREGISTERED = -1
 _ALL_TXNS = ValidTxnList(MAX_ID)
@@ -57,7 +48,7 @@ class BoundTable:
     ``partly_visible`` is set when a directory holds write ids that the snapshot must not see.
     """
 
-    table: Table
+    table: StoredTable
     partitions: tuple[BoundPartition, ...]
     write_ids: ValidWriteIdList | None = None
     partly_visible: bool = False
@@ -66,46 +57,37 @@ class BoundTable:
 
 
 def bind(
-    connection: Connection,
-    table: Table,
-    filters: Iterable[Predicate],
-    write_ids: ValidWriteIdList | None,
-    valid_txns: ValidTxnList,
+    table: StoredTable,
+    contents: TableContents,
+    predicate: Predicate | None,
+    snapshot: Snapshot,
     clusters: Collection[str],
     own: Mapping[str | None, Sequence[WrittenDirectory]] = MappingProxyType({}),
 ) -> BoundTable:
-    """Return the table with the partitions that ``filters`` leave, in the snapshot, on ``clusters``.
+    """Return the table with what ``predicate`` leaves of it, as the snapshot sees it, and its copies on ``clusters``.
 
-    ``own`` has, by partition, the directories that the reader's own transaction has written and not
-    registered yet. At most four round trips, whatever the number of partitions.
+    It is pure. ``own`` has, by partition, the directories that the reader's own transaction has written and not
+    registered yet.
     """
-    predicate = partition_predicate(filters, table.partition_keys)
-    needed: list[tuple[int | None, str, str]]
-    made: list[FoundPartition] = []
+    write_ids = snapshot.list_of(table)
+    needed: list[tuple[int | None, str, str]] = [(None, WHOLE_TABLE, table.storage.primary.location)]
     if table.is_partitioned:
-        rows = find_partitions(connection, table, predicate)
-        if not table.is_transactional:
-            check_stored_alike(connection, table, rows)
-        needed = [(row.id, row.name, row.location) for row in rows]
-        made = _own_partitions(table, own, {row.name for row in rows}, predicate)
-    else:
-        needed = [(None, WHOLE_TABLE, table.storage.primary.location)]
+        names_there = {each.name for each in contents.partitions}
+        found = [*contents.partitions, *_own_partitions(table, own, names_there, predicate)]
+        needed = [(each.id, each.name, each.location) for each in found]
     visible: dict[int | None, tuple[RegisteredDirectory, ...]] = {}
     partly_visible = False
-    pruned = [each[0] for each in needed if each[0] is not None] if predicate is not None else None
-    needed += [(each.id, each.name, each.location) for each in made]
-    if table.is_transactional and write_ids is not None and needed:
-        registered = directories_of(connection, table, pruned)
+    if write_ids is not None:
         states: dict[tuple[str, ...], DirectoryState] = {}
         for partition_id, name, _ in needed:
-            found = registered.get(partition_id, [])
+            registered: Sequence[RegisteredDirectory] = contents.directories.get(partition_id, ())
             if own:
-                found = [*found, *_unregistered(own.get(name or None, ()), table, partition_id)]
-            by_name = {directory.name: directory for directory in found}
+                registered = [*registered, *_unregistered(own.get(name or None, ()), table, partition_id)]
+            by_name = {directory.name: directory for directory in registered}
             # Most partitions of a table have been written by the same few statements.
             names = tuple(by_name)
             if names not in states:
-                states[names] = _state(names, write_ids, valid_txns)
+                states[names] = _state(names, write_ids, snapshot.valid_txns)
             state = states[names]
             read = (*((state.base,) if state.base else ()), *state.originals, *state.deltas)
             visible[partition_id] = tuple(by_name[each] for each in read)
@@ -114,8 +96,9 @@ def bind(
         BoundPartition(name, location, visible.get(partition_id, ()), partition_id is None or partition_id > 0)
         for partition_id, name, location in needed
     )
+    ids = [each[0] for each in needed]
     secondaries = [cluster for cluster in clusters if cluster != table.storage.primary.cluster]
-    copies, stale = _copies(connection, table, partitions, pruned, secondaries)
+    copies, stale = _copies(contents, list(zip(ids, partitions, strict=True)), secondaries)
     return BoundTable(table, partitions, write_ids, partly_visible, copies, stale)
 
 
@@ -178,51 +161,20 @@ def _is_compaction_seen(name: str, write_ids: ValidWriteIdList, valid_txns: Vali
 
 
 def _copies(
-    connection: Connection,
-    table: Table,
-    partitions: Sequence[BoundPartition],
-    pruned: Sequence[int] | None,
-    clusters: Sequence[str],
+    contents: TableContents, partitions: Sequence[tuple[int | None, BoundPartition]], clusters: Sequence[str]
 ) -> tuple[dict[str, dict[str, str]], dict[str, frozenset[str]]]:
     copies: dict[str, dict[str, str]] = {cluster: {} for cluster in clusters}
-    stale: dict[str, set[str]] = {cluster: set() for cluster in clusters}
-    registered = _registered_locations(connection, table, pruned, clusters) if clusters else {}
-    if not registered:
-        return copies, {}
-    wanted = None if pruned is None else [each.id for partition in partitions for each in partition.directories]
-    held = copied_directories(connection, table, wanted, clusters) if table.is_transactional else {}
-    for cluster, locations in registered.items():
-        for partition in partitions:
-            location = locations.get(partition.name)
+    stale: dict[str, frozenset[str]] = {}
+    for cluster, locations in contents.locations.items():
+        held = contents.held.get(cluster, frozenset())
+        behind = set()
+        for partition_id, partition in partitions:
+            location = locations.get(partition_id)
             if location is None:
                 continue
-            if all(directory.id in held.get(cluster, ()) for directory in partition.directories):
+            if all(directory.id in held for directory in partition.directories):
                 copies[cluster][partition.name] = location
             else:
-                stale[cluster].add(partition.name)
-    return copies, {cluster: frozenset(names) for cluster, names in stale.items()}
-
-
-def _registered_locations(
-    connection: Connection, table: Table, pruned: Sequence[int] | None, clusters: Sequence[str]
-) -> dict[str, dict[str, str]]:
-    """Per cluster, the locations of the registered copies by partition name."""
-    copies = cluster_storage_descriptors.c
-    query = (
-        select(copies.cluster, partition_rows.c.name, copies.location)
-        .join_from(
-            cluster_storage_descriptors,
-            partition_rows,
-            partition_rows.c.id == copies.partition_id,
-            # The row without a partition is the copy of a table without partitions; of others,
-            # it only says where the copies of their partitions lie.
-            isouter=not table.is_partitioned,
-        )
-        .where(copies.table_id == table.id, copies.cluster.in_(clusters))
-    )
-    queries = [query] if pruned is None else [query.where(copies.partition_id.in_(ids)) for ids in batches(pruned)]
-    found: dict[str, dict[str, str]] = {}
-    for each in queries:
-        for cluster, name, location in connection.execute(each):
-            found.setdefault(cluster, {})[name or WHOLE_TABLE] = location
-    return found
+                behind.add(partition.name)
+        stale[cluster] = frozenset(behind)
+    return copies, stale

@@ -303,24 +303,6 @@ def has_later_base(connection: Connection, table: Table, names: Collection[str |
     )
 
 
-def copied_directories(
-    connection: Connection, table: Table, directory_ids: Sequence[int] | None, clusters: Collection[str]
-) -> dict[str, frozenset[int]]:
-    """Per cluster, which of these directories (None: of all of the table's) it holds."""
-    copies = directory_copies.c
-    query = select(copies.cluster, copies.directory_id).where(copies.cluster.in_(clusters))
-    if directory_ids is None:
-        joined = query.join(directories, directories.c.id == copies.directory_id)
-        queries = [joined.where(directories.c.table_id == table.id)]
-    else:
-        queries = [query.where(copies.directory_id.in_(batch)) for batch in batches(directory_ids)]
-    found: dict[str, set[int]] = defaultdict(set)
-    for each in queries:
-        for cluster, directory_id in connection.execute(each):
-            found[cluster].add(directory_id)
-    return {cluster: frozenset(found[cluster]) for cluster in clusters}
-
-
 def forget_partitions(connection: Connection, ids: Sequence[int]) -> None:
     """Remove all rows of dropped partitions, after their files are gone."""
     for batch in batches(ids):

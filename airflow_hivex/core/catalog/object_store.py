@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -11,9 +11,11 @@ from sqlalchemy import Connection, Row
 
 from airflow_hivex.core.catalog import copies, databases, directories, notification_log, partitions, tables
 from airflow_hivex.core.catalog.binding import BoundTable, bind
+from airflow_hivex.core.catalog.contents import TableContents, read_contents
 from airflow_hivex.core.catalog.notification_log import EventType
 from airflow_hivex.core.catalog.pruning import find_partitions
 from airflow_hivex.core.catalog.rows import database_document, database_from_row, partition_from_row
+from airflow_hivex.core.catalog.snapshots import TableMark, read_snapshot, snapshot_call, table_calls
 from airflow_hivex.core.catalog.table_events import of_partitions, of_table, record_table_event
 from airflow_hivex.core.clock import Clock
 from airflow_hivex.core.clusters.properties import Clusters
@@ -29,16 +31,32 @@ from airflow_hivex.core.errors import (
 )
 from airflow_hivex.core.files.filesystem import ClusterFiles
 from airflow_hivex.core.model.identifiers import normalise
-from airflow_hivex.core.model.objects import ClusterStorageDescriptor, Database, Partition, Table, TableType
+from airflow_hivex.core.model.objects import (
+    ClusterStorageDescriptor,
+    Database,
+    Partition,
+    StoredTable,
+    Table,
+    TableType,
+)
 from airflow_hivex.core.model.partitions import partition_values
 from airflow_hivex.core.model.plans import Write, WrittenDirectory
 from airflow_hivex.core.model.predicates import Predicate, Value
-from airflow_hivex.core.model.write_ids import ValidWriteIdList
+from airflow_hivex.core.model.snapshots import QualifiedName, Snapshot
+from airflow_hivex.core.model.write_ids import ValidTxnList, ValidWriteIdList
 from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.engine import Store
-from airflow_hivex.core.transactions.snapshots import read_valid_txns, read_valid_write_ids
+from airflow_hivex.core.transactions.snapshots import read_valid_write_ids
 
 T = TypeVar("T")
+
+
+def _by_name(found: Iterable[StoredTable]) -> dict[QualifiedName, StoredTable]:
+    return {(table.database, table.name): table for table in found}
+
+
+def _is_behind(table: StoredTable | None, mark: TableMark | None) -> bool:
+    return table is None or mark is None or table.id != mark.id or table.version < mark.version
 
 
 class ObjectStore:
@@ -66,6 +84,58 @@ class ObjectStore:
 
     def _write(self, work: Callable[[Connection], T]) -> T:
         return self._store.write(work, self._connection)
+
+    # -- reading as of a snapshot -----------------------------------------------------
+
+    def snapshot(
+        self,
+        names: Collection[QualifiedName],
+        txn_id: int | None = None,
+        *,
+        valid_txns: ValidTxnList | None = None,
+        known: Iterable[StoredTable] = (),
+    ) -> Snapshot:
+        """Return the tables of these names and their write id lists; see ``MetadataReader``.
+
+        One round trip; another one where a table of ``known`` has changed, or with ``valid_txns``.
+
+        Raises:
+            NoSuchDatabaseError, NoSuchTableError: a table does not exist.
+        """
+        wanted = dict.fromkeys(names)
+        found = _by_name(known)
+        calls = [snapshot_call(wanted, txn_id)]
+        if wanted.keys() - found.keys():
+            calls += table_calls(wanted)
+        answer, *rows = self._store.ask(*calls, connection=self._connection)
+        read = read_snapshot(answer, txn_id)
+        if rows:
+            found.update(_by_name(tables.tables_from_rows(*rows)))
+        behind = [name for name in wanted if _is_behind(found.get(name), read.marks.get(name))]
+        if behind:
+            with self._read() as connection:
+                # Tells a missing database from a missing table.
+                found.update(_by_name([tables.select_table(connection, *name) for name in behind]))
+            if any(found[name].id not in read.write_ids for name in behind):
+                # It was made while this was read.
+                return self.snapshot(names, txn_id, valid_txns=valid_txns)
+        write_ids = read.write_ids
+        if valid_txns is not None:
+            with self._read() as connection:
+                named = {found[name].id: found[name].full_name for name in wanted}
+                write_ids = read_valid_write_ids(connection, named, valid_txns)
+        return Snapshot(valid_txns or read.valid_txns, {name: found[name] for name in wanted}, write_ids)
+
+    def contents(
+        self,
+        snapshot: Snapshot,  # noqa: ARG002 - for caches; the database is never stale
+        table: StoredTable,
+        predicate: Predicate | None,
+        clusters: Collection[str],
+    ) -> TableContents:
+        """Return the partitions that ``predicate`` leaves, with directories and copies; see ``MetadataReader``."""
+        with self._read() as connection:
+            return read_contents(connection, table, predicate, clusters)
 
     # -- databases ------------------------------------------------------------------
 
@@ -111,22 +181,19 @@ class ObjectStore:
 
         return self._write(work)
 
-    def drop_database(self, name: str, *, cascade: bool = False) -> list[Table]:
+    def drop_database(self, name: str, *, cascade: bool = False) -> list[StoredTable]:
         """Remove a database; with ``cascade`` its tables first. Returns the tables that were dropped.
 
         Raises:
             InvalidOperationError: it has tables and ``cascade`` is false, or is the default database.
         """
 
-        def work(connection: Connection) -> list[Table]:
+        def work(connection: Connection) -> list[StoredTable]:
             stored = database_from_row(databases.select_database(connection, name))
             names = tables.select_table_names(connection, stored.name, None) if cascade else []
-            ids = [
-                int(table.id or 0)
-                for table in tables.select_tables(connection, [(stored.name, each) for each in names])
-            ]
+            ids = [table.id for table in tables.select_tables(connection, [(stored.name, each) for each in names])]
             dropped = tables.select_tables_by_id(connection, tables.lock_for_change(connection, ids))
-            for batch in batches([int(table.id or 0) for table in dropped]):
+            for batch in batches([table.id for table in dropped]):
                 tables.mark_dropped(connection, batch)
                 end_of_dropped(connection, batch, None, self._clock())
             databases.delete_database(connection, stored.name)
@@ -149,7 +216,7 @@ class ObjectStore:
         table: Table,
         valid_write_ids: ValidWriteIdList | None = None,
         txn_id: int | None = None,
-    ) -> Table:
+    ) -> StoredTable:
         """Add a table and return it as stored.
 
         Raises:
@@ -163,7 +230,7 @@ class ObjectStore:
             table, storage=replace(table.storage, primary=ClusterStorageDescriptor(cluster.name, location))
         )
 
-        def work(connection: Connection) -> Table:
+        def work(connection: Connection) -> StoredTable:
             inserted = tables.insert_table(connection, placed, self._clock())
             stored = tables.select_table(connection, inserted.database, inserted.name)
             self._record(connection, EventType.CREATE_TABLE, stored, valid_write_ids, txn_id, of_table(stored))
@@ -177,15 +244,20 @@ class ObjectStore:
         name: str,
         valid_write_ids: ValidWriteIdList | None = None,  # noqa: ARG002 - for caches; the database is never stale
         cluster: str | None = None,
-    ) -> Table:
-        """Return a table. Two round trips.
+    ) -> StoredTable:
+        """Return a table. One round trip.
 
         Raises:
             NoSuchDatabaseError, NoSuchTableError: it does not exist.
             UnknownClusterError: ``cluster`` is not configured.
             NotOnClusterError: the table has no copy there.
         """
+        calls = table_calls([(normalise(database), normalise(name))])
+        found = tables.tables_from_rows(*self._store.ask(*calls, connection=self._connection))
+        if found:
+            return self._seen_from(found[0], cluster)
         with self._read() as connection:
+            # Tells a missing database from a missing table.
             return self._seen_from(tables.select_table(connection, database, name), cluster)
 
     def get_tables(
@@ -194,7 +266,7 @@ class ObjectStore:
         names: Sequence[str],
         valid_write_ids: Mapping[str, ValidWriteIdList] | None = None,  # noqa: ARG002 - for caches; see get_table
         cluster: str | None = None,
-    ) -> list[Table]:
+    ) -> list[StoredTable]:
         """Return the named tables that exist (and, with ``cluster``, have a copy there), by name."""
         with self._read() as connection:
             wanted = [(normalise(database), normalise(name)) for name in names]
@@ -209,7 +281,7 @@ class ObjectStore:
         table: Table,
         valid_write_ids: ValidWriteIdList | None = None,
         txn_id: int | None = None,
-    ) -> Table:
+    ) -> StoredTable:
         """Store a changed table: its name, columns, parameters, owner or comment. Its place stays.
 
         Raises:
@@ -218,7 +290,7 @@ class ObjectStore:
             InvalidOperationError: the change would move it to another cluster or database.
         """
 
-        def work(connection: Connection) -> Table:
+        def work(connection: Connection) -> StoredTable:
             stored = tables.select_table_for_change(connection, database, name)
             if normalise(table.database) != stored.database:
                 raise InvalidOperationError("ALTER TABLE", stored.full_name, "a table cannot change its database")
@@ -242,25 +314,25 @@ class ObjectStore:
         name: str,
         valid_write_ids: ValidWriteIdList | None = None,
         txn_id: int | None = None,
-    ) -> Table:
+    ) -> StoredTable:
         """Take a table out of sight and return it. Its files stay, for :meth:`forget_tables` to follow.
 
         Raises:
             NoSuchDatabaseError, NoSuchTableError: it does not exist.
         """
 
-        def work(connection: Connection) -> Table:
+        def work(connection: Connection) -> StoredTable:
             table = tables.select_table_for_change(connection, database, name)
-            tables.mark_dropped(connection, [int(table.id or 0)])
-            end_of_dropped(connection, [int(table.id or 0)], None, self._clock())
+            tables.mark_dropped(connection, [table.id])
+            end_of_dropped(connection, [table.id], None, self._clock())
             self._record(connection, EventType.DROP_TABLE, table, valid_write_ids, txn_id, of_table(table))
             return table
 
         return self._write(work)
 
-    def forget_tables(self, dropped: Sequence[Table]) -> None:
+    def forget_tables(self, dropped: Sequence[StoredTable]) -> None:
         """Remove the last rows of dropped tables, once their files are gone. Safe to repeat."""
-        self._write(lambda connection: directories.forget_tables(connection, [int(table.id or 0) for table in dropped]))
+        self._write(lambda connection: directories.forget_tables(connection, [table.id for table in dropped]))
 
     def list_tables(self, database: str, pattern: str | None = None, type: TableType | None = None) -> list[str]:
         """Return the sorted names of a database's tables and views, or of one type, that match a SHOW pattern.
@@ -316,6 +388,7 @@ class ObjectStore:
             if lost and not if_not_exists:
                 raise AlreadyExistsError("partition", f"{stored.full_name} {lost[0]}")
             if added:
+                tables.raise_versions(connection, [stored.id])
                 message = of_partitions(self._stored(connection, stored, added.values()))
                 self._record(connection, EventType.ADD_PARTITION, stored, valid_write_ids, txn_id, message)
             return sorted(added)
@@ -430,8 +503,9 @@ class ObjectStore:
             dropped = self._load(connection, stored, list(ids.values()), None)
             gone = self._stored(connection, stored, ids.values())
             partitions.mark_partitions_dropped(connection, list(ids.values()))
-            end_of_dropped(connection, [int(stored.id or 0)], list(ids), self._clock())
+            end_of_dropped(connection, [stored.id], list(ids), self._clock())
             if dropped:
+                tables.raise_versions(connection, [stored.id])
                 message = of_partitions(gone)
                 self._record(connection, EventType.DROP_PARTITION, stored, valid_write_ids, txn_id, message)
             return dropped
@@ -460,8 +534,9 @@ class ObjectStore:
             row = partitions.select_partition(connection, stored, name)
             if not partitions.partition_ids(connection, stored, [new_name]):
                 # Those of a partition of that name that an earlier release has dropped.
-                end_of_dropped(connection, [int(stored.id or 0)], [new_name], self._clock())
+                end_of_dropped(connection, [stored.id], [new_name], self._clock())
             partitions.rename_partition(connection, stored, row, new_name)
+            tables.raise_versions(connection, [stored.id])
             message = of_partitions(self._stored(connection, stored, [row.id]), was=name)
             self._record(connection, EventType.ALTER_PARTITION, stored, valid_write_ids, txn_id, message)
 
@@ -479,7 +554,7 @@ class ObjectStore:
 
     def register_write(
         self,
-        table: Table,
+        table: StoredTable,
         written: Sequence[WrittenDirectory],
         *,
         txn_id: int,
@@ -557,8 +632,7 @@ class ObjectStore:
             CopyMismatchError: files are missing or differ; nothing was registered.
         """
         target = self._clusters.get(cluster)
-        with self._read() as connection:
-            bound, ids = self._bind_copies(connection, database, table, partitions)
+        bound, ids = self._bind_copies(database, table, partitions)
         stored = bound.table
         if stored.is_view:
             raise InvalidOperationError("register_copy", stored.full_name, "it is a view, which has no files")
@@ -577,8 +651,9 @@ class ObjectStore:
         names = [partition.name or stored.full_name for partition in bound.partitions]
 
         def work(connection: Connection) -> None:
-            if not tables.lock_for_change(connection, [int(stored.id or 0)]):
+            if not tables.lock_for_change(connection, [stored.id]):
                 raise NoSuchTableError(stored.database, stored.name)
+            tables.raise_versions(connection, [stored.id])
             copies.store_copies(connection, bound, ids, target.name, root, self._clock())
             message = {"cluster": target.name, "partitions": names if stored.is_partitioned else None}
             self._record(connection, EventType.REGISTER_COPY, stored, bound.write_ids, None, message)
@@ -594,13 +669,13 @@ class ObjectStore:
         Raises:
             NoSuchPartitionError: a partition does not exist.
         """
-        with self._read() as connection:
-            bound, ids = self._bind_copies(connection, database, table, partitions)
+        bound, ids = self._bind_copies(database, table, partitions)
         stored = bound.table
 
         def work(connection: Connection) -> None:
-            if not tables.lock_for_change(connection, [int(stored.id or 0)]):
+            if not tables.lock_for_change(connection, [stored.id]):
                 raise NoSuchTableError(stored.database, stored.name)
+            tables.raise_versions(connection, [stored.id])
             copies.drop_copies(connection, bound, ids, cluster)
             message = {"cluster": cluster, "partitions": sorted(ids) if stored.is_partitioned else None}
             self._record(connection, EventType.UNREGISTER_COPY, stored, bound.write_ids, None, message)
@@ -608,14 +683,14 @@ class ObjectStore:
         self._write(work)
 
     def _bind_copies(
-        self, connection: Connection, database: str, name: str, wanted: Sequence[str | Sequence[Value]] | None
+        self, database: str, name: str, wanted: Sequence[str | Sequence[Value]] | None
     ) -> tuple[BoundTable, dict[str, int]]:
         """Return the chosen partitions in the snapshot of now, and their ids by name."""
-        table = tables.select_table(connection, database, name)
-        valid_txns = read_valid_txns(connection)
-        table_id = int(table.id or 0)
-        write_ids = read_valid_write_ids(connection, {table_id: table.full_name}, valid_txns)[table_id]
-        bound = bind(connection, table, (), write_ids if table.is_transactional else None, valid_txns, ())
+        named = (normalise(database), normalise(name))
+        snapshot = self.snapshot([named])
+        table = snapshot.tables[named]
+        contents = self.contents(snapshot, table, None, ())
+        bound = bind(table, contents, None, snapshot, ())
         if wanted is not None and not table.is_partitioned:
             raise InvalidOperationError("register_copy", table.full_name, "the table has no partition keys")
         if wanted is not None:
@@ -626,8 +701,8 @@ class ObjectStore:
             if missing:
                 raise NoSuchPartitionError(table.database, table.name, min(missing))
             bound = replace(bound, partitions=tuple(each for each in bound.partitions if each.name in names))
-        ids = partitions.partition_ids(connection, table, [each.name for each in bound.partitions])
-        return bound, ids
+        ids = {each.name: each.id for each in contents.partitions}
+        return bound, {each.name: ids[each.name] for each in bound.partitions if each.name in ids}
 
     # -- views of a cluster ---------------------------------------------------------
 
@@ -635,7 +710,7 @@ class ObjectStore:
     def _default_cluster(self) -> Any:
         return self._clusters.get(self._clusters.default)
 
-    def _seen_from(self, table: Table, cluster: str | None) -> Table:
+    def _seen_from(self, table: StoredTable, cluster: str | None) -> StoredTable:
         """Return the table with the location that a session on ``cluster`` sees, or an old client; a view has none.
 
         Source: docs/reference/clusters.md, M3.
@@ -674,7 +749,9 @@ class ObjectStore:
         copy = self._visible_copy(primary, secondaries, cluster, f"{table.full_name} partition {row.name}")
         return replace(partition, location=self._uri(copy))
 
-    def _load(self, connection: Connection, table: Table, ids: Sequence[int], cluster: str | None) -> list[Partition]:
+    def _load(
+        self, connection: Connection, table: StoredTable, ids: Sequence[int], cluster: str | None
+    ) -> list[Partition]:
         if cluster is not None:
             self._clusters.get(cluster)
         secondaries: Mapping[int, Sequence[ClusterStorageDescriptor]] = partitions.secondaries_of(connection, ids)
@@ -687,7 +764,7 @@ class ObjectStore:
 
     def _partitioned(
         self, connection: Connection, database: str, name: str, operation: str, *, for_change: bool = False
-    ) -> Table:
+    ) -> StoredTable:
         find = tables.select_table_for_change if for_change else tables.select_table
         table = find(connection, database, name)
         if not table.is_partitioned:

@@ -54,6 +54,22 @@ def find_partitions(
     beginning, are asked of the database, too; whatever it cannot decide for certain is decided here
     over the names that are left.
     """
+    conditions, residual = database_conditions(connection, table, predicate)
+    query = (
+        select(partitions.c.id, partitions.c.name, partitions.c.location, partitions.c.storage_descriptor_id)
+        .where(partitions.c.table_id == table.id, ~partitions.c.dropped, *conditions)
+        .order_by(partitions.c.id)
+    )
+    rows = [FoundPartition(*row) for row in connection.execute(query).all()]
+    if not residual:
+        return rows
+    return matching(rows, table.partition_keys, And(tuple(residual)))
+
+
+def database_conditions(
+    connection: Connection, table: Table, predicate: Predicate | None
+) -> tuple[list[ColumnElement[bool]], list[Predicate]]:
+    """Return the conditions of a predicate that the database decides, and what is decided over the names it finds."""
     conditions: list[ColumnElement[bool]] = []
     residual: list[Predicate] = []
     for conjunct in _conjuncts(predicate):
@@ -65,15 +81,7 @@ def find_partitions(
         bounded = _bounds(table, conjunct, "C" if connection.dialect.name == "postgresql" else "BINARY")
         if bounded is not None:
             conditions.append(bounded)
-    query = (
-        select(partitions.c.id, partitions.c.name, partitions.c.location, partitions.c.storage_descriptor_id)
-        .where(partitions.c.table_id == table.id, ~partitions.c.dropped, *conditions)
-        .order_by(partitions.c.id)
-    )
-    rows = [FoundPartition(*row) for row in connection.execute(query).all()]
-    if not residual:
-        return rows
-    return matching(rows, table.partition_keys, And(tuple(residual)))
+    return conditions, residual
 
 
 def check_stored_alike(connection: Connection, table: Table, found: Iterable[FoundPartition]) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
-from airflow_hivex.core.model.objects import Database, Partition, Table, TableType
+from airflow_hivex.core.model.objects import Database, Partition, StoredTable, Table, TableType
 from airflow_hivex.core.model.predicates import Predicate
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
 
@@ -26,13 +26,13 @@ class RawStore(Protocol):
 
     def alter_database(self, name: str, database: Database) -> Database: ...
 
-    def drop_database(self, name: str, *, cascade: bool = False) -> list[Table]: ...
+    def drop_database(self, name: str, *, cascade: bool = False) -> list[StoredTable]: ...
 
     def list_databases(self, pattern: str | None = None) -> list[str]: ...
 
     def create_table(
         self, table: Table, valid_write_ids: ValidWriteIdList | None = None, txn_id: int | None = None
-    ) -> Table: ...
+    ) -> StoredTable: ...
 
     def get_table(
         self,
@@ -40,7 +40,7 @@ class RawStore(Protocol):
         name: str,
         valid_write_ids: ValidWriteIdList | None = None,
         cluster: str | None = None,
-    ) -> Table: ...
+    ) -> StoredTable: ...
 
     def get_tables(
         self,
@@ -48,7 +48,7 @@ class RawStore(Protocol):
         names: Sequence[str],
         valid_write_ids: Mapping[str, ValidWriteIdList] | None = None,
         cluster: str | None = None,
-    ) -> list[Table]: ...
+    ) -> list[StoredTable]: ...
 
     def alter_table(
         self,
@@ -57,7 +57,7 @@ class RawStore(Protocol):
         table: Table,
         valid_write_ids: ValidWriteIdList | None = None,
         txn_id: int | None = None,
-    ) -> Table: ...
+    ) -> StoredTable: ...
 
     def drop_table(
         self,
@@ -65,7 +65,7 @@ class RawStore(Protocol):
         name: str,
         valid_write_ids: ValidWriteIdList | None = None,
         txn_id: int | None = None,
-    ) -> Table: ...
+    ) -> StoredTable: ...
 
     def list_tables(self, database: str, pattern: str | None = None, type: TableType | None = None) -> list[str]: ...
 

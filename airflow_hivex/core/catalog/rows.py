@@ -22,6 +22,7 @@ from airflow_hivex.core.model.objects import (
     Skew,
     SortColumn,
     StorageDescriptor,
+    StoredTable,
     Table,
     TableType,
 )
@@ -102,13 +103,13 @@ def _skew_from_json(skew: dict[str, Any]) -> Skew:
     )
 
 
-def table_from_row(row: Row[Any], secondaries: Iterable[ClusterStorageDescriptor] = ()) -> Table:
+def table_from_row(row: Row[Any], secondaries: Iterable[ClusterStorageDescriptor] = ()) -> StoredTable:
     """Return a row of ``tables`` joined with its storage descriptor and ``database_name``.
 
     The location is the primary's; who asks on behalf of a cluster sets its own.
     """
     storage = storage_from_row(row, ClusterStorageDescriptor(row.primary_cluster, row.location), secondaries)
-    return Table(
+    return StoredTable(
         database=row.database_name,
         name=row.name,
         storage=storage,
@@ -125,6 +126,7 @@ def table_from_row(row: Row[Any], secondaries: Iterable[ClusterStorageDescriptor
         owner_type=OwnerType(row.owner_type),
         last_accessed_at=_time_or_none(row.last_accessed_ms),
         retention=row.retention,
+        version=row.version,
     )
 
 

@@ -20,7 +20,7 @@ from airflow_hivex.core.catalog.rows import (
 )
 from airflow_hivex.core.errors import AlreadyExistsError, InvalidObjectError, NoSuchTableError
 from airflow_hivex.core.model.identifiers import check_name, normalise
-from airflow_hivex.core.model.objects import ClusterStorageDescriptor, Table, TableType
+from airflow_hivex.core.model.objects import ClusterStorageDescriptor, StoredTable, Table, TableType
 from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.schema import (
     cluster_storage_descriptors,
@@ -34,7 +34,7 @@ from airflow_hivex.core.store.schema import (
     tables,
 )
 
-_TABLE_QUERY = (
+SELECT_TABLES = (
     select(
         tables,
         databases.c.name.label("database_name"),
@@ -44,9 +44,15 @@ _TABLE_QUERY = (
     .join(storage_descriptors, tables.c.storage_descriptor_id == storage_descriptors.c.id)
     .where(~tables.c.dropped)
 )
+_COPIES = cluster_storage_descriptors.c
+SELECT_SECONDARIES = (
+    select(_COPIES.table_id, _COPIES.cluster, _COPIES.location, _COPIES.valid_write_ids)
+    .where(_COPIES.partition_id.is_(None))
+    .order_by(_COPIES.cluster)
+)
 
 
-def select_table(connection: Connection, database: str, name: str) -> Table:
+def select_table(connection: Connection, database: str, name: str) -> StoredTable:
     """Return a table with its secondaries. Two round trips.
 
     Raises:
@@ -59,7 +65,7 @@ def select_table(connection: Connection, database: str, name: str) -> Table:
     return found[0]
 
 
-def select_table_for_change(connection: Connection, database: str, name: str) -> Table:
+def select_table_for_change(connection: Connection, database: str, name: str) -> StoredTable:
     """:func:`select_table`, and nobody else changes or drops it until the caller's transaction ends. Three round trips.
 
     Call it before anything else in that transaction touches the table. A row that was locked in order to be read is
@@ -87,7 +93,7 @@ def lock_for_change(connection: Connection, table_ids: Collection[int]) -> froze
     return frozenset(held)
 
 
-def select_tables(connection: Connection, names: Iterable[tuple[str, str]]) -> list[Table]:
+def select_tables(connection: Connection, names: Iterable[tuple[str, str]]) -> list[StoredTable]:
     """Return the tables of (database, name) pairs that exist. Two round trips, whatever the number."""
     by_database: dict[str, list[str]] = defaultdict(list)
     for database, name in names:
@@ -97,29 +103,30 @@ def select_tables(connection: Connection, names: Iterable[tuple[str, str]]) -> l
         [
             row
             for database, wanted in by_database.items()
-            for row in connection.execute(_TABLE_QUERY.where(databases.c.name == database, tables.c.name.in_(wanted)))
+            for row in connection.execute(SELECT_TABLES.where(databases.c.name == database, tables.c.name.in_(wanted)))
         ],
     )
 
 
-def select_tables_by_id(connection: Connection, ids: Collection[int]) -> list[Table]:
+def select_tables_by_id(connection: Connection, ids: Collection[int]) -> list[StoredTable]:
     """Return the tables that exist and are not dropped. Two round trips."""
     rows = [
-        row for batch in batches(sorted(ids)) for row in connection.execute(_TABLE_QUERY.where(tables.c.id.in_(batch)))
+        row for batch in batches(sorted(ids)) for row in connection.execute(SELECT_TABLES.where(tables.c.id.in_(batch)))
     ]
     return _with_secondaries(connection, rows)
 
 
-def _with_secondaries(connection: Connection, rows: Sequence[Row[Any]]) -> list[Table]:
+def _with_secondaries(connection: Connection, rows: Sequence[Row[Any]]) -> list[StoredTable]:
     if not rows:
         return []
+    ids = [row.id for row in rows]
+    return tables_from_rows(rows, connection.execute(SELECT_SECONDARIES.where(_COPIES.table_id.in_(ids))).all())
+
+
+def tables_from_rows(rows: Iterable[Any], secondary_rows: Iterable[Any]) -> list[StoredTable]:
+    """Return the tables of rows of :data:`SELECT_TABLES` and :data:`SELECT_SECONDARIES`."""
     secondaries: dict[int, list[ClusterStorageDescriptor]] = defaultdict(list)
-    copies = cluster_storage_descriptors.c
-    for copy in connection.execute(
-        select(copies.table_id, copies.cluster, copies.location, copies.valid_write_ids)
-        .where(copies.table_id.in_([row.id for row in rows]), copies.partition_id.is_(None))
-        .order_by(copies.cluster)
-    ):
+    for copy in secondary_rows:
         secondaries[copy.table_id].append(ClusterStorageDescriptor(copy.cluster, copy.location, copy.valid_write_ids))
     return [table_from_row(row, secondaries[row.id]) for row in rows]
 
@@ -135,14 +142,14 @@ def select_table_names(
     return matching(connection.execute(query).scalars().all(), pattern)
 
 
-def has_secondaries(connection: Connection, table: Table) -> bool:
+def has_secondaries(connection: Connection, table: StoredTable) -> bool:
     """Return whether a copy of the table, or of one of its partitions, is registered on another cluster."""
     copies = cluster_storage_descriptors.c
     query = select(copies.cluster).where(copies.table_id == table.id).limit(1)
     return connection.execute(query).first() is not None
 
 
-def insert_table(connection: Connection, table: Table, now_ms: int, *, hidden: bool = False) -> Table:
+def insert_table(connection: Connection, table: Table, now_ms: int, *, hidden: bool = False) -> StoredTable:
     """Add a table; an empty location becomes one below its database's that no other table holds.
 
     A ``hidden`` one is out of everybody's sight until :func:`reveal`: its row keeps its location
@@ -181,13 +188,13 @@ def insert_table(connection: Connection, table: Table, now_ms: int, *, hidden: b
         raise AlreadyExistsError("table", f"{database.name}.{name}") from error
     connection.execute(insert(next_write_ids).values(table_id=table_id, next=1))
     storage = replace(table.storage, primary=replace(primary, location=location))
-    stored = replace(table, database=database.name, name=name, storage=storage, id=table_id)
+    stored = StoredTable.of(replace(table, database=database.name, name=name, storage=storage), table_id)
     if not table.is_view:
         check_apart(connection, stored)
     return stored
 
 
-def reveal(connection: Connection, table: Table) -> None:
+def reveal(connection: Connection, table: StoredTable) -> None:
     """Bring a hidden table into sight.
 
     Raises:
@@ -200,7 +207,7 @@ def reveal(connection: Connection, table: Table) -> None:
         raise AlreadyExistsError("table", table.full_name) from error
 
 
-def is_visible(connection: Connection, table: Table) -> bool:
+def is_visible(connection: Connection, table: StoredTable) -> bool:
     """Return whether the table has not been dropped.
 
     Keeps it from being dropped until the caller's transaction ends.
@@ -229,7 +236,7 @@ def free_location(connection: Connection, cluster: str, wanted: str) -> str:
     return location
 
 
-def check_apart(connection: Connection, table: Table) -> None:
+def check_apart(connection: Connection, table: StoredTable) -> None:
     """Refuse a table whose folder is, holds or lies in that of another, if either is managed.
 
     DROP TABLE deletes the whole folder of a managed table, and write ids are counted per table.
@@ -238,7 +245,7 @@ def check_apart(connection: Connection, table: Table) -> None:
         InvalidObjectError: the location is not the table's alone.
     """
     cluster, location = table.storage.primary.cluster, table.storage.primary.location
-    other = _owner(connection, cluster, location, int(table.id or 0), only_managed=table.is_external)
+    other = _owner(connection, cluster, location, table.id, only_managed=table.is_external)
     if other is not None:
         reason = f"location {location} is not apart from that of {other}"
         raise InvalidObjectError("table", table.full_name, f"{reason}; give it another one")
@@ -250,7 +257,7 @@ def check_apart(connection: Connection, table: Table) -> None:
         raise InvalidObjectError("table", table.full_name, f"{reason}; give it another one")
 
 
-def check_partition_apart(connection: Connection, table: Table, partition: str, location: str) -> None:
+def check_partition_apart(connection: Connection, table: StoredTable, partition: str, location: str) -> None:
     """Refuse a location of a partition of an external table that is, holds or lies in the folder of a managed table.
 
     Its directories are read as that table's snapshots allow, and deleted with it.
@@ -258,7 +265,7 @@ def check_partition_apart(connection: Connection, table: Table, partition: str, 
     Raises:
         InvalidObjectError: a managed table is there.
     """
-    other = _owner(connection, table.storage.primary.cluster, location, int(table.id or 0), only_managed=True)
+    other = _owner(connection, table.storage.primary.cluster, location, table.id, only_managed=True)
     if other is not None:
         reason = f"location {location} is not apart from that of {other}"
         raise InvalidObjectError("partition", f"{table.full_name} {partition}", f"{reason}; give it another one")
@@ -310,12 +317,23 @@ def _starts_with(column: ColumnElement[str], prefix: str) -> ColumnElement[bool]
     return column.startswith(prefix, autoescape=True)
 
 
-def update_table(connection: Connection, stored: Table, table: Table) -> None:
+def raise_versions(connection: Connection, table_ids: Collection[int]) -> None:
+    """Let those who keep what they have read of tables see that it has changed. One round trip a batch.
+
+    For changes of a table, its partitions, directories or copies that no write id of the table tells of. The rows of
+    the tables come first in the caller's transaction, as in :func:`select_table_for_change`.
+    """
+    for batch in batches(sorted(table_ids)):
+        connection.execute(update(tables).where(tables.c.id.in_(batch)).values(version=tables.c.version + 1))
+
+
+def update_table(connection: Connection, stored: StoredTable, table: Table) -> None:
     """Store a changed table in the place of ``stored``, which it keeps its id from."""
     values = table_to_values(table) | {"name": check_name("table", table.name)}
     try:
         with connection.begin_nested():
-            connection.execute(update(tables).where(tables.c.id == stored.id).values(**values))
+            changed = update(tables).where(tables.c.id == stored.id)
+            connection.execute(changed.values(**values, version=tables.c.version + 1))
     except IntegrityError as error:
         raise AlreadyExistsError("table", f"{stored.database}.{table.name}") from error
     if values["name"] != stored.name:

@@ -20,7 +20,7 @@ from sqlalchemy import Connection, and_, delete, or_, select
 from airflow_hivex.core.catalog.notification_log import EventType
 from airflow_hivex.core.catalog.partitions import secondaries_of, spelled_name
 from airflow_hivex.core.catalog.table_events import record_table_event
-from airflow_hivex.core.catalog.tables import select_table, select_tables_by_id
+from airflow_hivex.core.catalog.tables import raise_versions, select_table, select_tables_by_id
 from airflow_hivex.core.clock import Clock
 from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.clusters.roots import Roots
@@ -384,6 +384,7 @@ class Cleaner:
 
     def _forget(self, connection: Connection, work: _Work, doomed: Iterable[_Doomed]) -> bool:
         """Remove the rows of what is gone, unless the partition was moved meanwhile."""
+        raise_versions(connection, [work.table_id])
         if work.place is not None:
             query = select(partitions.c.location).where(partitions.c.id == work.place.id, ~partitions.c.dropped)
             location = connection.execute(query.with_for_update()).scalar_one_or_none()

@@ -19,7 +19,7 @@ from airflow_hivex.core.catalog.directories import RegisteredDirectory, director
 from airflow_hivex.core.catalog.notification_log import EventType
 from airflow_hivex.core.catalog.partitions import select_partition
 from airflow_hivex.core.catalog.table_events import record_statistics_event, record_table_event
-from airflow_hivex.core.catalog.tables import select_tables_by_id
+from airflow_hivex.core.catalog.tables import raise_versions, select_tables_by_id
 from airflow_hivex.core.clock import Clock
 from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.clusters.roots import Roots
@@ -359,6 +359,8 @@ class CompactionWorker:
             self._locks.acquire([place], txn_id, user=entry.run_as or "")
 
         def commit(connection: Connection) -> None:
+            # Its directories change without a write id of the table.
+            raise_versions(connection, [entry.table_id])
             self._check_unchanged(connection, entry, target)
             register_compacted(
                 connection,

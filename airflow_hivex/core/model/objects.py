@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from typing import Self
 
@@ -258,9 +258,31 @@ class Table:
         """
         return file_options(self.storage.format, self.parameters, self.read_options)
 
-    def with_location(self, location: str) -> Table:
+    def with_location(self, location: str) -> Self:
         """Return the same table as seen from a client that reads ``location``."""
         return replace(self, location=location)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredTable(Table):
+    """A table as the catalog has it.
+
+    ``version`` rises with every change of the table, its partitions, directories and copies that no write id tells of.
+    """
+
+    id: int
+    version: int = 0
+
+    @classmethod
+    def of(cls, table: Table, id: int) -> Self:
+        """Return a table that has just been stored, under its new id."""
+        given = {each.name: getattr(table, each.name) for each in fields(Table) if each.name != "id"}
+        return cls(**given, id=id)
+
+    @property
+    def definition(self) -> Table:
+        """Return the same table as a value of its own, without its id and version."""
+        return Table(**{each.name: getattr(self, each.name) for each in fields(Table) if each.name != "id"})
 
 
 @dataclass(frozen=True, slots=True)

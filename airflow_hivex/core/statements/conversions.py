@@ -144,7 +144,7 @@ def _check_stored(connection: Connection, table: Table, *, for_change: bool = Fa
     stored = (select_table_for_change if for_change else select_table)(connection, table.database, table.name)
     if (stored.id, stored.storage, stored.parameters) != (table.id, table.storage, table.parameters):
         raise InvalidOperationError(_OPERATION, table.full_name, "it was changed meanwhile; try again")
-    if has_secondaries(connection, table):
+    if has_secondaries(connection, stored):
         reason = "copies of it are registered on other clusters; unregister them first, and again after it"
         raise InvalidOperationError(_OPERATION, table.full_name, reason)
     check_apart(connection, replace(stored, type=TableType.MANAGED_TABLE))

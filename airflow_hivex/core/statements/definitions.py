@@ -18,7 +18,7 @@ from airflow_hivex.core.errors import (
     NoSuchTableError,
 )
 from airflow_hivex.core.model.file_properties import check_file_options
-from airflow_hivex.core.model.objects import Database, Table
+from airflow_hivex.core.model.objects import Database, StoredTable
 from airflow_hivex.core.model.statements import (
     AlterDatabase,
     CreateDatabase,
@@ -62,7 +62,7 @@ def create_database(context: StatementContext, statement: CreateDatabase) -> Res
 
 def drop_database(context: StatementContext, statement: DropDatabase) -> Result:
     """DROP DATABASE; with CASCADE its tables go first, and their files after that."""
-    dropped: list[Table] = []
+    dropped: list[StoredTable] = []
 
     def change(connection: Connection) -> None:
         dropped[:] = context.services.catalog.joining(connection).drop_database(
@@ -137,7 +137,7 @@ def create_table(context: StatementContext, statement: CreateTable) -> Result:
 def drop_table(context: StatementContext, statement: DropTable) -> Result:
     """DROP TABLE: out of sight at once; then the files of a managed table are deleted on every cluster."""
     database, name = context.session.qualify(statement.table)
-    dropped: list[Table] = []
+    dropped: list[StoredTable] = []
 
     def change(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:
         dropped.append(context.services.catalog.joining(connection).drop_table(database, name, write_ids, txn_id))
@@ -204,7 +204,7 @@ def rename_table(context: StatementContext, statement: RenameTable) -> Result:
     return change_metadata(context, table, context.services.statement_locks.alter_table(table), change)
 
 
-def _delete_tables(context: StatementContext, dropped: Sequence[Table]) -> None:
+def _delete_tables(context: StatementContext, dropped: Sequence[StoredTable]) -> None:
     """Delete the files of dropped managed tables; what cannot be deleted stays noted in the metastore."""
     gone = []
     for table in dropped:

@@ -9,7 +9,7 @@ from itertools import combinations
 
 from airflow_hivex.core.errors import InvalidOperationError
 from airflow_hivex.core.model.clusters import Cluster
-from airflow_hivex.core.model.objects import Table
+from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.plans import Plan, PlannedInsert, Source
 from airflow_hivex.core.model.statements import Insert, MultiInsert, Query, is_source, source_name
 from airflow_hivex.core.statements import planning
@@ -28,7 +28,7 @@ class _Branch:
     """One INSERT, with the values of its static partition columns, and the partition if they name one."""
 
     insert: Insert
-    target: Table
+    target: StoredTable
     static: Mapping[str, str | None]
     partition: str | None
 
@@ -71,7 +71,7 @@ def run_multi_insert(context: StatementContext, statement: MultiInsert) -> Resul
     return in_transaction(context, work)
 
 
-def _branch(insert: Insert, target: Table) -> _Branch:
+def _branch(insert: Insert, target: StoredTable) -> _Branch:
     static = check_insert(insert, target)
     return _Branch(insert, target, static, static_partition(target, static))
 

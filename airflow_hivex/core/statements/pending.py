@@ -12,7 +12,7 @@ from airflow_hivex.core.catalog import directories, pending_writes, tables
 from airflow_hivex.core.catalog.pending_writes import PendingWrite
 from airflow_hivex.core.errors import HivexError, NoSuchObjectError
 from airflow_hivex.core.files.filesystem import ClusterFiles
-from airflow_hivex.core.model.objects import Table
+from airflow_hivex.core.model.objects import StoredTable, Table
 from airflow_hivex.core.model.plans import Write, WrittenDirectory
 from airflow_hivex.core.model.transactions import Operation, TxnState
 from airflow_hivex.core.model.write_ids import ValidTxnList
@@ -30,7 +30,7 @@ _MOST_AT_ONCE = 1000
 def register_write(
     services: Services,
     connection: Connection,
-    table: Table,
+    table: StoredTable,
     directories: Sequence[WrittenDirectory],
     *,
     txn_id: int,
@@ -51,7 +51,7 @@ def register_write(
     services.catalog.joining(connection).register_write(
         table, directories, txn_id=txn_id, write=write, cluster=cluster, partition=partition, new=new
     )
-    table_id = int(table.id or 0)
+    table_id = table.id
     if operation in (Operation.UPDATE, Operation.DELETE) and not write.overwrite:
         # The locks have noted all that might be changed; this is what was.
         done = pending_writes.operations(directories, operation, overwrite=False)
@@ -154,7 +154,9 @@ def take_back(services: Services, writes: Sequence[PendingWrite], *, own: bool =
     """
     ids = [write.id for write in writes]
 
-    def mark(connection: Connection) -> tuple[list[PendingWrite], dict[int, Table], dict[int, frozenset[str | None]]]:
+    def mark(
+        connection: Connection,
+    ) -> tuple[list[PendingWrite], dict[int, StoredTable], dict[int, frozenset[str | None]]]:
         txn_ids = {write.txn_id for write in writes}
         pending_writes.one_at_a_time(connection, txn_ids)
         states = pending_writes.states(connection, txn_ids)
@@ -271,6 +273,6 @@ def _delete_directory(files: ClusterFiles, table: Table, partition: str | None, 
     files.delete_empty_directories(folder, len(table.partition_keys))
 
 
-def _tables(connection: Connection, writes: Iterable[PendingWrite]) -> dict[int, Table]:
+def _tables(connection: Connection, writes: Iterable[PendingWrite]) -> dict[int, StoredTable]:
     found = tables.select_tables_by_id(connection, {write.table_id for write in writes})
-    return {int(table.id or 0): table for table in found}
+    return {table.id: table for table in found}

@@ -18,7 +18,7 @@ from airflow_hivex.core.errors import (
 )
 from airflow_hivex.core.model.batches import BatchKey
 from airflow_hivex.core.model.clusters import Cluster
-from airflow_hivex.core.model.objects import Column, Table
+from airflow_hivex.core.model.objects import Column, StoredTable, Table
 from airflow_hivex.core.model.plans import JobResult, Plan, Write
 from airflow_hivex.core.model.statements import CreateTable, Insert, Query, Select
 from airflow_hivex.core.model.transactions import Operation
@@ -110,9 +110,9 @@ def run_insert(context: StatementContext, statement: Insert) -> Result:
         return Result(rows_written=0)
 
 
-def _is_written(context: StatementContext, table: Table, key: BatchKey) -> bool:
+def _is_written(context: StatementContext, table: StoredTable, key: BatchKey) -> bool:
     with context.services.store.read() as connection:
-        return written_batches.is_written(connection, int(table.id or 0), key)
+        return written_batches.is_written(connection, table.id, key)
 
 
 def run_create_table_as_select(context: StatementContext, statement: CreateTable) -> Result:
@@ -205,13 +205,13 @@ def _write(
     )
 
 
-def partition_exists(context: StatementContext, running: Running, target: Table, name: str) -> bool:
+def partition_exists(context: StatementContext, running: Running, target: StoredTable, name: str) -> bool:
     """Return whether a partition is there for the statement: in the catalog, or made by its transaction before."""
     with context.services.store.read() as connection:
         if partitions.partition_ids(connection, target, [name]):
             return True
         own = {} if running.joined is None else pending_writes.written_directories(connection, running.txn_id)
-    return name in own.get(int(target.id or 0), {})
+    return name in own.get(target.id, {})
 
 
 def _table_exists(context: StatementContext, database: str, name: str) -> bool:
@@ -230,13 +230,13 @@ def _with_query_columns(statement: CreateTable, given: tuple[Column, ...]) -> Cr
     return replace(statement, columns=given)
 
 
-def _insert_hidden(context: StatementContext, running: Running, table: Table) -> Table:
+def _insert_hidden(context: StatementContext, running: Running, table: Table) -> StoredTable:
     """Return the new table, out of sight, with write id 1 of this transaction: a killed writer leaves its trace."""
     services = context.services
 
-    def work(connection: Connection) -> Table:
+    def work(connection: Connection) -> StoredTable:
         hidden = tables.insert_table(connection, table, services.clock(), hidden=True)
-        services.transactions.allocate_in(connection, [running.txn_id], int(hidden.id or 0), operation=Operation.INSERT)
+        services.transactions.allocate_in(connection, [running.txn_id], hidden.id, operation=Operation.INSERT)
         return hidden
 
     return services.store.write(work)

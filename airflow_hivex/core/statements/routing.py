@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from sqlalchemy import Connection
-
 from airflow_hivex.core.catalog import pending_writes
 from airflow_hivex.core.catalog.binding import BoundTable, bind, route_input
-from airflow_hivex.core.catalog.pruning import find_partitions, partition_predicate
-from airflow_hivex.core.catalog.tables import select_table, select_tables
+from airflow_hivex.core.catalog.contents import TableContents
+from airflow_hivex.core.catalog.pruning import partition_predicate
 from airflow_hivex.core.clusters.router import choose_cluster
-from airflow_hivex.core.errors import InvalidObjectError, InvalidOperationError, NoSuchTableError, RoutingError
+from airflow_hivex.core.errors import InvalidObjectError, InvalidOperationError, RoutingError
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.locks import DataOperation, LockComponent
-from airflow_hivex.core.model.objects import Table
+from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.plans import WrittenDirectory
+from airflow_hivex.core.model.predicates import Predicate
 from airflow_hivex.core.model.routes import Route, RouteOutput
+from airflow_hivex.core.model.snapshots import QualifiedName, Snapshot
 from airflow_hivex.core.model.statements import (
     ChangeRows,
     CreateTable,
@@ -30,7 +30,6 @@ from airflow_hivex.core.model.statements import (
     TableName,
     TableReference,
 )
-from airflow_hivex.core.model.write_ids import ValidTxnList
 from airflow_hivex.core.settings import ALLOW_CODE
 from airflow_hivex.core.sql.views import expanded
 from airflow_hivex.core.statements.change_targets import check_change
@@ -40,9 +39,7 @@ from airflow_hivex.core.statements.locking import acquire, check_not_outrun
 from airflow_hivex.core.statements.row_ids import with_row_ids
 from airflow_hivex.core.statements.transactions import OutrunError
 from airflow_hivex.core.transactions.joined import share_snapshot, stored_snapshot
-from airflow_hivex.core.transactions.snapshots import read_valid_txns, read_valid_write_ids
 
-Tables = dict[tuple[str, str], Table]
 S = TypeVar("S", bound=RoutedStatement)
 
 _DEEPEST_VIEW = 100
@@ -56,13 +53,13 @@ class RoutedQuery(Generic[S]):
     """
 
     statement: S
-    views: frozenset[tuple[str, str]]
+    views: frozenset[QualifiedName]
     bound: tuple[BoundTable, ...]
-    targets: tuple[Table, ...]
+    targets: tuple[StoredTable, ...]
     route: Route
 
     @property
-    def target(self) -> Table:
+    def target(self) -> StoredTable:
         """Return the table that a statement writes that writes one."""
         (target,) = self.targets
         return target
@@ -79,25 +76,26 @@ def route(context: StatementContext, statement: S, running: Running | None = Non
     With ``running`` the statement's locks are had first, and a transaction of its own takes its
     snapshot after that; without, it is bound in the snapshot of now and nothing is locked.
 
-    Besides the snapshot and the tables (six round trips, and a few for the locks), at most four for
-    each table that is read, and one for each of which only some partitions are locked.
+    What was read for the locks is not read again where nobody has changed the table meanwhile. So besides those for
+    the locks there are two round trips for the snapshots before and after them, and one for each table that is read.
 
     Raises:
         NoSuchTableError, NoSuchDatabaseError: a table does not exist.
         LockError, DeadlockError, OutrunError: the locks were not acquired, or too late.
         InvalidOperationError: a table whose ROW__ID is read has none, or several have one.
     """
-    with context.services.store.read() as connection:
-        statement, tables, views = _without_views(context, connection, statement)
-        _refuse_code(context, statement)
-        wanted = None if running is None else _lock_plan(context, connection, statement, tables)
-    if running is None or wanted is None:
-        return _bind_and_route(context, statement, views, None)
+    statement, snapshot, views = _without_views(context, statement, running)
+    _refuse_code(context, statement)
+    reading = _Reading(context, snapshot)
+    if running is None:
+        return _bind_and_route(context, statement, views, reading, None)
+    wanted = _lock_plan(context, statement, reading)
     acquire(context, running, wanted.components)
     check_not_outrun(context, running, wanted.updated)
     have = set(wanted.components)
     for _ in range(int(context.services.settings["hive.txn.retrysnapshot.max.count"])):
-        routed = _bind_and_route(context, statement, views, running)
+        reading.take_snapshot(running)
+        routed = _bind_and_route(context, statement, views, reading, running)
         for target, locked_id in zip(routed.targets, wanted.target_ids, strict=True):
             if target.id != locked_id:
                 raise OutrunError(f"table {target.full_name} was dropped and created again while the statement waited")
@@ -117,66 +115,99 @@ def route(context: StatementContext, statement: S, running: Running | None = Non
 
 def take_snapshot(context: StatementContext, running: Running) -> None:
     """Take the snapshot of a statement that has its locks and is not routed."""
-    if running.joined is not None:
-        _share_snapshot(context, running.joined)
-    with context.services.store.read() as connection:
-        _snapshot(connection, running)
+    _snapshot(context, (), running)
+
+
+class _Reading:
+    """What a statement has read of its tables, in the snapshot that it has by now.
+
+    Contents are read again where their table has changed since (``Snapshot.agrees_with``).
+    """
+
+    def __init__(self, context: StatementContext, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self._context = context
+        self._read: dict[tuple[int, Predicate | None], tuple[Snapshot, Collection[str], TableContents]] = {}
+
+    def take_snapshot(self, running: Running) -> None:
+        """Go on to the statement's own snapshot, after it has waited for its locks."""
+        names = list(self.snapshot.tables)
+        self.snapshot = _snapshot(self._context, names, running, known=self.snapshot.tables.values())
+
+    def contents(self, table: StoredTable, predicate: Predicate | None, clusters: Collection[str]) -> TableContents:
+        """Return what ``predicate`` leaves of a table of the snapshot, with its copies on ``clusters``."""
+        key = (table.id, predicate)
+        if key in self._read:
+            earlier, on, contents = self._read[key]
+            if on == clusters and self.snapshot.agrees_with(earlier, table):
+                return contents
+        contents = self._context.services.catalog.contents(self.snapshot, table, predicate, clusters)
+        self._read[key] = (self.snapshot, clusters, contents)
+        return contents
 
 
 def _without_views(
-    context: StatementContext, connection: Connection, statement: S
-) -> tuple[S, Tables, frozenset[tuple[str, str]]]:
+    context: StatementContext, statement: S, running: Running | None
+) -> tuple[S, Snapshot, frozenset[QualifiedName]]:
     """Return the statement with the queries of its views instead of their names, its tables, and the views.
 
-    Two round trips, and two more for each depth of views.
+    One round trip, and one more for each depth of views.
 
     Raises:
         InvalidObjectError: views read each other without an end.
     """
     session = context.session
-    tables: Tables = {}
+    known: dict[QualifiedName, StoredTable] = {}
 
     def text_of(reference: TableReference) -> str | None:
-        return tables[session.qualify(reference.table)].view_expanded_text
+        return known[session.qualify(reference.table)].view_expanded_text
 
-    views: set[tuple[str, str]] = set()
+    txn_id = None if running is None else running.txn_id
+    valid_txns = None if running is None or running.joined is None else running.joined.snapshot
+    views: set[QualifiedName] = set()
     for _ in range(_DEEPEST_VIEW):
         names = {session.qualify(reference.table) for reference in _read(statement)}
         names |= {session.qualify(name) for name in _written(statement)}
-        tables.update(_tables(connection, sorted(names - tables.keys())))
-        found = {name for name in _viewed(context, statement) if tables[name].is_view}
+        snapshot = context.services.catalog.snapshot(sorted(names), txn_id, valid_txns=valid_txns, known=known.values())
+        known.update(snapshot.tables)
+        found = {name for name in _viewed(context, statement) if known[name].is_view}
         if not found:
-            return statement, tables, frozenset(views)
+            return statement, snapshot, frozenset(views)
         views |= found
         statement = expanded(statement, text_of, context.parameters, session.database)
     raise InvalidObjectError("view", ".".join(sorted(found)[0]), f"its views are nested deeper than {_DEEPEST_VIEW}")
 
 
-def _viewed(context: StatementContext, statement: RoutedStatement) -> set[tuple[str, str]]:
+def _viewed(context: StatementContext, statement: RoutedStatement) -> set[QualifiedName]:
     """Return the tables that a statement reads where a view may stand."""
     references = statement.others if isinstance(statement, ChangeRows) else _read(statement)
     return {context.session.qualify(reference.table) for reference in references}
 
 
 def _bind_and_route(
-    context: StatementContext, statement: S, views: frozenset[tuple[str, str]], running: Running | None
+    context: StatementContext,
+    statement: S,
+    views: frozenset[QualifiedName],
+    reading: _Reading,
+    running: Running | None,
 ) -> RoutedQuery[S]:
+    session, tables = context.session, reading.snapshot.tables
+    targets = tuple(tables[session.qualify(name)] for name in _written(statement))
+    outputs = [RouteOutput(table.full_name, table.storage.primary.cluster) for table in targets]
+    if isinstance(statement, CreateTable):
+        outputs.append(RouteOutput(".".join(session.qualify(statement.table)), None))
+    own: Mapping[int, Mapping[str | None, Sequence[WrittenDirectory]]] = {}
     if running is not None and running.joined is not None:
-        # Before anything is read: on SQLite all that one connection reads is from before its first look.
-        _share_snapshot(context, running.joined)
-    with context.services.store.read() as connection:
-        valid_txns = _snapshot(connection, running)
-        targets = [select_table(connection, *context.session.qualify(name)) for name in _written(statement)]
-        outputs = [RouteOutput(table.full_name, table.storage.primary.cluster) for table in targets]
-        if isinstance(statement, CreateTable):
-            outputs.append(RouteOutput(".".join(context.session.qualify(statement.table)), None))
-        own = (
-            {}
-            if running is None or running.joined is None
-            else pending_writes.written_directories(connection, running.txn_id)
-        )
-        references = _read(statement)
-        bound = _bind(context, connection, references, outputs, valid_txns, own)
+        with context.services.store.read() as connection:
+            own = pending_writes.written_directories(connection, running.txn_id)
+    references = _read(statement)
+    candidates = _candidates(context, statement, reading.snapshot)
+    bound = []
+    for reference in references:
+        table = tables[session.qualify(reference.table)]
+        predicate = partition_predicate(reference.filters, table.partition_keys)
+        contents = reading.contents(table, predicate, candidates)
+        bound.append(bind(table, contents, predicate, reading.snapshot, candidates, own.get(table.id, {})))
     found = {reference.table: each.table for reference, each in zip(references, bound, strict=True)}
     statement = with_row_ids(statement, lambda reference: found[reference.table])
     clusters = context.services.clusters
@@ -185,10 +216,19 @@ def _bind_and_route(
         outputs,
         clusters=clusters.names,
         default=clusters.default,
-        pinned=context.session.cluster,
+        pinned=session.cluster,
         use_default=clusters.use_default,
     )
-    return RoutedQuery(statement, views, bound, tuple(targets), chosen)
+    return RoutedQuery(statement, views, tuple(bound), targets, chosen)
+
+
+def _candidates(context: StatementContext, statement: RoutedStatement, snapshot: Snapshot) -> frozenset[str]:
+    """Return the clusters of which a copy could serve the statement: those that the router may try."""
+    session = context.session
+    names = [session.qualify(reference.table) for reference in _read(statement)]
+    names += [session.qualify(name) for name in _written(statement)]
+    primaries = {snapshot.tables[name].storage.primary.cluster for name in names}
+    return frozenset({*primaries, context.services.clusters.default, *([session.cluster] if session.cluster else ())})
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,26 +240,26 @@ class _LockPlan:
 
     components: tuple[LockComponent, ...]
     updated: tuple[tuple[int, str | None], ...]
-    read: Mapping[tuple[str, str], frozenset[str] | None]
-    target_ids: tuple[int | None, ...]
+    read: Mapping[QualifiedName, frozenset[str] | None]
+    target_ids: tuple[int, ...]
     changed: frozenset[str] | None = None
 
 
-def _lock_plan(
-    context: StatementContext, connection: Connection, statement: RoutedStatement, tables: Tables
-) -> _LockPlan:
+def _lock_plan(context: StatementContext, statement: RoutedStatement, reading: _Reading) -> _LockPlan:
     """Return what to lock, by what is there now. One round trip for each table that a filter prunes."""
     rules = context.services.statement_locks
+    tables = reading.snapshot.tables
+    candidates = _candidates(context, statement, reading.snapshot)
     references = _read(statement)
     names = [context.session.qualify(reference.table) for reference in references]
     targets = [context.session.qualify(name) for name in _written(statement)]
-    read: dict[tuple[str, str], frozenset[str] | None] = {}
+    read: dict[QualifiedName, frozenset[str] | None] = {}
     changed: frozenset[str] | None = None
     for number, (name, reference) in enumerate(zip(names, references, strict=True)):
         is_target = number == 0 and isinstance(statement, ChangeRows)
         if not is_target and name in read and read[name] is None:
             continue
-        found = _pruned(connection, tables[name], reference)
+        found = _pruned(reading, tables[name], reference, candidates)
         if is_target:
             # Its write lock lets it be read as well.
             changed = found
@@ -236,25 +276,27 @@ def _lock_plan(
         partition = static_partition(target, check_insert(insert, target))
         take = rules.insert_overwrite if insert.overwrite else rules.insert
         components += take(target, partition)
-        updated += ((int(target.id or 0), partition),) if insert.overwrite else ()
+        updated += ((target.id, partition),) if insert.overwrite else ()
     if isinstance(statement, ChangeRows):
         target = tables[targets[0]]
         operations = check_change(statement, target)
         components += rules.change_rows(target, None if changed is None else sorted(changed), operations)
         if operations != {DataOperation.INSERT}:
             partitions = [None] if changed is None else sorted(changed)
-            updated = tuple((int(target.id or 0), partition) for partition in partitions)
+            updated = tuple((target.id, partition) for partition in partitions)
     # Several INSERTs may write one table.
     target_ids = tuple(tables[name].id for name in targets)
     return _LockPlan(tuple(dict.fromkeys(components)), updated, read, target_ids, changed)
 
 
-def _pruned(connection: Connection, table: Table, reference: TableReference) -> frozenset[str] | None:
+def _pruned(
+    reading: _Reading, table: StoredTable, reference: TableReference, candidates: frozenset[str]
+) -> frozenset[str] | None:
     """Return the partitions that may be read there, None for all of the table."""
     predicate = partition_predicate(reference.filters, table.partition_keys)
     if not table.is_partitioned or predicate is None:
         return None
-    return frozenset(each.name for each in find_partitions(connection, table, predicate))
+    return frozenset(each.name for each in reading.contents(table, predicate, candidates).partitions)
 
 
 def _late(context: StatementContext, wanted: _LockPlan, bound: BoundTable) -> list[LockComponent]:
@@ -270,19 +312,24 @@ def _added(bound: BoundTable, locked: frozenset[str]) -> list[str]:
     return sorted({partition.name for partition in bound.partitions if partition.is_registered} - locked)
 
 
-def _snapshot(connection: Connection, running: Running | None) -> ValidTxnList:
-    """Return the snapshot of a statement: that of its own transaction, or the one that a joined transaction shares."""
-    if running is None:
-        return read_valid_txns(connection)
+def _snapshot(
+    context: StatementContext,
+    names: Collection[QualifiedName],
+    running: Running,
+    known: Iterable[StoredTable] = (),
+) -> Snapshot:
+    """Take the snapshot of a statement: that of its own transaction, or the one that a joined transaction shares."""
+    if running.joined is not None and running.joined.snapshot is None:
+        _share_snapshot(context, running.joined)
     shared = None if running.joined is None else running.joined.snapshot
-    running.snapshot = read_valid_txns(connection, running.txn_id) if shared is None else shared
-    return running.snapshot
+    snapshot = context.services.catalog.snapshot(names, running.txn_id, valid_txns=shared, known=known)
+    running.snapshot = snapshot.valid_txns
+    return snapshot
 
 
 def _share_snapshot(context: StatementContext, joined: JoinedTransaction) -> None:
-    if joined.snapshot is None:
-        with context.services.store.read() as connection:
-            joined.snapshot = stored_snapshot(connection, joined.txn_id)
+    with context.services.store.read() as connection:
+        joined.snapshot = stored_snapshot(connection, joined.txn_id)
     if joined.snapshot is None:
         joined.snapshot = context.services.store.write(lambda writing: share_snapshot(writing, joined.txn_id))
 
@@ -357,46 +404,3 @@ def _queries(statement: RoutedStatement) -> list[Query]:
             return found if statement.source is None else [*found, statement.source]
         case Select(query=query) | Insert(query=query) | CreateTable(query=query):
             return [] if query is None else [query]
-
-
-def _tables(connection: Connection, names: Sequence[tuple[str, str]]) -> Tables:
-    if not names:
-        return {}
-    found = {(table.database, table.name): table for table in select_tables(connection, dict.fromkeys(names))}
-    for database, name in names:
-        if (database, name) not in found:
-            # Tells a missing database from a missing table.
-            select_table(connection, database, name)
-            raise NoSuchTableError(database, name)
-    return found
-
-
-def _bind(
-    context: StatementContext,
-    connection: Connection,
-    references: Sequence[TableReference],
-    outputs: Sequence[RouteOutput],
-    valid_txns: ValidTxnList,
-    own: Mapping[int, Mapping[str | None, Sequence[WrittenDirectory]]],
-) -> tuple[BoundTable, ...]:
-    if not references:
-        return ()
-    names = [context.session.qualify(reference.table) for reference in references]
-    by_name = _tables(connection, names)
-    tables = [by_name[name] for name in names]
-    managed = {int(table.id or 0): table.full_name for table in tables if table.is_transactional}
-    write_ids = read_valid_write_ids(connection, managed, valid_txns)
-    candidates = {table.storage.primary.cluster for table in tables} | {context.services.clusters.default}
-    candidates |= {cluster for cluster in (context.session.cluster, *(each.primary for each in outputs)) if cluster}
-    return tuple(
-        bind(
-            connection,
-            table,
-            reference.filters,
-            write_ids.get(int(table.id or 0)),
-            valid_txns,
-            candidates,
-            own.get(int(table.id or 0), {}),
-        )
-        for table, reference in zip(tables, references, strict=True)
-    )

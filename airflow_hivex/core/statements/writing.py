@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from airflow_hivex.core.catalog import pending_writes, written_batches
 from airflow_hivex.core.catalog.pending_writes import PendingWrite
 from airflow_hivex.core.model.clusters import Cluster
-from airflow_hivex.core.model.objects import Table
+from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.plans import JobResult, Write, WrittenDirectory
 from airflow_hivex.core.model.transactions import Operation
 from airflow_hivex.core.model.write_ids import ValidTxnList
@@ -33,7 +33,7 @@ from airflow_hivex.core.transactions.joined import next_statement_id
 class OpenWrite:
     """What a statement is about to write. ``partition`` is the one that it names, None if the rows decide."""
 
-    table: Table
+    table: StoredTable
     cluster: Cluster
     write: Write
     partition: str | None
@@ -44,7 +44,7 @@ class OpenWrite:
 def begin_write(
     context: StatementContext,
     running: Running,
-    table: Table,
+    table: StoredTable,
     cluster: Cluster,
     *,
     overwrite: bool,
@@ -68,7 +68,7 @@ def begin_write(
     """
     services = context.services
     services.roots.check(cluster.name)
-    table_id = int(table.id or 0)
+    table_id = table.id
     joined = running.joined
     # INSERT OVERWRITE counts as update.
     operation = operation or (Operation.UPDATE if overwrite else Operation.INSERT)
@@ -159,7 +159,7 @@ def end_writes(
         def register(connection: Connection) -> None:
             changed: dict[int, bool] = {}
             for write, _ in done:
-                table_id = int(write.table.id or 0)
+                table_id = write.table.id
                 changed[table_id] = changed.get(table_id, False) or write.operation is not Operation.INSERT
             one_after_the_other(connection, changed)
             for write, directories in done:
@@ -199,7 +199,7 @@ class BatchWrittenError(Exception):
 
 def _record_batch(context: StatementContext, connection: Connection, write: OpenWrite, txn_id: int) -> None:
     key = context.batch_key
-    if key is not None and not written_batches.record(connection, int(write.table.id or 0), key, txn_id):
+    if key is not None and not written_batches.record(connection, write.table.id, key, txn_id):
         raise BatchWrittenError
 
 

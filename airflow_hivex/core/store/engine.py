@@ -6,7 +6,7 @@ import json
 import os
 import select
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -49,6 +49,7 @@ from airflow_hivex.core.store.exchange import (
     as_sqlalchemy,
     begin_immediate,
     exchange_on,
+    joined,
 )
 
 T = TypeVar("T")
@@ -218,6 +219,20 @@ class Store:
         """
         return self._repeating(lambda: self._attempt_exchange(work, name))
 
+    def ask(self, *calls: Call, connection: Connection | None = None) -> list[list[Any]]:
+        """Return the named rows of statements that only read. One round trip; with ``connection``, on that one.
+
+        On SQLite all see one moment; on PostgreSQL each sees all that was committed before it began, in their order.
+
+        Raises:
+            StoreUnavailableError: the database cannot be reached or is too busy.
+        """
+        if connection is not None:
+            answers = joined(connection).send(*calls)
+        else:
+            answers = self._repeating(lambda: self._attempt_to_read(calls))
+        return [call.statement.named(rows) for call, rows in zip(calls, answers, strict=True)]
+
     def _repeating(self, attempt: Callable[[], T]) -> T:
         """Return the result of ``attempt``, after retries if necessary. Most attempts succeed at once."""
         with self._own_errors():
@@ -261,6 +276,22 @@ class Store:
             connection.close()
         self.reach(f"after {name}")
         return result
+
+    def _attempt_to_read(self, calls: Sequence[Call]) -> list[Rows]:
+        connection = self._raw_connection()
+        exchange = exchange_on(connection, self.engine.dialect, reads=True)
+        try:
+            return exchange.finish(*calls)
+        except ExchangeError as error:
+            if error.is_lost:
+                connection.invalidate(error.original)
+            raise as_sqlalchemy(error, self.engine.dialect) from error.original
+        except BaseException:
+            if exchange.is_broken:
+                connection.invalidate()
+            raise
+        finally:
+            connection.close()
 
     def _raw_connection(self) -> PoolProxiedConnection:
         try:

@@ -9,14 +9,16 @@ sees what was committed before it, as everywhere under READ COMMITTED. On SQLite
 from __future__ import annotations
 
 import itertools
+import json
 import random
 import sqlite3
 import time
+from collections import namedtuple
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
-from sqlalchemy import Connection, Dialect, Executable
+from sqlalchemy import JSON, Boolean, Connection, Dialect, Executable
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import PoolProxiedConnection
@@ -48,8 +50,11 @@ class Prepared:
         self.name = f"hivex_{next(_numbers)}".encode()
         self._postgresql: tuple[bytes, tuple[str, ...]] | None = None
         self._sqlite: str | None = None
+        self._row: Any = None
+        self._decoders: list[tuple[int, Callable[[Any], object]]] = []
         self.defaults: Mapping[str, Value] = {}
-        """The parameters whose values are in the statement itself."""
+        """The parameters of :meth:`for_postgresql` whose values are in the statement itself."""
+        self._sqlite_defaults: Mapping[str, Value] = {}
 
     def __call__(self, **values: Value) -> Call:
         """Return the statement with these values for its parameters."""
@@ -58,25 +63,44 @@ class Prepared:
     def for_postgresql(self) -> tuple[bytes, tuple[str, ...]]:
         """Return the text with ``$1`` and so on, and the names of its parameters in that order."""
         if self._postgresql is None:
-            compiled = self._compile(_POSTGRESQL)
+            compiled, self.defaults = self._compile(_POSTGRESQL)
             self._postgresql = str(compiled).encode(), tuple(compiled.positiontup or ())
         return self._postgresql
 
     def for_sqlite(self) -> str:
         """Return the text with ``:name``."""
         if self._sqlite is None:
-            self._sqlite = str(self._compile(_SQLITE))
+            compiled, self._sqlite_defaults = self._compile(_SQLITE)
+            self._sqlite = str(compiled)
         return self._sqlite
 
     def values(self, given: Mapping[str, Value]) -> dict[str, Value]:
-        """Return all parameters with their values."""
-        return {**self.defaults, **given}
+        """Return all parameters of :meth:`for_sqlite` with their values."""
+        return {**self._sqlite_defaults, **given}
 
-    def _compile(self, dialect: Dialect) -> Any:
+    def named(self, rows: Rows) -> list[Any]:
+        """Rows of an answer with the statement's column names and types: documents as values, and booleans."""
+        if self._row is None:
+            columns = self._statement.selected_columns  # type: ignore[attr-defined]
+            self._row = namedtuple("Row", columns.keys())  # type: ignore[misc]
+            self._decoders = [
+                (number, json.loads if isinstance(column.type, JSON) else bool)
+                for number, column in enumerate(columns)
+                if isinstance(column.type, (JSON, Boolean))
+            ]
+        named = []
+        for row in rows:
+            values = list(row)
+            for number, decode in self._decoders:
+                if values[number] is not None:
+                    values[number] = decode(values[number])
+            named.append(self._row._make(values))
+        return named
+
+    def _compile(self, dialect: Dialect) -> tuple[Any, Mapping[str, Value]]:
         compiled: Any = self._statement.compile(dialect=dialect)  # type: ignore[attr-defined]
         required = {bind.key for bind in compiled.binds.values() if bind.required}
-        self.defaults = {name: value for name, value in compiled.params.items() if name not in required}
-        return compiled
+        return compiled, {name: value for name, value in compiled.params.items() if name not in required}
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,12 +142,17 @@ def joined(connection: Connection) -> Exchange:
     return _Joined(connection)
 
 
-def exchange_on(connection: PoolProxiedConnection, dialect: Dialect, *, owns: bool = True) -> Exchange:
-    """Return an exchange on a connection of the engine's pool; ``owns``: with a database transaction of its own."""
+def exchange_on(
+    connection: PoolProxiedConnection, dialect: Dialect, *, owns: bool = True, reads: bool = False
+) -> Exchange:
+    """Return an exchange on a connection of the engine's pool; ``owns``: with a database transaction of its own.
+
+    One that only ``reads`` does not take the file of SQLite for itself.
+    """
     raw: Any = connection.dbapi_connection
     exchange: Exchange
     if dialect.name == "sqlite":
-        exchange = SqliteExchange(raw, began=not owns)
+        exchange = SqliteExchange(raw, began=not owns, reads=reads)
     else:
         from airflow_hivex.core.store.pipeline import PostgresqlExchange
 
@@ -186,18 +215,22 @@ def as_sqlalchemy(error: ExchangeError, dialect: Dialect) -> BaseException:
 
 
 class SqliteExchange:
-    """Statements one by one; the file is this writer's from the first one on."""
+    """Statements one by one; the file is a writer's from the first one on, and a reader sees all at one moment."""
 
-    def __init__(self, connection: sqlite3.Connection, *, began: bool = False) -> None:
+    def __init__(self, connection: sqlite3.Connection, *, began: bool = False, reads: bool = False) -> None:
         self._connection = connection
         self._began = began
+        self._reads = reads
         self.is_broken = False
 
     def send(self, *calls: Call) -> list[Rows]:
         """Run statements and return the rows of each."""
         try:
             if not self._began:
-                begin_immediate(self._connection)
+                if self._reads:
+                    self._connection.execute("BEGIN")
+                else:
+                    begin_immediate(self._connection)
                 self._began = True
             return [self._run(call) for call in calls]
         except sqlite3.Error as error:

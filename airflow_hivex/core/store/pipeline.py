@@ -116,9 +116,10 @@ class PostgresqlExchange:
 
     def _values(self, call: Call) -> list[bytes | None]:
         # Written without calls of our own: this runs for every parameter of every statement.
+        _, names = call.statement.for_postgresql()
         given, defaults = call.values, call.statement.defaults
         encoded: list[bytes | None] = []
-        for name in call.statement.for_postgresql()[1]:
+        for name in names:
             value = given[name] if name in given else defaults[name]
             if value is None:
                 encoded.append(None)

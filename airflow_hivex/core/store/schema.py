@@ -104,6 +104,7 @@ tables = Table(
     Column("owner_type", String(16), nullable=False, server_default="USER"),
     Column("last_accessed_ms", BigInteger),
     Column("retention", Integer, nullable=False, server_default="0"),
+    Column("version", BigInteger, nullable=False, server_default="0"),
     Index(
         "uq_tables_database_id_name",
         "database_id",
@@ -115,6 +116,8 @@ tables = Table(
     Index("ix_tables_location", "primary_cluster", "location"),
     sqlite_autoincrement=True,
 )
+"""``version`` counts the changes of a table, its partitions, directories and copies that no write id of the table tells
+of (see ``catalog/reading.py``)."""
 
 partitions = Table(
     "partitions",

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from sqlalchemy import (
     BigInteger,
@@ -37,25 +38,27 @@ _MAPPING = txn_to_write_id.c
 _OF_TABLES = _MAPPING.table_id.in_(bindparam("ids", expanding=True))
 
 
-def _as_text(ids: ColumnElement[int]) -> ColumnElement[str]:
+def as_text(ids: ColumnElement[int]) -> ColumnElement[str]:
     """Return all ids as one text: a row for each would take several times as long to read."""
-    return func.aggregate_strings(cast(ids, Text), ",")
+    # A bound separator could not be prepared for SQLite.
+    separator: Any = literal_column("','")
+    return func.aggregate_strings(cast(ids, Text), separator)
 
 
-def _ids_where(condition: ColumnElement[bool]) -> ScalarSelect[str]:
-    return select(_as_text(txns.c.id)).where(condition).scalar_subquery()
+def ids_where(condition: ColumnElement[bool]) -> ScalarSelect[str]:
+    """Return the ids of transactions as one text."""
+    return select(as_text(txns.c.id)).where(condition).scalar_subquery()
 
 
-_VALID_TXNS = select(counters.c.value, _ids_where(IS_OPEN), _ids_where(IS_ABORTED)).where(
+_VALID_TXNS = select(counters.c.value, ids_where(IS_OPEN), ids_where(IS_ABORTED)).where(
     counters.c.name == literal_column("'txn'")
 )
 _HIGH_WATERMARK = bindparam("high_watermark", type_=BigInteger)
 # Per table, by kind: the last write id handed out; the highest one of a transaction up to the snapshot's
 # own mark, since write ids are handed out in the order of demand; and those that may be invalid, with their
 # transactions. Where all mappings were purged, nothing above the last id is open.
-_LAST = literal_column("0", Integer).label("kind")
-_HIGHEST = literal_column("1", Integer).label("kind")
-_MAPPED = literal_column("2", Integer).label("kind")
+LAST, HIGHEST, MAPPED = range(3)
+_LAST, _HIGHEST, _MAPPED = (literal_column(str(kind), Integer).label("kind") for kind in (LAST, HIGHEST, MAPPED))
 _NO_TXNS = literal_column("''", Text)
 _MARKS = [
     select(_LAST, next_write_ids.c.table_id, _NO_TXNS, cast(next_write_ids.c.next - 1, Text)).where(
@@ -67,7 +70,7 @@ _MARKS = [
 ]
 # Two aggregates of one query take its rows in the same order.
 _ALL_MAPPED = (
-    select(_MAPPED, _MAPPING.table_id, _as_text(_MAPPING.txn_id), _as_text(_MAPPING.write_id))
+    select(_MAPPED, _MAPPING.table_id, as_text(_MAPPING.txn_id), as_text(_MAPPING.write_id))
     .where(_OF_TABLES)
     .group_by(_MAPPING.table_id)
 )
@@ -84,6 +87,11 @@ def read_valid_txns(connection: Connection, txn_id: int | None = None) -> ValidT
     out and its row written in the same database transaction, so none is ever missing between.
     """
     last, open_text, aborted_text = connection.execute(_VALID_TXNS).one()
+    return valid_txns_of(last, open_text, aborted_text, txn_id)
+
+
+def valid_txns_of(last: int, open_text: str | None, aborted_text: str | None, txn_id: int | None) -> ValidTxnList:
+    """Return the snapshot of now, or of a transaction, from the last id handed out and the ids not committed."""
     high_watermark = last if txn_id is None else min(txn_id, last)
     open_ids, aborted_ids = (
         _without(sorted(_read_ids(text)), high_watermark, txn_id) for text in (open_text, aborted_text)
@@ -118,6 +126,13 @@ def read_valid_write_ids(
         rows = connection.execute(_WRITE_IDS_WITH_EXCEPTIONS, {**values, "txn_ids": exceptions})
     else:
         rows = connection.execute(_WRITE_IDS, {**values, "bound": exceptions[0] - 1})
+    return write_id_lists(tables, [tuple(row) for row in rows], valid_txns)
+
+
+def write_id_lists(
+    tables: Mapping[int, str], rows: Iterable[tuple[int, int, str, str]], valid_txns: ValidTxnList
+) -> dict[int, ValidWriteIdList]:
+    """Return the write id lists of tables (id to full name), from rows as the statements above have them."""
     last: dict[int, int] = {}
     highest: dict[int, int] = {}
     open_ids: dict[int, set[int]] = defaultdict(set)

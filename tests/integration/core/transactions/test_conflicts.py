@@ -199,7 +199,7 @@ def test_changes_of_a_loser_are_undone(writer: Writer, warehouse: ObjectStore) -
     writer.transactions.commit(first)
     with pytest.raises(WriteConflictError):
         writer.transactions.commit(
-            second, lambda connection: warehouse.drop_table("default", "tab3", connection=connection) and None
+            second, lambda connection: warehouse.joining(connection).drop_table("default", "tab3") and None
         )
     assert "tab3" in warehouse.list_tables("default")
 

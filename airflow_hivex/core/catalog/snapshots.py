@@ -1,0 +1,182 @@
+"""Snapshots of tables by their names: transactions, write id lists, versions and the tables themselves at once."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    CompoundSelect,
+    Integer,
+    ScalarSelect,
+    String,
+    Text,
+    bindparam,
+    cast,
+    func,
+    literal_column,
+    null,
+    select,
+    union_all,
+)
+
+from airflow_hivex.core.catalog.tables import SELECT_SECONDARIES, SELECT_TABLES
+from airflow_hivex.core.model.snapshots import QualifiedName
+from airflow_hivex.core.model.write_ids import MAX_ID, ValidTxnList, ValidWriteIdList
+from airflow_hivex.core.store.exchange import Call, Prepared, Value
+from airflow_hivex.core.store.schema import (
+    cluster_storage_descriptors,
+    counters,
+    databases,
+    next_write_ids,
+    tables,
+    txn_to_write_id,
+    txns,
+)
+from airflow_hivex.core.transactions.snapshots import (
+    HIGHEST,
+    LAST,
+    MAPPED,
+    as_text,
+    ids_where,
+    valid_txns_of,
+    write_id_lists,
+)
+from airflow_hivex.core.transactions.txn_rows import IS_ABORTED, IS_OPEN
+
+# Besides the kinds of rows that write_id_lists reads.
+_TXNS, _TABLE = 3, 4
+_HIGH_WATERMARK = bindparam("high_watermark", type_=BigInteger)
+
+
+@dataclass(frozen=True, slots=True)
+class TableMark:
+    """Which table has a name, and its version."""
+
+    id: int
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotRows:
+    """What :func:`snapshot_call` answers, read for one transaction."""
+
+    valid_txns: ValidTxnList
+    marks: Mapping[QualifiedName, TableMark]
+    write_ids: Mapping[int, ValidWriteIdList]
+
+
+def snapshot_call(names: Collection[QualifiedName], txn_id: int | None) -> Call:
+    """Return the statement that takes a snapshot; :func:`read_snapshot` reads its answer.
+
+    It is one statement, so that transactions and write ids are of one moment on both databases: an id is handed out
+    and its row written in the same database transaction.
+    """
+    # Of what the statement sees, nothing is above the last transaction that was opened.
+    return _snapshot(_size(names))(**_values(names), high_watermark=MAX_ID if txn_id is None else txn_id)
+
+
+def table_calls(names: Collection[QualifiedName]) -> tuple[Call, Call]:
+    """Return the statements that select the tables of these names, and their secondaries."""
+    found, secondaries = _tables(_size(names))
+    values = _values(names)
+    return found(**values), secondaries(**values)
+
+
+def read_snapshot(rows: Sequence[Any], txn_id: int | None) -> SnapshotRows:
+    """Return the snapshot of now from the answer to :func:`snapshot_call`; see ``read_valid_txns`` for ``txn_id``."""
+    marks: dict[QualifiedName, TableMark] = {}
+    write_ids: list[tuple[int, int, str, str]] = []
+    (last,) = (row for row in rows if row.kind == _TXNS)
+    for row in rows:
+        if row.kind == _TABLE:
+            marks[row.first, row.second] = TableMark(row.table_id, row.number)
+        elif row.kind != _TXNS:
+            write_ids.append((row.kind, row.table_id, row.first, row.second))
+    valid_txns = valid_txns_of(last.number, last.first, last.second, txn_id)
+    names = {mark.id: ".".join(name) for name, mark in marks.items()}
+    return SnapshotRows(valid_txns, marks, write_id_lists(names, write_ids, valid_txns))
+
+
+def _size(names: Collection[QualifiedName]) -> int:
+    """Return the number of names that a statement is made for: a power of two, so that there are few of them."""
+    return 0 if not names else 1 << (len(names) - 1).bit_length()
+
+
+def _values(names: Collection[QualifiedName]) -> dict[str, Value]:
+    """Return the parameters of a statement; the last name fills up."""
+    given = list(names)
+    padded = given + given[-1:] * (_size(names) - len(given))
+    values: dict[str, Value] = {}
+    for number, (database, name) in enumerate(padded):
+        values |= {f"database_{number}": database, f"name_{number}": name}
+    return values
+
+
+def _is_wanted(column: ColumnElement[int], size: int) -> ColumnElement[bool]:
+    """Return the condition that a table has one of the names; each is looked up by the index of names."""
+    return column.in_([_id_of(number) for number in range(size)])
+
+
+def _id_of(number: int) -> ScalarSelect[int]:
+    named, holding = tables.alias(f"named_{number}"), databases.alias(f"holding_{number}")
+    return (
+        select(named.c.id)
+        .join(holding, holding.c.id == named.c.database_id)
+        .where(
+            holding.c.name == bindparam(f"database_{number}", type_=String),
+            named.c.name == bindparam(f"name_{number}", type_=String),
+            ~named.c.dropped,
+        )
+        .scalar_subquery()
+    )
+
+
+@cache
+def _snapshot(size: int) -> Prepared:
+    no_id, no_text = cast(null(), BigInteger), literal_column("''", Text)
+    transactions = select(
+        _kind(_TXNS).label("kind"),
+        no_id.label("table_id"),
+        counters.c.value.label("number"),
+        ids_where(IS_OPEN).label("first"),
+        ids_where(IS_ABORTED).label("second"),
+    ).where(counters.c.name == literal_column("'txn'"))
+    if not size:
+        return Prepared(transactions)
+    mapping = txn_to_write_id.c
+    of_tables = _is_wanted(mapping.table_id, size)
+    mapped = select(_kind(MAPPED), mapping.table_id, no_id, as_text(mapping.txn_id), as_text(mapping.write_id))
+    parts: list[Any] = [
+        transactions,
+        select(_kind(_TABLE), tables.c.id, tables.c.version, databases.c.name, tables.c.name)
+        .join(databases, databases.c.id == tables.c.database_id)
+        .where(_is_wanted(tables.c.id, size)),
+        select(_kind(LAST), next_write_ids.c.table_id, no_id, no_text, cast(next_write_ids.c.next - 1, Text)).where(
+            _is_wanted(next_write_ids.c.table_id, size)
+        ),
+        select(_kind(HIGHEST), mapping.table_id, no_id, no_text, cast(func.max(mapping.write_id), Text))
+        .where(of_tables, mapping.txn_id <= _HIGH_WATERMARK)
+        .group_by(mapping.table_id),
+        mapped.where(of_tables, mapping.txn_id > _HIGH_WATERMARK).group_by(mapping.table_id),
+    ]
+    unsettled = mapped.join(txns, txns.c.id == mapping.txn_id).group_by(mapping.table_id)
+    parts += [unsettled.where(of_tables, state) for state in (IS_OPEN, IS_ABORTED)]
+    whole: CompoundSelect[Any] = union_all(*parts)
+    return Prepared(whole)
+
+
+def _kind(number: int) -> ColumnElement[int]:
+    return literal_column(str(number), Integer)
+
+
+@cache
+def _tables(size: int) -> tuple[Prepared, Prepared]:
+    return (
+        Prepared(SELECT_TABLES.where(_is_wanted(tables.c.id, size))),
+        Prepared(SELECT_SECONDARIES.where(_is_wanted(cluster_storage_descriptors.c.table_id, size))),
+    )

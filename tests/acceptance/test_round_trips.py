@@ -1,0 +1,65 @@
+"""How often a statement asks the metastore database for what it reads, before it writes anything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from airflow_hivex.core import Metastore, Session
+from airflow_hivex.core.store.engine import Store
+from tests.round_trips import RoundTrips, counted
+
+
+@pytest.fixture
+def store(metastore: Metastore) -> Store:
+    return metastore._services.store
+
+
+@pytest.fixture
+def tables(session: Session) -> None:
+    session.sql("CREATE TABLE t (a int, b int)")
+    session.sql("INSERT INTO t VALUES (1, 2)")
+    session.sql("CREATE TABLE p (a int) PARTITIONED BY (day string)")
+    for day in ("x", "y"):
+        session.sql(f"INSERT INTO p PARTITION (day = '{day}') VALUES (1)")
+
+
+def of_warm(store: Store, statement: Callable[[], object]) -> RoundTrips:
+    """The round trips of a statement that has been run before."""
+    statement()
+    with counted(store) as trips:
+        statement()
+    return trips
+
+
+@pytest.mark.usefixtures("tables")
+def test_files_of_one_table_take_three_round_trips_for_metadata(session: Session, store: Store) -> None:
+    for table in ("t", "p"):
+        trips = of_warm(store, lambda name=table: session.snapshot_files(name))  # type: ignore[misc]
+        # One more finds out whether it is a view.
+        assert len(trips.for_metadata) <= 1 + 3, trips.described()
+
+
+@pytest.mark.usefixtures("tables")
+def test_insert_of_constants_takes_two_round_trips_for_metadata(session: Session, store: Store) -> None:
+    for text in ("INSERT INTO t VALUES (3, 4)", "INSERT INTO p PARTITION (day = 'x') VALUES (3)"):
+        trips = of_warm(store, lambda text=text: session.sql(text))  # type: ignore[misc]
+        assert len(trips.for_metadata) <= 2, trips.described()
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("tables")
+@pytest.mark.parametrize("metastore_url", ["sqlite"], indirect=True)
+def test_select_takes_three_round_trips_for_metadata_and_merge_one_more_for_its_source(
+    session: Session, store: Store
+) -> None:
+    merge = "MERGE INTO t USING p ON t.a = p.a AND p.day = 'x' WHEN MATCHED THEN UPDATE SET b = 5"
+    for text, most in (
+        ("SELECT * FROM t", 3),
+        ("SELECT * FROM p", 3),
+        ("SELECT * FROM p WHERE day = 'x'", 3),
+        (merge, 4),
+    ):
+        trips = of_warm(store, lambda text=text: session.sql(text))  # type: ignore[misc]
+        assert len(trips.for_metadata) <= most, trips.described()

@@ -1,0 +1,190 @@
+"""What the catalog reads as of a snapshot, and what tells whoever keeps it that it has changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from sqlalchemy import Connection
+
+from airflow_hivex.core.catalog.binding import bind
+from airflow_hivex.core.catalog.directories import register_compacted
+from airflow_hivex.core.catalog.object_store import ObjectStore
+from airflow_hivex.core.catalog.reading import MetadataReader
+from airflow_hivex.core.catalog.tables import raise_versions
+from airflow_hivex.core.clusters.properties import Clusters
+from airflow_hivex.core.errors import NoSuchDatabaseError, NoSuchTableError
+from airflow_hivex.core.model.objects import ClusterStorageDescriptor, Column, StorageDescriptor, Table, TableType
+from airflow_hivex.core.model.plans import Write, WrittenDirectory
+from airflow_hivex.core.model.predicates import ColumnReference, Comparison
+from airflow_hivex.core.model.transactions import TxnType
+from airflow_hivex.core.store.engine import Store
+from airflow_hivex.core.transactions.manager import TransactionManager
+from tests.integration.core.conftest import Clock
+from tests.round_trips import counted
+
+T = ("default", "t")
+P = ("default", "p")
+
+
+@pytest.fixture
+def reader(store: Store, clusters: Clusters, clock: Clock, transactions: TransactionManager) -> MetadataReader:
+    catalog = ObjectStore(store, clusters, clock)
+    storage = StorageDescriptor((Column("a", "int"),), ClusterStorageDescriptor("c1", ""))
+    transactional = {"transactional": "true"}
+    catalog.create_table(Table("default", "t", storage, parameters=transactional))
+    catalog.create_table(
+        Table("default", "p", storage, partition_keys=(Column("d", "string"),), parameters=transactional)
+    )
+    catalog.create_table(
+        Table("default", "e", storage, partition_keys=(Column("d", "int"),), type=TableType.EXTERNAL_TABLE)
+    )
+    reader: MetadataReader = catalog
+    return reader
+
+
+def insert(
+    catalog: ObjectStore, transactions: TransactionManager, name: str, partition: str | None = None
+) -> Callable[[], None]:
+    """Write a directory; what is returned commits it."""
+    (txn_id,) = transactions.open()
+    write_id = transactions.allocate_write_ids([txn_id], "default", name)[txn_id]
+    table = catalog.snapshot([("default", name)]).tables["default", name]
+    values = () if partition is None else (partition.partition("=")[2],)
+    made = WrittenDirectory(partition, values, f"delta_{write_id:07d}_{write_id:07d}_0000", 1, 1, 1)
+    write = Write("", "", (), (), write_id=write_id)
+
+    def changes(connection: Connection) -> None:
+        catalog.joining(connection).register_write(table, [made], txn_id=txn_id, write=write, cluster="c1")
+
+    return lambda: transactions.commit(txn_id, changes)
+
+
+def test_snapshot_has_the_lists_that_the_transaction_manager_gives(
+    reader: MetadataReader, catalog: ObjectStore, transactions: TransactionManager
+) -> None:
+    commits = [insert(catalog, transactions, name, partition) for name, partition in [("t", None), ("p", "d=x")] * 3]
+    for commit in commits[::2]:
+        commit()
+    (aborted,) = transactions.open()
+    transactions.allocate_write_ids([aborted], "default", "t")
+    transactions.abort(aborted)
+    (own,) = transactions.open()
+    transactions.allocate_write_ids([own], "default", "p")
+    for txn_id in (None, own, aborted + 1):
+        snapshot = reader.snapshot([T, P], txn_id)
+        assert snapshot.valid_txns == transactions.valid_txns(txn_id)
+        expected = transactions.valid_write_ids(["default.t", "default.p"], snapshot.valid_txns)
+        assert {ids.table: ids for ids in snapshot.write_ids.values()} == expected
+    earlier = transactions.valid_txns(own)
+    for commit in commits[1::2]:
+        commit()
+    shared = reader.snapshot([T, P], own, valid_txns=earlier)
+    assert {ids.table: ids for ids in shared.write_ids.values()} == transactions.valid_write_ids(
+        ["default.t", "default.p"], earlier
+    )
+
+
+def test_snapshot_of_any_number_of_tables_is_one_round_trip(
+    reader: MetadataReader, catalog: ObjectStore, store: Store
+) -> None:
+    storage = catalog.get_table(*T).storage
+    for number in range(9):
+        catalog.create_table(
+            Table("default", f"t{number}", storage.__class__(storage.columns, ClusterStorageDescriptor("c1", "")))
+        )
+    for count in (0, 1, 3, 9):
+        names = [("default", f"t{number}") for number in range(count)]
+        with counted(store) as trips:
+            snapshot = reader.snapshot(names)
+        assert list(snapshot.tables) == names
+        with counted(store) as again:
+            assert reader.snapshot(names, known=snapshot.tables.values()).tables == snapshot.tables
+        assert (len(trips), len(again)) == (1, 1)
+
+
+def test_missing_names_are_told_apart(reader: MetadataReader) -> None:
+    with pytest.raises(NoSuchTableError):
+        reader.snapshot([T, ("default", "no")])
+    with pytest.raises(NoSuchDatabaseError):
+        reader.snapshot([T, ("no", "t")])
+
+
+def test_tables_that_are_known_are_read_again_when_they_have_changed(
+    reader: MetadataReader, catalog: ObjectStore
+) -> None:
+    first = reader.snapshot([T])
+    table = first.tables[T]
+    catalog.alter_table(*T, Table("default", "t", table.storage, parameters={**table.parameters, "k": "v"}))
+    second = reader.snapshot([T], known=[table])
+    assert second.tables[T].parameters["k"] == "v"
+    catalog.drop_table(*T)
+    catalog.create_table(
+        Table("default", "t", StorageDescriptor((Column("b", "int"),), ClusterStorageDescriptor("c1", "")))
+    )
+    third = reader.snapshot([T], known=[table])
+    assert [column.name for column in third.tables[T].columns] == ["b"]
+    assert not third.agrees_with(second, third.tables[T])
+
+
+def test_contents_are_one_round_trip_and_two_where_names_decide(
+    reader: MetadataReader, catalog: ObjectStore, transactions: TransactionManager, store: Store
+) -> None:
+    for day in ("x", "y", "z"):
+        insert(catalog, transactions, "p", f"d={day}")()
+    snapshot = reader.snapshot([P])
+    table = snapshot.tables[P]
+    for predicate, names, most in (
+        (None, ["d=x", "d=y", "d=z"], 1),
+        (Comparison(ColumnReference("d"), "=", "y"), ["d=y"], 1),
+        (Comparison(ColumnReference("d"), "<>", "y"), ["d=x", "d=z"], 2),
+    ):
+        with counted(store) as trips:
+            contents = reader.contents(snapshot, table, predicate, ["c1", "c2"])
+        assert len(trips) <= most
+        bound = bind(table, contents, predicate, snapshot, ["c1", "c2"])
+        assert [each.name for each in bound.partitions] == names
+        assert all(len(each.directories) == 1 for each in bound.partitions)
+
+
+def test_a_snapshot_agrees_with_an_earlier_one_until_somebody_commits(
+    reader: MetadataReader, catalog: ObjectStore, transactions: TransactionManager
+) -> None:
+    commit = insert(catalog, transactions, "t")
+    first = reader.snapshot([T, P])
+    insert(catalog, transactions, "p", "d=x")()
+    second = reader.snapshot([T, P])
+    assert second.agrees_with(first, second.tables[T])
+    assert not second.agrees_with(first, second.tables[P])
+    commit()
+    third = reader.snapshot([T, P])
+    assert not third.agrees_with(second, third.tables[T])
+    assert third.agrees_with(second, third.tables[P])
+
+
+def test_what_no_write_id_tells_changes_the_version(
+    reader: MetadataReader, catalog: ObjectStore, transactions: TransactionManager, store: Store
+) -> None:
+    insert(catalog, transactions, "t")()
+    external = ("default", "e")
+    table = reader.snapshot([T]).tables[T]
+    partitioned = catalog.get_table(*external)
+    (txn_id,) = transactions.open(type=TxnType.COMPACTION)
+    made = WrittenDirectory(None, (), f"base_0000001_v{txn_id:07d}", 1, 1, 1)
+
+    def compact(connection: Connection) -> None:
+        raise_versions(connection, [table.id])
+        register_compacted(connection, table, None, [made], txn_id=txn_id, cluster="c1", now_ms=0)
+
+    changes: list[tuple[tuple[str, str], Callable[[], object]]] = [
+        (T, lambda: transactions.commit(txn_id, compact)),
+        (T, lambda: catalog.unregister_copy(*T, "c2")),
+        (external, lambda: catalog.add_partitions(*external, [catalog.new_partition(partitioned, [1])])),
+        (external, lambda: catalog.rename_partition(*external, "d=1", "d=2")),
+        (external, lambda: catalog.drop_partitions(*external, ["d=2"])),
+    ]
+    for name, change in changes:
+        before = reader.snapshot([name])
+        change()
+        after = reader.snapshot([name])
+        assert not after.agrees_with(before, after.tables[name])
