@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -78,30 +78,37 @@ def record(
     database: str | None = None,
     table: str | None = None,
     txn_id: int | None = None,
-    message: Mapping[str, Any] | None = None,
+    message: Mapping[str, Any] | Callable[[], Mapping[str, Any]] | None = None,
 ) -> None:
     """Write an event in the caller's transaction. One round trip; no other writer waits for it.
 
     Call it last, or in a block of :func:`deferred`, when all that the transaction waits for has been acquired:
-    so an event that depends on another one is recorded after it, and gets a higher id.
+    so an event that depends on another one is recorded after it, and gets a higher id. A ``message`` that is a
+    function is called when the event is sent.
     """
-    event = recording(now_ms, type, database=database, table=table, txn_id=txn_id, message=message)
-    events: list[Call] | None = connection.info.get(_DEFERRED)
-    if events is None:
-        joined(connection).send(event)
+
+    def made() -> Call:
+        content = message() if callable(message) else message
+        return recording(now_ms, type, database=database, table=table, txn_id=txn_id, message=content)
+
+    waiting: list[Callable[[], Call]] | None = connection.info.get(_DEFERRED)
+    if waiting is None:
+        joined(connection).send(made())
     else:
-        events.append(event)
+        waiting.append(made)
 
 
 @contextmanager
 def deferred(connection: Connection) -> Iterator[list[Call]]:
     """Collect the events of the block, for the caller to send as the last calls of its transaction."""
     events: list[Call] = []
+    waiting: list[Callable[[], Call]] = []
     # Of a connection that is lost in the block, nothing can be asked afterwards.
     info = connection.info
-    info[_DEFERRED] = events
+    info[_DEFERRED] = waiting
     try:
         yield events
+        events += [made() for made in waiting]
     finally:
         info.pop(_DEFERRED, None)
 

@@ -27,23 +27,23 @@ def record_table_event(
     """Record an event of a table in the caller's transaction.
 
     A transactional table's event always has a write id list: the given one, else that of the transaction, else that
-    of now. One round trip; two more where the list is not given.
+    of now. In a commit the list is read at its end, so that write ids that the commit itself allocates are in it. One
+    round trip; two more where the list is not given.
     """
-    if valid_write_ids is None and table.is_transactional and table.id is not None:
-        valid_txns = read_valid_txns(connection, txn_id)
-        valid_write_ids = read_valid_write_ids(connection, {table.id: table.full_name}, valid_txns)[table.id]
-    notification_log.record(
-        connection,
-        now_ms,
-        type,
-        database=table.database,
-        table=table.name,
-        txn_id=txn_id,
-        message={
+
+    def complete() -> dict[str, Any]:
+        write_ids = valid_write_ids
+        if write_ids is None and table.is_transactional and table.id is not None:
+            valid_txns = read_valid_txns(connection, txn_id)
+            write_ids = read_valid_write_ids(connection, {table.id: table.full_name}, valid_txns)[table.id]
+        return {
             "table_id": table.id,
-            "valid_write_ids": None if valid_write_ids is None else str(valid_write_ids),
+            "valid_write_ids": None if write_ids is None else str(write_ids),
             **(message or {}),
-        },
+        }
+
+    notification_log.record(
+        connection, now_ms, type, database=table.database, table=table.name, txn_id=txn_id, message=complete
     )
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import Connection, func, select
 
 from airflow_hivex.core.catalog import notification_log
 from airflow_hivex.core.catalog.notification_log import EventType, NotificationLog
@@ -106,4 +106,18 @@ def test_events_have_the_objects_and_the_write_ids_of_their_transaction(
     assert addition.message["objects"][0]["location"] == "default.db/t/p=1"
     # Its own write id counts, that of a transaction that is still open does not.
     assert addition.message["valid_write_ids"] == "default.t:1:9223372036854775807::"
+    assert commit.message["write_ids"] == {"default.t": 1}
+
+
+def test_list_of_a_new_table_has_the_write_id_that_its_creation_takes(
+    log: NotificationLog, catalog: ObjectStore, transactions: TransactionManager
+) -> None:
+    def create(connection: Connection) -> None:
+        created = catalog.joining(connection).create_table(table(), txn_id=txn_id)
+        transactions.allocate_in(connection, [txn_id], int(created.id or 0))
+
+    (txn_id,) = transactions.open()
+    transactions.commit(txn_id, create)
+    creation, commit = log.events()
+    assert creation.message["valid_write_ids"] == "default.t:1:9223372036854775807::"
     assert commit.message["write_ids"] == {"default.t": 1}
