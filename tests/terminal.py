@@ -19,7 +19,7 @@ signal.signal(signal.SIGINT, signal.SIG_DFL)
 signal.pthread_sigmask(signal.SIG_SETMASK, [])
 os.execv(sys.argv[1], sys.argv[1:])
 """
-_PATIENCE_S = 60
+_PATIENCE_S = 150
 
 CTRL_C = "\x03"
 CTRL_D = "\x04"

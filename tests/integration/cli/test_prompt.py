@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import sys
+import threading
+import time
 from pathlib import Path
+
+import pytest
 
 from airflow_hivex.core import Metastore
 from airflow_hivex.core.model.locks import DataOperation, LockComponent, LockType
@@ -98,4 +103,43 @@ def test_lines_are_found_again_by_later_prompts_and_by_nobody_else(sqlite_url: s
         terminal.wait_for("| default")
         terminal.wait_for("hivex> ")
         terminal.type("QUIT;\r")
+        assert terminal.wait_for_end()[0] == 0
+
+
+def wait_for_event(folder: Path, name: str) -> str:
+    """The first event of that name in the log that Spark writes, once it is there."""
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        for file in folder.glob("*/events_*"):
+            for line in file.read_text().splitlines():
+                if f'"SparkListener{name}"' in line:
+                    return line
+        threading.Event().wait(0.02)
+    raise AssertionError(f"there is no event {name}")
+
+
+@pytest.mark.spark
+def test_interrupt_stops_the_job_and_leaves_spark(sqlite_url: str, tmp_path: Path) -> None:
+    events = tmp_path / "events"
+    events.mkdir()
+    logged = {
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.compress": "false",
+        "spark.eventLog.dir": events.as_uri(),
+    }
+    cluster = {"filesystem": (tmp_path / "c1").as_uri(), "jobtracker": "local[2]", "spark_conf": logged}
+    with prompt(sqlite_url, tmp_path, HIVEX_CLUSTER_PROPERTIES=json.dumps({"c1": cluster})) as terminal:
+        terminal.wait_for("hivex> ")
+        terminal.type(
+            "SELECT sum(a.id % 7 + b.id) FROM range(4000000) a JOIN range(4000000) b ON a.id % 9 = b.id % 9;\r"
+        )
+        terminal.wait_for("Starting Spark")
+        wait_for_event(events, "JobStart")
+        terminal.type(CTRL_C)
+        terminal.wait_for("hivex: cancelled")
+        assert "SPARK_JOB_CANCELLED" in wait_for_event(events, "JobEnd")
+        terminal.wait_for("hivex> ")
+        terminal.type("SELECT id + 41 AS answer FROM range(1, 2);\r")
+        assert "Starting Spark" not in terminal.wait_for("(1 row,")
+        terminal.type(CTRL_D)
         assert terminal.wait_for_end()[0] == 0
