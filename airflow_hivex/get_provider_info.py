@@ -1,4 +1,4 @@
-"""What Airflow discovers about this provider."""
+"""The description of this provider for Airflow."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ _HALF = re.compile("[\ud800-\udfff]")
 
 
 class Outcome(enum.Enum):
-    """What the failed call left behind."""
+    """The effect of a failed call."""
 
     NONE = "none"
     NOT_APPLIED = "not applied"
@@ -873,7 +873,7 @@ class JobError(HivexError):
 
 
 class JobCause(HivexError):  # noqa: N818 - it is the cause of an error, and never raised by itself
-    """What Spark said where a job failed; the ``__cause__`` of the job's error."""
+    """The message of Spark for a failed job; the ``__cause__`` of the job's error."""
 
     code = "JOB_CAUSE"
 

@@ -1,4 +1,4 @@
-"""What dead clients left behind, settled every minute.
+"""Housekeeping every minute: transactions, locks and files of dead clients.
 
 Transactions and locks whose owners have sent no heartbeat for `hive.txn.timeout` are ended, the files
 of their writes are deleted, and records that nobody needs any more are removed. Whoever waits for a

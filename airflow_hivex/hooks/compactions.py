@@ -1,4 +1,4 @@
-"""What tasks tell each other of compactions, in JSON's types."""
+"""Results of compactions that tasks pass to each other, in the types of JSON."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class _Part(NamedTuple):
-    """What a try of a task does in a transaction of a metastore."""
+    """The part of one try of a task in a transaction of a metastore."""
 
     metastore: str
     txn_id: int

@@ -31,7 +31,7 @@ _RULES_THAT_PASS_FAILURES_ON = (
 SKIPPED = "skipped"
 """The XCom key under which the commit tells which skipped tasks it was skipped for."""
 XCOM_SKIPMIXIN_KEY = "skipmixin_key"
-"""Where Airflow's operators that skip others tell which. Source: airflow.providers.standard.utils.skipmixin."""
+"""The XCom key of skipped tasks. Source: airflow.providers.standard.utils.skipmixin."""
 # The group's own tasks are short, and safe to repeat.
 _OWN_TASKS = {"retries": 3, "retry_delay": timedelta(seconds=10), "retry_exponential_backoff": False}
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from airflow_hivex.triggers.transactions import Answer
 
 MOST_PARTITIONS = 1000
-"""How many partitions an answer names, no more than Airflow maps over by default."""
+"""The number of partitions that an answer names, at most as many as Airflow maps over by default."""
 
 
 def look_at_compaction(hivex_conn_id: str, compaction_id: int, *, until_cleaned: bool) -> Answer | None:

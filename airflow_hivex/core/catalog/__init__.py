@@ -1,1 +1,1 @@
-"""What exists: databases, tables, partitions, their copies, and the log of changes."""
+"""The catalog: databases, tables, partitions, their copies, and the log of changes."""

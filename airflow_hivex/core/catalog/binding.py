@@ -26,7 +26,7 @@ WHOLE_TABLE = ""
 
 @dataclass(frozen=True, slots=True)
 class BoundPartition:
-    """What a query reads of one partition (or of a table without partitions).
+    """The directories and copies of one partition that a query reads (or of a table without partitions).
 
     ``location`` is relative to the primary cluster's file system; ``directories`` are the base and
     deltas that its snapshot sees, in reading order; plain tables have none. One that is not

@@ -1,4 +1,4 @@
-"""What was committed to a table or partition after a point: for those who wait for news."""
+"""The commits to a table or partition after a point, for clients that wait for them."""
 
 from __future__ import annotations
 

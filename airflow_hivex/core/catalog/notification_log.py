@@ -36,7 +36,7 @@ _RECORD = Prepared(
 
 
 class EventType(enum.Enum):
-    """What happened. Source: Hive EventMessage.EventType; copies and removed directories are ours."""
+    """The type of an event. Source: Hive EventMessage.EventType; copies and removed directories are ours."""
 
     CREATE_DATABASE = "CREATE_DATABASE"
     ALTER_DATABASE = "ALTER_DATABASE"

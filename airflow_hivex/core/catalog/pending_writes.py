@@ -1,4 +1,4 @@
-"""What the statements of an open transaction have written, kept for its own reads and for its commit.
+"""The writes of the statements of an open transaction, kept for its own reads and for its commit.
 
 A write is first noted without directories: whoever finds it so later knows that its statement runs
 still, or was killed. Functions here take part in the caller's transaction.

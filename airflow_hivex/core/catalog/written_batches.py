@@ -1,4 +1,4 @@
-"""Which batches of an application a table has: one row for each application, changed by the commit of its rows.
+"""The batches of an application that a table has: one row for each application, changed by the commit of its rows.
 
 Source: Delta Lake's ``txnAppId`` and ``txnVersion``: a batch whose number is not above the last one is skipped.
 """

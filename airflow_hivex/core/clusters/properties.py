@@ -1,4 +1,4 @@
-"""What ``hive.cluster.properties`` says: the clusters, their file systems and job trackers."""
+"""The contents of ``hive.cluster.properties``: the clusters, their file systems and job trackers."""
 
 from __future__ import annotations
 

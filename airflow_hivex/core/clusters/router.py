@@ -1,4 +1,4 @@
-"""Which cluster runs a statement. A pure rule: what is where comes in, a Route goes out.
+"""The choice of the cluster that runs a statement. A pure function of the tables' copies that returns a Route.
 
 Source: docs/reference/clusters.md, whose numbers (R7, S2) the comments cite.
 """

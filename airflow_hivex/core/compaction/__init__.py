@@ -1,1 +1,1 @@
-"""Which tables are compacted, in which order, and what became of it."""
+"""Compaction: the queue, the initiator, the worker, the cleaner and the history."""

@@ -1,4 +1,4 @@
-"""What may be compacted, and what decides on it: read for the whole warehouse at once, by rows and without listings.
+"""The candidates for compaction, read for the whole warehouse at once, from rows and without listings.
 
 Functions here read in the caller's connection. Source: docs/reference/compaction.md, "Initiator".
 """
@@ -42,7 +42,7 @@ _TABLES_A_BATCH = 5000
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What a compaction would see now: the transactions, and of each table the write ids that it may touch."""
+    """The view of a compaction that begins now: the transactions, and of each table the write ids that it may touch."""
 
     valid_txns: ValidTxnList
     write_ids: Mapping[int, ValidCompactorWriteIdList]

@@ -78,7 +78,7 @@ class _Registered:
 
 @dataclass(frozen=True, slots=True)
 class _Folder:
-    """Where directories of a place lie on one cluster; of a whole table with partitions, ``depth`` levels below."""
+    """The location of a place on one cluster; of a whole table with partitions, ``depth`` levels below."""
 
     cluster: str
     location: str
@@ -87,7 +87,7 @@ class _Folder:
 
 @dataclass(slots=True)
 class _Work:
-    """What is to be done for one entry, or for the aborted data of one table or partition, without a look at files."""
+    """The task for one entry, or for the aborted data of one table or partition, before files are listed."""
 
     table_id: int
     database: str

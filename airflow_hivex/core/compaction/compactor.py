@@ -49,7 +49,7 @@ _LONGEST_PAUSE_S = 2.0
 
 
 class Compactor:
-    """What the metastore offers about compaction.
+    """The compaction calls of the metastore.
 
     ``queue`` and ``cleaning`` are for those who do the work: a worker takes an entry by ``queue.next_entry``, a
     cleaner those of ``cleaning.entries_to_clean``, and each tells there what became of them.

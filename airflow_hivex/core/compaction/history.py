@@ -1,4 +1,4 @@
-"""What SHOW COMPACTIONS finds in the queue and the history, and how long the history is kept."""
+"""The rows of SHOW COMPACTIONS, from the queue and the history, and the retention of the history."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ _H = completed_compactions.c
 
 @dataclass(frozen=True, slots=True)
 class CompactionFilter:
-    """Which compactions to show: all that is given must hold.
+    """The filter of SHOW COMPACTIONS: all given conditions must hold.
 
     ``order_by`` are columns of SHOW COMPACTIONS, each with whether it rises; without any, the newest come first.
     """

@@ -56,7 +56,7 @@ _CANDIDATES_A_BATCH = 10_000
 
 @dataclass(frozen=True, slots=True)
 class InitiatorResult:
-    """What a round of the initiator did.
+    """The result of a round of the initiator.
 
     ``candidates`` is how many tables and partitions it has looked at, ``initiated`` the ids of new entries,
     ``did_not_initiate`` of new records in the history that tell why not, ``requeued`` of entries that were given
@@ -122,7 +122,7 @@ class Initiator:
 
 
 class _Round:
-    """What is decided in one round, and the thresholds of each table."""
+    """The decisions of one round, and the thresholds of each table."""
 
     def __init__(self, settings: Settings, now_ms: int) -> None:
         self._settings = settings

@@ -36,7 +36,7 @@ class CompactionTarget:
 
 @dataclass(frozen=True, slots=True)
 class CompactionJob:
-    """What one job of a compaction makes: of ``inputs`` in reading order, a base (``is_major``) or deltas.
+    """One job of a compaction: of ``inputs`` in reading order, a base (``is_major``) or deltas.
 
     ``txn_id`` is the compaction's transaction, ``write_ids`` what it may touch. A ``rebalance`` makes a base.
     """

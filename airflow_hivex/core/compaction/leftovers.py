@@ -1,4 +1,4 @@
-"""What aborted transactions may have left: their components by table and partition."""
+"""The remains of aborted transactions: their components by table and partition."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ from airflow_hivex.core.transactions.allocation import is_id
 _NOBODYS: dict[str, None] = dict.fromkeys(
     ("worker_id", "worker_version", "started_ms", "txn_id", "highest_write_id", "job_id")
 )
-"""What an entry without a worker does not have."""
+"""The columns that an entry without a worker does not have."""
 
 
 class CompactionQueue:

@@ -1,4 +1,4 @@
-"""Who may still read what of a table: the open transactions, as the cleaner must see them.
+"""The possible readers of a table: the open transactions, as the cleaner must see them.
 
 A transaction reads the tables that it has locked, and those only: a statement asks for all its locks at once, before
 its snapshot. So one long reader holds up the cleaning of its own tables alone (Hive's MIN_HISTORY_WRITE_ID).

@@ -1,4 +1,4 @@
-"""What a compaction does to statistics: files and bytes are others, rows and columns are not.
+"""The statistics after a compaction: files and bytes change, rows and columns do not.
 
 Nothing is scanned, because no visible row changes.
 Source: docs/reference/compaction.md, "Worker", rule 12 (Hive StatsUpdater).

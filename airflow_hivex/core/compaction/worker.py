@@ -81,7 +81,7 @@ class _RefusedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What a worker finds: its entry, its target and the directories, in its transaction's snapshot."""
+    """The work of a worker: its entry, its target and the directories, in its transaction's snapshot."""
 
     entry: Compaction
     target: CompactionTarget

@@ -28,7 +28,7 @@ class Looked:
 
 
 class Disks:
-    """What lies on the clusters' disks. Listings run side by side; clusters that do not answer are left out."""
+    """The files on the disks of the clusters. Listings run in parallel; clusters that do not answer are skipped."""
 
     def __init__(self, clusters: Clusters, roots: Roots, names: Iterable[str]) -> None:
         self._clusters = clusters

@@ -1,4 +1,4 @@
-"""What lies in the folder of a table or partition, entry by entry. No database is asked."""
+"""The entries of the folder of a table or partition. No database is read."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ _FIELD_MASK = (1 << _FIELD_BITS) - 1
 
 @dataclass(frozen=True, slots=True)
 class BucketProperty:
-    """What a bucket property says. Version 0 is a plain bucket id and knows no statement."""
+    """The parts of a bucket property. Version 0 is a plain bucket id and knows no statement."""
 
     version: int
     bucket_id: int

@@ -1,4 +1,4 @@
-"""What a cleaner may delete, and what it tells of it.
+"""The rules of the cleaner: which files it may delete, and its report.
 
 Source: docs/reference/compaction.md, "Cleaner" (Hive Cleaner, CompactionCleaner, AbortedTxnCleaner).
 """
@@ -26,7 +26,7 @@ _STAGING = re.compile(r"_staging_(?:v([0-9]+)|([0-9]+)_[0-9]+)")
 
 
 class CleaningOutcome(enum.Enum):
-    """What became, or would become, of one entry or of the aborted data of one table or partition."""
+    """The outcome for one entry, or for the aborted data of one table or partition."""
 
     CLEANED = "cleaned"
     WAITING = "waiting"
@@ -150,7 +150,7 @@ def settled_below(write_ids: ValidWriteIdList) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Aborted:
-    """What aborted transactions may have written to one place: their write ids, and those that compacted it."""
+    """The aborted writes at one place: their write ids, and those that compacted it."""
 
     txn_ids: frozenset[int]
     write_ids: frozenset[int]

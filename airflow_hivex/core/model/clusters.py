@@ -18,7 +18,7 @@ _LONGEST_LOCATION = 600
 
 
 class JobTrackerKind(enum.Enum):
-    """How Spark is reached."""
+    """The kind of connection to Spark."""
 
     LOCAL = "local"
     CONNECT = "connect"

@@ -25,7 +25,7 @@ TABLE_PROPERTY_PREFIX = "tblprops."
 
 
 class CompactionType(enum.Enum):
-    """What a compaction does, by the stored letters."""
+    """The type of a compaction, by the stored letters."""
 
     MAJOR = "a"
     MINOR = "i"
@@ -52,11 +52,11 @@ class CompactionType(enum.Enum):
 
 
 REQUESTABLE = (CompactionType.MAJOR, CompactionType.MINOR, CompactionType.REBALANCE)
-"""What people can ask for; a cleanup of aborted writes is the cleaner's own."""
+"""The types that users can request; only the cleaner makes a cleanup of aborted writes."""
 
 
 class CompactionState(enum.Enum):
-    """How far a compaction is, by the stored letters; DID_NOT_INITIATE never was in the queue."""
+    """The state of a compaction, by the stored letters; DID_NOT_INITIATE never was in the queue."""
 
     INITIATED = "i"
     WORKING = "w"
@@ -103,7 +103,7 @@ NEXT: Mapping[CompactionState, frozenset[CompactionState]] = {
     _S.REFUSED: frozenset(),
     _S.ABORTED: frozenset(),
 }
-"""What may follow a state. An entry goes back to INITIATED when its worker is lost."""
+"""The states that may follow a state. An entry goes back to INITIATED when its worker is lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ class CompactionRequest:
 
 @dataclass(frozen=True, slots=True)
 class CompactionResponse:
-    """What became of a request: its id, or :data:`REFUSED_ID` with a message that tells what is in the way.
+    """The answer to a request: its id, or :data:`REFUSED_ID` with a message that says why.
 
     ``in_the_way`` is the id of the compaction for whose sake it was refused.
     After waiting for it, ``state`` is the one that it has come to, and ``message`` its error, if it has one.

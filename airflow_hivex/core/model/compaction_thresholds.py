@@ -33,7 +33,7 @@ _MS_PER_DAY = 24 * _MS_PER_HOUR
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """What the initiator compares with. Times are milliseconds; ``abort_age_ms`` of None is off."""
+    """The thresholds of the initiator. Times are milliseconds; ``abort_age_ms`` of None is off."""
 
     delta_num: int
     delta_pct: float
@@ -95,7 +95,7 @@ class Aborts:
 
 @dataclass(frozen=True, slots=True)
 class CandidateTable:
-    """What of a table decides. ``id`` of a table that is gone has no name any more."""
+    """The properties of a table that the initiator uses. ``id`` of a table that is gone has no name any more."""
 
     id: int
     database: str
@@ -255,7 +255,7 @@ def first_filter(candidate: Candidate, thresholds: Thresholds, now_ms: int) -> t
 
 @dataclass(frozen=True, slots=True)
 class DirectoryCounters:
-    """What the decision counts: bytes of the base and of the current deltas, and how many of these there are.
+    """The totals for the thresholds: bytes of the base and of the current deltas, and how many of these there are.
 
     ``delta_count`` has delete deltas, too. ``has_obsolete_base`` tells of a base that another one has replaced.
     """

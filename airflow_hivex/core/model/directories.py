@@ -29,7 +29,7 @@ _BUCKET_FILE = re.compile(r"bucket_([0-9]+)(?:_[0-9]+)?|([0-9]+)_[0-9]+(?:_copy_
 
 
 class DirectoryKind(enum.Enum):
-    """What the files of an ACID directory are."""
+    """The kind of an ACID directory."""
 
     BASE = "base"
     DELTA = "delta"
@@ -56,7 +56,7 @@ class AcidDirectory:
 
 @dataclass(frozen=True, slots=True)
 class DirectoryState:
-    """What a snapshot reads of a table's or partition's directory, by name.
+    """The directories of a table or partition as a snapshot sees them, by name.
 
     ``deltas`` are in the order to be read. ``originals`` are to be read too, when there is no
     base, sorted by name. ``obsolete`` are covered by others, ``aborted`` hold nothing but aborted writes.
@@ -75,7 +75,7 @@ class DirectoryState:
 
 
 class VisibleIds(Protocol):
-    """What is asked of a transaction list or write id list."""
+    """The questions that a transaction list or write id list answers."""
 
     @property
     def high_watermark(self) -> int:

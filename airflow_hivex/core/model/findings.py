@@ -1,4 +1,4 @@
-"""What the doctor finds where registered directories and disks differ."""
+"""The findings of the doctor: differences between registered directories and disks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 class FindingKind(enum.Enum):
-    """How rows and disk differ. See :attr:`is_error` for which of them cost rows, or will."""
+    """The kind of a difference between rows and disk. See :attr:`is_error` for which of them cost rows, or will."""
 
     UNREACHABLE = "unreachable"
     """A cluster, or a folder of it, cannot be looked at."""

@@ -474,4 +474,4 @@ SYNONYMS: dict[str, str] = {
     "smallint": "cast smallint",
     "tinyint": "cast tinyint",
 }
-"""What Spark's names of functions are called here."""
+"""The names of Spark's functions in this module."""

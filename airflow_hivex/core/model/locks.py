@@ -35,7 +35,7 @@ _STRICTNESS = {letter: number for number, letter in enumerate(LockType)}
 
 
 class LockLevel(enum.Enum):
-    """What a lock is on. Source: Hive LockLevel; the numbers are Thrift's."""
+    """The level of a locked object. Source: Hive LockLevel; the numbers are Thrift's."""
 
     DB = 1
     TABLE = 2
@@ -52,7 +52,7 @@ class LockState(enum.Enum):
 
 
 class DataOperation(enum.Enum):
-    """What a statement is about to do under a lock. Source: Hive DataOperationType."""
+    """The operation of a statement under a lock. Source: Hive DataOperationType."""
 
     SELECT = 1
     INSERT = 2
@@ -184,7 +184,7 @@ class LockResponse:
 
 
 class LockAction(enum.Enum):
-    """What a request does about a lock ahead of it."""
+    """The action of a request on a lock ahead of it."""
 
     GRANT = "grant"
     KEEP_LOOKING = "keep looking"
@@ -193,7 +193,7 @@ class LockAction(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class LockMatrix:
-    """What every type of request does about every type and state of a lock ahead of it.
+    """The actions of all types of requests on all types and states of locks ahead of them.
 
     ``strictest_first`` is the order in which the locks ahead are walked: Hive 4 takes them as
     they came, older releases from the strictest waiting one down to the mildest acquired one.
@@ -318,7 +318,7 @@ def is_harmless(request: LockComponent, ahead: LockComponent) -> bool:
 
 
 class HeldLocks:
-    """What a transaction has locked, for the question which requests it need not wait for."""
+    """The locks of a transaction, to decide which requests they cover."""
 
     def __init__(self) -> None:
         self._strictest: dict[_Place, LockComponent] = {}

@@ -1,4 +1,4 @@
-"""What the catalog holds: databases, tables, partitions and where their copies lie.
+"""The objects of the catalog: databases, tables, partitions and the locations of their copies.
 
 The shapes follow Hive's Thrift structures, so that they can be mapped to them
 without loss; a location belongs to a cluster (Source: docs/reference/clusters.md, "Storage").

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from airflow_hivex.core.model.buckets import MAX_WRITER_ID
 
 ORIGINAL_WRITE_ID = 0
-"""What counts as the write id of rows from before the table was transactional; every snapshot sees it."""
+"""The write id of rows from before the table was transactional; every snapshot sees it."""
 
 _HIVE_NAME = re.compile(r"([0-9]+)_[0-9]+(?:_copy_[0-9]+)?")
 

@@ -15,7 +15,7 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class WriteIdFilter:
-    """Which write ids of a scan may be seen: up to ``high_watermark``, without ``exceptions``."""
+    """The visible write ids of a scan: up to ``high_watermark``, without ``exceptions``."""
 
     high_watermark: int
     exceptions: tuple[int, ...] = ()
@@ -94,7 +94,7 @@ class LoadedFiles:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Where the rows of the plan's query go: one base or delta directory per partition.
+    """The target of the plan's query: one base or delta directory per partition.
 
     The query gives ``columns`` by position, then the dynamic partition columns; ``static`` has the
     text values of the static ones (None for NULL), which lead in ``partition_columns``.
@@ -133,7 +133,7 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class ChangeRule:
-    """What becomes of a row that one clause holds for; see ``model.statements.ChangeClause``."""
+    """The action of a clause on a row; see ``model.statements.ChangeClause``."""
 
     action: str
     columns: tuple[str, ...] | None = None
@@ -272,7 +272,7 @@ class WrittenDirectory:
 
 @dataclass(frozen=True, slots=True)
 class JobResult:
-    """What a job brought: columns and rows of a query, or the directories of a write.
+    """The result of a job: columns and rows of a query, or the directories of a write.
 
     ``inserted`` has the directories of each of several INSERTs, in their order.
     """

@@ -33,7 +33,7 @@ class RouteOutput:
 
 @dataclass(frozen=True, slots=True)
 class Lack:
-    """What a candidate cluster lacks of one table.
+    """The data of one table that a candidate cluster lacks.
 
     ``reason`` is one of ``missing`` (no copy there), ``stale`` (the copy lags), ``not primary``
     (it may be written on its primary only), ``not configured`` (the cluster ``primary`` itself is

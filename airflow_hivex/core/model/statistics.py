@@ -14,7 +14,7 @@ from airflow_hivex.core.model.write_ids import ValidWriteIdList, equivalent
 
 
 class StatisticsKind(enum.Enum):
-    """What is asked about a column."""
+    """A statistic of a column."""
 
     BOOLEAN = "boolean"
     ORDERED = "ordered"
@@ -41,7 +41,7 @@ def statistics_kind(type: str) -> StatisticsKind | None:
 
 @dataclass(frozen=True, slots=True)
 class ColumnStatistics:
-    """What is known of one column; None where its type has no such number, or there is no value at all.
+    """The statistics of one column; None where its type has no such number, or there is no value at all.
 
     ``low`` and ``high`` are Spark's text of the value. ``valid_write_ids`` is the snapshot (text form)
     that the numbers are of, None for a table without transactions.
@@ -70,7 +70,7 @@ class ColumnStatistics:
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """What is known of a table or partition. ``num_rows`` is None where only sizes were asked for.
+    """The statistics of a table or partition. ``num_rows`` is None where only sizes were asked for.
 
     ``columns`` has those of columns by their names in files, each with a snapshot of its own.
     """

@@ -61,7 +61,7 @@ _DEEPER = "".join(map(chr, (*range(4, 9), 11, *range(14, 27), *range(28, 32))))
 
 @dataclass(frozen=True, slots=True)
 class TextFormat:
-    """How the lines of a table's files are read and written.
+    """The format of the lines of a table's files.
 
     ``separators`` has one character for each level of nesting: between columns, between the items of a collection,
     between a map's key and its value, and so on. With ``last_takes_rest`` the last column, or field of a struct, has

@@ -31,7 +31,7 @@ class TxnType(enum.Enum):
 
 
 class Operation(enum.Enum):
-    """What a transaction did to a table or partition, as stored."""
+    """The operation of a transaction on a table or partition, as stored."""
 
     SELECT = "s"
     INSERT = "i"
@@ -61,7 +61,7 @@ class AbortReason(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatRange:
-    """What a heartbeat of a range of transactions found: ids unknown or committed, and ids aborted."""
+    """The result of a heartbeat of a range of transactions: ids unknown or committed, and ids aborted."""
 
     no_such: frozenset[int] = frozenset()
     aborted: frozenset[int] = frozenset()
@@ -69,7 +69,7 @@ class HeartbeatRange:
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """What is known of a transaction."""
+    """The record of a transaction."""
 
     id: int
     state: TxnState

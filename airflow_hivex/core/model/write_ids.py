@@ -30,7 +30,7 @@ _RANGES = re.compile(r"(?:[0-9]+(?:-[0-9]+)?(?:,[0-9]+(?:-[0-9]+)?)*)?")
 
 
 class RangeResponse(enum.Enum):
-    """How many ids of a range have the property asked for."""
+    """The answer to a question about a range of ids: all, some or none of them."""
 
     NONE = "none"
     SOME = "some"
@@ -58,7 +58,7 @@ def _sorted(ids: Iterable[int]) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _IdList:
-    """What transaction lists and write id lists share; ids are sorted and distinct."""
+    """The common part of transaction lists and write id lists; ids are sorted and distinct."""
 
     high_watermark: int
     open_ids: tuple[int, ...] = ()

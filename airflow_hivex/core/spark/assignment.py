@@ -29,7 +29,7 @@ from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.spark.types import is_assignable, parse_atomic
 
 _DECLARED_TYPE = "__CHAR_VARCHAR_TYPE_STRING"
-"""Where Spark itself keeps the declared type of a CHAR or VARCHAR column; the values are strings to it."""
+"""The metadata key of Spark for the declared type of a CHAR or VARCHAR column; the values are strings to it."""
 
 
 def quoted(name: str) -> str:

@@ -42,7 +42,7 @@ DEFAULT_CONF = {
     # Small files share a task.
     "spark.sql.files.openCostInBytes": str(256 * 1024),
 }
-"""What every job runs with unless its cluster says otherwise."""
+"""The configuration of every job, unless its cluster overrides it."""
 
 FIXED_CONF = {
     **TEXT_CONF,
@@ -53,7 +53,7 @@ FIXED_CONF = {
     # Files are counted, and a bucket is one file.
     "spark.sql.files.maxRecordsPerFile": "0",
 }
-"""What every job runs with, whatever its cluster says."""
+"""The configuration of every job, which its cluster cannot override."""
 
 READ_OPTIONS = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
 """The options of each reader of ours: they hold for a DataFrame whenever it is computed, in whatever session."""

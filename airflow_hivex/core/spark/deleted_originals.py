@@ -27,7 +27,7 @@ _KEYS = (ORIGINAL_WRITE_ID, BUCKET, ROW_ID)
 
 
 class DeletedOriginals:
-    """What the delete deltas of a scan take away of rows whose ids are unique in their partition only.
+    """The deleted rows of a scan among rows whose ids are unique in their partition only.
 
     Those are the rows of original files, and where a compaction has put them. Each partition and write id is
     an owner with a number, by which bitmaps and joins tell them apart.

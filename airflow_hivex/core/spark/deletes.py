@@ -52,7 +52,7 @@ SOURCE = "__source_file"
 
 
 class DeletedRows:
-    """What the delete deltas of a scan take away.
+    """The deleted rows of a scan.
 
     Row ids are unique in the table, but for those of original files, which are left to ``DeletedOriginals``: it
     needs the ``files`` of the delete deltas, and their ``events``, None where these are too many for the driver.

@@ -1,4 +1,4 @@
-"""What Spark raises, as errors of our tree with one readable sentence."""
+"""Translation of Spark's errors into errors of our tree with one readable sentence."""
 
 from __future__ import annotations
 

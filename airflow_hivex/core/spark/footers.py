@@ -1,4 +1,4 @@
-"""What the footers of data files say, read in the process that runs the statement."""
+"""The contents of the footers of data files, read in the process that runs the statement."""
 
 from __future__ import annotations
 

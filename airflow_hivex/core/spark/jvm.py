@@ -31,7 +31,7 @@ _NOISE = ("WARNING: ", "Error occurred during initialization of VM", "\tat ", " 
 
 
 class _Output:
-    """What a Java process prints: handed on to the log line by line, the last lines kept."""
+    """The output of a Java process: handed on to the log line by line, the last lines kept."""
 
     def __init__(self) -> None:
         self.level = logging.DEBUG

@@ -26,7 +26,7 @@ class KeptRowsLostError(Exception):
 
 
 class Kept:
-    """What a job keeps in Spark until it ends."""
+    """The data that a job keeps in Spark until it ends."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark

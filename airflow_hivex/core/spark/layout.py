@@ -1,4 +1,4 @@
-"""Where a write puts its files, and the columns that a full ACID file has beside the user's.
+"""The files of a write, and the columns that a full ACID file has beside the user's.
 
 Both writers, Spark and the one of small VALUES lists, take every name from here.
 Source: docs/reference/directories.md.
@@ -49,7 +49,7 @@ PLAIN = PLAIN_LAYOUT
 FULL_ACID = (FLAT, HIVE)
 """The row layouts whose rows have ids, and can be changed one by one."""
 _COMPRESSION = {FLAT: "zstd", PLAIN: "zstd", HIVE: "snappy"}
-"""What ORC files are compressed with, by row layout; ORC before 1.6, as in Hive 3, knows no zstd.
+"""The compression of ORC files, by row layout; ORC before 1.6, as in Hive 3, knows no zstd.
 
 Of what it knows, an INSERT with zlib takes 1.24 of the time of plain files with zstd, one with snappy 1.02.
 """

@@ -30,7 +30,7 @@ HIVE_NAMES: Mapping[str, str] = {
     ROW_ID: "rowId",
     WRITE_ID: "currentTransaction",
 }
-"""What Hive calls the metadata columns."""
+"""Hive's names of the metadata columns."""
 
 _ROW = "row"
 # Always true. Spark's optimizer sees through simpler forms, and then leaves columns out.

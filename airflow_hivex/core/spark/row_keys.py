@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 Writer = tuple[int, int]
-"""Who has numbered a row: original write id and bucket property."""
+"""The columns that identify the writer of a row: original write id and bucket property."""
 Key = tuple[int, int, int]
 
 

@@ -1,4 +1,4 @@
-"""Who runs the jobs of a cluster, by its job tracker."""
+"""The runners of jobs, by the job tracker of the cluster."""
 
 from __future__ import annotations
 

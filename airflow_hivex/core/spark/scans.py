@@ -31,7 +31,7 @@ _NO_GLOBBING = "__globPaths__"
 
 
 class Deleted:
-    """What the delete deltas of a scan take away: of original files, and of all other rows."""
+    """The deleted rows of a scan: of original files, and of all other rows."""
 
     def __init__(self, spark: SparkSession, scan: Scan) -> None:
         self.rows = DeletedRows(spark, scan)

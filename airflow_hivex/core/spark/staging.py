@@ -44,7 +44,7 @@ def _parquet_rows(file: Place) -> int:
 
 
 _FOOTERS: Mapping[str, Callable[[Place], int]] = {"orc": _orc_rows, "parquet": _parquet_rows}
-"""What tells how many rows a file has, by its format."""
+"""The functions that count the rows of a file, by its format."""
 
 
 @dataclass(frozen=True, slots=True)

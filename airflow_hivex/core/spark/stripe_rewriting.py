@@ -30,7 +30,7 @@ _BATCH = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How the new stripes are written; ``is_nested`` where the row is a struct.
+    """The form of the new stripes; ``is_nested`` where the row is a struct.
 
     Rows of write ids above ``high_watermark``, or among the ``exceptions``, are left out.
     """
@@ -56,7 +56,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """What has become of a piece: how many rows are in the file ``name``, which is there if there are any.
+    """The result of a piece: how many rows are in the file ``name``, which is there if there are any.
 
     ``problem`` says why it could not be written.
     """

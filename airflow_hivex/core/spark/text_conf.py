@@ -12,7 +12,7 @@ TEXT_CONF: Mapping[str, str] = {
     # orc.`/some/path` reads no file.
     "spark.sql.runSQLOnFiles": "false",
 }
-"""What differs from Spark's own default."""
+"""The settings that differ from Spark's defaults."""
 
 TEXT_DEFAULTS = frozenset(
     {
@@ -33,4 +33,4 @@ TEXT_DEFAULTS = frozenset(
         "spark.sql.legacy.exponentLiteralAsDecimal.enabled",
     }
 )
-"""What has Spark's own default, whatever the cluster says."""
+"""The settings that have Spark's default on every cluster."""

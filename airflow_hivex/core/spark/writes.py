@@ -20,7 +20,7 @@ from airflow_hivex.core.spark.new_directories import NewDirectories
 from airflow_hivex.core.spark.staging import Staging
 
 ROW_ID_MASK = (1 << 33) - 1
-"""What of Spark's increasing ids counts the rows of one task."""
+"""The bits of Spark's increasing ids that count the rows of one task."""
 _BUCKET_NUMBER = "__bucket_number"
 
 

@@ -20,7 +20,7 @@ _EXACT = ("tinyint", "smallint", "int", "bigint", "decimal")
 
 @dataclass(frozen=True, slots=True)
 class InsertHead:
-    """What an INSERT says of its target, before its rows."""
+    """The target of an INSERT, as the statement names it before its rows."""
 
     target: TableName
     overwrite: bool

@@ -22,7 +22,7 @@ from airflow_hivex.core.sql.strings import unescape
 
 
 class Kind(enum.Enum):
-    """What a token is."""
+    """The kind of a token."""
 
     WORD = "word"
     QUOTED = "quoted"

@@ -1,1 +1,1 @@
-"""How each kind of statement is run. A session looks its handler up by the statement's type."""
+"""The handlers of statements. A session finds the handler by the type of the statement."""

@@ -1,4 +1,4 @@
-"""What an UPDATE, DELETE or MERGE says about its target, held against the table."""
+"""The target of an UPDATE, DELETE or MERGE, compared with the table."""
 
 from __future__ import annotations
 

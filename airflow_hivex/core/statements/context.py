@@ -1,4 +1,4 @@
-"""What a statement runs with: the services of the metastore and the state of the session."""
+"""The context of a statement: the services of the metastore and the state of the session."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from airflow_hivex.core.transactions.manager import TransactionManager
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a statement brought.
+    """The result of a statement.
 
     ``columns`` and ``rows`` are the answer; ``truncated`` tells that there were more rows than
     asked for. ``cluster`` is where it ran, ``route`` how that was decided, ``txn_id`` its
@@ -161,7 +161,7 @@ class BatchTransaction:
 
 @dataclass(slots=True)
 class SessionState:
-    """What statements change in a session: the current database, the pinned cluster, the transaction, what runs.
+    """The state of a session: the current database, the pinned cluster, the transaction, what runs.
 
     ``runner`` runs jobs instead of the cluster's own.
     """

@@ -1,4 +1,4 @@
-"""What DESCRIBE tells of statistics, of one partition, and of one column."""
+"""The rows of DESCRIBE for statistics, for one partition and for one column."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ _UNKNOWN_TO_HIVE = ("timestamp_ntz",)
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """What an export has made: the directories of its rows, all of ``write_id``, and the table for Hive.
+    """The result of an export: the directories of its rows, all of ``write_id``, and the table for Hive.
 
     ``valid_write_ids`` is the snapshot that was copied, None for a table without transactions.
     """

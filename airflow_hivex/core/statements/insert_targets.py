@@ -1,4 +1,4 @@
-"""What an INSERT says about its target, held against the table."""
+"""The target of an INSERT, compared with the table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a CREATE TABLE asks for, held against the rules, as a Table."""
+"""The Table of a CREATE TABLE, after its rules are checked."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _FIXED_COLUMNS = {
 RESERVED_COLUMNS = frozenset({"__operation", "__original_write_id", "__bucket", "__row_id", "__write_id", "__row"})
 """The metadata columns of the flat row layout, and the place of the row in that of Hive while it is written."""
 ROW_LAYOUTS = (FLAT_LAYOUT, HIVE_LAYOUT)
-"""What ``hivex.row.layout`` of a full ACID table may be."""
+"""The valid values of ``hivex.row.layout`` of a full ACID table."""
 # A job that changes rows calls its own columns so.
 _OF_JOBS = ("__assigned_", "__clause", "__kind", "__source", "__writer")
 

@@ -31,7 +31,7 @@ from airflow_hivex.core.transactions.joined import next_statement_id
 
 @dataclass(frozen=True, slots=True)
 class OpenWrite:
-    """What a statement is about to write. ``partition`` is the one that it names, None if the rows decide."""
+    """The target of a write. ``partition`` is the one that it names, None if the rows decide."""
 
     table: StoredTable
     cluster: Cluster

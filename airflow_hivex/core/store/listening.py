@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _DEAF_S = 0.5
-"""How long nobody looks while nothing can be heard."""
+"""The time between two looks while nothing can be heard."""
 
 
 class Listener(Protocol):

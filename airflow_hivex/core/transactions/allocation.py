@@ -39,7 +39,7 @@ from airflow_hivex.core.transactions.txn_rows import IS_OPEN, SELECT_ROW, TxnRow
 
 
 class _Statements:
-    """What hands out one write id of a table, however the table is named."""
+    """The statements that allocate one write id of a table."""
 
     def __init__(self, table_id: ColumnElement[int]) -> None:
         mapping, following = txn_to_write_id.c, next_write_ids.c

@@ -120,7 +120,7 @@ class ConflictFoundError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """What a transaction did to a table or partition; without an operation, only that it has a write id."""
+    """The operation of a transaction on a table or partition; without an operation, only that it has a write id."""
 
     table_id: int
     database: str

@@ -96,7 +96,7 @@ class _Waiting(NamedTuple):
 
 
 class _Queue:
-    """What some transactions wait for, by place."""
+    """The requests of waiting transactions, by place."""
 
     def __init__(self, connection: Connection, txn_ids: Iterable[int]) -> None:
         held: dict[int, HeldLocks] = defaultdict(HeldLocks)

@@ -37,7 +37,7 @@ _HAS_COMPONENTS = select(txn_components.c.id).where(txn_components.c.txn_id == t
 
 @dataclass(frozen=True, slots=True)
 class HousekeepingResult:
-    """What one round did.
+    """The result of one round.
 
     ``aborted`` are the ids of transactions that had timed out, ``dropped_locks`` those of requests
     without transaction, ``abandoned_writes`` the number of writes whose files were deleted, ``requeued_compactions``

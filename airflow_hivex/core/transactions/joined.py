@@ -1,4 +1,4 @@
-"""What the statements of one transaction share, in whatever process they run: a snapshot and statement ids.
+"""The state that the statements of one transaction share, in all processes: a snapshot and statement ids.
 
 Functions here take part in the caller's transaction.
 """

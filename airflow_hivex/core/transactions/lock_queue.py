@@ -1,4 +1,4 @@
-"""Which locks are in the way of a request: read by an index, decided by the matrix. In the caller's transaction."""
+"""The locks in the way of a request: read by an index, decided by the matrix. In the caller's transaction."""
 
 from __future__ import annotations
 

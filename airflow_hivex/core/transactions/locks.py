@@ -456,7 +456,7 @@ class LockManager:
 
     @contextmanager
     def _released_on_error(self, request: _Request) -> Iterator[None]:
-        """Whatever ends the waiting, nothing stays in the queue."""
+        """Remove the request from the queue if the waiting fails."""
         try:
             yield
         except BaseException:

@@ -110,7 +110,7 @@ class TransactionManager:
             int(settings["hive.max.open.txns"]), int(settings["metastore.count.open.txns.interval"])
         )
         self.register_pending_writes: Callable[[Connection, int], None] | None = None
-        """What a commit calls for a transaction whose statements have left writes to register."""
+        """The function that registers the pending writes of a transaction in its commit."""
 
     # -- life -----------------------------------------------------------------------
 

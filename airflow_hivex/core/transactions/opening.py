@@ -59,7 +59,7 @@ _INSERT = Prepared(
 
 @dataclass(frozen=True, slots=True)
 class NewTransaction:
-    """What is stored of a transaction when it begins."""
+    """The stored values of a new transaction."""
 
     type: TxnType
     timeout_s: int

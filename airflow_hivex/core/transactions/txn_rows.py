@@ -19,7 +19,7 @@ IS_ABORTED = and_(txns.c.state == literal_column("'a'"), _IS_UNSETTLED)
 
 
 class TxnRow(NamedTuple):
-    """What decides whether a transaction can be used."""
+    """The columns that decide whether a transaction can be used."""
 
     id: int
     state: str

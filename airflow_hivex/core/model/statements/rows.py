@@ -14,7 +14,7 @@ from airflow_hivex.core.model.statements.queries import Literal, Query, TableRef
 
 
 class ChangeAction(enum.Enum):
-    """What a clause does with a row."""
+    """The action of a clause on a row."""
 
     UPDATE = "update"
     DELETE = "delete"

@@ -17,7 +17,7 @@ _RAW_DEFLATE = -15
 
 
 class Compression(enum.Enum):
-    """How a file is compressed, by ORC's number."""
+    """The compression of a file, by ORC's number."""
 
     NONE = 0
     ZLIB = 1

@@ -21,7 +21,7 @@ from airflow_hivex.core.spark.storage import Place
 
 @dataclass(frozen=True, slots=True)
 class Concatenated:
-    """What a concatenation has made."""
+    """The result of a concatenation."""
 
     rows: int
     stripes: int

@@ -38,7 +38,7 @@ _STRIPE_STATISTICS_COLUMN = 1
 
 @dataclass(frozen=True, slots=True)
 class Stripe:
-    """Where a stripe is in its file, and its rows."""
+    """The place of a stripe in its file, and its rows."""
 
     offset: int
     size_bytes: int
