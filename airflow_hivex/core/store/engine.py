@@ -404,6 +404,9 @@ def _engine(url: URL, *, create: bool) -> Engine:
         # Not before the first connection: a caller that then refuses its other arguments leaves no file.
         event.listen(engine, "do_connect", lambda *_: _create_private(file))
     event.listen(engine, "connect", _prepare_sqlite)
+    if url.database == str(file):
+        event.listen(engine, "connect", lambda _, record: record.info.update(file=_identity(file)))
+        event.listen(engine, "checkout", lambda _, record, __: _check_same_file(file, record.info["file"]))
     event.listen(engine, "begin", _begin_sqlite)
     return engine
 
@@ -464,6 +467,26 @@ def _prepare_sqlite(connection: Any, _record: object) -> None:
     cursor.execute("PRAGMA synchronous = FULL")
     cursor.execute("PRAGMA foreign_keys = ON")
     cursor.close()
+
+
+def _identity(file: Path) -> tuple[int, int] | None:
+    try:
+        found = file.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _check_same_file(file: Path, identity: tuple[int, int] | None) -> None:
+    """See to it that a connection writes to the file that is there: a deleted one would take commits, and lose them."""
+    found = _identity(file)
+    if found is None:
+        raise StoreUnavailableError(
+            f"sqlite:///{file}", "its file was deleted while it was in use; put it back, or open the metastore anew"
+        )
+    if found != identity:
+        # Another one has taken its place.
+        raise InvalidatePoolError
 
 
 def _begin_sqlite(connection: Connection) -> None:

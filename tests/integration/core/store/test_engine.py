@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
-from sqlalchemy import event, select
+import pytest
+from sqlalchemy import event, insert, select
 
+from airflow_hivex.core.errors import StoreUnavailableError
 from airflow_hivex.core.store import migrating
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.schema import counters
@@ -48,3 +52,28 @@ def test_a_commit_is_on_disk_when_it_is_acknowledged(sqlite_url: str) -> None:
     store.close()
     # Source: https://www.sqlite.org/pragma.html#pragma_synchronous: 2 is FULL.
     assert found == [(2,)]
+
+
+def test_a_file_that_is_deleted_or_replaced_takes_no_commit(empty_sqlite_url: str) -> None:
+    file = Path(empty_sqlite_url.removeprefix("sqlite:///"))
+    store = Store(empty_sqlite_url)
+    migrating.prepare(store)
+    try:
+        add_counter(store, "one")
+        aside = file.rename(file.with_name("aside.db"))
+        with pytest.raises(StoreUnavailableError, match=r"empty\.db.*deleted while it was in use"):
+            add_counter(store, "two")
+        assert not file.exists()
+        # A copy that was put back has another inode.
+        shutil.copy(aside, file)
+        add_counter(store, "three")
+    finally:
+        store.close()
+    with closing(sqlite3.connect(file)) as connection:
+        names = {name for (name,) in connection.execute("SELECT name FROM counters")}
+    assert {"one", "three"} <= names
+    assert "two" not in names
+
+
+def add_counter(store: Store, name: str) -> None:
+    store.write(lambda connection: connection.execute(insert(counters).values(name=name, value=1)))

@@ -1,0 +1,64 @@
+"""Conditions on texts that ORC must not judge.
+
+ORC keeps the least and the greatest text of each stripe by the bytes of UTF-8, and compares a condition's text with
+them by the units of UTF-16. The two orders differ where one text has a character above U+FFFF, and the other one from
+U+E000 to U+FFFF: ORC then leaves out stripes that have rows. A text without such characters is in the same place in
+both orders, whatever the stripes have. Source: ORC's RecordReaderImpl.evaluatePredicateRange, StringStatisticsImpl.
+
+A DataFrame that is handed out takes conditions later, which nobody sees here: those go to ORC as in any Spark program.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+from airflow_hivex.core.model.plans import Plan
+
+_NO_PUSHDOWN = {"spark.sql.orc.filterPushdown": "false"}
+
+_HIGH = re.compile(r"[\ud800-\U0010ffff]")
+# What Spark may turn into such a text while it plans: escapes, and functions that read characters out of others.
+_MADE = re.compile(
+    r"\\[uU]|&\#|\bx\s*['\"]|\b(?:"
+    r"binary|decode|encode|(?:try_)?(?:url_decode|aes_decrypt|to_binary|parse_json|variant_get|validate_utf8)|unhex|"
+    r"from_base64|unbase64|format_string|printf|from_json|get_json_object|json_tuple|from_csv|from_xml|xpath\w*|"
+    r"make_valid_utf8|current_user|session_user|user\s*\("
+    r")\b",
+    re.IGNORECASE,
+)
+_SPACE = r"(?:\s|/\*.*?\*/|--[^\n]*(?:\n|$))*"
+_SUBQUERY = re.compile(rf"\({_SPACE}(?:SELECT|WITH|VALUES|FROM|TABLE|MAP|REDUCE)\b", re.IGNORECASE | re.DOTALL)
+_OF_RELATION = re.compile(
+    r"(?:\b(?:FROM|JOIN|IN|EXISTS|LATERAL|AS|UNION|ALL|DISTINCT|EXCEPT|INTERSECT|MINUS))\s*$", re.IGNORECASE
+)
+_LONGEST_KEYWORD = 40
+
+
+def with_safe_pushdown(plan: Plan) -> Plan:
+    """Return the plan, which keeps conditions from ORC where these might compare such a text."""
+    if any(_may_have_high_text(text) for text in _texts(plan)):
+        return replace(plan, spark_conf={**plan.spark_conf, **_NO_PUSHDOWN})
+    return plan
+
+
+def _texts(plan: Plan) -> Iterator[str]:
+    yield plan.sql
+    yield from (value for value in plan.parameters.values() if isinstance(value, str))
+    yield from (source.sql for source in plan.sources)
+    yield from (insert.sql for insert in plan.inserts)
+    if plan.changes is not None:
+        parts = (plan.changes.matched, plan.changes.unmatched, plan.changes.unmatched_by_source)
+        yield from (part.sql for part in parts if part is not None)
+        yield plan.changes.source or ""
+
+
+def _may_have_high_text(text: str) -> bool:
+    if not text.isascii() and _HIGH.search(text):
+        return True
+    # The value of a subquery becomes part of a condition when the job runs.
+    return _MADE.search(text) is not None or any(
+        not _OF_RELATION.search(text[max(0, found.start() - _LONGEST_KEYWORD) : found.start()])
+        for found in _SUBQUERY.finditer(text)
+    )

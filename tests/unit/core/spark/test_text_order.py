@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import pytest
+
+from airflow_hivex.core.model.plans import ChangePart, Changes, Plan, Source
+from airflow_hivex.core.spark.text_order import with_safe_pushdown
+
+SAFE = [
+    "SELECT * FROM t WHERE s = 'a' AND n > 1",
+    "SELECT * FROM t WHERE s = 'é中'",
+    "SELECT user, x FROM (SELECT * FROM t) AS q JOIN (SELECT 1) AS r WHERE id IN (SELECT id FROM u)",
+    "SELECT * FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.id = t.id)",
+    "WITH a AS (SELECT 1 AS id) SELECT * FROM a UNION ALL (SELECT 2)",
+]
+UNSAFE = [
+    "SELECT * FROM t WHERE s = '\uff5e'",
+    "SELECT * FROM t WHERE s = '\U0001f600'",
+    r"SELECT * FROM t WHERE s = '\uFF5E'",
+    "SELECT * FROM t WHERE s = decode(unhex('EFBD9E'), 'UTF-8')",
+    "SELECT * FROM t WHERE s = CAST(X'EFBD9E' AS STRING)",
+    "SELECT * FROM t WHERE s = format_string('%c', 65374)",
+    "SELECT * FROM t WHERE s = (SELECT max(s) FROM u)",
+    "SELECT * FROM t WHERE s = /* the last */ ( -- one\n SELECT max(s) FROM u)",
+    "SELECT * FROM t WHERE s IN ('a', (SELECT max(s) FROM u))",
+]
+
+
+@pytest.mark.parametrize("sql", SAFE)
+def test_orc_judges_conditions_on_texts_in_the_order_of_both(sql: str) -> None:
+    plan = Plan("tag", "name", sql, parameters={"p": "é", "n": 1})
+    assert with_safe_pushdown(plan) is plan
+
+
+@pytest.mark.parametrize("sql", UNSAFE)
+def test_orc_judges_no_condition_that_may_have_another_text(sql: str) -> None:
+    matched = Changes("UPDATE", ChangePart(sql, ()), "v")
+    for plan in (
+        Plan("tag", "name", sql),
+        Plan("tag", "name", "", changes=matched),
+        Plan("tag", "name", "", sources=(Source("s", sql),)),
+    ):
+        assert with_safe_pushdown(plan).spark_conf["spark.sql.orc.filterPushdown"] == "false"
+
+
+def test_parameters_count_as_well() -> None:
+    plan = Plan("tag", "name", "SELECT * FROM t WHERE s = :p", parameters={"p": "\uff5e"}, spark_conf={"a": "b"})
+    assert with_safe_pushdown(plan).spark_conf == {"a": "b", "spark.sql.orc.filterPushdown": "false"}
