@@ -347,3 +347,19 @@ def test_times_of_both_kinds_are_read_whatever_is_pruned(session: Session, layou
     session.sql("UPDATE t0 SET s = 'y', s0 = NULL WHERE s1.n IS NOT NULL")
     session.sql("ALTER TABLE t0 DROP COLUMN c")
     assert session.sql("SELECT s, n, s0, s0.n, s1.n FROM t0").rows == [("y", expected["n"], None, None, expected["n"])]
+
+
+@on_sqlite
+def test_texts_are_compared_as_spark_does_whatever_orc_knows_of_them(session: Session) -> None:
+    # ORC has the two characters in another order in its statistics than in its comparisons.
+    session.sql("CREATE TABLE texts (id INT, s STRING)")
+    session.sql(r"INSERT INTO texts SELECT /*+ COALESCE(1) */ * FROM VALUES (1, 'a'), (2, '\U0001F600'), (3, '\uFF5E')")
+    for condition, parameters in [
+        (r"s = '\uFF5E'", {}),
+        ("s = :tilde", {"tilde": "\uff5e"}),
+        ("s = decode(unhex('EFBD9E'), 'UTF-8')", {}),
+        ("s = (SELECT max(s) FROM texts WHERE id = 3)", {}),
+    ]:
+        rows = session.sql(f"SELECT id FROM texts WHERE {condition}", parameters).rows
+        assert rows == [(3,)], condition
+    assert session.sql("DELETE FROM texts WHERE s >= '\uff5e'").rows_deleted == 2

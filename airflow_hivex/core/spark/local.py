@@ -26,6 +26,7 @@ from airflow_hivex.core.errors import HivexError, JobCancelledError, JobError
 from airflow_hivex.core.model.plans import JobResult, Plan
 from airflow_hivex.core.spark import class_archive
 from airflow_hivex.core.spark.running_jobs import RunningJob, RunningJobs
+from airflow_hivex.core.spark.text_order import with_safe_pushdown
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,6 +58,7 @@ class LocalRunner:
         """
         from airflow_hivex.core.spark import documents
 
+        plan = with_safe_pushdown(plan)
         document = documents.plan_to_json(plan)
         return self._jobs.run(plan.tag, cluster, lambda running: self._run(document, plan, cluster, running))
 
