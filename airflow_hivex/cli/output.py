@@ -36,7 +36,7 @@ def add_output_option(parser: argparse.ArgumentParser) -> None:
 
 
 def printer(format: str) -> Callable[[Result], None]:
-    """Return what prints one result in ``format``: ``table``, ``json`` or ``csv``."""
+    """Return the function that prints one result in ``format``: ``table``, ``json`` or ``csv``."""
     return {"table": print_table, "json": print_json, "csv": print_csv}[format]
 
 

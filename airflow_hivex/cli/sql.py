@@ -107,7 +107,7 @@ def run_prompt(session: Session, runner: StatementRunner, complain: Callable[[st
 
 
 def _read_text() -> str | None:
-    """Return what a person types up to the semicolon that ends a line, or None if the person leaves."""
+    """Return the text that a person types up to the semicolon that ends a line, or None if the person leaves."""
     from airflow_hivex.core.sql.scripts import is_complete
 
     text = ""

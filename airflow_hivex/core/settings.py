@@ -198,7 +198,7 @@ def _read(name: str, setting: Setting, text: str) -> int | float:
 
 
 def _scale(name: str, setting: Setting, text: str, word: str) -> tuple[int, int]:
-    """Return what a number with the unit ``word`` is multiplied with and divided by."""
+    """Return the factor and the divisor of a number with the unit ``word``."""
     if setting.unit in _NANOSECONDS and word in _TIME_WORDS:
         return _NANOSECONDS[_TIME_WORDS[word]], _NANOSECONDS[setting.unit]
     if setting.unit == "B" and word in _BYTES:

@@ -111,7 +111,7 @@ class HivexHook(BaseHook):
         self.hivex_conn_id = hivex_conn_id
 
     def get_configuration(self) -> Configuration:
-        """Return what the connection says, checked as far as that goes without opening anything.
+        """Return the configuration of the connection, checked without opening anything.
 
         :raises InvalidConnectionError: the connection exists, but cannot be used
         :raises AirflowNotFoundException: a connection other than ``hivex_default`` does not exist

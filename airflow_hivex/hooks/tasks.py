@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 def agent_info(context: Context) -> str:
-    """Return who runs a transaction: ``dag_id.task_id run_id try_number``, with the map index of a mapped task."""
+    """Return the owner of a transaction: ``dag_id.task_id run_id try_number``, with the map index of a mapped task."""
     ti = context["ti"]
     mapped = f"[{ti.map_index}]" if ti.map_index is not None and ti.map_index >= 0 else ""
     return f"{ti.dag_id}.{ti.task_id}{mapped} {ti.run_id} {ti.try_number}"
 
 
 def part_name(context: Context) -> str:
-    """Return what a task of a DAG run does, whichever try does it: ``dag_id/run_id/task_id/map_index``."""
+    """Return the key of a task of a DAG run, the same for each try: ``dag_id/run_id/task_id/map_index``."""
     ti = context["ti"]
     map_index = ti.map_index if ti.map_index is not None else -1
     return f"{ti.dag_id}/{ti.run_id}/{ti.task_id}/{map_index}"

@@ -441,7 +441,7 @@ def as_txn_id(value: object) -> int:
 
 
 def lasting_failure(error: HivexError, begin_task_id: str | None) -> AirflowFailException | None:
-    """Return what to fail a task with when the transaction it works in has ended, so that no retry of it can help."""
+    """Return the error for a task whose transaction has ended, so that no retry can help."""
     from airflow_hivex.core.errors import (
         NoSuchTransactionError,
         TransactionAbortedError,

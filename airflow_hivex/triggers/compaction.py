@@ -19,7 +19,7 @@ MOST_PARTITIONS = 1000
 
 
 def look_at_compaction(hivex_conn_id: str, compaction_id: int, *, until_cleaned: bool) -> Answer | None:
-    """Return what is known of a compaction once it has ended, or None while it has not.
+    """Return the record of a compaction once it has ended, or None before.
 
     :param until_cleaned: it has ended when what it has replaced is deleted, too
     :raises CompactionNotDoneError: it has failed, or was taken out of the queue

@@ -21,7 +21,7 @@ Answer: TypeAlias = "dict[str, Any]"
 
 
 def look_at_transaction(hivex_conn_id: str, txn_id: int) -> Answer | None:
-    """Return what a sensor returns once the transaction has committed, or None while it is open.
+    """Return the result of a sensor once the transaction has committed, or None while it is open.
 
     :raises TransactionAbortedError: it was aborted
     :raises NoSuchTransactionError: there is none of that id, or its record is gone already
@@ -38,7 +38,7 @@ def look_at_transaction(hivex_conn_id: str, txn_id: int) -> Answer | None:
 def look_for_commit(
     hivex_conn_id: str, table: str, partition: str | None, since: int | Mapping[str, Any] | None
 ) -> Answer | None:
-    """Return what a sensor returns once something was committed to a table after ``since``, or None.
+    """Return the result of a sensor once a table has a commit after ``since``, or None.
 
     :param table: ``table`` or ``database.table``
     :param since: a write id, a ``mark`` of an earlier answer, or None for any commit
@@ -111,7 +111,7 @@ class HivexTrigger(BaseTrigger):
 
     @abstractmethod
     def _arguments(self) -> dict[str, Any]:
-        """Return what the constructor takes beside the connection and the interval."""
+        """Return the arguments of the constructor besides the connection and the interval."""
 
     @abstractmethod
     def _look(self) -> Answer | None:

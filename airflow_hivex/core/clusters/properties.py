@@ -181,7 +181,7 @@ def _conf_text(name: str, key: str, value: object) -> str:
 
 
 def _kind(value: object) -> str:
-    """Return what a value is, in JSON's words. The value itself may be a secret in the wrong place."""
+    """Return the type of a value, in JSON's words. The value itself may be a secret in the wrong place."""
     if value is None:
         return "null"
     if isinstance(value, str):

@@ -166,7 +166,7 @@ def read_totals(connection: Connection, delta_num: int, delta_pct: float) -> dic
 
 
 def read_snapshot(connection: Connection, names: Mapping[int, str]) -> Snapshot:
-    """Return what a compaction would see now of tables (id to full name).
+    """Return the view of tables (id to full name) for a compaction that begins now.
 
     One statement, and one for each 5,000 tables.
     """
@@ -322,7 +322,7 @@ def names_of(candidates: Iterable[Candidate]) -> dict[int, str]:
 
 
 def place_of(candidate: Candidate) -> Place:
-    """Return where the candidate's directories are registered."""
+    """Return the place of the candidate's registered directories: ids of table and partition."""
     return candidate.table.id, candidate.partition_id
 
 

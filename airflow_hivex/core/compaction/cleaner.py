@@ -162,7 +162,7 @@ class Cleaner:
     def plan(
         self, database: str | None = None, table: str | None = None, partition: str | None = None
     ) -> list[CleaningTask]:
-        """Return what :meth:`run` would do now, for everything or for one table or partition; it only reads."""
+        """Plan :meth:`run`, for everything or for one table or partition. Only reads."""
         tasks = []
         files = _Files(self._clusters, self._roots)
         for work in self._works(self._resource(database, table, partition)):
@@ -248,7 +248,7 @@ class Cleaner:
         return [work for work in found if work.entry is not None or work.table is not None]
 
     def _own_aborts(self, works: list[_Work]) -> list[_Work]:
-        """Return what of the aborted data is the cleaner's own business.
+        """Return the aborted data that the cleaner removes by itself.
 
         Where compactions take it with them, that is what was written to partitions that have never come to be, or
         were dropped: nobody compacts these.
@@ -455,7 +455,9 @@ class _Files:
                 )
 
     def find(self, work: _Work) -> list[_Doomed]:
-        """Return what is there and can go. One listing of each folder, and for aborted writes one of the table's own.
+        """Return the directories and files that can be deleted, from one listing of each folder.
+
+        For aborted writes, the folder of the table is listed too.
 
         Raises:
             StorageError: a file system cannot be read.
@@ -538,7 +540,7 @@ class _Files:
 
 
 def _on_the_way(work: _Work, folder: _Folder, there: Iterable[str]) -> Iterable[_Doomed]:
-    """Return what the compaction of an entry has made on its way to what it has registered, and could not delete."""
+    """Return the intermediate directories that the compaction of an entry could not delete."""
     if work.entry is None or work.entry.txn_id is None:
         return
     own = frozenset({work.entry.txn_id})

@@ -232,7 +232,7 @@ class Compactor:
     def plan_clean(
         self, database: str | None = None, table: str | None = None, partition: str | None = None
     ) -> list[CleaningTask]:
-        """Return what :meth:`clean` would do now, and who is in the way; for everything, or for one table or partition.
+        """Plan :meth:`clean` without deleting: its tasks and their blockers, for everything or one table or partition.
 
         Raises:
             NoSuchDatabaseError, NoSuchTableError: it does not exist.

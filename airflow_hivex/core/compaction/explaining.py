@@ -82,7 +82,7 @@ class Explanation:
 
     @property
     def problem(self) -> str | None:
-        """Return why the thresholds cannot be told, if they cannot: one that was given to the table is wrong."""
+        """Return the invalid threshold of the table as the reason why nothing is decided, or None."""
         return next((each.value for each in self.checks if each.result == _ERROR), None)
 
 
@@ -164,7 +164,7 @@ class Explainer:
     def _decide(
         self, candidate: Candidate, sizes: Mapping[str, int], snapshot: Snapshot, now: int
     ) -> tuple[Decision, Decision]:
-        """Return what the initiator would do, and what it would do if there were no filters."""
+        """Return the decision of the initiator, and its decision without the filters."""
         try:
             thresholds = Thresholds.of(self._settings, candidate.table.parameters)
             worth = decide_by_aborts(candidate.aborts, thresholds, now)

@@ -200,7 +200,7 @@ class _Round:
 
 
 def count_directories(candidate: Candidate, sizes: Mapping[str, int], snapshot: Snapshot) -> DirectoryCounters:
-    """Return what a compaction would find.
+    """Return the totals of the directories that a compaction would read.
 
     Raises:
         NotEnoughHistoryError: a base hides what it needs.

@@ -14,7 +14,7 @@ from airflow_hivex.core.store.schema import txn_components, txn_to_write_id, txn
 
 
 def read_aborted(connection: Connection, only: Resource | None = None) -> Mapping[Resource, Aborted]:
-    """Return what aborted transactions have written to, or may have, those first that have done so first.
+    """Return the places of aborted writes, the oldest first.
 
     One statement.
 

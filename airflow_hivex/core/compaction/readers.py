@@ -69,7 +69,7 @@ class Readers:
         self._kept = _read_kept(connection, now_ms)
 
     def now(self, table_id: int, highest: int | None) -> View:
-        """Return what a reader that begins now sees of a table, up to a write id."""
+        """Return the view of a reader of a table that begins now, up to a write id."""
         write_ids = self.write_ids(table_id)
         return View(self.valid_txns, write_ids, write_ids.high_watermark if highest is None else highest)
 

@@ -41,7 +41,7 @@ class Difference:
 
 
 def lost(rows: TableRows, cluster: Cluster, entries: Mapping[str, Entry]) -> Iterator[Difference]:
-    """Yield what is registered and not there, or otherwise; the entries were read after the rows."""
+    """Yield the registered directories that are missing or differ; the entries were read after the rows."""
     loose = {path: size for entry in entries.values() if entry.acid is None for path, size in entry.each.items()}
     for path, place, row in rows.on(cluster.name):
         files, size_bytes = _there(rows, path, row, entries, loose)
@@ -94,7 +94,7 @@ def _write_id(batch: AcidDirectory, file: str) -> int | None:
 
 
 def unregistered(rows: TableRows, cluster: Cluster, entries: Mapping[str, Entry]) -> Iterator[Difference]:
-    """Yield what is there and not registered, and nobody is at work on; the entries were read before the rows."""
+    """Yield the entries that are not registered and have no active writer; they were read before the rows."""
     known = {path for path, _, _ in rows.on(cluster.name)}
     judge = _Judge(rows, cluster)
     for entry in entries.values():

@@ -220,7 +220,7 @@ class Doctor:
     # -- beside tables --------------------------------------------------------------
 
     def _beside(self, disks: Disks, name: str, database: str | None) -> list[Finding]:
-        """Return what lies beside the tables on a cluster, as it is in two looks."""
+        """Return the folders beside the tables on a cluster that two looks have found."""
         try:
             found = self._folders(disks, name, database)
             for _ in range(_MOST_LOOKS):

@@ -45,7 +45,7 @@ class Folders:
     databases: Mapping[str, str]
 
     def findings(self, cluster: Cluster, files: ClusterFiles, database: str | None) -> Iterator[Finding]:
-        """Yield what lies beside the tables of a database, or of all, on a cluster; empty folders are nothing.
+        """Yield the folders beside the tables of a database, or of all, on a cluster, except empty ones.
 
         Raises:
             StorageError: a folder cannot be read.

@@ -99,7 +99,7 @@ class TableRows:
         }
 
     def on(self, cluster: str) -> Iterator[tuple[str, Place, Registered]]:
-        """Yield what is registered on a cluster, each with its path below the cluster's root."""
+        """Yield the registered directories of a cluster, each with its path below the cluster's root."""
         is_primary = cluster == self.table.storage.primary.cluster
         places = self.places.get(cluster, {})
         for each in self.directories:
@@ -111,7 +111,7 @@ class TableRows:
                 yield f"{place.location}/{each.name}".rstrip("/"), place, each
 
     def dropped_paths(self, cluster: str) -> frozenset[str]:
-        """Return where the directories of dropped partitions lay on a cluster."""
+        """Return the former locations of dropped partitions on a cluster."""
         places = self.places.get(cluster, {}) if self.dropped else {}
         return frozenset(
             f"{places[each.partition_id].location}/{each.name}".rstrip("/")
@@ -130,7 +130,7 @@ class TableRows:
 
 
 def read_tables(connection: Connection, ids: Sequence[int]) -> dict[int, TableRows]:
-    """Return what is known of those tables that exist and are transactional, by id. The connection sees one moment."""
+    """Return the transactional tables that exist, by id. The connection sees one moment."""
     found = {int(t.id or 0): t for t in select_tables_by_id(connection, ids) if t.is_transactional}
     ids = sorted(found)
     valid_txns = read_valid_txns(connection)

@@ -74,7 +74,7 @@ class ClusterFiles:
             return bool(self._fs.isfile(path))
 
     def link_target(self, location: str) -> str | None:
-        """Return where symbolic links lead a location, if that is outside of the root; None for a location inside.
+        """Return the target of a location's symbolic links if it is outside of the root, else None.
 
         Only local file systems have such links.
         """
