@@ -8,12 +8,20 @@ if TYPE_CHECKING:
     from airflow_hivex.core.errors import HivexError
     from airflow_hivex.core.metastore import Metastore
     from airflow_hivex.core.session import Result, Session
+    from airflow_hivex.core.sql.inspection import Inspection, inspect
 
-__all__ = ["HivexError", "Metastore", "Result", "Session"]
+__all__ = ["HivexError", "Inspection", "Metastore", "Result", "Session", "inspect"]
 
 # Resolved at first use: a cluster's job and a DAG file import this package for its
 # values alone and must not pay for SQLAlchemy and sqlglot.
-_HOMES = {"HivexError": "errors", "Metastore": "metastore", "Result": "session", "Session": "session"}
+_HOMES = {
+    "HivexError": "errors",
+    "Inspection": "sql.inspection",
+    "Metastore": "metastore",
+    "Result": "session",
+    "Session": "session",
+    "inspect": "sql.inspection",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -20,6 +20,7 @@ from airflow_hivex.core.model import statements as kinds
 from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE, MAX_NAME_LENGTH
 from airflow_hivex.core.model.routes import Route
 from airflow_hivex.core.model.texts import check_length, check_text
+from airflow_hivex.core.sql.inspection import Inspection, inspect
 from airflow_hivex.core.sql.reader import read, read_table_name
 from airflow_hivex.core.statements import (
     administration,
@@ -55,6 +56,12 @@ __all__ = ["Result", "Session"]
 
 Handler = Callable[[StatementContext, Any], Result]
 
+
+def _create_table(context: StatementContext, statement: kinds.CreateTable) -> Result:
+    create = definitions.create_table if statement.query is None else queries.run_create_table_as_select
+    return create(context, statement)
+
+
 _HANDLERS: dict[type, Handler] = {
     kinds.Select: queries.run_select,
     kinds.Insert: queries.run_insert,
@@ -72,6 +79,7 @@ _HANDLERS: dict[type, Handler] = {
     kinds.AlterDatabase: definitions.alter_database,
     kinds.UseDatabase: definitions.use_database,
     kinds.UseCluster: definitions.use_cluster,
+    kinds.CreateTable: _create_table,
     kinds.DropTable: definitions.drop_table,
     kinds.AddPartitions: partition_definitions.add_partitions,
     kinds.DropPartitions: partition_definitions.drop_partitions,
@@ -98,29 +106,6 @@ _HANDLERS: dict[type, Handler] = {
     kinds.Compact: compactions.compact,
     kinds.ShowCompactions: compactions.show_compactions,
     kinds.AbortCompactions: compactions.abort_compactions,
-}
-
-# Their changes are seen at once and by everybody, so they cannot be part of a transaction. As in Hive.
-_NOT_IN_TRANSACTIONS: dict[type, str] = {
-    kinds.CreateDatabase: "CREATE DATABASE",
-    kinds.DropDatabase: "DROP DATABASE",
-    kinds.AlterDatabase: "ALTER DATABASE",
-    kinds.CreateTable: "CREATE TABLE",
-    kinds.DropTable: "DROP TABLE",
-    kinds.CreateView: "CREATE VIEW",
-    kinds.DropView: "DROP VIEW",
-    kinds.AddPartitions: "ALTER TABLE ADD PARTITION",
-    kinds.DropPartitions: "ALTER TABLE DROP PARTITION",
-    kinds.RenamePartition: "ALTER TABLE RENAME PARTITION",
-    kinds.SetTableProperties: "ALTER TABLE SET TBLPROPERTIES",
-    kinds.RenameTable: "ALTER TABLE RENAME",
-    kinds.AddColumns: "ALTER TABLE ADD COLUMNS",
-    kinds.ChangeColumn: "ALTER TABLE CHANGE COLUMN",
-    kinds.ReplaceColumns: "ALTER TABLE REPLACE COLUMNS",
-    kinds.DropColumns: "ALTER TABLE DROP COLUMNS",
-    kinds.Analyze: "ANALYZE TABLE",
-    kinds.AnalyzeTables: "ANALYZE TABLES",
-    kinds.Compact: "ALTER TABLE COMPACT",
 }
 
 
@@ -227,6 +212,19 @@ class Session:
                     "EXPLAIN ROUTE", type(statement).__name__, "only statements that run on a cluster have a route"
                 )
             return route(self._context(parameters), statement).route
+
+    def inspect(self, text: str) -> tuple[Inspection, ...]:
+        """What each statement of a text reads and writes, by kind, role, name and place; nothing is run.
+
+        No database is asked. Tables that are named without a database belong to the current one. Markers need no
+        values. See :func:`airflow_hivex.core.inspect`, which needs no session.
+
+        Raises:
+            StatementSyntaxError: a statement cannot be read; ``line`` and ``column`` are those in the text.
+            UnsupportedStatementError: a statement is SQL that this release does not run.
+        """
+        with own_errors("The inspection"):
+            return inspect(text, self._state.database)
 
     def snapshot_files(self, table: str) -> SnapshotFiles:
         """Return the files of a table in a new snapshot, or that of the session's transaction, for other engines.
@@ -338,15 +336,9 @@ class Session:
         max_rows: int | None = None,
     ) -> Result:
         context = self._context(parameters, max_rows)
-        refused = None if self._state.transaction is None else _NOT_IN_TRANSACTIONS.get(type(statement))
-        if refused is not None:
+        if self._state.transaction is not None and not statement.IN_TRANSACTIONS:
+            # As in Hive: everybody sees its changes at once.
             raise InvalidOperationError(
-                refused, f"transaction {self.txn_id}", "run it on its own, before or after the transaction"
+                statement.KIND, f"transaction {self.txn_id}", "run it on its own, before or after the transaction"
             )
-        if isinstance(statement, kinds.CreateTable):
-            handler: Handler = (
-                definitions.create_table if statement.query is None else queries.run_create_table_as_select
-            )
-        else:
-            handler = _HANDLERS[type(statement)]
-        return handler(context, statement)
+        return _HANDLERS[type(statement)](context, statement)

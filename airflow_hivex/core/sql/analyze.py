@@ -14,7 +14,7 @@ def read_analyze(cursor: Cursor) -> Analyze | AnalyzeTables:
         cursor.expect("COMPUTE", "STATISTICS")
         return AnalyzeTables(database, cursor.accept("NOSCAN"))
     cursor.expect("TABLE")
-    table = cursor.own_table_name("ANALYZE TABLE")
+    table = cursor.table_name()
     partition = read_partition(cursor) if cursor.accept("PARTITION") else None
     cursor.expect("COMPUTE", "STATISTICS")
     if cursor.accept("NOSCAN"):

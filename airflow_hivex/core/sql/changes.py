@@ -32,7 +32,7 @@ from airflow_hivex.core.sql.tokens import Cursor, Token
 def read_drop_table(cursor: Cursor) -> DropTable:
     """Return the statement whose words up to TABLE are read."""
     if_exists = cursor.accept("IF", "EXISTS")
-    table = cursor.own_table_name("DROP TABLE")
+    table = cursor.table_name()
     cursor.accept("PURGE")
     return DropTable(table, if_exists)
 
@@ -40,7 +40,7 @@ def read_drop_table(cursor: Cursor) -> DropTable:
 def read_truncate(cursor: Cursor) -> Truncate:
     """Return the statement whose word TRUNCATE is read."""
     cursor.expect("TABLE")
-    table = cursor.own_table_name("TRUNCATE TABLE")
+    table = cursor.table_name()
     return Truncate(table, read_partition_predicate(cursor) if cursor.accept("PARTITION") else None)
 
 
@@ -50,13 +50,13 @@ AlterTable: TypeAlias = (
 
 
 def read_alter_table(cursor: Cursor, first: Token) -> AlterTable:
-    """Return the statement whose words up to TABLE are read."""
-    table = cursor.own_table_name("ALTER TABLE")
+    """The statement whose words up to TABLE are read."""
+    table = cursor.table_name()
     operation = cursor.peek()
     if operation is None:
         raise cursor.expected("ADD, COMPACT, DROP, RENAME, SET or UNSET")
     if cursor.accept("RENAME", "TO"):
-        return RenameTable(table, read_new_name(cursor, "ALTER TABLE"))
+        return RenameTable(table, cursor.table_name())
     columns = read_change_of_columns(cursor, table)
     if columns is not None:
         return columns
@@ -75,11 +75,6 @@ def read_alter_table(cursor: Cursor, first: Token) -> AlterTable:
     following = cursor.peek(1)
     rest = f" {following.word}" if following is not None and following.word else ""
     raise cursor.unsupported(f"ALTER TABLE ... {operation.word}{rest} is not a statement of this release", first)
-
-
-def read_new_name(cursor: Cursor, operation: str) -> TableName:
-    """Return the name behind RENAME TO."""
-    return cursor.own_table_name(f"{operation} ... RENAME")
 
 
 def read_set_properties(cursor: Cursor, table: TableName) -> SetTableProperties:

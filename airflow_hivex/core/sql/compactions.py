@@ -65,7 +65,7 @@ def read_show_compactions(cursor: Cursor) -> ShowCompactions:
         cursor.index += 2
         found["id"] = read_id(cursor, "a compaction")
     elif not cursor.at_end and not _at_clause(cursor):
-        found["table"] = cursor.own_table_name("SHOW COMPACTIONS")
+        found["table"] = cursor.table_name()
         if cursor.accept("PARTITION"):
             found["partition"] = read_static_partition(cursor)
     while not cursor.at_end:

@@ -6,6 +6,7 @@ from airflow_hivex.core.model.statements import (
     AlterDatabase,
     CreateDatabase,
     DropDatabase,
+    PlacedName,
     UseCluster,
     UseDatabase,
 )
@@ -75,8 +76,14 @@ def read_use(cursor: Cursor) -> UseDatabase | UseCluster:
     return UseDatabase(cursor.database_name())
 
 
-def _cluster_name(cursor: Cursor) -> str:
-    """Return a cluster's name as written: quoted, or words joined by hyphens and points, such as ``us-east-1``."""
+def _cluster_name(cursor: Cursor) -> PlacedName:
+    start = cursor.offset()
+    name = _read_cluster_name(cursor)
+    return PlacedName(name, cursor.span_from(start))
+
+
+def _read_cluster_name(cursor: Cursor) -> str:
+    """A cluster's name as written: quoted, or words joined by hyphens and points, such as ``us-east-1``."""
     if cursor.at_kind(Kind.STRING):
         return read_string(cursor, "the name of a cluster")
     if cursor.at_kind(Kind.QUOTED):

@@ -45,7 +45,7 @@ class InsertHead:
         if cursor.at("LOCAL", "DIRECTORY") or (cursor.at("DIRECTORY") and _at_directory(cursor)):
             raise cursor.unsupported("INSERT OVERWRITE DIRECTORY is not a statement of this release", cursor.peek(-2))
         cursor.accept("TABLE")
-        target = cursor.own_table_name("INSERT")
+        target = cursor.table_name()
         partition: dict[str, Literal | None] = read_partition(cursor) if cursor.accept("PARTITION") else {}
         if_not_exists = _read_if_not_exists(cursor, overwrite == "OVERWRITE", partition)
         if cursor.at("BY", "NAME"):

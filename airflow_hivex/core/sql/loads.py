@@ -21,7 +21,7 @@ def read_load(cursor: Cursor) -> LoadData:
     path = read_string(cursor, "a path")
     overwrite = cursor.accept("OVERWRITE")
     cursor.expect("INTO", "TABLE")
-    target = cursor.own_table_name("LOAD DATA")
+    target = cursor.table_name()
     static = read_static_partition(cursor) if cursor.accept("PARTITION") else {}
     if cursor.at("INPUTFORMAT"):
         raise cursor.unsupported("LOAD DATA takes ORC files, as the table's are; make an external table of others")

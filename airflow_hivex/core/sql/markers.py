@@ -18,21 +18,30 @@ MAX_PRECISION = 38
 
 
 class Markers:
-    """Which markers a statement has, against the parameters given for it."""
+    """Which markers a statement has, against the parameters given for it.
 
-    def __init__(self, parameters: Mapping[str, object] | None) -> None:
+    With ``stand_in`` every marker without a value counts as that constant: for a text that is read and not run.
+    """
+
+    def __init__(self, parameters: Mapping[str, object] | None, *, stand_in: Literal | None = None) -> None:
         if parameters is not None and not isinstance(parameters, Mapping):
             raise InvalidParametersError(
                 f"The parameters are a {type(parameters).__name__}; give a mapping from the markers' names to values."
             )
         self._literals = {name: parameter_literal(name, value) for name, value in (parameters or {}).items()}
         self._given = parameters is not None
+        self._stand_in = stand_in
         self._used: dict[str, None] = {}
 
     def literal(self, name: str) -> Literal | None:
         """Return the value for a marker, None when there is none (which ``check`` reports)."""
         self._used[name] = None
-        return self._literals.get(name)
+        return self._literals.get(name, self._stand_in)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the statement's markers."""
+        return tuple(self._used)
 
     def use(self, names: Iterable[str]) -> None:
         """Note that the statement has these markers."""

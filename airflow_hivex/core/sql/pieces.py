@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 from airflow_hivex.core.errors import StatementSyntaxError
-from airflow_hivex.core.model.statements import Query
+from airflow_hivex.core.model.statements import Query, Span, TableReference
 from airflow_hivex.core.sql.queries import read_query
 from airflow_hivex.core.sql.tokens import Cursor, Token, location, tokenize
 
@@ -19,7 +19,7 @@ class Pieces:
 
     cursor: Cursor
     text: str = ""
-    copied: list[tuple[int, int]] = field(default_factory=list)
+    copied: list[tuple[int, int, int]] = field(default_factory=list)
 
     def add(self, words: str) -> Self:
         """Append words of our own."""
@@ -29,7 +29,7 @@ class Pieces:
     def copy(self, start: int, end: int) -> int:
         """Append the user's text between two places; where it begins in the new text."""
         at = len(self.text)
-        self.copied.append((at, start))
+        self.copied.append((at, start, end))
         self.text += self.cursor.text[start:end]
         return at
 
@@ -49,7 +49,17 @@ class Pieces:
         """
         with self._own_places():
             tokens = tokenize(self.text)
-            return read_query(Cursor(self.text, tokens, self.cursor.markers, self.cursor.database))
+            query = read_query(Cursor(self.text, tokens, self.cursor.markers, self.cursor.database))
+        return replace(query, references=tuple(map(self._placed, query.references)))
+
+    def _placed(self, reference: TableReference) -> TableReference:
+        """The reference with its table's place in the user's text, None if the name is a word of our own."""
+        span = None
+        for at, start, end in self.copied:
+            moved = start - at
+            if at <= reference.start and reference.end + moved <= end:
+                span = Span(reference.start + moved, reference.end + moved)
+        return replace(reference, table=replace(reference.table, span=span))
 
     @contextmanager
     def _own_places(self) -> Iterator[None]:
@@ -58,8 +68,8 @@ class Pieces:
         except StatementSyntaxError as error:
             lines = self.text.splitlines(keepends=True)
             place = sum(map(len, lines[: error.line - 1])) + error.column - 1
-            before = [(at, start) for at, start in self.copied if at <= place] or self.copied[:1]
-            at, start = before[-1]
+            before = [piece for piece in self.copied if piece[0] <= place] or self.copied[:1]
+            at, start, _ = before[-1]
             text = self.cursor.text
             raise type(error)(
                 error.reason, *location(text, min(start + max(place - at, 0), len(text))), text

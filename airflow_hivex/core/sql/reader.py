@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from itertools import groupby
+from typing import NamedTuple
 
 from airflow_hivex.core.errors import (
     InvalidParametersError,
@@ -12,14 +14,16 @@ from airflow_hivex.core.errors import (
 )
 from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.statements import (
-    ChangeRows,
-    CreateTable,
     ExplainRoute,
-    Insert,
-    MultiInsert,
+    Literal,
+    RoutedStatement,
     Select,
+    ShowCompactions,
+    ShowLocks,
+    Span,
     Statement,
     TableName,
+    UseDatabase,
 )
 from airflow_hivex.core.model.texts import check_text
 from airflow_hivex.core.sql.analyze import read_analyze
@@ -40,7 +44,7 @@ from airflow_hivex.core.sql.multi_inserts import at_multi_insert, read_multi_ins
 from airflow_hivex.core.sql.queries import at_query, read_query
 from airflow_hivex.core.sql.row_changes import read_delete, read_merge, read_update
 from airflow_hivex.core.sql.tables import read_create_table
-from airflow_hivex.core.sql.tokens import Cursor, Token, syntax_error, tokenize
+from airflow_hivex.core.sql.tokens import Cursor, Token, syntax_error, tokenize, unsupported_error
 from airflow_hivex.core.sql.transactions import TRANSACTION_WORDS, read_transaction
 from airflow_hivex.core.sql.views import read_alter_view, read_create_view, read_drop_view
 
@@ -61,6 +65,12 @@ _READERS: Mapping[str, Callable[[Cursor], Statement]] = {
     "USE": read_use,
 }
 
+_STAND_IN = Literal(1, "int")
+"""The value of a marker where a statement is read and not run."""
+
+# A link has neither locks nor compactions of its own.
+_ABOUT_TABLES = (ShowLocks, ShowCompactions)
+
 
 def split(text: str) -> list[str]:
     """Return the statements of a script, without the semicolons between them.
@@ -70,18 +80,7 @@ def split(text: str) -> list[str]:
     Raises:
         StatementSyntaxError: a string, name or comment does not end.
     """
-    statements: list[str] = []
-    first: Token | None = None
-    end = 0
-    for token in tokenize(_checked(text)):
-        if token.is_symbol(";"):
-            if first is not None:
-                statements.append(text[first.start : end])
-            first = None
-        else:
-            first = first or token
-            end = token.end
-    return [*statements, text[first.start : end]] if first is not None else statements
+    return [text[tokens[0].start : tokens[-1].end] for tokens in _statements(_checked(text))]
 
 
 def read(text: str, parameters: Mapping[str, object] | None = None, *, database: str | None = None) -> Statement:
@@ -102,16 +101,74 @@ def read(text: str, parameters: Mapping[str, object] | None = None, *, database:
         raise syntax_error(text, tokens[0].start if tokens else 0, "there is no statement here")
     markers = Markers(parameters)
     cursor = Cursor(text, tokens[:end], markers, None if database is None else normalise(database))
+    statement = _whole_statement(cursor)
+    if second is not None:
+        raise syntax_error(text, second.start, "a second statement begins here; run one at a time")
+    _refuse_links(cursor, statement)
+    markers.check()
+    return statement
+
+
+class ReadStatement(NamedTuple):
+    """A statement of a script, its place there, the names of its markers, and its current database."""
+
+    statement: Statement
+    span: Span
+    markers: tuple[str, ...]
+    database: str | None
+
+
+def read_all(text: str, *, database: str | None = None) -> Iterator[ReadStatement]:
+    """Each statement of a script; markers need no values.
+
+    ``database`` is the current database before the first of them. Links are taken wherever a table can stand.
+
+    Raises:
+        StatementSyntaxError: a statement cannot be read; the position is that in ``text``.
+        UnsupportedStatementError: it is SQL that this release does not run.
+        InvalidParametersError: ``text`` is not a text.
+    """
+    database = None if database is None else normalise(database)
+    for tokens in _statements(_checked(text)):
+        markers = Markers(None, stand_in=_STAND_IN)
+        cursor = Cursor(text, tokens, markers, database)
+        statement = _whole_statement(cursor)
+        yield ReadStatement(statement, Span(tokens[0].start, tokens[-1].end), markers.names, database)
+        if isinstance(statement, UseDatabase):
+            database = str(statement.name)
+
+
+def _statements(text: str) -> Iterator[list[Token]]:
+    """The tokens of each statement of a script, without the semicolons between them."""
+    for is_end, tokens in groupby(tokenize(text), key=lambda token: token.is_symbol(";")):
+        if not is_end:
+            yield list(tokens)
+
+
+def _whole_statement(cursor: Cursor) -> Statement:
     try:
         statement = _statement(cursor)
     except RecursionError as error:
-        raise syntax_error(text, tokens[0].start, "the statement is nested too deeply to be read") from error
+        start = cursor.tokens[0].start
+        raise syntax_error(cursor.text, start, "the statement is nested too deeply to be read") from error
     if not cursor.at_end:
         raise cursor.expected("the end of the statement")
-    if second is not None:
-        raise syntax_error(text, second.start, "a second statement begins here; run one at a time")
-    markers.check()
     return statement
+
+
+def _refuse_links(cursor: Cursor, statement: Statement) -> None:
+    """Refuse links where only a table can stand: links are read-only (HIVE-2989).
+
+    Raises:
+        UnsupportedStatementError: the statement changes a link, or asks about its locks or compactions.
+    """
+    if isinstance(statement, ExplainRoute):
+        statement = statement.statement
+    for use in statement.uses:
+        if use.namespace is not None and (use.role.is_output or isinstance(statement, _ABOUT_TABLES)):
+            link = TableName(use.name or "", use.database, use.namespace)
+            reason = f"{statement.kind} does not take a link such as {link}; links are read only"
+            raise unsupported_error(cursor.text, use.start or 0, reason)
 
 
 def _checked(text: str) -> str:
@@ -218,9 +275,7 @@ def _explain(cursor: Cursor, first: Token) -> ExplainRoute:
         )
     inner = cursor.peek()
     statement = _statement(cursor)
-    if isinstance(statement, (Select, Insert, MultiInsert, ChangeRows)) or (
-        isinstance(statement, CreateTable) and statement.query is not None
-    ):
+    if isinstance(statement, RoutedStatement) and statement.queries:
         return ExplainRoute(statement)
     raise cursor.unsupported(
         "EXPLAIN ROUTE takes a query, INSERT, UPDATE, DELETE, MERGE or CREATE TABLE ... AS; all else has no route",

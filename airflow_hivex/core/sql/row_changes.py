@@ -35,7 +35,7 @@ def read_delete(cursor: Cursor) -> ChangeRows:
         UnsupportedStatementError: the target is a link, or a sub-query reads no table of the warehouse.
     """
     cursor.expect("FROM")
-    target = _Named.read(cursor, "DELETE")
+    target = _Named.read(cursor)
     text = _Pieces(cursor).add(f"SELECT {target.quoted}.*, 0 AS `{CLAUSE}`").add(" FROM ")
     at = text.copy(target.start, target.end)
     if cursor.accept("WHERE"):
@@ -51,7 +51,7 @@ def read_update(cursor: Cursor) -> ChangeRows:
         StatementSyntaxError: it is not SQL, or a column is assigned twice.
         UnsupportedStatementError: the target is a link, a field of a struct is assigned, or a DEFAULT.
     """
-    target = _Named.read(cursor, "UPDATE")
+    target = _Named.read(cursor)
     cursor.expect("SET")
     columns, values = _assignments(cursor, target, "WHERE")
     text = _Pieces(cursor).add(f"SELECT {target.quoted}.*, 0 AS `{CLAUSE}`")
@@ -75,7 +75,7 @@ def read_merge(cursor: Cursor) -> ChangeRows:
     if cursor.at("WITH", "SCHEMA"):
         raise cursor.unsupported("MERGE WITH SCHEMA EVOLUTION is not a statement of this release")
     cursor.expect("INTO")
-    target = _Named.read(cursor, "MERGE")
+    target = _Named.read(cursor)
     cursor.expect("USING")
     source = _MergeSource.read(cursor)
     cursor.expect("ON")
@@ -132,9 +132,9 @@ class _Named:
     end: int
 
     @classmethod
-    def read(cls, cursor: Cursor, operation: str) -> _Named:
+    def read(cls, cursor: Cursor) -> _Named:
         start = cursor.offset()
-        table = cursor.own_table_name(operation)
+        table = cursor.table_name()
         alias = _alias(cursor)
         return cls(table, alias or table.name, start, cursor.tokens[cursor.index - 1].end)
 

@@ -17,7 +17,7 @@ from sqlglot import exp
 from airflow_hivex.core.errors import StatementSyntaxError, UnsupportedStatementError
 from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.row_ids import ROW_ID
-from airflow_hivex.core.model.statements import TableName
+from airflow_hivex.core.model.statements import Span, TableName
 from airflow_hivex.core.sql.filters import conjuncts
 from airflow_hivex.core.sql.tokens import Token, syntax_error, unsupported_error
 
@@ -299,6 +299,7 @@ class ScopeReader:
             link[1] if link is not None else normalise(name.name),
             normalise(database.name) if database is not None else None,
             link[2] if link is not None else None,
+            Span(start, end),
         )
         alias = node.args.get("alias")
         alias_columns = alias is not None and bool(alias.args.get("columns"))

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from airflow_hivex.core.errors import StatementSyntaxError, UnsupportedStatementError
 from airflow_hivex.core.model.identifiers import normalise
-from airflow_hivex.core.model.statements import TableName
+from airflow_hivex.core.model.statements import PlacedName, Span, TableName
 from airflow_hivex.core.sql.markers import Markers
 from airflow_hivex.core.sql.strings import unescape
 
@@ -279,10 +279,11 @@ class Cursor:
             raise self.error(f"{what} is empty", token)
         return name
 
-    def database_name(self) -> str:
-        """Return the name of a database."""
+    def database_name(self) -> PlacedName:
+        """The name of a database."""
         first = self.peek()
-        name = self.name("the name of a database")
+        start = self.offset()
+        name = PlacedName(self.name("the name of a database"), self.span_from(start))
         if self.at_symbol("."):
             raise self.unsupported("a database has a name of one part; catalogs are not known here", first)
         return name
@@ -290,24 +291,14 @@ class Cursor:
     def table_name(self) -> TableName:
         """``table``, ``database.table``, either followed by ``@namespace``."""
         first = self.peek()
+        start = self.offset()
         parts = [self.name("the name of a table")]
         while self.accept_symbol("."):
             parts.append(self.name("the name of a table"))
         if len(parts) > 2:
             raise self.unsupported("a table is named table or database.table; catalogs are not known here", first)
         namespace = self.name("the namespace of a link") if self.accept_symbol("@") else None
-        return TableName(parts[-1], parts[0] if len(parts) == 2 else None, namespace)
-
-    def own_table_name(self, operation: str) -> TableName:
-        """Return the name of a table that ``operation`` changes; a link's name is refused.
-
-        Links are read-only (HIVE-2989).
-        """
-        first = self.peek()
-        table = self.table_name()
-        if table.namespace is not None:
-            raise self.unsupported(f"{operation} does not take a link such as {table}; links are read only", first)
-        return table
+        return TableName(parts[-1], parts[0] if len(parts) == 2 else None, namespace, self.span_from(start))
 
     def names(self, what: str) -> tuple[str, ...]:
         """``(name, name, ...)``, each of them once."""
@@ -323,6 +314,10 @@ class Cursor:
                 break
         self.expect_symbol(")")
         return tuple(found)
+
+    def span_from(self, start: int) -> Span:
+        """The place from a character to the end of the last token that was read."""
+        return Span(start, self.tokens[self.index - 1].end)
 
     # -- refusing --------------------------------------------------------------
 

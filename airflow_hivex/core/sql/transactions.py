@@ -96,6 +96,6 @@ def read_show_locks(cursor: Cursor) -> ShowLocks:
         return ShowLocks(database=database, extended=cursor.accept("EXTENDED"))
     if cursor.at_end or cursor.at("EXTENDED"):
         return ShowLocks(extended=cursor.accept("EXTENDED"))
-    table = cursor.own_table_name("SHOW LOCKS")
+    table = cursor.table_name()
     partition = read_static_partition(cursor) if cursor.accept("PARTITION") else None
     return ShowLocks(table=table, partition=partition, extended=cursor.accept("EXTENDED"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
@@ -10,19 +11,15 @@ from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.statements import (
     ChangeQuery,
     ChangeRows,
-    CreateTable,
     CreateView,
     DropView,
-    Insert,
-    MultiInsert,
     Query,
     RenameTable,
     RoutedStatement,
-    Select,
     SetTableProperties,
     TableReference,
 )
-from airflow_hivex.core.sql.changes import read_new_name, read_set_properties
+from airflow_hivex.core.sql.changes import read_set_properties
 from airflow_hivex.core.sql.clauses import once, read_properties
 from airflow_hivex.core.sql.literals import read_string
 from airflow_hivex.core.sql.markers import Markers
@@ -45,7 +42,7 @@ def read_create_view(cursor: Cursor, *, or_replace: bool) -> CreateView:
     if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
     if if_not_exists and or_replace:
         raise cursor.error("OR REPLACE and IF NOT EXISTS do not go together")
-    view = cursor.own_table_name("CREATE VIEW")
+    view = cursor.table_name()
     columns = _read_columns(cursor) if cursor.at_symbol("(") else {}
     comment: str | None = None
     properties: Mapping[str, str] | None = None
@@ -70,10 +67,10 @@ def read_create_view(cursor: Cursor, *, or_replace: bool) -> CreateView:
 
 
 def read_alter_view(cursor: Cursor) -> CreateView | RenameTable | SetTableProperties:
-    """Return the statement whose words up to VIEW are read."""
-    view = cursor.own_table_name("ALTER VIEW")
+    """The statement whose words up to VIEW are read."""
+    view = cursor.table_name()
     if cursor.accept("RENAME", "TO"):
-        return RenameTable(view, read_new_name(cursor, "ALTER VIEW"))
+        return RenameTable(view, cursor.table_name())
     if cursor.at("SET") or cursor.at("UNSET"):
         return read_set_properties(cursor, view)
     if not cursor.at("AS"):
@@ -84,7 +81,7 @@ def read_alter_view(cursor: Cursor) -> CreateView | RenameTable | SetTableProper
 def read_drop_view(cursor: Cursor) -> DropView:
     """Return the statement whose words up to VIEW are read."""
     if_exists = cursor.accept("IF", "EXISTS")
-    return DropView(cursor.own_table_name("DROP VIEW"), if_exists)
+    return DropView(cursor.table_name(), if_exists)
 
 
 def _read_columns(cursor: Cursor) -> dict[str, str | None]:
@@ -156,23 +153,15 @@ def expanded(statement: S, text_of: TextOf, parameters: Mapping[str, object], da
             source=None if part.source is None else moved[part.source],
         )
 
-    match statement:
-        case Select(query=query) | Insert(query=query):
-            return replace(statement, query=expand(query))
-        case CreateTable(query=query):
-            return statement if query is None else replace(statement, query=expand(query))
-        case MultiInsert():
-            inserts = tuple(replace(insert, query=expand(insert.query)) for insert in statement.inserts)
-            return replace(statement, inserts=inserts, sources=tuple(map(expand, statement.sources)))
-        case ChangeRows():
-            return replace(
-                statement,
-                matched=expand_part(statement.matched),
-                source=None if statement.source is None else expand(statement.source),
-                unmatched=statement.unmatched and expand_part(statement.unmatched),
-                unmatched_by_source=statement.unmatched_by_source and expand_part(statement.unmatched_by_source),
-            )
-    raise AssertionError(f"{statement} is not a routed statement")
+    if isinstance(statement, ChangeRows):
+        return replace(
+            statement,
+            matched=expand_part(statement.matched),
+            source=None if statement.source is None else expand(statement.source),
+            unmatched=statement.unmatched and expand_part(statement.unmatched),
+            unmatched_by_source=statement.unmatched_by_source and expand_part(statement.unmatched_by_source),
+        )
+    return statement.with_queries(expand)
 
 
 def _more(reference: TableReference, text_of: TextOf) -> int:
@@ -191,13 +180,24 @@ def _expanded(
         if view is not None and reference.alias_position is not None:
             reason = f"TABLESAMPLE of view {reference.table} is not of this release; sample the tables behind it"
             raise unsupported_error(query.text, reference.start, reason)
-    whole = query.render(
+    whole, places = query.render_with_places(
         [
             query.text[reference.start : reference.end] if text is None else f"({text})"
             for reference, text in zip(query.references, texts, strict=True)
         ]
     )
-    return _read(whole, parameters, database)
+    read = _read(whole, parameters, database)
+    starts = [place.start for place in places]
+    return replace(
+        read,
+        references=tuple(
+            # What a view reads has the place of the view's name in the user's text.
+            replace(
+                each, table=replace(each.table, span=query.references[bisect_right(starts, each.start) - 1].table.span)
+            )
+            for each in read.references
+        ),
+    )
 
 
 def _read(text: str, parameters: Mapping[str, object], database: str | None) -> Query:

@@ -24,10 +24,7 @@ from airflow_hivex.core.model.statements import (
     CreateTable,
     Insert,
     MultiInsert,
-    Query,
     RoutedStatement,
-    Select,
-    TableName,
     TableReference,
 )
 from airflow_hivex.core.settings import ALLOW_CODE
@@ -67,7 +64,7 @@ class RoutedQuery(Generic[S]):
     @property
     def row_ids(self) -> tuple[str | None, ...]:
         """Return the column with the ids of its rows that each of ``bound`` is read with, if any."""
-        return tuple(reference.row_id for reference in _read(self.statement))
+        return tuple(reference.row_id for reference in self.statement.references)
 
 
 def route(context: StatementContext, statement: S, running: Running | None = None) -> RoutedQuery[S]:
@@ -166,22 +163,17 @@ def _without_views(
     valid_txns = None if running is None or running.joined is None else running.joined.snapshot
     views: set[QualifiedName] = set()
     for _ in range(_DEEPEST_VIEW):
-        names = {session.qualify(reference.table) for reference in _read(statement)}
-        names |= {session.qualify(name) for name in _written(statement)}
+        names = {session.qualify(reference.table) for reference in statement.references}
+        names |= {session.qualify(name) for name in statement.targets}
         snapshot = context.services.catalog.snapshot(sorted(names), txn_id, valid_txns=valid_txns, known=known.values())
         known.update(snapshot.tables)
-        found = {name for name in _viewed(context, statement) if known[name].is_view}
+        viewed = {session.qualify(reference.table) for reference in statement.view_references}
+        found = {name for name in viewed if known[name].is_view}
         if not found:
             return statement, snapshot, frozenset(views)
         views |= found
         statement = expanded(statement, text_of, context.parameters, session.database)
     raise InvalidObjectError("view", ".".join(sorted(found)[0]), f"its views are nested deeper than {_DEEPEST_VIEW}")
-
-
-def _viewed(context: StatementContext, statement: RoutedStatement) -> set[QualifiedName]:
-    """Return the tables that a statement reads where a view may stand."""
-    references = statement.others if isinstance(statement, ChangeRows) else _read(statement)
-    return {context.session.qualify(reference.table) for reference in references}
 
 
 def _bind_and_route(
@@ -192,7 +184,7 @@ def _bind_and_route(
     running: Running | None,
 ) -> RoutedQuery[S]:
     session, tables = context.session, reading.snapshot.tables
-    targets = tuple(tables[session.qualify(name)] for name in _written(statement))
+    targets = tuple(tables[session.qualify(name)] for name in statement.targets)
     outputs = [RouteOutput(table.full_name, table.storage.primary.cluster) for table in targets]
     if isinstance(statement, CreateTable):
         outputs.append(RouteOutput(".".join(session.qualify(statement.table)), None))
@@ -200,7 +192,7 @@ def _bind_and_route(
     if running is not None and running.joined is not None:
         with context.services.store.read() as connection:
             own = pending_writes.written_directories(connection, running.txn_id)
-    references = _read(statement)
+    references = statement.references
     candidates = _candidates(context, statement, reading.snapshot)
     bound = []
     for reference in references:
@@ -225,8 +217,8 @@ def _bind_and_route(
 def _candidates(context: StatementContext, statement: RoutedStatement, snapshot: Snapshot) -> frozenset[str]:
     """Return the clusters of which a copy could serve the statement: those that the router may try."""
     session = context.session
-    names = [session.qualify(reference.table) for reference in _read(statement)]
-    names += [session.qualify(name) for name in _written(statement)]
+    names = [session.qualify(reference.table) for reference in statement.references]
+    names += [session.qualify(name) for name in statement.targets]
     primaries = {snapshot.tables[name].storage.primary.cluster for name in names}
     return frozenset({*primaries, context.services.clusters.default, *([session.cluster] if session.cluster else ())})
 
@@ -250,9 +242,9 @@ def _lock_plan(context: StatementContext, statement: RoutedStatement, reading: _
     rules = context.services.statement_locks
     tables = reading.snapshot.tables
     candidates = _candidates(context, statement, reading.snapshot)
-    references = _read(statement)
+    references = statement.references
     names = [context.session.qualify(reference.table) for reference in references]
-    targets = [context.session.qualify(name) for name in _written(statement)]
+    targets = [context.session.qualify(name) for name in statement.targets]
     read: dict[QualifiedName, frozenset[str] | None] = {}
     changed: frozenset[str] | None = None
     for number, (name, reference) in enumerate(zip(names, references, strict=True)):
@@ -345,16 +337,6 @@ def chosen_cluster(context: StatementContext, routed: RoutedQuery[Any]) -> Clust
     return context.services.clusters.get(routed.route.cluster)
 
 
-def _written(statement: RoutedStatement) -> tuple[TableName, ...]:
-    match statement:
-        case Insert() | ChangeRows():
-            return (statement.target,)
-        case MultiInsert():
-            return statement.targets
-        case _:
-            return ()
-
-
 def _inserts(statement: RoutedStatement) -> tuple[Insert, ...]:
     match statement:
         case Insert():
@@ -365,18 +347,6 @@ def _inserts(statement: RoutedStatement) -> tuple[Insert, ...]:
             return ()
 
 
-def _read(statement: RoutedStatement) -> tuple[TableReference, ...]:
-    match statement:
-        case MultiInsert():
-            return statement.references
-        case ChangeRows():
-            return (statement.target_reference, *statement.others)
-        case CreateTable(query=None):
-            return ()
-        case Select(query=query) | Insert(query=query) | CreateTable(query=query):
-            return query.references if query is not None else ()
-
-
 def _refuse_code(context: StatementContext, statement: RoutedStatement) -> None:
     """Refuse functions that run any code, in the statement itself and in the views that it reads.
 
@@ -385,22 +355,10 @@ def _refuse_code(context: StatementContext, statement: RoutedStatement) -> None:
     """
     if context.services.settings[ALLOW_CODE]:
         return
-    found = frozenset().union(*(query.code_functions for query in _queries(statement)))
+    found = frozenset().union(*(query.code_functions for query in statement.queries))
     if found:
         raise InvalidOperationError(
             "Calling",
             ", ".join(sorted(found)),
             f"it runs any code on the cluster; an administrator may allow it by the setting {ALLOW_CODE}",
         )
-
-
-def _queries(statement: RoutedStatement) -> list[Query]:
-    match statement:
-        case MultiInsert():
-            return [*(insert.query for insert in statement.inserts), *statement.sources]
-        case ChangeRows():
-            parts = (statement.matched, statement.unmatched, statement.unmatched_by_source)
-            found = [part.query for part in parts if part is not None]
-            return found if statement.source is None else [*found, statement.source]
-        case Select(query=query) | Insert(query=query) | CreateTable(query=query):
-            return [] if query is None else [query]

@@ -16,12 +16,9 @@ from airflow_hivex.core.model.row_ids import ROW_ID, Candidates, RowIdReads, Row
 from airflow_hivex.core.model.statements import (
     ChangeQuery,
     ChangeRows,
-    CreateTable,
-    Insert,
     MultiInsert,
     Query,
     RoutedStatement,
-    Select,
     TableName,
     TableReference,
     TextEdit,
@@ -56,24 +53,16 @@ def with_row_ids(statement: S, table_of: TableOf) -> S:
         InvalidOperationError: ROW__ID may be that of several tables, or the table has no row ids.
     """
     match statement:
-        case Select(query=query) | Insert(query=query):
-            return replace(statement, query=_settled(query, _Tables(table_of)))
-        case CreateTable(query=query):
-            return statement if query is None else replace(statement, query=_settled(query, _Tables(table_of)))
         case MultiInsert():
             before = {TableName(source_name(number)): source for number, source in enumerate(statement.sources)}
             tables = _Tables(table_of, before)
-            return replace(
-                statement,
-                inserts=tuple(replace(each, query=_settled(each.query, tables)) for each in statement.inserts),
-                sources=tuple(_settled(source, tables) for source in statement.sources),
-            )
+            return statement.with_queries(lambda query: _settled(query, tables))
         case ChangeRows():
             source, matched, unmatched, by_source = _of_change(statement, table_of)
             return replace(
                 statement, source=source, matched=matched, unmatched=unmatched, unmatched_by_source=by_source
             )
-    raise AssertionError(f"{statement} is not a routed statement")
+    return statement.with_queries(lambda query: _settled(query, _Tables(table_of)))
 
 
 class _Tables:

@@ -7,8 +7,7 @@ replaced there and all else is left as written.
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
+from airflow_hivex.core.model.statements.base import RoutedStatement, Statement
 from airflow_hivex.core.model.statements.clusters import (
     ExplainRoute,
     ShowClusters,
@@ -46,9 +45,7 @@ from airflow_hivex.core.model.statements.looking import (
     ShowPartitions,
     ShowTables,
 )
-from airflow_hivex.core.model.statements.names import (
-    TableName,
-)
+from airflow_hivex.core.model.statements.names import PlacedName, Span, TableName, is_source, source_name
 from airflow_hivex.core.model.statements.queries import (
     Literal,
     Query,
@@ -68,12 +65,9 @@ from airflow_hivex.core.model.statements.rows import (
     Insert,
     LoadData,
     MultiInsert,
-    RoutedStatement,
     Select,
     Truncate,
     assigned_name,
-    is_source,
-    source_name,
 )
 from airflow_hivex.core.model.statements.transactions import (
     AbortTransactions,
@@ -83,6 +77,7 @@ from airflow_hivex.core.model.statements.transactions import (
     ShowTransactions,
     StartTransaction,
 )
+from airflow_hivex.core.model.statements.uses import ObjectKind, Role, UsedObject
 
 __all__ = [
     "CLAUSE",
@@ -117,10 +112,13 @@ __all__ = [
     "Literal",
     "LoadData",
     "MultiInsert",
+    "ObjectKind",
+    "PlacedName",
     "Query",
     "RenamePartition",
     "RenameTable",
     "ReplaceColumns",
+    "Role",
     "Rollback",
     "RoutedStatement",
     "Select",
@@ -133,6 +131,7 @@ __all__ = [
     "ShowPartitions",
     "ShowTables",
     "ShowTransactions",
+    "Span",
     "StartTransaction",
     "Statement",
     "TableName",
@@ -141,53 +140,8 @@ __all__ = [
     "Truncate",
     "UseCluster",
     "UseDatabase",
+    "UsedObject",
     "assigned_name",
     "is_source",
     "source_name",
 ]
-
-Statement: TypeAlias = (
-    Select
-    | Insert
-    | MultiInsert
-    | ChangeRows
-    | LoadData
-    | Truncate
-    | Analyze
-    | AnalyzeTables
-    | CreateDatabase
-    | DropDatabase
-    | AlterDatabase
-    | UseDatabase
-    | CreateTable
-    | DropTable
-    | AddPartitions
-    | DropPartitions
-    | RenamePartition
-    | SetTableProperties
-    | CreateView
-    | DropView
-    | RenameTable
-    | AddColumns
-    | ChangeColumn
-    | ReplaceColumns
-    | DropColumns
-    | ShowDatabases
-    | ShowTables
-    | ShowPartitions
-    | ShowCreateTable
-    | DescribeTable
-    | DescribeDatabase
-    | StartTransaction
-    | Commit
-    | Rollback
-    | AbortTransactions
-    | ShowTransactions
-    | ShowLocks
-    | Compact
-    | ShowCompactions
-    | AbortCompactions
-    | UseCluster
-    | ShowClusters
-    | ExplainRoute
-)

@@ -2,25 +2,47 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from airflow_hivex.core.model.statements.rows import RoutedStatement
+from airflow_hivex.core.model.statements.base import RoutedStatement, Statement
+from airflow_hivex.core.model.statements.uses import NOTHING, Role, Uses, cluster_uses
 
 
 @dataclass(frozen=True, slots=True)
-class UseCluster:
+class UseCluster(Statement):
     """USE CLUSTER name, or USE CLUSTER alone for None. Cluster names keep their case."""
+
+    KIND = "USE CLUSTER"
 
     name: str | None
 
+    @property
+    def uses(self) -> Uses:
+        """The cluster; nothing where its pin is taken away."""
+        return cluster_uses(self.name, Role.USE)
+
 
 @dataclass(frozen=True, slots=True)
-class ShowClusters:
+class ShowClusters(Statement):
     """SHOW CLUSTERS."""
 
+    KIND = "SHOW CLUSTERS"
+
+    @property
+    def uses(self) -> Uses:
+        """No object is named."""
+        return NOTHING
+
 
 @dataclass(frozen=True, slots=True)
-class ExplainRoute:
+class ExplainRoute(Statement):
     """EXPLAIN ROUTE statement."""
 
+    KIND = "EXPLAIN ROUTE"
+
     statement: RoutedStatement
+
+    @property
+    def uses(self) -> Uses:
+        """What the statement names; nothing of it is read or written."""
+        return tuple(dict.fromkeys(replace(each, role=Role.DESCRIBE) for each in self.statement.uses))

@@ -7,16 +7,21 @@ from dataclasses import dataclass, field
 
 from airflow_hivex.core.model.compaction import CompactionState, CompactionType
 from airflow_hivex.core.model.objects import SortColumn
+from airflow_hivex.core.model.statements.base import Statement
 from airflow_hivex.core.model.statements.names import TableName
 from airflow_hivex.core.model.statements.queries import Literal
+from airflow_hivex.core.model.statements.uses import NOTHING, Role, Uses, named_uses, table_uses
 
 
 @dataclass(frozen=True, slots=True)
-class Compact:
+class Compact(Statement):
     """ALTER TABLE name [PARTITION (...)] COMPACT 'type' [AND WAIT] [CLUSTERED INTO n BUCKETS] [ORDER BY ...] ...
 
     ... [POOL 'p'] [WITH OVERWRITE TBLPROPERTIES (...)].
     """
+
+    KIND = "ALTER TABLE COMPACT"
+    IN_TRANSACTIONS = False
 
     table: TableName
     type: CompactionType
@@ -27,13 +32,20 @@ class Compact:
     pool: str | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def uses(self) -> Uses:
+        """The table."""
+        return table_uses(self.table, Role.ALTER)
+
 
 @dataclass(frozen=True, slots=True)
-class ShowCompactions:
+class ShowCompactions(Statement):
     """SHOW COMPACTIONS [DATABASE | SCHEMA name | table [PARTITION (...)] | compactionid = n] [POOL 'p'] [TYPE 't'] ...
 
     ... [STATUS 's'] [ORDER BY ...] [LIMIT n]. ``order_by`` are columns, each with whether it rises.
     """
+
+    KIND = "SHOW COMPACTIONS"
 
     database: str | None = None
     table: TableName | None = None
@@ -45,9 +57,21 @@ class ShowCompactions:
     order_by: tuple[tuple[str, bool], ...] = ()
     limit: int | None = None
 
+    @property
+    def uses(self) -> Uses:
+        """The table or the database, if one is named."""
+        return named_uses(self.database, self.table, Role.DESCRIBE)
+
 
 @dataclass(frozen=True, slots=True)
-class AbortCompactions:
+class AbortCompactions(Statement):
     """ABORT COMPACTIONS 1 2 3; the ids in the order given, each once."""
 
+    KIND = "ABORT COMPACTIONS"
+
     ids: tuple[int, ...]
+
+    @property
+    def uses(self) -> Uses:
+        """No object is named."""
+        return NOTHING

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 from airflow_hivex.core.model.objects import Column, SortColumn
 from airflow_hivex.core.model.predicates import Predicate
+from airflow_hivex.core.model.statements.base import RoutedStatement, Statement
 from airflow_hivex.core.model.statements.names import TableName
 from airflow_hivex.core.model.statements.queries import Literal, Query
+from airflow_hivex.core.model.statements.uses import Role, Uses, database_uses, table_uses
 
 
 @dataclass(frozen=True, slots=True)
-class CreateDatabase:
+class CreateDatabase(Statement):
     """CREATE DATABASE | SCHEMA | NAMESPACE."""
+
+    KIND = "CREATE DATABASE"
+    IN_TRANSACTIONS = False
 
     name: str
     if_not_exists: bool = False
@@ -21,35 +27,63 @@ class CreateDatabase:
     location: str | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def uses(self) -> Uses:
+        """The database."""
+        return database_uses(self.name, Role.CREATE)
+
 
 @dataclass(frozen=True, slots=True)
-class DropDatabase:
+class DropDatabase(Statement):
     """DROP DATABASE [IF EXISTS] name [RESTRICT | CASCADE]."""
+
+    KIND = "DROP DATABASE"
+    IN_TRANSACTIONS = False
 
     name: str
     if_exists: bool = False
     cascade: bool = False
 
+    @property
+    def uses(self) -> Uses:
+        """The database."""
+        return database_uses(self.name, Role.DROP)
+
 
 @dataclass(frozen=True, slots=True)
-class AlterDatabase:
+class AlterDatabase(Statement):
     """ALTER DATABASE name SET DBPROPERTIES (...) | SET OWNER USER name | SET LOCATION '...'."""
+
+    KIND = "ALTER DATABASE"
+    IN_TRANSACTIONS = False
 
     name: str
     properties: Mapping[str, str] = field(default_factory=dict)
     owner: str | None = None
     location: str | None = None
 
+    @property
+    def uses(self) -> Uses:
+        """The database."""
+        return database_uses(self.name, Role.ALTER)
+
 
 @dataclass(frozen=True, slots=True)
-class UseDatabase:
+class UseDatabase(Statement):
     """USE name."""
+
+    KIND = "USE"
 
     name: str
 
+    @property
+    def uses(self) -> Uses:
+        """The database."""
+        return database_uses(self.name, Role.USE)
+
 
 @dataclass(frozen=True, slots=True)
-class CreateTable:
+class CreateTable(RoutedStatement):
     """CREATE [EXTERNAL] TABLE, with ``query`` for CREATE TABLE AS SELECT.
 
     ``format`` is the word after USING or STORED AS in lower case, None where none is given.
@@ -57,6 +91,9 @@ class CreateTable:
     query), as in Spark's PARTITIONED BY (a, b). ``input_format``, ``output_format`` and ``serde_library``
     are classes of Hive, where the statement names them.
     """
+
+    KIND = "CREATE TABLE"
+    IN_TRANSACTIONS = False
 
     table: TableName
     columns: tuple[Column, ...] = ()
@@ -76,62 +113,124 @@ class CreateTable:
     output_format: str | None = None
     serde_library: str | None = None
 
+    @property
+    def kind(self) -> str:
+        """CREATE TABLE, with AS SELECT where it has a query."""
+        return self.KIND if self.query is None else "CREATE TABLE AS SELECT"
+
+    @property
+    def writes(self) -> tuple[tuple[TableName, tuple[Role, ...]], ...]:
+        """The new table."""
+        return ((self.table, (Role.CREATE,)),)
+
+    @property
+    def queries(self) -> tuple[Query, ...]:
+        """The query, if there is one."""
+        return () if self.query is None else (self.query,)
+
+    def with_queries(self, change: Callable[[Query], Query]) -> Self:
+        """The statement with its query changed."""
+        return self if self.query is None else replace(self, query=change(self.query))
+
 
 @dataclass(frozen=True, slots=True)
-class DropTable:
+class DropTable(Statement):
     """DROP TABLE [IF EXISTS] name [PURGE]."""
+
+    KIND = "DROP TABLE"
+    IN_TRANSACTIONS = False
 
     table: TableName
     if_exists: bool = False
 
+    @property
+    def uses(self) -> Uses:
+        """The table."""
+        return table_uses(self.table, Role.DROP)
+
 
 @dataclass(frozen=True, slots=True)
-class AddPartitions:
+class AddPartitions(Statement):
     """ALTER TABLE name ADD [IF NOT EXISTS] PARTITION (...) [LOCATION '...'] ...; a value of None is NULL."""
+
+    KIND = "ALTER TABLE ADD PARTITION"
+    IN_TRANSACTIONS = False
 
     table: TableName
     partitions: tuple[tuple[Mapping[str, Literal], str | None], ...]
     if_not_exists: bool = False
 
+    @property
+    def uses(self) -> Uses:
+        """The table."""
+        return table_uses(self.table, Role.ALTER)
+
 
 @dataclass(frozen=True, slots=True)
-class DropPartitions:
+class DropPartitions(Statement):
     """ALTER TABLE name DROP [IF EXISTS] PARTITION (...) [, PARTITION (...)]; a specification may name some keys only.
 
     Each specification is a predicate, as Hive allows comparisons there: ``PARTITION (ds < '2013')``.
     """
 
+    KIND = "ALTER TABLE DROP PARTITION"
+    IN_TRANSACTIONS = False
+
     table: TableName
     specifications: tuple[Predicate, ...]
     if_exists: bool = False
 
+    @property
+    def uses(self) -> Uses:
+        """The table."""
+        return table_uses(self.table, Role.ALTER)
+
 
 @dataclass(frozen=True, slots=True)
-class RenamePartition:
+class RenamePartition(Statement):
     """ALTER TABLE name PARTITION (...) RENAME TO PARTITION (...); both name all keys, None is NULL."""
+
+    KIND = "ALTER TABLE RENAME PARTITION"
+    IN_TRANSACTIONS = False
 
     table: TableName
     partition: Mapping[str, Literal]
     name: Mapping[str, Literal]
 
+    @property
+    def uses(self) -> Uses:
+        """The table."""
+        return table_uses(self.table, Role.ALTER)
+
 
 @dataclass(frozen=True, slots=True)
-class SetTableProperties:
+class SetTableProperties(Statement):
     """ALTER TABLE name SET TBLPROPERTIES (...) | UNSET TBLPROPERTIES [IF EXISTS] (...)."""
+
+    KIND = "ALTER TABLE SET TBLPROPERTIES"
+    IN_TRANSACTIONS = False
 
     table: TableName
     set: Mapping[str, str] = field(default_factory=dict)
     unset: tuple[str, ...] = ()
     if_exists: bool = False
 
+    @property
+    def uses(self) -> Uses:
+        """The table."""
+        return table_uses(self.table, Role.ALTER)
+
 
 @dataclass(frozen=True, slots=True)
-class CreateView:
+class CreateView(Statement):
     """CREATE [OR REPLACE] VIEW name (column COMMENT '...', ...) AS query, or ALTER VIEW name AS query.
 
     ``columns`` are names and comments, empty where the query names its columns. ``must_exist`` is set for
     ALTER, which keeps properties and comment.
     """
+
+    KIND = "CREATE VIEW"
+    IN_TRANSACTIONS = False
 
     view: TableName
     query: Query
@@ -142,37 +241,75 @@ class CreateView:
     comment: str | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def kind(self) -> str:
+        """CREATE VIEW or ALTER VIEW."""
+        return "ALTER VIEW" if self.must_exist else self.KIND
+
+    @property
+    def uses(self) -> Uses:
+        """The view, and all that its query reads."""
+        view = table_uses(self.view, Role.ALTER if self.must_exist else Role.CREATE)
+        return (*view, *(use for each in self.query.references for use in table_uses(each.table, Role.READ)))
+
 
 @dataclass(frozen=True, slots=True)
-class DropView:
+class DropView(Statement):
     """DROP VIEW [IF EXISTS] name."""
+
+    KIND = "DROP VIEW"
+    IN_TRANSACTIONS = False
 
     view: TableName
     if_exists: bool = False
 
+    @property
+    def uses(self) -> Uses:
+        """The view."""
+        return table_uses(self.view, Role.DROP)
+
 
 @dataclass(frozen=True, slots=True)
-class RenameTable:
+class RenameTable(Statement):
     """ALTER TABLE | VIEW name RENAME TO name."""
+
+    KIND = "ALTER TABLE RENAME"
+    IN_TRANSACTIONS = False
 
     table: TableName
     name: TableName
 
+    @property
+    def uses(self) -> Uses:
+        """The table, and its new name."""
+        return (*table_uses(self.table, Role.ALTER), *table_uses(self.name, Role.CREATE))
+
 
 @dataclass(frozen=True, slots=True)
-class AddColumns:
+class AddColumns(Statement):
     """ALTER TABLE name ADD COLUMNS (name type [COMMENT '...'], ...); they stand behind those that are there."""
+
+    KIND = "ALTER TABLE ADD COLUMNS"
+    IN_TRANSACTIONS = False
 
     table: TableName
     columns: tuple[Column, ...]
 
+    @property
+    def uses(self) -> Uses:
+        """The table."""
+        return table_uses(self.table, Role.ALTER)
+
 
 @dataclass(frozen=True, slots=True)
-class ChangeColumn:
+class ChangeColumn(Statement):
     """ALTER TABLE name CHANGE COLUMN, ALTER COLUMN or RENAME COLUMN; what is None stays as it is.
 
     ``after`` is the column to stand behind, or the empty text to stand first.
     """
+
+    KIND = "ALTER TABLE CHANGE COLUMN"
+    IN_TRANSACTIONS = False
 
     table: TableName
     column: str
@@ -181,19 +318,40 @@ class ChangeColumn:
     comment: str | None = None
     after: str | None = None
 
+    @property
+    def uses(self) -> Uses:
+        """The table."""
+        return table_uses(self.table, Role.ALTER)
+
 
 @dataclass(frozen=True, slots=True)
-class ReplaceColumns:
+class ReplaceColumns(Statement):
     """ALTER TABLE name REPLACE COLUMNS (...): those of the same names keep their values, all others go."""
+
+    KIND = "ALTER TABLE REPLACE COLUMNS"
+    IN_TRANSACTIONS = False
 
     table: TableName
     columns: tuple[Column, ...]
 
+    @property
+    def uses(self) -> Uses:
+        """The table."""
+        return table_uses(self.table, Role.ALTER)
+
 
 @dataclass(frozen=True, slots=True)
-class DropColumns:
+class DropColumns(Statement):
     """ALTER TABLE name DROP COLUMN[S] [IF EXISTS] (...)."""
+
+    KIND = "ALTER TABLE DROP COLUMNS"
+    IN_TRANSACTIONS = False
 
     table: TableName
     columns: tuple[str, ...]
     if_exists: bool = False
+
+    @property
+    def uses(self) -> Uses:
+        """The table."""
+        return table_uses(self.table, Role.ALTER)

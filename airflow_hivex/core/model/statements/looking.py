@@ -6,54 +6,98 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from airflow_hivex.core.model.predicates import Predicate
+from airflow_hivex.core.model.statements.base import Statement
 from airflow_hivex.core.model.statements.names import TableName
 from airflow_hivex.core.model.statements.queries import Literal
+from airflow_hivex.core.model.statements.uses import NOTHING, Role, Uses, database_uses, table_uses
 
 
 @dataclass(frozen=True, slots=True)
-class ShowDatabases:
+class ShowDatabases(Statement):
     """SHOW DATABASES | SCHEMAS [LIKE 'pattern']."""
+
+    KIND = "SHOW DATABASES"
 
     pattern: str | None = None
 
+    @property
+    def uses(self) -> Uses:
+        """No object is named."""
+        return NOTHING
+
 
 @dataclass(frozen=True, slots=True)
-class ShowTables:
+class ShowTables(Statement):
     """SHOW TABLES | VIEWS [IN database] [LIKE 'pattern']; TABLES are those and views."""
+
+    KIND = "SHOW TABLES"
 
     database: str | None = None
     pattern: str | None = None
     views: bool = False
 
+    @property
+    def uses(self) -> Uses:
+        """The database whose tables are listed."""
+        return database_uses(self.database, Role.DESCRIBE)
+
 
 @dataclass(frozen=True, slots=True)
-class ShowPartitions:
+class ShowPartitions(Statement):
     """SHOW PARTITIONS name [PARTITION (...)]."""
+
+    KIND = "SHOW PARTITIONS"
 
     table: TableName
     specification: Predicate | None = None
 
+    @property
+    def uses(self) -> Uses:
+        """The table."""
+        return table_uses(self.table, Role.DESCRIBE)
+
 
 @dataclass(frozen=True, slots=True)
-class ShowCreateTable:
+class ShowCreateTable(Statement):
     """SHOW CREATE TABLE name."""
+
+    KIND = "SHOW CREATE TABLE"
 
     table: TableName
 
+    @property
+    def uses(self) -> Uses:
+        """The table."""
+        return table_uses(self.table, Role.DESCRIBE)
+
 
 @dataclass(frozen=True, slots=True)
-class DescribeTable:
+class DescribeTable(Statement):
     """DESCRIBE [EXTENDED | FORMATTED] name [PARTITION (...)] [column]."""
+
+    KIND = "DESCRIBE"
 
     table: TableName
     extended: bool = False
     partition: Mapping[str, Literal] | None = None
     column: str | None = None
 
+    @property
+    def uses(self) -> Uses:
+        """The table."""
+        return table_uses(self.table, Role.DESCRIBE)
+
 
 @dataclass(frozen=True, slots=True)
-class DescribeDatabase:
+class DescribeDatabase(Statement):
     """DESCRIBE DATABASE [EXTENDED] name."""
+
+    KIND = "DESCRIBE DATABASE"
 
     name: str
     extended: bool = False
+
+    @property
+    def uses(self) -> Uses:
+        """The database."""
+        return database_uses(self.name, Role.DESCRIBE)

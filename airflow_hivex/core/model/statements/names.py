@@ -1,21 +1,62 @@
-"""The names of tables in statements."""
+"""The names in statements, with their places in the user's text."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple, Self
+
+
+class Span(NamedTuple):
+    """A place in the user's text: the first character, counted from 0, and the one behind the last."""
+
+    start: int
+    end: int
 
 
 @dataclass(frozen=True, slots=True)
 class TableName:
     """A table as the user names it: ``table`` or ``database.table``, both normalised.
 
-    ``namespace`` is the Y of a link's name ``T@Y``.
+    ``namespace`` is the Y of a link's name ``T@Y``. ``span`` is the name's place in the user's text, None for a name
+    that is not from there; names that differ in nothing else are equal.
     """
 
     name: str
     database: str | None = None
     namespace: str | None = None
+    span: Span | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
         qualified = f"{self.database}.{self.name}" if self.database else self.name
         return f"{qualified}@{self.namespace}" if self.namespace else qualified
+
+
+class PlacedName(str):
+    """The name of a database or of a cluster, with its place in the user's text."""
+
+    __slots__ = ("span",)
+
+    span: Span
+
+    def __new__(cls, name: str, span: Span) -> Self:
+        """Return the name with its place."""
+        placed = super().__new__(cls, name)
+        placed.span = span
+        return placed
+
+    def __getnewargs__(self) -> tuple[str, Span]:  # type: ignore[override]
+        return str(self), self.span
+
+
+_SOURCE = "source "
+"""No table has a name with a space."""
+
+
+def source_name(number: int) -> str:
+    """The name by which the INSERTs of a multi-table INSERT read one of its sources."""
+    return f"{_SOURCE}{number}"
+
+
+def is_source(table: TableName) -> bool:
+    """Whether a name is one of :func:`source_name`."""
+    return table.database is None and table.name.startswith(_SOURCE)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from airflow_hivex.core.model.plans import LoadedFiles
 from airflow_hivex.core.model.predicates import Predicate, Value
 from airflow_hivex.core.model.row_ids import RowIdReads
-from airflow_hivex.core.model.statements.names import TableName
+from airflow_hivex.core.model.statements.names import Span, TableName
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,21 +65,30 @@ class Query:
     loaded: LoadedFiles | None = None
 
     def render(self, views: Sequence[str]) -> str:
-        """Return the query with the table of each reference replaced by the view of the same position."""
-        edits: list[TextEdit] = []
+        """The query with the table of each reference replaced by the view of the same position."""
+        return self.render_with_places(views)[0]
+
+    def render_with_places(self, views: Sequence[str]) -> tuple[str, tuple[Span, ...]]:
+        """As :meth:`render`, with the place of each view in the new text."""
+        tables: list[TextEdit] = []
+        edits = list(self.qualifiers)
         for reference, view in zip(self.references, views, strict=True):
             alias = "" if reference.has_alias else f" AS `{reference.alias}`"
             if reference.alias_position is None:
-                edits.append(TextEdit(reference.start, reference.end, view + alias))
+                tables.append(TextEdit(reference.start, reference.end, view + alias))
             else:
-                edits.append(TextEdit(reference.start, reference.end, view))
+                tables.append(TextEdit(reference.start, reference.end, view))
                 edits.append(TextEdit(reference.alias_position, reference.alias_position, alias))
-        parts: list[str] = []
+        text = ""
+        starts: dict[TextEdit, int] = {}
         position = self.start
-        for edit in sorted([*edits, *self.qualifiers], key=lambda edit: edit.start):
-            parts += [self.text[position : edit.start], edit.text]
+        for edit in sorted([*tables, *edits], key=lambda edit: edit.start):
+            text += self.text[position : edit.start]
+            starts[edit] = len(text)
+            text += edit.text
             position = edit.end
-        return "".join([*parts, self.text[position : self.end]])
+        places = tuple(Span(starts[table], starts[table] + len(table.text)) for table in tables)
+        return text + self.text[position : self.end], places
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import Self
 
 from airflow_hivex.core.model.predicates import Predicate
-from airflow_hivex.core.model.statements.definitions import CreateTable
+from airflow_hivex.core.model.statements.base import RoutedStatement, Statement
 from airflow_hivex.core.model.statements.names import TableName
 from airflow_hivex.core.model.statements.queries import Literal, Query, TableReference
+from airflow_hivex.core.model.statements.uses import Role, Uses, database_uses, table_uses
 
 
 class ChangeAction(enum.Enum):
@@ -21,15 +22,29 @@ class ChangeAction(enum.Enum):
     INSERT = "insert"
 
 
+_ROLES = {ChangeAction.INSERT: Role.INSERT, ChangeAction.UPDATE: Role.UPDATE, ChangeAction.DELETE: Role.DELETE}
+
+
 @dataclass(frozen=True, slots=True)
-class Select:
+class Select(RoutedStatement):
     """A query whose rows go to the user."""
+
+    KIND = "SELECT"
 
     query: Query
 
+    @property
+    def queries(self) -> tuple[Query, ...]:
+        """The query."""
+        return (self.query,)
+
+    def with_queries(self, change: Callable[[Query], Query]) -> Self:
+        """The statement with its query changed."""
+        return replace(self, query=change(self.query))
+
 
 @dataclass(frozen=True, slots=True)
-class Insert:
+class Insert(RoutedStatement):
     """INSERT INTO or INSERT OVERWRITE one table.
 
     ``partition`` lists the PARTITION clause in order: a value (None for NULL) where it is static,
@@ -37,6 +52,8 @@ class Insert:
     ``rows`` holds the constants of a VALUES list where all of them are constants: then the
     statement can be run without Spark; ``query`` is always there.
     """
+
+    KIND = "INSERT"
 
     target: TableName
     query: Query
@@ -47,42 +64,53 @@ class Insert:
     rows: tuple[tuple[Literal, ...], ...] | None = None
     if_not_exists: bool = False
 
+    @property
+    def kind(self) -> str:
+        """INSERT or INSERT OVERWRITE."""
+        return "INSERT OVERWRITE" if self.overwrite else "INSERT"
+
+    @property
+    def writes(self) -> tuple[tuple[TableName, tuple[Role, ...]], ...]:
+        """The table."""
+        return ((self.target, (Role.OVERWRITE if self.overwrite else Role.INSERT,)),)
+
+    @property
+    def queries(self) -> tuple[Query, ...]:
+        """The query."""
+        return (self.query,)
+
+    def with_queries(self, change: Callable[[Query], Query]) -> Self:
+        """The statement with its query changed."""
+        return replace(self, query=change(self.query))
+
 
 @dataclass(frozen=True, slots=True)
-class MultiInsert:
+class MultiInsert(RoutedStatement):
     """FROM source INSERT INTO a SELECT ... INSERT INTO b SELECT ...: several INSERTs that count together.
 
     ``sources`` are queries that are computed once for all of them: the sub-queries of the FROM clause and
     the common table expressions that it names. The INSERTs read the i-th as table :func:`source_name` of i.
     """
 
+    KIND = "INSERT"
+
     inserts: tuple[Insert, ...]
     sources: tuple[Query, ...] = ()
 
     @property
-    def targets(self) -> tuple[TableName, ...]:
-        """Return the table of each INSERT."""
-        return tuple(insert.target for insert in self.inserts)
+    def writes(self) -> tuple[tuple[TableName, tuple[Role, ...]], ...]:
+        """The table of each INSERT."""
+        return tuple(each for insert in self.inserts for each in insert.writes)
 
     @property
-    def references(self) -> tuple[TableReference, ...]:
-        """Return all places where tables are read: those of the sources, then those of each INSERT."""
-        queries = (*self.sources, *(insert.query for insert in self.inserts))
-        return tuple(each for query in queries for each in query.references if not is_source(each.table))
+    def queries(self) -> tuple[Query, ...]:
+        """Those of the sources, then that of each INSERT."""
+        return (*self.sources, *(insert.query for insert in self.inserts))
 
-
-_SOURCE = "source "
-"""No table has a name with a space."""
-
-
-def source_name(number: int) -> str:
-    """Return the name by which the INSERTs of a :class:`MultiInsert` read one of its sources."""
-    return f"{_SOURCE}{number}"
-
-
-def is_source(table: TableName) -> bool:
-    """Return whether a name is one of :func:`source_name`."""
-    return table.database is None and table.name.startswith(_SOURCE)
+    def with_queries(self, change: Callable[[Query], Query]) -> Self:
+        """The statement with each of its queries changed."""
+        inserts = tuple(insert.with_queries(change) for insert in self.inserts)
+        return replace(self, inserts=inserts, sources=tuple(map(change, self.sources)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +143,7 @@ class ChangeQuery:
 
 
 @dataclass(frozen=True, slots=True)
-class ChangeRows:
+class ChangeRows(RoutedStatement):
     """UPDATE, DELETE or MERGE.
 
     ``matched`` reads the target, in a MERGE joined with its source. ``unmatched`` are the rows of the
@@ -130,6 +158,47 @@ class ChangeRows:
     unmatched_by_source: ChangeQuery | None = None
 
     @property
+    def kind(self) -> str:
+        """UPDATE, DELETE or MERGE."""
+        return self.operation
+
+    @property
+    def writes(self) -> tuple[tuple[TableName, tuple[Role, ...]], ...]:
+        """The target, with the role of each action that a clause has."""
+        actions = {clause.action for part in self._parts for clause in part.clauses}
+        return ((self.target, tuple(role for action, role in _ROLES.items() if action in actions)),)
+
+    @property
+    def queries(self) -> tuple[Query, ...]:
+        """Those that find rows, then the whole source of a MERGE."""
+        found = tuple(part.query for part in self._parts)
+        return found if self.source is None else (*found, self.source)
+
+    def with_queries(self, change: Callable[[Query], Query]) -> Self:
+        """The statement with each of its queries changed, their references in the same order."""
+
+        def changed(part: ChangeQuery | None) -> ChangeQuery | None:
+            return None if part is None else replace(part, query=change(part.query))
+
+        return replace(
+            self,
+            matched=replace(self.matched, query=change(self.matched.query)),
+            source=None if self.source is None else change(self.source),
+            unmatched=changed(self.unmatched),
+            unmatched_by_source=changed(self.unmatched_by_source),
+        )
+
+    @property
+    def references(self) -> tuple[TableReference, ...]:
+        """The target, then all other places where tables are read."""
+        return (self.target_reference, *self.others)
+
+    @property
+    def view_references(self) -> tuple[TableReference, ...]:
+        """All but the target."""
+        return self.others
+
+    @property
     def target_reference(self) -> TableReference:
         """Return where the target is read, with what restricts its rows."""
         assert self.matched.target is not None
@@ -141,16 +210,22 @@ class ChangeRows:
     def others(self) -> tuple[TableReference, ...]:
         """Return all other places where tables are read."""
         found = list(self.source.references) if self.source is not None else []
-        for part in (self.matched, self.unmatched, self.unmatched_by_source):
-            if part is not None:
-                taken = (part.target, part.source)
-                found += [each for index, each in enumerate(part.query.references) if index not in taken]
+        for part in self._parts:
+            taken = (part.target, part.source)
+            found += [each for index, each in enumerate(part.query.references) if index not in taken]
         return tuple(found)
+
+    @property
+    def _parts(self) -> tuple[ChangeQuery, ...]:
+        parts = (self.matched, self.unmatched, self.unmatched_by_source)
+        return tuple(part for part in parts if part is not None)
 
 
 @dataclass(frozen=True, slots=True)
-class LoadData:
+class LoadData(Statement):
     """LOAD DATA [LOCAL] INPATH 'path' [OVERWRITE] INTO TABLE name [PARTITION (...)]."""
+
+    KIND = "LOAD DATA"
 
     target: TableName
     path: str
@@ -158,35 +233,63 @@ class LoadData:
     overwrite: bool = False
     static: Mapping[str, Literal] = field(default_factory=dict)
 
+    @property
+    def uses(self) -> Uses:
+        """The table."""
+        return table_uses(self.target, Role.OVERWRITE if self.overwrite else Role.INSERT)
+
 
 @dataclass(frozen=True, slots=True)
-class Truncate:
+class Truncate(Statement):
     """TRUNCATE TABLE name [PARTITION (...)]; a specification may name some keys only."""
+
+    KIND = "TRUNCATE TABLE"
 
     table: TableName
     specification: Predicate | None = None
 
+    @property
+    def uses(self) -> Uses:
+        """The table."""
+        return table_uses(self.table, Role.DELETE)
+
 
 @dataclass(frozen=True, slots=True)
-class Analyze:
+class Analyze(Statement):
     """ANALYZE TABLE name [PARTITION (...)] COMPUTE STATISTICS [NOSCAN | FOR COLUMNS ... | FOR ALL COLUMNS].
 
     ``partition`` has the keys of the PARTITION clause, with None for one without a value (all of its
     values). ``columns`` is None where none are asked about, and empty where all are.
     """
 
+    KIND = "ANALYZE TABLE"
+    IN_TRANSACTIONS = False
+
     table: TableName
     partition: Mapping[str, Literal | None] | None = None
     noscan: bool = False
     columns: tuple[str, ...] | None = None
 
+    @property
+    def uses(self) -> Uses:
+        """The table, whose rows are read where they are not merely counted."""
+        return table_uses(self.table, *((Role.ALTER,) if self.noscan else (Role.READ, Role.ALTER)))
+
 
 @dataclass(frozen=True, slots=True)
-class AnalyzeTables:
+class AnalyzeTables(Statement):
     """ANALYZE TABLES [IN database] COMPUTE STATISTICS [NOSCAN]."""
+
+    KIND = "ANALYZE TABLES"
+    IN_TRANSACTIONS = False
 
     database: str | None = None
     noscan: bool = False
+
+    @property
+    def uses(self) -> Uses:
+        """The database, the current one where none is named."""
+        return database_uses(self.database, *((Role.ALTER,) if self.noscan else (Role.READ, Role.ALTER)))
 
 
 CLAUSE = "__clause"
@@ -202,7 +305,3 @@ SOURCE_STRUCT = "__source"
 def assigned_name(clause: int, value: int) -> str:
     """Return the column of a :class:`ChangeQuery` that has a clause's value of this number."""
     return f"__assigned_{clause}_{value}"
-
-
-RoutedStatement: TypeAlias = Select | Insert | MultiInsert | ChangeRows | CreateTable
-"""Statements that run on a cluster (CreateTable when it has a query)."""

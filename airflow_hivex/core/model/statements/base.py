@@ -1,0 +1,79 @@
+"""What every statement tells: its kind, and the objects that it names."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import ClassVar, Self
+
+from airflow_hivex.core.model.statements.names import TableName, is_source
+from airflow_hivex.core.model.statements.queries import Query, TableReference
+from airflow_hivex.core.model.statements.uses import Role, Uses, table_uses
+
+
+class Statement(ABC):
+    """What a user asks for, as a value.
+
+    ``KIND`` is the name of such statements in messages. A statement that is not ``IN_TRANSACTIONS`` changes what
+    everybody sees at once, so that it cannot be part of a transaction.
+    """
+
+    __slots__ = ()
+
+    KIND: ClassVar[str]
+    IN_TRANSACTIONS: ClassVar[bool] = True
+
+    @property
+    def kind(self) -> str:
+        """The name of the statement in messages, such as ``MERGE``."""
+        return self.KIND
+
+    @property
+    @abstractmethod
+    def uses(self) -> Uses:
+        """Every object that the statement names, by place and role."""
+
+
+class RoutedStatement(Statement):
+    """A statement with queries, which runs on a cluster.
+
+    Locks, the binding of tables, views, row ids and the route are taken from what it tells here.
+    """
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def queries(self) -> tuple[Query, ...]:
+        """All of its queries."""
+
+    @abstractmethod
+    def with_queries(self, change: Callable[[Query], Query]) -> Self:
+        """The statement with each of its queries changed."""
+
+    @property
+    def writes(self) -> tuple[tuple[TableName, tuple[Role, ...]], ...]:
+        """The tables that it writes or creates, each with its roles."""
+        return ()
+
+    @property
+    def targets(self) -> tuple[TableName, ...]:
+        """The existing tables that it writes; a table that two of its parts write is there twice."""
+        return tuple(name for name, roles in self.writes if Role.CREATE not in roles)
+
+    @property
+    def references(self) -> tuple[TableReference, ...]:
+        """All places where tables are read, in the order in which they are bound."""
+        return tuple(each for query in self.queries for each in query.references if not is_source(each.table))
+
+    @property
+    def view_references(self) -> tuple[TableReference, ...]:
+        """The places where tables are read and a view may stand."""
+        return self.references
+
+    @property
+    def uses(self) -> Uses:
+        """Every table that is written or read; a place that several of its queries share is told once."""
+        written = (use for name, roles in self.writes for use in table_uses(name, *roles))
+        read = dict.fromkeys(use for each in self.references for use in table_uses(each.table, Role.READ))
+        return (*written, *read)

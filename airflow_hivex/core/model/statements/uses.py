@@ -1,0 +1,90 @@
+"""The objects that statements name: which ones, where in the text, and in which role."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from airflow_hivex.core.model.statements.names import PlacedName, TableName
+
+
+class Role(enum.StrEnum):
+    """What a statement does with an object that it names."""
+
+    READ = "read"
+    DESCRIBE = "describe"
+    USE = "use"
+    INSERT = "insert"
+    OVERWRITE = "overwrite"
+    UPDATE = "update"
+    DELETE = "delete"
+    CREATE = "create"
+    ALTER = "alter"
+    DROP = "drop"
+
+    @property
+    def is_output(self) -> bool:
+        """Whether the statement changes the object."""
+        return self not in (Role.READ, Role.DESCRIBE, Role.USE)
+
+
+class ObjectKind(enum.StrEnum):
+    """The kinds of objects that statements name; a view or a link is named as a table is."""
+
+    TABLE = "table"
+    DATABASE = "database"
+    CLUSTER = "cluster"
+
+
+@dataclass(frozen=True, slots=True)
+class UsedObject:
+    """One object that a statement names, at one place, in one role.
+
+    ``database`` and ``namespace`` (the Y of a link ``T@Y``) are None where the statement gives none. ``name`` is
+    None where the statement means the current database without naming it. ``start`` and ``end`` count characters of
+    the user's text from 0, end excluded; they are None for a name that is not in it.
+    """
+
+    kind: ObjectKind
+    role: Role
+    name: str | None
+    database: str | None = None
+    namespace: str | None = None
+    start: int | None = None
+    end: int | None = None
+
+
+Uses = tuple[UsedObject, ...]
+
+NOTHING: Uses = ()
+"""The uses of a statement that names no object."""
+
+
+def table_uses(table: TableName | None, *roles: Role) -> Uses:
+    """A table in each of its roles; nothing without one."""
+    if table is None:
+        return NOTHING
+    start, end = table.span or (None, None)
+    return tuple(
+        UsedObject(ObjectKind.TABLE, role, table.name, table.database, table.namespace, start, end) for role in roles
+    )
+
+
+def database_uses(name: str | None, *roles: Role) -> Uses:
+    """A database in each of its roles; without a name the current one."""
+    return tuple(_named(ObjectKind.DATABASE, name, role) for role in roles)
+
+
+def named_uses(database: str | None, table: TableName | None, role: Role) -> Uses:
+    """The table or the database, whichever is named, in its role."""
+    return table_uses(table, role) if database is None else database_uses(database, role)
+
+
+def cluster_uses(name: str | None, role: Role) -> Uses:
+    """A cluster in its role; nothing without one."""
+    return NOTHING if name is None else (_named(ObjectKind.CLUSTER, name, role),)
+
+
+def _named(kind: ObjectKind, name: str | None, role: Role) -> UsedObject:
+    start, end = name.span if isinstance(name, PlacedName) else (None, None)
+    return UsedObject(kind, role, None if name is None else str(name), start=start, end=end)
