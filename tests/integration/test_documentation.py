@@ -61,6 +61,13 @@ def test_examples_of_the_page_on_clusters_run_one_after_the_other(sqlite_url: st
     assert [row[:2] for row in results[-1].rows] == [("c1", False), ("c2", False)]
 
 
+def test_example_of_inspect_runs_as_it_stands() -> None:
+    (block,) = (
+        block for block in blocks(ROOT / "docs" / "how-to" / "query-operator.md", "python") if "import inspect" in block
+    )
+    exec(block, {})
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_examples_can_be_read(page: Path) -> None:
     for block in blocks(page, "python"):
