@@ -70,6 +70,16 @@ def test_a_view_may_have_columns_that_no_file_holds(t: Session) -> None:
     assert rows(t, "SELECT `the id` FROM w ORDER BY 1") == [(1,), (2,), (3,)]
 
 
+def test_a_query_is_described_without_being_run(t: Session) -> None:
+    t.sql("CREATE VIEW w (number COMMENT 'its id', name) AS SELECT id, v FROM t")
+    described = t.sql("DESCRIBE QUERY SELECT number, count(*) AS n, raise_error('run') FROM w GROUP BY number")
+    assert described.columns == ["col_name", "data_type", "comment"]
+    assert [row[:2] for row in described.rows] == [("number", "int"), ("n", "bigint"), ("raise_error(run)", "void")]
+    assert described.cluster == "c1"
+    with pytest.raises(AnalysisError):
+        t.sql("DESC SELECT nobody FROM w")
+
+
 def test_views_of_views_see_what_is_written_later(t: Session) -> None:
     t.sql("CREATE VIEW one (number COMMENT 'its id', name) COMMENT 'all' AS SELECT id, v FROM t")
     t.sql("CREATE VIEW two AS WITH q AS (SELECT number FROM one) SELECT max(number) m, count(*) n FROM q")

@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 from airflow_hivex.core.model.statements import (
     DescribeDatabase,
+    DescribeQuery,
     DescribeTable,
     ShowClusters,
     ShowCompactions,
@@ -24,6 +25,7 @@ from airflow_hivex.core.sql.clauses import (
 from airflow_hivex.core.sql.compactions import read_show_compactions
 from airflow_hivex.core.sql.databases import DATABASE_WORDS
 from airflow_hivex.core.sql.literals import read_string
+from airflow_hivex.core.sql.queries import at_query, read_query
 from airflow_hivex.core.sql.tokens import Cursor, Kind, Token
 from airflow_hivex.core.sql.transactions import read_show_locks
 
@@ -76,16 +78,21 @@ def _pattern(cursor: Cursor) -> str | None:
     return None
 
 
-def read_describe(cursor: Cursor, first: Token) -> DescribeTable | DescribeDatabase:
-    """Return the statement whose word DESCRIBE or DESC is read."""
+def read_describe(cursor: Cursor, first: Token) -> DescribeTable | DescribeDatabase | DescribeQuery:
+    """The statement whose word DESCRIBE or DESC is read."""
     if cursor.peek(1) is not None and cursor.accept_one(*DATABASE_WORDS):
         extended = cursor.peek(1) is not None and cursor.accept("EXTENDED")
         return DescribeDatabase(cursor.database_name(), extended)
     following = cursor.peek(1)
     if following is not None and (cursor.at("SELECT") or cursor.at("WITH") or cursor.at("VALUES")):
-        raise cursor.unsupported("DESCRIBE of a query is not a statement of this release", first)
+        return DescribeQuery(read_query(cursor))
+    if cursor.at("QUERY") and (cursor.at_kind(Kind.WORD, Kind.QUOTED, ahead=1) or cursor.at_symbol("(", ahead=1)):
+        cursor.expect("QUERY")
+        if not at_query(cursor):
+            raise cursor.expected("a query")
+        return DescribeQuery(read_query(cursor))
     if following is not None and following.kind in (Kind.WORD, Kind.QUOTED):
-        if cursor.accept_one("FUNCTION", "QUERY"):
+        if cursor.accept("FUNCTION"):
             raise unsupported_statement(cursor, first)
         if cursor.at("HISTORY") or cursor.at("DETAIL"):
             word = cursor.next("a name")

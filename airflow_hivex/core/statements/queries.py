@@ -20,7 +20,7 @@ from airflow_hivex.core.model.batches import BatchKey
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.objects import Column, StoredTable, Table
 from airflow_hivex.core.model.plans import JobResult, Plan, Write
-from airflow_hivex.core.model.statements import CreateTable, Insert, Query, Select
+from airflow_hivex.core.model.statements import CreateTable, DescribeQuery, Insert, Query, Select
 from airflow_hivex.core.model.transactions import Operation
 from airflow_hivex.core.spark.values import write_rows
 from airflow_hivex.core.statements import planning
@@ -53,6 +53,27 @@ def run_select(context: StatementContext, statement: Select) -> Result:
             cluster=cluster.name,
             txn_id=running.txn_id,
             truncated=found.truncated,
+            route=routed.route,
+        )
+
+    return in_transaction(context, work, read_only=True)
+
+
+def run_describe_query(context: StatementContext, statement: DescribeQuery) -> Result:
+    """The columns of a query's result, with Spark's types; Spark analyses the query and runs nothing."""
+
+    def work(running: Running) -> Result:
+        routed = route(context, statement, running)
+        cluster = chosen_cluster(context, routed)
+        plan = plan_query(context, running, routed.statement.query, routed, cluster)
+        found = context.run(cluster, replace(plan, max_rows=0))
+        if running.joined is None:
+            context.services.transactions.commit(running.txn_id)
+        return Result(
+            columns=["col_name", "data_type", "comment"],
+            rows=[(column.name, column.type, column.comment) for column in found.columns],
+            cluster=cluster.name,
+            txn_id=running.txn_id,
             route=routed.route,
         )
 

@@ -44,6 +44,24 @@ class Select(RoutedStatement):
 
 
 @dataclass(frozen=True, slots=True)
+class DescribeQuery(RoutedStatement):
+    """DESCRIBE [QUERY] query."""
+
+    KIND = "DESCRIBE QUERY"
+
+    query: Query
+
+    @property
+    def queries(self) -> tuple[Query, ...]:
+        """The query."""
+        return (self.query,)
+
+    def with_queries(self, change: Callable[[Query], Query]) -> Self:
+        """The statement with its query changed."""
+        return replace(self, query=change(self.query))
+
+
+@dataclass(frozen=True, slots=True)
 class Insert(RoutedStatement):
     """INSERT INTO or INSERT OVERWRITE one table.
 

@@ -13,6 +13,7 @@ from airflow_hivex.core.model.statements import (
     CreateDatabase,
     CreateTable,
     DescribeDatabase,
+    DescribeQuery,
     DescribeTable,
     DropDatabase,
     DropPartitions,
@@ -400,8 +401,6 @@ def test_a_property_and_its_value_may_be_two_strings() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "DESC SELECT a, b FROM t",
-        "DESCRIBE WITH s AS (SELECT 1) SELECT * FROM s",
         "INSERT WITH SCHEMA EVOLUTION INTO t SELECT 1",
         "SHOW CREATE TABLE t AS SERDE",
         "CREATE TABLE t (c STRING) USING orc DEFAULT COLLATION unicode",
@@ -410,6 +409,27 @@ def test_a_property_and_its_value_may_be_two_strings() -> None:
 def test_part_that_spark_has_is_not_called_an_error(text: str) -> None:
     with pytest.raises(UnsupportedStatementError):
         read(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "DESC SELECT a, b FROM t",
+        "DESCRIBE WITH s AS (SELECT 1) SELECT * FROM s",
+        "DESCRIBE QUERY SELECT 1",
+        "DESC QUERY (SELECT 1) UNION (SELECT 2)",
+        "DESCRIBE QUERY FROM t SELECT a",
+        "DESCRIBE VALUES (1)",
+    ],
+)
+def test_a_query_is_described_with_and_without_the_word(text: str) -> None:
+    assert isinstance(read(text), DescribeQuery)
+
+
+def test_a_table_may_be_called_query() -> None:
+    assert read("DESCRIBE query") == DescribeTable(TableName("query"))
+    with pytest.raises(StatementSyntaxError, match="expected a query"):
+        read("DESCRIBE QUERY t")
 
 
 def test_column_may_be_called_like_a_constraint() -> None:
