@@ -50,7 +50,7 @@ AlterTable: TypeAlias = (
 
 
 def read_alter_table(cursor: Cursor, first: Token) -> AlterTable:
-    """The statement whose words up to TABLE are read."""
+    """Return the statement whose words up to TABLE are read."""
     table = cursor.table_name()
     operation = cursor.peek()
     if operation is None:

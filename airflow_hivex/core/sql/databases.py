@@ -83,7 +83,7 @@ def _cluster_name(cursor: Cursor) -> PlacedName:
 
 
 def _read_cluster_name(cursor: Cursor) -> str:
-    """A cluster's name as written: quoted, or words joined by hyphens and points, such as ``us-east-1``."""
+    """Return a cluster's name as written: quoted, or words joined by hyphens and points, such as ``us-east-1``."""
     if cursor.at_kind(Kind.STRING):
         return read_string(cursor, "the name of a cluster")
     if cursor.at_kind(Kind.QUOTED):

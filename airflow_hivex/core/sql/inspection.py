@@ -61,7 +61,7 @@ def _inspections(text: str, database: str | None) -> Iterator[Inspection]:
 
 
 def _qualified(use: UsedObject, database: str | None) -> UsedObject:
-    """The object with the current database where the statement leaves it out; a link has the one of its namespace."""
+    """Return the object with the current database, if the statement names none; a link keeps that of its namespace."""
     if use.kind is ObjectKind.DATABASE and use.name is None:
         return replace(use, name=database)
     if use.kind is ObjectKind.TABLE and use.database is None and use.namespace is None:

@@ -79,7 +79,7 @@ def _pattern(cursor: Cursor) -> str | None:
 
 
 def read_describe(cursor: Cursor, first: Token) -> DescribeTable | DescribeDatabase | DescribeQuery:
-    """The statement whose word DESCRIBE or DESC is read."""
+    """Return the statement whose word DESCRIBE or DESC is read."""
     if cursor.peek(1) is not None and cursor.accept_one(*DATABASE_WORDS):
         extended = cursor.peek(1) is not None and cursor.accept("EXTENDED")
         return DescribeDatabase(cursor.database_name(), extended)

@@ -40,7 +40,7 @@ class Markers:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the statement's markers."""
+        """Return the names of the statement's markers."""
         return tuple(self._used)
 
     def use(self, names: Iterable[str]) -> None:

@@ -53,7 +53,7 @@ class Pieces:
         return replace(query, references=tuple(map(self._placed, query.references)))
 
     def _placed(self, reference: TableReference) -> TableReference:
-        """The reference with its table's place in the user's text, None if the name is a word of our own."""
+        """Return the reference with its table's place in the user's text, None if the name is a word of our own."""
         span = None
         for at, start, end in self.copied:
             moved = start - at

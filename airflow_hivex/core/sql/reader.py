@@ -119,7 +119,7 @@ class ReadStatement(NamedTuple):
 
 
 def read_all(text: str, *, database: str | None = None) -> Iterator[ReadStatement]:
-    """Each statement of a script; markers need no values.
+    """Return each statement of a script; markers need no values.
 
     ``database`` is the current database before the first of them. Links are taken wherever a table can stand.
 
@@ -139,7 +139,7 @@ def read_all(text: str, *, database: str | None = None) -> Iterator[ReadStatemen
 
 
 def _statements(text: str) -> Iterator[list[Token]]:
-    """The tokens of each statement of a script, without the semicolons between them."""
+    """Return the tokens of each statement of a script, without the semicolons between them."""
     for is_end, tokens in groupby(tokenize(text), key=lambda token: token.is_symbol(";")):
         if not is_end:
             yield list(tokens)

@@ -280,7 +280,7 @@ class Cursor:
         return name
 
     def database_name(self) -> PlacedName:
-        """The name of a database."""
+        """Return the name of a database."""
         first = self.peek()
         start = self.offset()
         name = PlacedName(self.name("the name of a database"), self.span_from(start))
@@ -316,7 +316,7 @@ class Cursor:
         return tuple(found)
 
     def span_from(self, start: int) -> Span:
-        """The place from a character to the end of the last token that was read."""
+        """Return the place from a character to the end of the last token that was read."""
         return Span(start, self.tokens[self.index - 1].end)
 
     # -- refusing --------------------------------------------------------------

@@ -67,7 +67,7 @@ def read_create_view(cursor: Cursor, *, or_replace: bool) -> CreateView:
 
 
 def read_alter_view(cursor: Cursor) -> CreateView | RenameTable | SetTableProperties:
-    """The statement whose words up to VIEW are read."""
+    """Return the statement whose words up to VIEW are read."""
     view = cursor.table_name()
     if cursor.accept("RENAME", "TO"):
         return RenameTable(view, cursor.table_name())

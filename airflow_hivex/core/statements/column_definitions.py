@@ -27,7 +27,7 @@ Edit = Callable[[Table], Table]
 
 
 def add_columns(context: StatementContext, statement: AddColumns) -> Result:
-    """ALTER TABLE ADD COLUMNS: rows that are there have NULL in them."""
+    """Return ALTER TABLE ADD COLUMNS: rows that are there have NULL in them."""
 
     def edit(table: Table) -> Table:
         return _with_columns(table, (*table.columns, *_new(table, statement.columns)))
@@ -36,7 +36,7 @@ def add_columns(context: StatementContext, statement: AddColumns) -> Result:
 
 
 def replace_columns(context: StatementContext, statement: ReplaceColumns) -> Result:
-    """ALTER TABLE REPLACE COLUMNS: a column of a name that was there keeps its values."""
+    """Return ALTER TABLE REPLACE COLUMNS: a column of a name that was there keeps its values."""
 
     def edit(table: Table) -> Table:
         there = {column.name.lower(): column for column in table.columns}
@@ -55,7 +55,7 @@ def replace_columns(context: StatementContext, statement: ReplaceColumns) -> Res
 
 
 def drop_columns(context: StatementContext, statement: DropColumns) -> Result:
-    """ALTER TABLE DROP COLUMNS: what they hold stays in the files, and nobody reads it any more."""
+    """Return ALTER TABLE DROP COLUMNS: what they hold stays in the files, and nobody reads it any more."""
 
     def edit(table: Table) -> Table:
         names = [
@@ -69,7 +69,7 @@ def drop_columns(context: StatementContext, statement: DropColumns) -> Result:
 
 
 def change_column(context: StatementContext, statement: ChangeColumn) -> Result:
-    """ALTER TABLE CHANGE, ALTER and RENAME COLUMN: its name, type, comment or place."""
+    """Return ALTER TABLE CHANGE, ALTER and RENAME COLUMN: its name, type, comment or place."""
 
     def edit(table: Table) -> Table:
         column = _find(table, statement.column)

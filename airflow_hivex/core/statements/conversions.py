@@ -56,7 +56,7 @@ def is_conversion(table: Table, properties: Mapping[str, str]) -> bool:
 
 
 def convert_table(context: StatementContext, table: Table, properties: Mapping[str, str]) -> Result:
-    """ALTER TABLE SET TBLPROPERTIES ('transactional' = 'true', ...) of a plain table.
+    """Return ALTER TABLE SET TBLPROPERTIES ('transactional' = 'true', ...) of a plain table.
 
     Lists the table's folder once and reads the footer of each ORC or Parquet file. The table's lock is held meanwhile.
 

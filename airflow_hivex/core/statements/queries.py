@@ -60,7 +60,7 @@ def run_select(context: StatementContext, statement: Select) -> Result:
 
 
 def run_describe_query(context: StatementContext, statement: DescribeQuery) -> Result:
-    """The columns of a query's result, with Spark's types; Spark analyses the query and runs nothing."""
+    """Return the columns of a query's result, with Spark's types; Spark analyses the query and runs nothing."""
 
     def work(running: Running) -> Result:
         routed = route(context, statement, running)

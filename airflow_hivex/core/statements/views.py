@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 def create_view(context: StatementContext, statement: CreateView) -> Result:
-    """CREATE VIEW and ALTER VIEW ... AS: Spark analyses the query, nothing of it is run.
+    """Return CREATE VIEW and ALTER VIEW ... AS: Spark analyses the query, nothing of it is run.
 
     Raises:
         AlreadyExistsError: a table or view of that name exists.

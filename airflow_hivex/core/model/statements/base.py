@@ -25,13 +25,13 @@ class Statement(ABC):
 
     @property
     def kind(self) -> str:
-        """The name of the statement in messages, such as ``MERGE``."""
+        """Return the name of the statement in messages, such as ``MERGE``."""
         return self.KIND
 
     @property
     @abstractmethod
     def uses(self) -> Uses:
-        """Every object that the statement names, by place and role."""
+        """Return every object that the statement names, by place and role."""
 
 
 class RoutedStatement(Statement):
@@ -45,35 +45,35 @@ class RoutedStatement(Statement):
     @property
     @abstractmethod
     def queries(self) -> tuple[Query, ...]:
-        """All of its queries."""
+        """Return all of its queries."""
 
     @abstractmethod
     def with_queries(self, change: Callable[[Query], Query]) -> Self:
-        """The statement with each of its queries changed."""
+        """Return the statement with each of its queries changed."""
 
     @property
     def writes(self) -> tuple[tuple[TableName, tuple[Role, ...]], ...]:
-        """The tables that it writes or creates, each with its roles."""
+        """Return the tables that it writes or creates, each with its roles."""
         return ()
 
     @property
     def targets(self) -> tuple[TableName, ...]:
-        """The existing tables that it writes; a table that two of its parts write is there twice."""
+        """Return the existing tables that it writes; a table that two of its parts write is there twice."""
         return tuple(name for name, roles in self.writes if Role.CREATE not in roles)
 
     @property
     def references(self) -> tuple[TableReference, ...]:
-        """All places where tables are read, in the order in which they are bound."""
+        """Return all places where tables are read, in the order in which they are bound."""
         return tuple(each for query in self.queries for each in query.references if not is_source(each.table))
 
     @property
     def view_references(self) -> tuple[TableReference, ...]:
-        """The places where tables are read and a view may stand."""
+        """Return the places where tables are read and a view may stand."""
         return self.references
 
     @property
     def uses(self) -> Uses:
-        """Every table that is written or read; a place that several of its queries share is told once."""
+        """Return every table that is written or read; a place that several of its queries share is told once."""
         written = (use for name, roles in self.writes for use in table_uses(name, *roles))
         read = dict.fromkeys(use for each in self.references for use in table_uses(each.table, Role.READ))
         return (*written, *read)

@@ -18,7 +18,7 @@ class UseCluster(Statement):
 
     @property
     def uses(self) -> Uses:
-        """The cluster; nothing where its pin is taken away."""
+        """Return the cluster; nothing where its pin is taken away."""
         return cluster_uses(self.name, Role.USE)
 
 
@@ -30,7 +30,7 @@ class ShowClusters(Statement):
 
     @property
     def uses(self) -> Uses:
-        """No object is named."""
+        """Return no object is named."""
         return NOTHING
 
 
@@ -44,5 +44,5 @@ class ExplainRoute(Statement):
 
     @property
     def uses(self) -> Uses:
-        """What the statement names; nothing of it is read or written."""
+        """Return what the statement names; nothing of it is read or written."""
         return tuple(dict.fromkeys(replace(each, role=Role.DESCRIBE) for each in self.statement.uses))

@@ -34,7 +34,7 @@ class Compact(Statement):
 
     @property
     def uses(self) -> Uses:
-        """The table."""
+        """Return the table."""
         return table_uses(self.table, Role.ALTER)
 
 
@@ -59,7 +59,7 @@ class ShowCompactions(Statement):
 
     @property
     def uses(self) -> Uses:
-        """The table or the database, if one is named."""
+        """Return the table or the database, if one is named."""
         return named_uses(self.database, self.table, Role.DESCRIBE)
 
 
@@ -73,5 +73,5 @@ class AbortCompactions(Statement):
 
     @property
     def uses(self) -> Uses:
-        """No object is named."""
+        """Return no object is named."""
         return NOTHING

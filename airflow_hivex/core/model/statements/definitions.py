@@ -29,7 +29,7 @@ class CreateDatabase(Statement):
 
     @property
     def uses(self) -> Uses:
-        """The database."""
+        """Return the database."""
         return database_uses(self.name, Role.CREATE)
 
 
@@ -46,7 +46,7 @@ class DropDatabase(Statement):
 
     @property
     def uses(self) -> Uses:
-        """The database."""
+        """Return the database."""
         return database_uses(self.name, Role.DROP)
 
 
@@ -64,7 +64,7 @@ class AlterDatabase(Statement):
 
     @property
     def uses(self) -> Uses:
-        """The database."""
+        """Return the database."""
         return database_uses(self.name, Role.ALTER)
 
 
@@ -78,7 +78,7 @@ class UseDatabase(Statement):
 
     @property
     def uses(self) -> Uses:
-        """The database."""
+        """Return the database."""
         return database_uses(self.name, Role.USE)
 
 
@@ -115,21 +115,21 @@ class CreateTable(RoutedStatement):
 
     @property
     def kind(self) -> str:
-        """CREATE TABLE, with AS SELECT where it has a query."""
+        """Return CREATE TABLE, with AS SELECT where it has a query."""
         return self.KIND if self.query is None else "CREATE TABLE AS SELECT"
 
     @property
     def writes(self) -> tuple[tuple[TableName, tuple[Role, ...]], ...]:
-        """The new table."""
+        """Return the new table."""
         return ((self.table, (Role.CREATE,)),)
 
     @property
     def queries(self) -> tuple[Query, ...]:
-        """The query, if there is one."""
+        """Return the query, if there is one."""
         return () if self.query is None else (self.query,)
 
     def with_queries(self, change: Callable[[Query], Query]) -> Self:
-        """The statement with its query changed."""
+        """Return the statement with its query changed."""
         return self if self.query is None else replace(self, query=change(self.query))
 
 
@@ -145,7 +145,7 @@ class DropTable(Statement):
 
     @property
     def uses(self) -> Uses:
-        """The table."""
+        """Return the table."""
         return table_uses(self.table, Role.DROP)
 
 
@@ -162,7 +162,7 @@ class AddPartitions(Statement):
 
     @property
     def uses(self) -> Uses:
-        """The table."""
+        """Return the table."""
         return table_uses(self.table, Role.ALTER)
 
 
@@ -182,7 +182,7 @@ class DropPartitions(Statement):
 
     @property
     def uses(self) -> Uses:
-        """The table."""
+        """Return the table."""
         return table_uses(self.table, Role.ALTER)
 
 
@@ -199,7 +199,7 @@ class RenamePartition(Statement):
 
     @property
     def uses(self) -> Uses:
-        """The table."""
+        """Return the table."""
         return table_uses(self.table, Role.ALTER)
 
 
@@ -217,7 +217,7 @@ class SetTableProperties(Statement):
 
     @property
     def uses(self) -> Uses:
-        """The table."""
+        """Return the table."""
         return table_uses(self.table, Role.ALTER)
 
 
@@ -243,12 +243,12 @@ class CreateView(Statement):
 
     @property
     def kind(self) -> str:
-        """CREATE VIEW or ALTER VIEW."""
+        """Return CREATE VIEW or ALTER VIEW."""
         return "ALTER VIEW" if self.must_exist else self.KIND
 
     @property
     def uses(self) -> Uses:
-        """The view, and all that its query reads."""
+        """Return the view, and all that its query reads."""
         view = table_uses(self.view, Role.ALTER if self.must_exist else Role.CREATE)
         return (*view, *(use for each in self.query.references for use in table_uses(each.table, Role.READ)))
 
@@ -265,7 +265,7 @@ class DropView(Statement):
 
     @property
     def uses(self) -> Uses:
-        """The view."""
+        """Return the view."""
         return table_uses(self.view, Role.DROP)
 
 
@@ -281,7 +281,7 @@ class RenameTable(Statement):
 
     @property
     def uses(self) -> Uses:
-        """The table, and its new name."""
+        """Return the table, and its new name."""
         return (*table_uses(self.table, Role.ALTER), *table_uses(self.name, Role.CREATE))
 
 
@@ -297,7 +297,7 @@ class AddColumns(Statement):
 
     @property
     def uses(self) -> Uses:
-        """The table."""
+        """Return the table."""
         return table_uses(self.table, Role.ALTER)
 
 
@@ -320,7 +320,7 @@ class ChangeColumn(Statement):
 
     @property
     def uses(self) -> Uses:
-        """The table."""
+        """Return the table."""
         return table_uses(self.table, Role.ALTER)
 
 
@@ -336,7 +336,7 @@ class ReplaceColumns(Statement):
 
     @property
     def uses(self) -> Uses:
-        """The table."""
+        """Return the table."""
         return table_uses(self.table, Role.ALTER)
 
 
@@ -353,5 +353,5 @@ class DropColumns(Statement):
 
     @property
     def uses(self) -> Uses:
-        """The table."""
+        """Return the table."""
         return table_uses(self.table, Role.ALTER)

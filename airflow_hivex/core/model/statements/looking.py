@@ -22,7 +22,7 @@ class ShowDatabases(Statement):
 
     @property
     def uses(self) -> Uses:
-        """No object is named."""
+        """Return no object is named."""
         return NOTHING
 
 
@@ -38,7 +38,7 @@ class ShowTables(Statement):
 
     @property
     def uses(self) -> Uses:
-        """The database whose tables are listed."""
+        """Return the database whose tables are listed."""
         return database_uses(self.database, Role.DESCRIBE)
 
 
@@ -53,7 +53,7 @@ class ShowPartitions(Statement):
 
     @property
     def uses(self) -> Uses:
-        """The table."""
+        """Return the table."""
         return table_uses(self.table, Role.DESCRIBE)
 
 
@@ -67,7 +67,7 @@ class ShowCreateTable(Statement):
 
     @property
     def uses(self) -> Uses:
-        """The table."""
+        """Return the table."""
         return table_uses(self.table, Role.DESCRIBE)
 
 
@@ -84,7 +84,7 @@ class DescribeTable(Statement):
 
     @property
     def uses(self) -> Uses:
-        """The table."""
+        """Return the table."""
         return table_uses(self.table, Role.DESCRIBE)
 
 
@@ -99,5 +99,5 @@ class DescribeDatabase(Statement):
 
     @property
     def uses(self) -> Uses:
-        """The database."""
+        """Return the database."""
         return database_uses(self.name, Role.DESCRIBE)

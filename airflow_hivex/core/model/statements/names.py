@@ -53,10 +53,10 @@ _SOURCE = "source "
 
 
 def source_name(number: int) -> str:
-    """The name by which the INSERTs of a multi-table INSERT read one of its sources."""
+    """Return the name by which the INSERTs of a multi-table INSERT read one of its sources."""
     return f"{_SOURCE}{number}"
 
 
 def is_source(table: TableName) -> bool:
-    """Whether a name is one of :func:`source_name`."""
+    """Return whether a name is one of :func:`source_name`."""
     return table.database is None and table.name.startswith(_SOURCE)

@@ -65,7 +65,7 @@ class Query:
     loaded: LoadedFiles | None = None
 
     def render(self, views: Sequence[str]) -> str:
-        """The query with the table of each reference replaced by the view of the same position."""
+        """Return the query with the table of each reference replaced by the view of the same position."""
         return self.render_with_places(views)[0]
 
     def render_with_places(self, views: Sequence[str]) -> tuple[str, tuple[Span, ...]]:

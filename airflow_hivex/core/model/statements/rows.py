@@ -35,11 +35,11 @@ class Select(RoutedStatement):
 
     @property
     def queries(self) -> tuple[Query, ...]:
-        """The query."""
+        """Return the query."""
         return (self.query,)
 
     def with_queries(self, change: Callable[[Query], Query]) -> Self:
-        """The statement with its query changed."""
+        """Return the statement with its query changed."""
         return replace(self, query=change(self.query))
 
 
@@ -53,11 +53,11 @@ class DescribeQuery(RoutedStatement):
 
     @property
     def queries(self) -> tuple[Query, ...]:
-        """The query."""
+        """Return the query."""
         return (self.query,)
 
     def with_queries(self, change: Callable[[Query], Query]) -> Self:
-        """The statement with its query changed."""
+        """Return the statement with its query changed."""
         return replace(self, query=change(self.query))
 
 
@@ -84,21 +84,21 @@ class Insert(RoutedStatement):
 
     @property
     def kind(self) -> str:
-        """INSERT or INSERT OVERWRITE."""
+        """Return INSERT or INSERT OVERWRITE."""
         return "INSERT OVERWRITE" if self.overwrite else "INSERT"
 
     @property
     def writes(self) -> tuple[tuple[TableName, tuple[Role, ...]], ...]:
-        """The table."""
+        """Return the table."""
         return ((self.target, (Role.OVERWRITE if self.overwrite else Role.INSERT,)),)
 
     @property
     def queries(self) -> tuple[Query, ...]:
-        """The query."""
+        """Return the query."""
         return (self.query,)
 
     def with_queries(self, change: Callable[[Query], Query]) -> Self:
-        """The statement with its query changed."""
+        """Return the statement with its query changed."""
         return replace(self, query=change(self.query))
 
 
@@ -117,16 +117,16 @@ class MultiInsert(RoutedStatement):
 
     @property
     def writes(self) -> tuple[tuple[TableName, tuple[Role, ...]], ...]:
-        """The table of each INSERT."""
+        """Return the table of each INSERT."""
         return tuple(each for insert in self.inserts for each in insert.writes)
 
     @property
     def queries(self) -> tuple[Query, ...]:
-        """Those of the sources, then that of each INSERT."""
+        """Return those of the sources, then that of each INSERT."""
         return (*self.sources, *(insert.query for insert in self.inserts))
 
     def with_queries(self, change: Callable[[Query], Query]) -> Self:
-        """The statement with each of its queries changed."""
+        """Return the statement with each of its queries changed."""
         inserts = tuple(insert.with_queries(change) for insert in self.inserts)
         return replace(self, inserts=inserts, sources=tuple(map(change, self.sources)))
 
@@ -177,23 +177,23 @@ class ChangeRows(RoutedStatement):
 
     @property
     def kind(self) -> str:
-        """UPDATE, DELETE or MERGE."""
+        """Return UPDATE, DELETE or MERGE."""
         return self.operation
 
     @property
     def writes(self) -> tuple[tuple[TableName, tuple[Role, ...]], ...]:
-        """The target, with the role of each action that a clause has."""
+        """Return the target, with the role of each action that a clause has."""
         actions = {clause.action for part in self._parts for clause in part.clauses}
         return ((self.target, tuple(role for action, role in _ROLES.items() if action in actions)),)
 
     @property
     def queries(self) -> tuple[Query, ...]:
-        """Those that find rows, then the whole source of a MERGE."""
+        """Return those that find rows, then the whole source of a MERGE."""
         found = tuple(part.query for part in self._parts)
         return found if self.source is None else (*found, self.source)
 
     def with_queries(self, change: Callable[[Query], Query]) -> Self:
-        """The statement with each of its queries changed, their references in the same order."""
+        """Return the statement with each of its queries changed, their references in the same order."""
 
         def changed(part: ChangeQuery | None) -> ChangeQuery | None:
             return None if part is None else replace(part, query=change(part.query))
@@ -208,12 +208,12 @@ class ChangeRows(RoutedStatement):
 
     @property
     def references(self) -> tuple[TableReference, ...]:
-        """The target, then all other places where tables are read."""
+        """Return the target, then all other places where tables are read."""
         return (self.target_reference, *self.others)
 
     @property
     def view_references(self) -> tuple[TableReference, ...]:
-        """All but the target."""
+        """Return all but the target."""
         return self.others
 
     @property
@@ -253,7 +253,7 @@ class LoadData(Statement):
 
     @property
     def uses(self) -> Uses:
-        """The table."""
+        """Return the table."""
         return table_uses(self.target, Role.OVERWRITE if self.overwrite else Role.INSERT)
 
 
@@ -268,7 +268,7 @@ class Truncate(Statement):
 
     @property
     def uses(self) -> Uses:
-        """The table."""
+        """Return the table."""
         return table_uses(self.table, Role.DELETE)
 
 
@@ -290,7 +290,7 @@ class Analyze(Statement):
 
     @property
     def uses(self) -> Uses:
-        """The table, whose rows are read where they are not merely counted."""
+        """Return the table, whose rows are read where they are not merely counted."""
         return table_uses(self.table, *((Role.ALTER,) if self.noscan else (Role.READ, Role.ALTER)))
 
 
@@ -306,7 +306,7 @@ class AnalyzeTables(Statement):
 
     @property
     def uses(self) -> Uses:
-        """The database, the current one where none is named."""
+        """Return the database, the current one where none is named."""
         return database_uses(self.database, *((Role.ALTER,) if self.noscan else (Role.READ, Role.ALTER)))
 
 

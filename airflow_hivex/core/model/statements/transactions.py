@@ -21,7 +21,7 @@ class StartTransaction(Statement):
 
     @property
     def uses(self) -> Uses:
-        """No object is named."""
+        """Return no object is named."""
         return NOTHING
 
 
@@ -33,7 +33,7 @@ class Commit(Statement):
 
     @property
     def uses(self) -> Uses:
-        """No object is named."""
+        """Return no object is named."""
         return NOTHING
 
 
@@ -45,7 +45,7 @@ class Rollback(Statement):
 
     @property
     def uses(self) -> Uses:
-        """No object is named."""
+        """Return no object is named."""
         return NOTHING
 
 
@@ -59,7 +59,7 @@ class AbortTransactions(Statement):
 
     @property
     def uses(self) -> Uses:
-        """No object is named."""
+        """Return no object is named."""
         return NOTHING
 
 
@@ -71,7 +71,7 @@ class ShowTransactions(Statement):
 
     @property
     def uses(self) -> Uses:
-        """No object is named."""
+        """Return no object is named."""
         return NOTHING
 
 
@@ -91,5 +91,5 @@ class ShowLocks(Statement):
 
     @property
     def uses(self) -> Uses:
-        """The table or the database, if one is named."""
+        """Return the table or the database, if one is named."""
         return named_uses(self.database, self.table, Role.DESCRIBE)

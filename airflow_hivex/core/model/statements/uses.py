@@ -24,7 +24,7 @@ class Role(enum.StrEnum):
 
     @property
     def is_output(self) -> bool:
-        """Whether the statement changes the object."""
+        """Return whether the statement changes the object."""
         return self not in (Role.READ, Role.DESCRIBE, Role.USE)
 
 
@@ -61,7 +61,7 @@ NOTHING: Uses = ()
 
 
 def table_uses(table: TableName | None, *roles: Role) -> Uses:
-    """A table in each of its roles; nothing without one."""
+    """Return a table in each of its roles; nothing without one."""
     if table is None:
         return NOTHING
     start, end = table.span or (None, None)
@@ -71,17 +71,17 @@ def table_uses(table: TableName | None, *roles: Role) -> Uses:
 
 
 def database_uses(name: str | None, *roles: Role) -> Uses:
-    """A database in each of its roles; without a name the current one."""
+    """Return a database in each of its roles; without a name the current one."""
     return tuple(_named(ObjectKind.DATABASE, name, role) for role in roles)
 
 
 def named_uses(database: str | None, table: TableName | None, role: Role) -> Uses:
-    """The table or the database, whichever is named, in its role."""
+    """Return the table or the database, whichever is named, in its role."""
     return table_uses(table, role) if database is None else database_uses(database, role)
 
 
 def cluster_uses(name: str | None, role: Role) -> Uses:
-    """A cluster in its role; nothing without one."""
+    """Return a cluster in its role; nothing without one."""
     return NOTHING if name is None else (_named(ObjectKind.CLUSTER, name, role),)
 
 

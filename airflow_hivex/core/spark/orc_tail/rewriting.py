@@ -47,12 +47,12 @@ class Keys(NamedTuple):
 
     @property
     def lowest(self) -> tuple[int, int, int]:
-        """No row's key is below it."""
+        """Return no row's key is below it."""
         return self.write_ids.minimum, self.buckets.minimum, self.row_ids.minimum
 
     @property
     def highest(self) -> tuple[int, int, int]:
-        """No row's key is above it."""
+        """Return no row's key is above it."""
         return self.write_ids.maximum, self.buckets.maximum, self.row_ids.maximum
 
 
