@@ -363,3 +363,24 @@ def test_texts_are_compared_as_spark_does_whatever_orc_knows_of_them(session: Se
         rows = session.sql(f"SELECT id FROM texts WHERE {condition}", parameters).rows
         assert rows == [(3,)], condition
     assert session.sql("DELETE FROM texts WHERE s >= '\uff5e'").rows_deleted == 2
+
+
+@on_sqlite
+def test_both_zeros_are_one_number_whatever_orc_knows_of_them(session: Session) -> None:
+    # A file each, so that the least and the greatest number of one are one of the zeros alone.
+    session.sql("CREATE TABLE zeros (id INT, d DOUBLE, f FLOAT) TBLPROPERTIES ('orc.bloom.filter.columns' = 'd,f')")
+    session.sql("INSERT INTO zeros VALUES (1, 0.0D, 0.0F)")
+    session.sql("INSERT INTO zeros SELECT 2, -0.0D, -0.0F")
+    session.sql("INSERT INTO zeros SELECT 3, double('NaN'), float('NaN')")
+    conditions = {
+        f"{column} {operator} {zero}": expected
+        for column in "df"
+        for zero in ("0.0D", "-0.0D", "0")
+        for operator, expected in (("=", [1, 2]), ("<=", [1, 2]), (">=", [1, 2, 3]), (">", [3]), ("<", []))
+    }
+    found = session.sql(
+        " UNION ALL ".join(f"SELECT {n} AS q, id FROM zeros WHERE {each}" for n, each in enumerate(conditions))
+    ).rows
+    for n, (condition, expected) in enumerate(conditions.items()):
+        assert sorted(row for query, row in found if query == n) == expected, condition
+    assert [str(value) for value in session.sql("SELECT d, f FROM zeros WHERE id = 2").rows[0]] == ["-0.0", "-0.0"]

@@ -13,7 +13,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
-from pyspark.sql.types import StructField, StructType, TimestampNTZType, TimestampType
+from pyspark.sql.types import DoubleType, FloatType, StructField, StructType, TimestampNTZType, TimestampType
 
 from airflow_hivex.core.errors import InvalidOperationError, JobError
 from airflow_hivex.core.model.directories import parse_directory
@@ -175,7 +175,7 @@ def _load(
     elif metadata:
         rows = _visible(rows, scan, part, deleted)
     renamed = any(column.stored_name for column in columns)
-    opaque = {column.name for column in scan.columns if scan.format == "orc" and _is_timestamp(column)}
+    opaque = {column.name for column in scan.columns if scan.format == "orc" and _is_misjudged(column)}
     if (
         not metadata
         and not numbered
@@ -230,8 +230,13 @@ def _check_file_count(rows: DataFrame, scan: Scan, part: ScanPart) -> None:
         )
 
 
-def _is_timestamp(column: Column) -> bool:
-    return isinstance(field(column).dataType, (TimestampType, TimestampNTZType))
+def _is_misjudged(column: Column) -> bool:
+    """Return whether ORC would leave out stripes that have rows for conditions on a column.
+
+    Spark hands it times without their microseconds. Floating point numbers it orders by their bits, in statistics and
+    in bloom filters, where 0.0 and -0.0 are two numbers.
+    """
+    return isinstance(field(column).dataType, (TimestampType, TimestampNTZType, FloatType, DoubleType))
 
 
 def _is_written_here(part: ScanPart) -> bool:
@@ -242,8 +247,7 @@ def _is_written_here(part: ScanPart) -> bool:
 def _named(column: Column, *, opaque: bool = False, numbered_times: bool = False) -> Expression:
     """Return a column of files with its present name; with ``numbered_times`` as :mod:`local_times` describes.
 
-    Conditions on an ``opaque`` one stay with Spark: it hands the times in them to ORC without their microseconds, and
-    ORC then leaves out stripes that have rows for ``=``, ``<`` and ``<=``.
+    Conditions on an ``opaque`` one stay with Spark.
     """
     value = F.col(quoted(column.in_files))
     declared, noted = field(column).dataType, field(column).metadata
@@ -251,6 +255,8 @@ def _named(column: Column, *, opaque: bool = False, numbered_times: bool = False
         return local_times.restore(value, declared).alias(column.name, metadata=noted)
     if opaque and isinstance(declared, TimestampType):
         return F.timestamp_micros(F.unix_micros(value)).alias(column.name, metadata=noted)
+    if opaque and isinstance(declared, (FloatType, DoubleType)):
+        return (value * F.lit(1.0).cast(declared)).alias(column.name, metadata=noted)
     if opaque:
         return (value + F.make_dt_interval()).alias(column.name, metadata=noted)
     return value.alias(column.name, metadata=noted) if noted or column.stored_name else value
