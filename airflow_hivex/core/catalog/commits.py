@@ -13,7 +13,7 @@ from airflow_hivex.core.catalog.partitions import spelled_name
 from airflow_hivex.core.catalog.tables import select_table
 from airflow_hivex.core.clock import to_datetime
 from airflow_hivex.core.errors import InvalidObjectError, InvalidOperationError
-from airflow_hivex.core.model.objects import Table
+from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.schema import completed_txn_components
 from airflow_hivex.core.transactions.snapshots import read_valid_txns, read_valid_write_ids
@@ -124,7 +124,7 @@ class Commits:
         return TableCommit(full_name, row.partition, row.write_id, row.txn_id, to_datetime(row.committed_ms))
 
 
-def _transactional(connection: Connection, database: str, name: str) -> Table:
+def _transactional(connection: Connection, database: str, name: str) -> StoredTable:
     table = select_table(connection, database, name)
     if not table.is_transactional:
         reason = "it is not transactional, so that nothing tells when it was written to"
@@ -132,8 +132,8 @@ def _transactional(connection: Connection, database: str, name: str) -> Table:
     return table
 
 
-def _identify(table: Table) -> tuple[int, str]:
-    return int(table.id or 0), table.full_name
+def _identify(table: StoredTable) -> tuple[int, str]:
+    return table.id, table.full_name
 
 
 def _is_after(since: CommitMark | int) -> ColumnElement[bool]:

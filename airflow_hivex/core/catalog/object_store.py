@@ -35,6 +35,7 @@ from airflow_hivex.core.model.objects import (
     ClusterStorageDescriptor,
     Database,
     Partition,
+    StoredPartition,
     StoredTable,
     Table,
     TableType,
@@ -416,7 +417,7 @@ class ObjectStore:
         values: Sequence[str],
         valid_write_ids: ValidWriteIdList | None = None,  # noqa: ARG002 - for caches; the database is never stale
         cluster: str | None = None,
-    ) -> Partition:
+    ) -> StoredPartition:
         """Return the partition with these values.
 
         Raises:
@@ -437,7 +438,7 @@ class ObjectStore:
         *,
         batch_size: int = 1000,
         cluster: str | None = None,
-    ) -> Iterator[list[Partition]]:
+    ) -> Iterator[list[StoredPartition]]:
         """Yield all partitions (with ``cluster``, those with a copy there), in lists of up to ``batch_size``."""
         with self._read() as connection:
             stored = self._partitioned(connection, database, table, "get_partitions")
@@ -453,7 +454,7 @@ class ObjectStore:
         expr: Predicate | None,
         valid_write_ids: ValidWriteIdList | None = None,  # noqa: ARG002 - for caches; the database is never stale
         cluster: str | None = None,
-    ) -> list[Partition]:
+    ) -> list[StoredPartition]:
         """Return the partitions whose rows may satisfy ``expr`` (and, with ``cluster``, have a copy there)."""
         with self._read() as connection:
             stored = self._partitioned(connection, database, table, "get_partitions_by_expr")
@@ -485,7 +486,7 @@ class ObjectStore:
         *,
         if_exists: bool = False,
         txn_id: int | None = None,
-    ) -> list[Partition]:
+    ) -> list[StoredPartition]:
         """Take partitions out of sight, all or none, and return them.
 
         Their files stay, for :meth:`forget_partitions` to follow.
@@ -494,7 +495,7 @@ class ObjectStore:
             NoSuchPartitionError: one does not exist and ``if_exists`` is false.
         """
 
-        def work(connection: Connection) -> list[Partition]:
+        def work(connection: Connection) -> list[StoredPartition]:
             stored = self._partitioned(connection, database, table, "DROP PARTITION", for_change=True)
             ids = partitions.partition_ids(connection, stored, names)
             missing = [name for name in names if name not in ids]
@@ -542,12 +543,10 @@ class ObjectStore:
 
         self._write(work)
 
-    def forget_partitions(self, dropped: Sequence[Partition]) -> None:
+    def forget_partitions(self, dropped: Sequence[StoredPartition]) -> None:
         """Remove the last rows of dropped partitions, once their files are gone. Safe to repeat."""
         self._write(
-            lambda connection: directories.forget_partitions(
-                connection, [int(partition.id or 0) for partition in dropped]
-            )
+            lambda connection: directories.forget_partitions(connection, [partition.id for partition in dropped])
         )
 
     # -- written directories ----------------------------------------------------------
@@ -598,7 +597,7 @@ class ObjectStore:
                 batch_write_ids=write.batch,
             )
             if new:
-                (stored,) = tables.select_tables_by_id(connection, [int(table.id or 0)])
+                (stored,) = tables.select_tables_by_id(connection, [table.id])
                 self._record(connection, EventType.CREATE_TABLE, stored, None, txn_id, of_table(stored))
             if added:
                 message = of_partitions(self._stored(connection, table, added.values()))
@@ -743,7 +742,7 @@ class ObjectStore:
 
     def _partition_seen_from(
         self, table: Table, row: Row[Any], secondaries: Sequence[ClusterStorageDescriptor], cluster: str | None
-    ) -> Partition:
+    ) -> StoredPartition:
         partition = partition_from_row(table, row, secondaries)
         primary = ClusterStorageDescriptor(table.storage.primary.cluster, row.location)
         copy = self._visible_copy(primary, secondaries, cluster, f"{table.full_name} partition {row.name}")
@@ -751,7 +750,7 @@ class ObjectStore:
 
     def _load(
         self, connection: Connection, table: StoredTable, ids: Sequence[int], cluster: str | None
-    ) -> list[Partition]:
+    ) -> list[StoredPartition]:
         if cluster is not None:
             self._clusters.get(cluster)
         secondaries: Mapping[int, Sequence[ClusterStorageDescriptor]] = partitions.secondaries_of(connection, ids)
@@ -787,6 +786,6 @@ class ObjectStore:
         notification_log.record(connection, self._clock(), type, database=database.name, message=message)
 
     @staticmethod
-    def _stored(connection: Connection, table: Table, ids: Iterable[int]) -> list[Partition]:
+    def _stored(connection: Connection, table: Table, ids: Iterable[int]) -> list[StoredPartition]:
         """Partitions by id, with their locations as they are stored."""
         return [partition_from_row(table, row) for row in partitions.select_partitions(connection, sorted(ids))]

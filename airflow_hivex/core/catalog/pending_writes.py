@@ -15,7 +15,7 @@ from sqlalchemy import Connection, delete, insert, select, update
 
 from airflow_hivex.core.errors import InvalidOperationError, WriteTakenBackError
 from airflow_hivex.core.model.directories import base_name, delete_delta_name, delta_name
-from airflow_hivex.core.model.objects import Table
+from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.plans import WrittenDirectory
 from airflow_hivex.core.model.transactions import Operation, TxnState
 from airflow_hivex.core.store.batches import batches
@@ -100,7 +100,7 @@ def states(connection: Connection, txn_ids: Collection[int]) -> Mapping[int, Txn
 
 def begin(
     connection: Connection,
-    table: Table,
+    table: StoredTable,
     *,
     txn_id: int,
     statement_id: int,
@@ -141,7 +141,7 @@ def begin(
         number,
         txn_id,
         statement_id,
-        int(table.id or 0),
+        table.id,
         writer,
         write_id,
         cluster,
@@ -153,7 +153,9 @@ def begin(
     )
 
 
-def record(connection: Connection, table: Table, write: PendingWrite, written: Sequence[WrittenDirectory]) -> None:
+def record(
+    connection: Connection, table: StoredTable, write: PendingWrite, written: Sequence[WrittenDirectory]
+) -> None:
     """Note what a statement has written; the transaction's next statements see it. The caller is :func:`one_at_a_time`.
 
     Raises:
@@ -175,7 +177,7 @@ def record(connection: Connection, table: Table, write: PendingWrite, written: S
 
 def check_not_overwritten(
     connection: Connection,
-    table: Table,
+    table: StoredTable,
     txn_id: int,
     partitions: frozenset[str | None] | set[str | None],
     *,
@@ -196,7 +198,7 @@ def check_not_overwritten(
             )
 
 
-def check_not_being_overwritten(connection: Connection, table: Table, txn_id: int, partition: str | None) -> None:
+def check_not_being_overwritten(connection: Connection, table: StoredTable, txn_id: int, partition: str | None) -> None:
     """Raise what an INSERT OVERWRITE brings while another one of the transaction may write to the same place.
 
     Both would make the same base directory, and whoever failed would delete that of the other.

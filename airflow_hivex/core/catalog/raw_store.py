@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
-from airflow_hivex.core.model.objects import Database, Partition, StoredTable, Table, TableType
+from airflow_hivex.core.model.objects import Database, Partition, StoredPartition, StoredTable, Table, TableType
 from airflow_hivex.core.model.predicates import Predicate
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
 
@@ -87,7 +87,7 @@ class RawStore(Protocol):
         values: Sequence[str],
         valid_write_ids: ValidWriteIdList | None = None,
         cluster: str | None = None,
-    ) -> Partition: ...
+    ) -> StoredPartition: ...
 
     def get_partitions(
         self,
@@ -97,7 +97,7 @@ class RawStore(Protocol):
         *,
         batch_size: int = 1000,
         cluster: str | None = None,
-    ) -> Iterator[list[Partition]]: ...
+    ) -> Iterator[list[StoredPartition]]: ...
 
     def get_partitions_by_expr(
         self,
@@ -106,7 +106,7 @@ class RawStore(Protocol):
         expr: Predicate | None,
         valid_write_ids: ValidWriteIdList | None = None,
         cluster: str | None = None,
-    ) -> list[Partition]: ...
+    ) -> list[StoredPartition]: ...
 
     def list_partition_names(
         self,
@@ -125,7 +125,7 @@ class RawStore(Protocol):
         *,
         if_exists: bool = False,
         txn_id: int | None = None,
-    ) -> list[Partition]: ...
+    ) -> list[StoredPartition]: ...
 
     def rename_partition(
         self,

@@ -22,6 +22,7 @@ from airflow_hivex.core.model.objects import (
     Skew,
     SortColumn,
     StorageDescriptor,
+    StoredPartition,
     StoredTable,
     Table,
     TableType,
@@ -130,11 +131,13 @@ def table_from_row(row: Row[Any], secondaries: Iterable[ClusterStorageDescriptor
     )
 
 
-def partition_from_row(table: Table, row: Row[Any], secondaries: Iterable[ClusterStorageDescriptor] = ()) -> Partition:
+def partition_from_row(
+    table: Table, row: Row[Any], secondaries: Iterable[ClusterStorageDescriptor] = ()
+) -> StoredPartition:
     """Return a row of ``partitions``, joined with its own storage descriptor if it has one."""
     secondaries = tuple(secondaries)
     primary = ClusterStorageDescriptor(table.storage.primary.cluster, row.location)
-    return Partition(
+    return StoredPartition(
         database=table.database,
         table=table.name,
         values=partition_values(row.name),

@@ -8,14 +8,14 @@ from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
 
 from airflow_hivex.core.catalog.tables import lock_for_change
 from airflow_hivex.core.errors import NoSuchTableError
-from airflow_hivex.core.model.objects import Table
+from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.statistics import ColumnStatistics, Statistics
 from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.schema import partitions, statistics
 
 
 def select_statistics(
-    connection: Connection, table: Table, partition_ids: Sequence[int] = ()
+    connection: Connection, table: StoredTable, partition_ids: Sequence[int] = ()
 ) -> dict[int | None, Statistics]:
     """Return the results of ANALYZE for a table (None) and of these partitions, where it was asked.
 
@@ -39,7 +39,7 @@ def select_statistics(
     }
 
 
-def store_statistics(connection: Connection, table: Table, found: Mapping[str | None, Statistics]) -> None:
+def store_statistics(connection: Connection, table: StoredTable, found: Mapping[str | None, Statistics]) -> None:
     """Keep what ANALYZE has found, by the partition's name or None for the table, in the place of what was there.
 
     Statistics of columns that were not asked about stay as they are, and partitions that were dropped
@@ -49,7 +49,7 @@ def store_statistics(connection: Connection, table: Table, found: Mapping[str | 
         NoSuchTableError: the table was dropped meanwhile.
     """
     # Others that analyze the same table wait here, so that none loses what another has found.
-    if not lock_for_change(connection, [int(table.id or 0)]):
+    if not lock_for_change(connection, [table.id]):
         raise NoSuchTableError(table.database, table.name)
     ids: dict[str | None, int | None] = {None: None}
     for names in batches(sorted(name for name in found if name is not None)):
@@ -89,7 +89,7 @@ def store_statistics(connection: Connection, table: Table, found: Mapping[str | 
 
 
 def store_sizes(
-    connection: Connection, table: Table, partition_id: int | None, num_files: int, total_size: int
+    connection: Connection, table: StoredTable, partition_id: int | None, num_files: int, total_size: int
 ) -> None:
     """Keep how many files and bytes there are now, where there are statistics; all else that they say stays."""
     s = statistics.c

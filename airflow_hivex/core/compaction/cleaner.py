@@ -200,7 +200,7 @@ class Cleaner:
             return None
         with self._store.read() as connection:
             found = select_table(connection, database or "default", table)
-        return int(found.id or 0), None if partition is None else spelled_name(found, partition)
+        return found.id, None if partition is None else spelled_name(found, partition)
 
     def _works(self, only: Resource | None) -> list[_Work]:
         """Return all tasks.
@@ -261,7 +261,7 @@ class Cleaner:
 
     def _look(self, connection: Connection, works: Sequence[_Work]) -> None:
         """Read all about the places, and decide what is obsolete there."""
-        by_id = {int(t.id or 0): t for t in select_tables_by_id(connection, {work.table_id for work in works})}
+        by_id = {t.id: t for t in select_tables_by_id(connection, {work.table_id for work in works})}
         # Before the directories: of what is settled now, all is registered that ever will be.
         readers = Readers(
             connection,

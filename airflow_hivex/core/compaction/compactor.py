@@ -38,7 +38,7 @@ from airflow_hivex.core.model.compaction import (
     pool_name,
 )
 from airflow_hivex.core.model.compaction_thresholds import POOL
-from airflow_hivex.core.model.objects import SortColumn, Table
+from airflow_hivex.core.model.objects import SortColumn, StoredTable
 from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.schema import databases
@@ -116,7 +116,7 @@ class Compactor:
 
         def work(connection: Connection) -> CompactionResponse:
             found, name = _target(connection, database, table, partition)
-            table_id = int(found.id or 0)
+            table_id = found.id
             for column in order_by:
                 if column.name.lower() not in {each.name.lower() for each in found.columns}:
                     raise NoSuchColumnError(found.full_name, column.name, [each.name for each in found.columns])
@@ -218,7 +218,7 @@ class Compactor:
         """
         with self._store.read() as connection:
             found, name = _target(connection, database, table, partition, "EXPLAIN COMPACTION", whole=True)
-        return self._explainer.explain(int(found.id or 0), name)
+        return self._explainer.explain(found.id, name)
 
     def clean(self) -> list[CleaningTask]:
         """Run one round of the cleaner: what it did for each entry that is ready for cleaning, and for aborted data.
@@ -244,7 +244,7 @@ class Compactor:
         """Give back what lost workers had, and remove old history: how many of each."""
         return len(self.queue.requeue_lost()), self.history.purge()
 
-    def _pool_of(self, connection: Connection, table: Table) -> str | None:
+    def _pool_of(self, connection: Connection, table: StoredTable) -> str | None:
         own = table.parameters.get(POOL)
         if own:
             return own
@@ -269,7 +269,7 @@ def _check_clauses(type: CompactionType, buckets: int | None, order_by: Sequence
         raise InvalidObjectError("number of buckets", str(buckets), reason)
 
 
-def check_compactable(table: Table, operation: str = COMPACT) -> None:
+def check_compactable(table: StoredTable, operation: str = COMPACT) -> None:
     """Refuse what has no directories of ours to merge.
 
     Raises:
@@ -290,7 +290,7 @@ def _target(
     operation: str = COMPACT,
     *,
     whole: bool = False,
-) -> tuple[Table, str | None]:
+) -> tuple[StoredTable, str | None]:
     """Return the table and the name of its partition; with ``whole`` a table with partitions needs none."""
     table = select_table(connection, database, name)
     check_compactable(table, operation)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from airflow_hivex.core.catalog.directories import RegisteredDirectory
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.directories import AcidDirectory, DirectoryKind, parse_directory
-from airflow_hivex.core.model.objects import ORIGINAL_LAYOUT, PLAIN_LAYOUT, Table
+from airflow_hivex.core.model.objects import ORIGINAL_LAYOUT, PLAIN_LAYOUT, StoredTable
 from airflow_hivex.core.model.plans import (
     Compaction,
     OriginalFiles,
@@ -27,7 +27,7 @@ from airflow_hivex.core.model.write_ids import ValidCompactorWriteIdList
 class CompactionTarget:
     """The table or partition that is compacted: its names, ids and its place on the primary cluster."""
 
-    table: Table
+    table: StoredTable
     partition: str | None
     partition_id: int | None
     location: str

@@ -11,19 +11,19 @@ from sqlalchemy import Connection
 from airflow_hivex.core.catalog.directories import directories_of
 from airflow_hivex.core.catalog.statistics import select_statistics, store_sizes
 from airflow_hivex.core.model.directories import directory_state
-from airflow_hivex.core.model.objects import Table
+from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.transactions.snapshots import read_valid_txns, read_valid_write_ids
 
 GATHER_STATISTICS = "hive.compactor.gather.stats"
 
 
-def refresh_statistics(connection: Connection, table: Table, partition_id: int | None) -> bool:
+def refresh_statistics(connection: Connection, table: StoredTable, partition_id: int | None) -> bool:
     """Bring the files and bytes of a table or partition up to date; return whether ANALYZE has found them before."""
     own = [] if partition_id is None else [partition_id]
     if partition_id not in select_statistics(connection, table, own):
         return False
     valid_txns = read_valid_txns(connection)
-    table_id = int(table.id or 0)
+    table_id = table.id
     write_ids = read_valid_write_ids(connection, {table_id: table.full_name}, valid_txns)[table_id]
     found = directories_of(connection, table, own or None).get(partition_id, [])
     by_name = {each.name: each for each in found}

@@ -53,7 +53,7 @@ from airflow_hivex.core.model.compaction_thresholds import INSERT_ONLY, next_sta
 from airflow_hivex.core.model.directories import DirectoryState, directory_state, parse_directory
 from airflow_hivex.core.model.file_properties import check_file_options, is_file_property
 from airflow_hivex.core.model.locks import DataOperation, LockComponent, LockType
-from airflow_hivex.core.model.objects import FLAT_LAYOUT, HIVE_LAYOUT, ROW_LAYOUT, Table
+from airflow_hivex.core.model.objects import FLAT_LAYOUT, HIVE_LAYOUT, ROW_LAYOUT, StoredTable
 from airflow_hivex.core.model.plans import Rebalance, WrittenDirectory
 from airflow_hivex.core.model.statement_locks import StatementLocks
 from airflow_hivex.core.model.transactions import AbortReason, TxnType
@@ -287,7 +287,7 @@ class CompactionWorker:
         """Return whether the cleaner has to look for what aborted transactions have written there."""
         return bool(read_aborted(connection, (entry.table_id, entry.partition)))
 
-    def _stored(self, connection: Connection, entry: Compaction) -> tuple[Table, int | None, str] | None:
+    def _stored(self, connection: Connection, entry: Compaction) -> tuple[StoredTable, int | None, str] | None:
         """Return the table as it is now, the id of the partition, and the location of what is compacted."""
         found = select_tables_by_id(connection, [entry.table_id])
         if not found:
@@ -301,7 +301,7 @@ class CompactionWorker:
             return None
         return table, int(row.id), str(row.location)
 
-    def _as_requested(self, table: Table, entry: Compaction) -> Table:
+    def _as_requested(self, table: StoredTable, entry: Compaction) -> StoredTable:
         """Return the table with the row layout and the properties that its files get, which the request may say."""
         given = table_properties(table.parameters, entry.properties)
         own = {name: value for name, value in given.items() if is_file_property(name)}

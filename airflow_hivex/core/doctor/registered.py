@@ -131,7 +131,7 @@ class TableRows:
 
 def read_tables(connection: Connection, ids: Sequence[int]) -> dict[int, TableRows]:
     """Return the transactional tables that exist, by id. The connection sees one moment."""
-    found = {int(t.id or 0): t for t in select_tables_by_id(connection, ids) if t.is_transactional}
+    found = {t.id: t for t in select_tables_by_id(connection, ids) if t.is_transactional}
     ids = sorted(found)
     valid_txns = read_valid_txns(connection)
     write_ids = read_valid_write_ids(connection, {key: table.full_name for key, table in found.items()}, valid_txns)

@@ -305,3 +305,15 @@ class Partition:
     id: int | None = None
     storage: StorageDescriptor | None = None
     last_accessed_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredPartition(Partition):
+    """A partition as the catalog has it."""
+
+    id: int
+
+    @property
+    def definition(self) -> Partition:
+        """Return the same partition as a value of its own, without its id."""
+        return Partition(**{each.name: getattr(self, each.name) for each in fields(Partition) if each.name != "id"})

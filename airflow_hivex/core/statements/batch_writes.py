@@ -43,7 +43,7 @@ def open_batch(context: StatementContext, name: TableName, count: int, resources
         services.transactions.abort_many(txn_ids)
         raise
     bounds = min(write_ids.values()), max(write_ids.values())
-    return [BatchTransaction(txn_id, int(table.id or 0), bounds) for txn_id in txn_ids]
+    return [BatchTransaction(txn_id, table.id, bounds) for txn_id in txn_ids]
 
 
 def check_alone(context: StatementContext) -> None:

@@ -79,7 +79,7 @@ def convert_table(context: StatementContext, table: Table, properties: Mapping[s
                 table.database, table.name, converted, None, running.txn_id
             )
             # The write id tells caches that the table has changed, as that of CREATE TABLE does.
-            services.transactions.allocate_in(connection, [running.txn_id], int(stored.id or 0))
+            services.transactions.allocate_in(connection, [running.txn_id], stored.id)
             register_originals(
                 connection,
                 stored,

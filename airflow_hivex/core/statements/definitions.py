@@ -124,7 +124,7 @@ def create_table(context: StatementContext, statement: CreateTable) -> Result:
                 txn_id = running.txn_id if table.is_transactional else None
                 created = services.catalog.joining(connection).create_table(table, txn_id=txn_id)
                 if table.is_transactional:
-                    services.transactions.allocate_in(connection, [running.txn_id], int(created.id or 0))
+                    services.transactions.allocate_in(connection, [running.txn_id], created.id)
 
             services.transactions.commit(running.txn_id, changes)
             return Result(txn_id=running.txn_id)

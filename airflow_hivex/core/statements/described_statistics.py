@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from airflow_hivex.core.catalog.statistics import select_statistics
 from airflow_hivex.core.errors import NoSuchColumnError
-from airflow_hivex.core.model.objects import Column, Partition, Table
+from airflow_hivex.core.model.objects import Column, StoredPartition, StoredTable
 from airflow_hivex.core.model.secrets import hide_in_uri
 from airflow_hivex.core.model.statistics import Statistics, is_exact
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
@@ -20,7 +20,9 @@ Rows = list[tuple[object, ...]]
 _NOTHING = "NULL"
 
 
-def statistics_facts(context: StatementContext, table: Table, partition: Partition | None = None) -> dict[str, str]:
+def statistics_facts(
+    context: StatementContext, table: StoredTable, partition: StoredPartition | None = None
+) -> dict[str, str]:
     """Return the results of ANALYZE for a table or partition: Spark's line, then Hive's parameters.
 
     Empty without statistics.
@@ -49,7 +51,9 @@ def statistics_facts(context: StatementContext, table: Table, partition: Partiti
     return facts
 
 
-def partition_rows(context: StatementContext, table: Table, partition: Partition) -> Iterator[tuple[str, str]]:
+def partition_rows(
+    context: StatementContext, table: StoredTable, partition: StoredPartition
+) -> Iterator[tuple[str, str]]:
     """Yield what there is to tell of a partition, as Spark names it."""
     keys = (key.name for key in table.partition_keys)
     values = ", ".join(f"{key}={value}" for key, value in zip(keys, partition.values, strict=True))
@@ -66,7 +70,7 @@ def partition_rows(context: StatementContext, table: Table, partition: Partition
 
 
 def column_rows(
-    context: StatementContext, table: Table, name: str, partition: Partition | None, *, extended: bool
+    context: StatementContext, table: StoredTable, name: str, partition: StoredPartition | None, *, extended: bool
 ) -> Rows:
     """Return what there is to tell of a column; what is not known is the text NULL, as in Spark.
 
@@ -106,7 +110,7 @@ def _is_exact(statistics: Statistics, column: Column, current: ValidWriteIdList 
     return found is not None and is_exact(found.valid_write_ids, current)
 
 
-def _column(columns: Sequence[Column], table: Table, name: str) -> Column:
+def _column(columns: Sequence[Column], table: StoredTable, name: str) -> Column:
     for column in columns:
         if column.name.lower() == name:
             return column
@@ -114,11 +118,11 @@ def _column(columns: Sequence[Column], table: Table, name: str) -> Column:
 
 
 def _statistics(
-    context: StatementContext, table: Table, partition: Partition | None
+    context: StatementContext, table: StoredTable, partition: StoredPartition | None
 ) -> tuple[Statistics | None, ValidWriteIdList | None]:
     """Return the statistics of the partition or table, and the snapshot of now."""
-    table_id = int(table.id or 0)
-    ids = [] if partition is None else [int(partition.id or 0)]
+    table_id = table.id
+    ids = [] if partition is None else [partition.id]
     with context.services.store.read() as connection:
         found = select_statistics(connection, table, ids)
         if not table.is_transactional:

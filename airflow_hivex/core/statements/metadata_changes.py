@@ -11,7 +11,7 @@ from airflow_hivex.core.catalog.tables import lock_for_change
 from airflow_hivex.core.errors import InvalidObjectError, NoSuchTableError, StorageError
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.locks import LockComponent
-from airflow_hivex.core.model.objects import Table
+from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
 from airflow_hivex.core.statements.context import Result, Running, StatementContext
 from airflow_hivex.core.statements.locking import acquire
@@ -23,7 +23,7 @@ _PATTERN = re.compile(r"[*?\[\]{}]")
 
 def change_metadata(
     context: StatementContext,
-    table: Table,
+    table: StoredTable,
     locks: Sequence[LockComponent],
     change: Callable[[Connection, ValidWriteIdList | None, int | None], None],
     before: Callable[[Running], None] | None = None,
@@ -34,7 +34,7 @@ def change_metadata(
     what is to be undone when the change never counts joins the ``undo`` of its argument.
     """
     services = context.services
-    table_id = int(table.id or 0)
+    table_id = table.id
     with own_transaction(context) as running:
         acquire(context, running, locks)
         if before is not None:

@@ -19,7 +19,7 @@ from airflow_hivex.core.errors import (
     NoSuchColumnError,
     NoSuchPartitionError,
 )
-from airflow_hivex.core.model.objects import ClusterStorageDescriptor, Partition, Table
+from airflow_hivex.core.model.objects import ClusterStorageDescriptor, Partition, StoredPartition, Table
 from airflow_hivex.core.model.partitions import partition_values
 from airflow_hivex.core.model.predicates import Predicate
 from airflow_hivex.core.model.statements import AddPartitions, DropPartitions, Literal, RenamePartition
@@ -76,13 +76,13 @@ def drop_partitions(context: StatementContext, statement: DropPartitions) -> Res
         names |= set(found)
     if not names:
         return Result()
-    dropped: list[tuple[Partition, Sequence[str]]] = []
+    dropped: list[tuple[StoredPartition, Sequence[str]]] = []
 
     def change(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:
         gone = catalog.joining(connection).drop_partitions(
             database, name, sorted(names), write_ids, if_exists=True, txn_id=txn_id
         )
-        registered = directories_of(connection, table, [int(partition.id or 0) for partition in gone])
+        registered = directories_of(connection, table, [partition.id for partition in gone])
         dropped[:] = [(each, [found.name for found in registered.get(each.id, ())]) for each in gone]
 
     locks = context.services.statement_locks.drop_partitions(table, sorted(names))
@@ -115,8 +115,8 @@ def rename_partition(context: StatementContext, statement: RenamePartition) -> R
         # Others may have come while the locks were waited for.
         partition = catalog.get_partition(database, name, partition_values(old))
         with context.services.store.read() as connection:
-            registered = directories_of(connection, table, [int(partition.id or 0)]).get(partition.id, ())
-        ids.append(int(partition.id or 0))
+            registered = directories_of(connection, table, [partition.id]).get(partition.id, ())
+        ids.append(partition.id)
         directories = [each.name for each in registered]
         for source in _managed_copies(table, partition):
             target = source.location.removesuffix(old) + new
@@ -200,7 +200,7 @@ def covered_partitions(context: StatementContext, operation: str, table: Table, 
 
 
 def _delete_partitions(
-    context: StatementContext, table: Table, dropped: Sequence[tuple[Partition, Sequence[str]]]
+    context: StatementContext, table: Table, dropped: Sequence[tuple[StoredPartition, Sequence[str]]]
 ) -> None:
     """Delete exactly the directories that dropped partitions had.
 

@@ -18,7 +18,7 @@ from airflow_hivex.core.errors import (
     TransactionNotOpenError,
     WriteConflictError,
 )
-from airflow_hivex.core.model.objects import Table
+from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.transactions import AbortReason, TxnState, TxnType
 from airflow_hivex.core.statements.context import JoinedTransaction, Running, StatementContext, new_tag
 from airflow_hivex.core.transactions import kept_snapshots
@@ -143,7 +143,7 @@ def _joined_transaction(context: StatementContext, joined: JoinedTransaction) ->
         context.session.running = None
 
 
-def commit_kept(context: StatementContext, running: Running, tables: Iterable[Table]) -> None:
+def commit_kept(context: StatementContext, running: Running, tables: Iterable[StoredTable]) -> None:
     """Commit a statement whose result is read later; the cleaner keeps its files for a time.
 
     A transaction of several statements is left as it is: it keeps them itself.
@@ -152,7 +152,7 @@ def commit_kept(context: StatementContext, running: Running, tables: Iterable[Ta
         return
     services = context.services
     retention_s = int(services.settings["hivex.dataframe.retention.time"])
-    table_ids = {int(table.id or 0) for table in tables if table.is_transactional}
+    table_ids = {table.id for table in tables if table.is_transactional}
     snapshot = running.snapshot
 
     def keep(connection: Connection) -> None:

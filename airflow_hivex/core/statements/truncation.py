@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from airflow_hivex.core.catalog import pending_writes
 from airflow_hivex.core.catalog.specifications import covered, typed_specification
 from airflow_hivex.core.errors import InvalidOperationError, NoSuchPartitionError
-from airflow_hivex.core.model.objects import Table
+from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.partitions import nullable_values
 from airflow_hivex.core.model.statements import Truncate
 from airflow_hivex.core.spark.empty_bases import write_empty_bases
@@ -28,7 +28,7 @@ def run_truncate(context: StatementContext, statement: Truncate) -> Result:
             raise InvalidOperationError("TRUNCATE TABLE", table.full_name, table.not_written)
         chosen = None if statement.specification is None else _partitions(context, running, table, statement)
         acquire(context, running, context.services.statement_locks.truncate(table, chosen))
-        resources = [(int(table.id or 0), partition) for partition in (chosen if chosen is not None else [None])]
+        resources = [(table.id, partition) for partition in (chosen if chosen is not None else [None])]
         check_not_outrun(context, running, resources)
         take_snapshot(context, running)
         if context.services.catalog.get_table(table.database, table.name).id != table.id:
@@ -46,7 +46,7 @@ def run_truncate(context: StatementContext, statement: Truncate) -> Result:
     return in_transaction(context, work)
 
 
-def _partitions(context: StatementContext, running: Running, table: Table, statement: Truncate) -> list[str]:
+def _partitions(context: StatementContext, running: Running, table: StoredTable, statement: Truncate) -> list[str]:
     """Return the partitions that the statement covers, with those that its own transaction has made; sorted.
 
     Raises:
@@ -59,7 +59,7 @@ def _partitions(context: StatementContext, running: Running, table: Table, state
     if running.joined is not None:
         with context.services.store.read() as connection:
             own = pending_writes.written_directories(connection, running.txn_id)
-        names.update(name for name in own.get(int(table.id or 0), {}) if name is not None)
+        names.update(name for name in own.get(table.id, {}) if name is not None)
     found = sorted(names) if exact is None else covered(sorted(names), exact, table.partition_keys)
     if exact is not None and not found:
         raise NoSuchPartitionError(table.database, table.name, "that the specification covers")

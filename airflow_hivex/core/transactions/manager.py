@@ -504,7 +504,7 @@ class TransactionManager:
                 return {txn_ids[0]: write_id}
 
         def work(connection: Connection) -> dict[int, int]:
-            table_id = int(select_table(connection, database, table).id or 0)
+            table_id = select_table(connection, database, table).id
             return self.allocate_in(
                 connection, txn_ids, table_id, operation=operation, partition=partition, reallocate=reallocate
             )
@@ -551,7 +551,7 @@ class TransactionManager:
         _check_id(txn_id)
 
         def work(connection: Connection) -> None:
-            table_id = int(select_table(connection, database, table).id or 0)
+            table_id = select_table(connection, database, table).id
             self.check_open(connection, txn_id)
             allocation.add_dynamic_partitions(connection, txn_id, table_id, partitions, operation)
 
@@ -567,7 +567,7 @@ class TransactionManager:
 
         def work(connection: Connection) -> None:
             found = select_table(connection, database, table)
-            allocation.seed_write_ids(connection, int(found.id or 0), found.full_name, next_write_id)
+            allocation.seed_write_ids(connection, found.id, found.full_name, next_write_id)
 
         self._store.write(work, name="seed")
 

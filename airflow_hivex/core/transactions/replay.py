@@ -105,7 +105,7 @@ class ReplayedTransactions:
             )
 
         def work(connection: Connection) -> dict[int, int]:
-            table_id = int(select_table(connection, database, table).id or 0)
+            table_id = select_table(connection, database, table).id
             targets = _targets(connection, policy, wanted)
             missing = [source for source in wanted if source not in targets]
             if missing:

@@ -18,6 +18,7 @@ from airflow_hivex.core.model.objects import (
     Skew,
     SortColumn,
     StorageDescriptor,
+    StoredPartition,
     StoredTable,
     Table,
     TableType,
@@ -145,7 +146,7 @@ class Shapes:
 def as_given(found: Table | Partition, given: Table | Partition) -> Table | Partition:
     """What was found, without the parts that the catalog adds to a new object."""
     created_at = found.created_at if given.created_at is not None else None
-    value = found.definition if isinstance(found, StoredTable) else replace(found, id=None)
+    value = found.definition if isinstance(found, (StoredTable, StoredPartition)) else found
     return replace(value, location=given.location, created_at=created_at)
 
 
