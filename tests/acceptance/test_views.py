@@ -72,9 +72,9 @@ def test_a_view_may_have_columns_that_no_file_holds(t: Session) -> None:
 
 def test_a_query_is_described_without_being_run(t: Session) -> None:
     t.sql("CREATE VIEW w (number COMMENT 'its id', name) AS SELECT id, v FROM t")
-    described = t.sql("DESCRIBE QUERY SELECT number, count(*) AS n, raise_error('run') FROM w GROUP BY number")
+    described = t.sql("DESCRIBE QUERY SELECT number, count(*) AS n, raise_error('run') AS e FROM w GROUP BY number")
     assert described.columns == ["col_name", "data_type", "comment"]
-    assert [row[:2] for row in described.rows] == [("number", "int"), ("n", "bigint"), ("raise_error(run)", "void")]
+    assert [row[:2] for row in described.rows] == [("number", "int"), ("n", "bigint"), ("e", "void")]
     assert described.cluster == "c1"
     with pytest.raises(AnalysisError):
         t.sql("DESC SELECT nobody FROM w")
