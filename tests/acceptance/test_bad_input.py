@@ -85,10 +85,10 @@ REFUSED = [
     ("INSERT INTO p PARTITION (ds, n = 1) VALUES (1, 'x')", InvalidObjectError, "ds stands before"),
     ("INSERT INTO p PARTITION (ds = 'x') VALUES (1)", InvalidObjectError, "lacks n"),
     ("INSERT INTO p (a, ds) VALUES (1, 'x')", InvalidOperationError, "lacks partition key n"),
-    ("INSERT INTO t VALUES (1)", ColumnCountMismatchError, r"default\.t: 2 columns.*\(a, b\), 1"),
-    ("INSERT INTO t VALUES (1, 'x', 2)", ColumnCountMismatchError, "3 were given"),
+    ("INSERT INTO t VALUES (1)", ColumnCountMismatchError, r"default\.t: .* must be 2 \(a, b\), not 1"),
+    ("INSERT INTO t VALUES (1, 'x', 2)", ColumnCountMismatchError, "not 3"),
     ("INSERT INTO t VALUES (1, 'x'), (2)", StatementSyntaxError, "row 2"),
-    ("INSERT INTO t (a) VALUES (1, 'x')", ColumnCountMismatchError, "1 columns"),
+    ("INSERT INTO t (a) VALUES (1, 'x')", ColumnCountMismatchError, r"must be 1 \(a\), not 2"),
     ("INSERT INTO t (a, nope) VALUES (1, 'x')", NoSuchColumnError, "nope.*a, b"),
     ("INSERT INTO t (a, A) VALUES (1, 2)", StatementSyntaxError, "twice"),
     ("INSERT INTO t VALUES ('x', 'y')", TypeMismatchError, "a of default.t has type int"),
@@ -131,7 +131,7 @@ REFUSED = [
     ("UPDATE t SET a = 1, a = 2", StatementSyntaxError, "twice"),
     ("DELETE FROM far WHERE a IN (SELECT a FROM t)", RoutingError, "default.t"),
     ("MERGE INTO t USING p ON t.a = p.a", StatementSyntaxError, "WHEN"),
-    ("MERGE INTO t USING p ON t.a = p.a WHEN NOT MATCHED THEN INSERT VALUES (1)", ColumnCountMismatchError, "1 were"),
+    ("MERGE INTO t USING p ON t.a = p.a WHEN NOT MATCHED THEN INSERT VALUES (1)", ColumnCountMismatchError, "not 1"),
     ("MERGE INTO t USING p ON t.a = p.a WHEN NOT MATCHED THEN INSERT (c) VALUES (1)", NoSuchColumnError, "c"),
     ("MERGE INTO p USING t ON t.a = p.a WHEN NOT MATCHED THEN INSERT (a) VALUES (1)", InvalidOperationError, "ds"),
     ("EXPLAIN ROUTE DROP TABLE t", UnsupportedStatementError, "no route"),
@@ -153,14 +153,17 @@ def test_refused_before_anything_changes(tables: Session, metastore: Metastore, 
 
     before = state()
     assert before[-1] == ()
+    failures: list[Exception] = []
     for sql, error, says in REFUSED:
         try:
             with pytest.raises(error, match=says):
                 tables.sql(sql)
             assert state() == before
-        except BaseException as failure:
+        except Exception as failure:
             failure.add_note(sql)
-            raise
+            failures.append(failure)
+    if failures:
+        raise ExceptionGroup("not refused as expected", failures)
 
 
 FAILING_JOBS = [
@@ -169,8 +172,8 @@ FAILING_JOBS = [
     ("SELECT nofunction(a) FROM t", AnalysisError, "nofunction"),
     ("SELECT a FROM t WHERE a = 'x'", JobError, "'x'.*cannot be cast"),
     ("SELECT 1 / 0", JobError, "Division by zero"),
-    ("INSERT INTO t SELECT 1", ColumnCountMismatchError, r"default\.t: 2 columns.*1 were"),
-    ("INSERT INTO t SELECT a, b, a FROM t", ColumnCountMismatchError, "3 were given"),
+    ("INSERT INTO t SELECT 1", ColumnCountMismatchError, r"default\.t: the number of columns must be 2 .*not 1"),
+    ("INSERT INTO t SELECT a, b, a FROM t", ColumnCountMismatchError, "not 3"),
     ("INSERT INTO t SELECT b, b FROM t", TypeMismatchError, "a of default.t has type int"),
     ("INSERT INTO t SELECT nope, b FROM t", AnalysisError, "nope"),
     ("INSERT INTO t VALUES (99999999999, 'x')", JobError, "overflow"),

@@ -80,6 +80,7 @@ READS = {
     "catalog": {
         *("get_database", "list_databases", "get_table", "get_tables", "list_tables", "new_partition"),
         *("get_partition", "get_partitions", "get_partitions_by_expr", "list_partition_names", "joining"),
+        *("contents", "snapshot"),
     },
     "transactions": {
         *("get", "find", "show", "valid_txns", "valid_write_ids", "written_since", "would_conflict", "check_open"),

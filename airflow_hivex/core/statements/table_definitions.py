@@ -28,7 +28,7 @@ from airflow_hivex.core.model.objects import (
 )
 from airflow_hivex.core.model.predicates import is_partition_type
 from airflow_hivex.core.model.statements import CreateTable
-from airflow_hivex.core.model.text_files import CHARSETS, TEXTFILE, text_format
+from airflow_hivex.core.model.text_files import CHARSETS, LAZY_SIMPLE_SERDE, TEXTFILE, text_format
 from airflow_hivex.core.spark.bucketing import check_bucketable
 from airflow_hivex.core.statements.context import StatementContext
 from airflow_hivex.core.statements.metadata_changes import check_location
@@ -108,7 +108,8 @@ def describe_table(context: StatementContext, statement: CreateTable, cluster: s
         sort_columns=tuple(replace(each, name=each.name.lower()) for each in statement.sort_columns),
         input_format=statement.input_format,
         output_format=statement.output_format,
-        serde=SerDe(library=statement.serde_library),
+        # Hive names the class of its text files in whatever way the table was defined.
+        serde=SerDe(library=statement.serde_library or (LAZY_SIMPLE_SERDE if data_source == TEXTFILE else None)),
     )
     _check_buckets(full_name, storage)
     if not external:
