@@ -366,17 +366,26 @@ def test_texts_are_compared_as_spark_does_whatever_orc_knows_of_them(session: Se
 
 
 @on_sqlite
-def test_both_zeros_are_one_number_whatever_orc_knows_of_them(session: Session) -> None:
+@pytest.mark.parametrize(
+    "clauses",
+    [
+        "TBLPROPERTIES ('orc.bloom.filter.columns' = 'd,f')",
+        "USING parquet TBLPROPERTIES ('transactional' = 'true', 'transactional_properties' = 'insert_only')",
+    ],
+    ids=["orc", "parquet"],
+)
+def test_both_zeros_are_one_number_whatever_files_know_of_them(session: Session, clauses: str) -> None:
     # A file each, so that the least and the greatest number of one are one of the zeros alone.
-    session.sql("CREATE TABLE zeros (id INT, d DOUBLE, f FLOAT) TBLPROPERTIES ('orc.bloom.filter.columns' = 'd,f')")
+    session.sql(f"CREATE TABLE zeros (id INT, d DOUBLE, f FLOAT) {clauses}")
     session.sql("INSERT INTO zeros VALUES (1, 0.0D, 0.0F)")
-    session.sql("INSERT INTO zeros SELECT 2, -0.0D, -0.0F")
+    # Parquet has a dictionary of values that come twice.
+    session.sql("INSERT INTO zeros SELECT /*+ COALESCE(1) */ * FROM VALUES (2, -0.0D, -0.0F), (2, -0.0D, -0.0F)")
     session.sql("INSERT INTO zeros SELECT 3, double('NaN'), float('NaN')")
     conditions = {
         f"{column} {operator} {zero}": expected
         for column in "df"
         for zero in ("0.0D", "-0.0D", "0")
-        for operator, expected in (("=", [1, 2]), ("<=", [1, 2]), (">=", [1, 2, 3]), (">", [3]), ("<", []))
+        for operator, expected in (("=", [1, 2, 2]), ("<=", [1, 2, 2]), (">=", [1, 2, 2, 3]), (">", [3]), ("<", []))
     }
     found = session.sql(
         " UNION ALL ".join(f"SELECT {n} AS q, id FROM zeros WHERE {each}" for n, each in enumerate(conditions))
@@ -384,3 +393,62 @@ def test_both_zeros_are_one_number_whatever_orc_knows_of_them(session: Session) 
     for n, (condition, expected) in enumerate(conditions.items()):
         assert sorted(row for query, row in found if query == n) == expected, condition
     assert [str(value) for value in session.sql("SELECT d, f FROM zeros WHERE id = 2").rows[0]] == ["-0.0", "-0.0"]
+
+
+KEYS = {
+    "INT": (["1", "-1", "0", "10"], ["1", "1.0", "1.5", "'1'", "10L", "1e0"]),
+    "BIGINT": (
+        ["1", "9007199254740993", "9007199254740992"],
+        ["9007199254740993", "9007199254740992.0D", "1.5", "'1'"],
+    ),
+    "DOUBLE": (
+        ["0.0D", "1.5D", "double('NaN')", "double('Infinity')"],
+        ["0", "-0.0D", "1.5", "double('NaN')", "'1.5'"],
+    ),
+    "DECIMAL(5,2)": (["1", "1.5", "-1.25", "999.99"], ["1", "1.50", "1.5D", "'1.5'", "1.505", "1000"]),
+    "BOOLEAN": (["true", "false"], ["true", "'true'", "false"]),
+    "STRING": (
+        ["'a'", "'A'", "'1'", "'01'", "'1 '", "'é'", r"'\U0001F600'", r"'\uFF5E'"],
+        ["'a'", "'é'", r"'\uFF5E'", "'1'"],
+    ),
+    "DATE": (
+        ["DATE'2020-01-01'", "DATE'1969-12-31'", "DATE'0001-01-01'"],
+        ["DATE'2020-01-01'", "'2020-01-01'", "TIMESTAMP'2020-01-01 00:00:00'", "TIMESTAMP'2020-01-01 12:00:00'"],
+    ),
+    "TIMESTAMP": (
+        ["TIMESTAMP'2020-01-01 00:00:00'", "TIMESTAMP'2020-01-01 00:00:00.000001'", "TIMESTAMP'1900-01-01 00:00:00'"],
+        ["TIMESTAMP'2020-01-01 00:00:00'", "'2020-01-01'", "DATE'2020-01-01'", "TIMESTAMP_NTZ'2020-01-01 00:00:00'"],
+    ),
+    "TIMESTAMP_NTZ": (
+        ["TIMESTAMP_NTZ'2020-01-01 00:00:00'", "TIMESTAMP_NTZ'2020-01-01 00:00:00.000001'"],
+        ["TIMESTAMP'2020-01-01 00:00:00'", "'2020-01-01'", "DATE'2020-01-01'"],
+    ),
+}
+STORED = {
+    "a key": "(id INT) PARTITIONED BY (k {})",
+    "ORC": "(id INT, k {})",
+    "Parquet": "(id INT, k {}) USING parquet "
+    "TBLPROPERTIES ('transactional' = 'true', 'transactional_properties' = 'insert_only')",
+}
+
+
+@on_sqlite
+@pytest.mark.evidence(cases=2)
+@pytest.mark.parametrize("kind", KEYS)
+def test_conditions_leave_the_rows_that_spark_leaves_whatever_is_pruned(session: Session, kind: str) -> None:
+    values, literals = KEYS[kind]
+    rows = ", ".join(f"({at}, CAST({value} AS {kind}))" for at, value in enumerate([*values, "NULL"]))
+    conditions = [f"k {operator} {literal}" for literal in literals for operator in ("=", "<=>", "<", ">=", "<>")]
+    conditions += [f"{literal} >= k" for literal in literals] + [f"k IN ({', '.join(literals[:2])}, NULL)"]
+
+    def answers(table: str) -> list[tuple[object, ...]]:
+        queries = (f"SELECT {n} AS q, id FROM {table} WHERE {each}" for n, each in enumerate(conditions))
+        return sorted(session.sql(" UNION ALL ".join(queries)).rows)
+
+    # Without a table nothing can be pruned.
+    expected = answers(f"VALUES {rows} AS t(id, k)")
+    for at, (stored, columns) in enumerate(STORED.items()):
+        session.sql(f"CREATE TABLE t{at} {columns.format(kind)}")
+        session.sql(f"INSERT INTO t{at} SELECT * FROM VALUES {rows}")
+        found = answers(f"t{at}")
+        assert found == expected, (stored, {conditions[int(str(n))] for n, _ in set(found) ^ set(expected)})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import date
+from datetime import date, datetime
 from typing import NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, and_, select
@@ -224,7 +224,8 @@ def _stored_text(value: Value, type: str) -> str | None:
         # NULL and the empty string share one stored value.
         held = type == "string" and value not in ("", DEFAULT_PARTITION) and _is_storable(value)
         return value if held else None
-    if type == "date" and isinstance(value, date):
+    # A time of a day is a date to Python.
+    if type == "date" and isinstance(value, date) and not isinstance(value, datetime):
         return value.isoformat()
     return None
 

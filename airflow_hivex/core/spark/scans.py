@@ -175,7 +175,7 @@ def _load(
     elif metadata:
         rows = _visible(rows, scan, part, deleted)
     renamed = any(column.stored_name for column in columns)
-    opaque = {column.name for column in scan.columns if scan.format == "orc" and _is_misjudged(column)}
+    opaque = {column.name for column in scan.columns if _is_misjudged(column, scan.format)}
     if (
         not metadata
         and not numbered
@@ -230,13 +230,16 @@ def _check_file_count(rows: DataFrame, scan: Scan, part: ScanPart) -> None:
         )
 
 
-def _is_misjudged(column: Column) -> bool:
-    """Return whether ORC would leave out stripes that have rows for conditions on a column.
+def _is_misjudged(column: Column, format: str) -> bool:
+    """Return whether a format's reader would leave out rows for conditions on a column.
 
-    Spark hands it times without their microseconds. Floating point numbers it orders by their bits, in statistics and
-    in bloom filters, where 0.0 and -0.0 are two numbers.
+    Spark hands times to ORC without their microseconds. ORC and Parquet order floating point numbers by their bits, in
+    statistics, dictionaries and bloom filters, where 0.0 and -0.0 are two numbers.
     """
-    return isinstance(field(column).dataType, (TimestampType, TimestampNTZType, FloatType, DoubleType))
+    kind = field(column).dataType
+    if isinstance(kind, (FloatType, DoubleType)):
+        return format in ("orc", "parquet")
+    return format == "orc" and isinstance(kind, (TimestampType, TimestampNTZType))
 
 
 def _is_written_here(part: ScanPart) -> bool:
