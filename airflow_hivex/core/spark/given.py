@@ -15,8 +15,8 @@ from airflow_hivex.core.errors import ColumnCountMismatchError, NoSuchColumnErro
 from airflow_hivex.core.model.plans import JobResult, Plan
 from airflow_hivex.core.spark import documents, job
 from airflow_hivex.core.spark.assignment import quoted
+from airflow_hivex.core.spark.pushdown import with_safe_pushdown
 from airflow_hivex.core.spark.running_jobs import RunningJob, RunningJobs
-from airflow_hivex.core.spark.text_order import with_safe_pushdown
 
 Frame: TypeAlias = DataFrame
 GivenSession: TypeAlias = SparkSession

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any
 from airflow_hivex.core.errors import HivexError, JobCancelledError, JobError
 from airflow_hivex.core.model.plans import JobResult, Plan
 from airflow_hivex.core.spark import class_archive
+from airflow_hivex.core.spark.pushdown import with_safe_pushdown
 from airflow_hivex.core.spark.running_jobs import RunningJob, RunningJobs
-from airflow_hivex.core.spark.text_order import with_safe_pushdown
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

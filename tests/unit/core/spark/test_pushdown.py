@@ -3,13 +3,14 @@ from __future__ import annotations
 import pytest
 
 from airflow_hivex.core.model.plans import ChangePart, Changes, Plan, Source
-from airflow_hivex.core.spark.text_order import with_safe_pushdown
+from airflow_hivex.core.spark.pushdown import with_safe_pushdown
 
 SAFE = [
     "SELECT * FROM t WHERE s = 'a' AND n > 1",
     "SELECT * FROM t WHERE s = 'é中'",
     "SELECT user, x FROM (SELECT * FROM t) AS q JOIN (SELECT 1) AS r WHERE id IN (SELECT id FROM u)",
     "SELECT * FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.id = t.id)",
+    "SELECT * FROM t WHERE n IN (1, 2) AND s IS NOT NULL",
     "WITH a AS (SELECT 1 AS id) SELECT * FROM a UNION ALL (SELECT 2)",
 ]
 UNSAFE = [
@@ -22,17 +23,19 @@ UNSAFE = [
     "SELECT * FROM t WHERE s = (SELECT max(s) FROM u)",
     "SELECT * FROM t WHERE s = /* the last */ ( -- one\n SELECT max(s) FROM u)",
     "SELECT * FROM t WHERE s IN ('a', (SELECT max(s) FROM u))",
+    "SELECT * FROM t WHERE n IN (1, NULL)",
+    "SELECT * FROM t WHERE n in (1, CAST(null AS INT), 2)",
 ]
 
 
 @pytest.mark.parametrize("sql", SAFE)
-def test_orc_judges_conditions_on_texts_in_the_order_of_both(sql: str) -> None:
+def test_orc_judges_what_it_judges_rightly(sql: str) -> None:
     plan = Plan("tag", "name", sql, parameters={"p": "é", "n": 1})
     assert with_safe_pushdown(plan) is plan
 
 
 @pytest.mark.parametrize("sql", UNSAFE)
-def test_orc_judges_no_condition_that_may_have_another_text(sql: str) -> None:
+def test_orc_judges_nothing_that_it_may_misjudge(sql: str) -> None:
     matched = Changes("UPDATE", ChangePart(sql, ()), "v")
     for plan in (
         Plan("tag", "name", sql),
@@ -45,3 +48,5 @@ def test_orc_judges_no_condition_that_may_have_another_text(sql: str) -> None:
 def test_parameters_count_as_well() -> None:
     plan = Plan("tag", "name", "SELECT * FROM t WHERE s = :p", parameters={"p": "\uff5e"}, spark_conf={"a": "b"})
     assert with_safe_pushdown(plan).spark_conf == {"a": "b", "spark.sql.orc.filterPushdown": "false"}
+    plan = Plan("tag", "name", "SELECT * FROM t WHERE n IN (1, :p)", parameters={"p": None})
+    assert with_safe_pushdown(plan).spark_conf == {"spark.sql.orc.filterPushdown": "false"}

@@ -1,9 +1,11 @@
-"""Conditions on texts that ORC must not judge.
+"""Conditions that ORC must not judge: it would leave out stripes that have rows, or fail.
 
-ORC keeps the least and the greatest text of each stripe by the bytes of UTF-8, and compares a condition's text with
-them by the units of UTF-16. The two orders differ where one text has a character above U+FFFF, and the other one from
-U+E000 to U+FFFF: ORC then leaves out stripes that have rows. A text without such characters is in the same place in
-both orders, whatever the stripes have. Source: ORC's RecordReaderImpl.evaluatePredicateRange, StringStatisticsImpl.
+Texts: ORC keeps the least and the greatest text of each stripe by the bytes of UTF-8, and compares a condition's text
+with them by the units of UTF-16. The two orders differ where one text has a character above U+FFFF, and the other one
+from U+E000 to U+FFFF. A text without such characters is in the same place in both orders, whatever the stripes have.
+Source: ORC's RecordReaderImpl.evaluatePredicateRange, StringStatisticsImpl.
+
+IN with NULL among its values: a NullPointerException.
 
 A DataFrame that is handed out takes conditions later, which nobody sees here: those go to ORC as in any Spark program.
 """
@@ -28,6 +30,8 @@ _MADE = re.compile(
     r")\b",
     re.IGNORECASE,
 )
+_NULL = re.compile(r"\bNULL\b", re.IGNORECASE)
+_NULL_IN_LIST = re.compile(r"\bIN\s*\((?:[^()]|\([^()]*\))*(?:\bNULL\b|\([^()]*\bNULL\b)", re.IGNORECASE)
 _SPACE = r"(?:\s|/\*.*?\*/|--[^\n]*(?:\n|$))*"
 _SUBQUERY = re.compile(rf"\({_SPACE}(?:SELECT|WITH|VALUES|FROM|TABLE|MAP|REDUCE)\b", re.IGNORECASE | re.DOTALL)
 _OF_RELATION = re.compile(
@@ -37,8 +41,8 @@ _LONGEST_KEYWORD = 40
 
 
 def with_safe_pushdown(plan: Plan) -> Plan:
-    """Return the plan, which keeps conditions from ORC where these might compare such a text."""
-    if any(_may_have_high_text(text) for text in _texts(plan)):
+    """Return the plan, which keeps conditions from ORC where one of them might be such a condition."""
+    if None in plan.parameters.values() or any(_is_misjudged(text) for text in _texts(plan)):
         return replace(plan, spark_conf={**plan.spark_conf, **_NO_PUSHDOWN})
     return plan
 
@@ -54,8 +58,11 @@ def _texts(plan: Plan) -> Iterator[str]:
         yield plan.changes.source or ""
 
 
-def _may_have_high_text(text: str) -> bool:
+def _is_misjudged(text: str) -> bool:
     if not text.isascii() and _HIGH.search(text):
+        return True
+    # Lists may be long; the first search is the cheap one.
+    if _NULL.search(text) and _NULL_IN_LIST.search(text):
         return True
     # The value of a subquery becomes part of a condition when the job runs.
     return _MADE.search(text) is not None or any(
