@@ -395,7 +395,7 @@ def test_both_zeros_are_one_number_whatever_files_know_of_them(session: Session,
     assert [str(value) for value in session.sql("SELECT d, f FROM zeros WHERE id = 2").rows[0]] == ["-0.0", "-0.0"]
 
 
-KEYS = {
+COMPARED = {
     "INT": (["1", "-1", "0", "10"], ["1", "1.0", "1.5", "'1'", "10L", "1e0"]),
     "BIGINT": (
         ["1", "9007199254740993", "9007199254740992"],
@@ -434,9 +434,9 @@ STORED = {
 
 @on_sqlite
 @pytest.mark.evidence(cases=2)
-@pytest.mark.parametrize("kind", KEYS)
+@pytest.mark.parametrize("kind", COMPARED)
 def test_conditions_leave_the_rows_that_spark_leaves_whatever_is_pruned(session: Session, kind: str) -> None:
-    values, literals = KEYS[kind]
+    values, literals = COMPARED[kind]
     rows = ", ".join(f"({at}, CAST({value} AS {kind}))" for at, value in enumerate([*values, "NULL"]))
     conditions = [f"k {operator} {literal}" for literal in literals for operator in ("=", "<=>", "<", ">=", "<>")]
     conditions += [f"{literal} >= k" for literal in literals] + [f"k IN ({', '.join(literals[:2])}, NULL)"]
