@@ -141,5 +141,7 @@ def test_interrupt_stops_the_job_and_leaves_spark(sqlite_url: str, tmp_path: Pat
         terminal.wait_for("hivex> ")
         terminal.type("SELECT id + 41 AS answer FROM range(1, 2);\r")
         assert "Starting Spark" not in terminal.wait_for("(1 row,")
+        # Before the prompt the terminal would take Ctrl-D for the end of a line.
+        terminal.wait_for("hivex> ")
         terminal.type(CTRL_D)
         assert terminal.wait_for_end()[0] == 0
