@@ -56,6 +56,7 @@ from pyspark import SparkContext
 tracker = SparkContext.getOrCreate().statusTracker()
 def kill():
     while not tracker.getActiveJobsIds():
+        # Between two looks at whether Spark has begun the job: nothing tells.
         time.sleep(0.01)
     os.kill(SparkContext._gateway.proc.pid, signal.SIGKILL)
 killer = threading.Thread(target=kill)
