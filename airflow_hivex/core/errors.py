@@ -56,9 +56,14 @@ class HivexError(Exception):
         return self._facts
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Exception pickles its args, which are the finished sentence; a
-        # constructor that takes facts needs those instead.
-        return (type(self), self._facts)
+        # Not through the constructor: it takes facts, and those that are kept are masked, so that a
+        # position in a text may not be in it any more.
+        return (_restored, (type(self), self.args), self.__dict__)
+
+
+def _restored(error_type: type[HivexError], args: tuple[Any, ...]) -> HivexError:
+    """Return an error with its sentence; its attributes follow."""
+    return error_type.__new__(error_type, *args)
 
 
 # -- settings and clusters -----------------------------------------------------
@@ -88,9 +93,11 @@ class InvalidSettingError(SettingsError):
 
     def __init__(self, name: str, value: object, reason: str) -> None:
         problem = f"{name} has no value" if value is None else f"{name} = {value!r} is not usable"
-        super().__init__(f"Setting {problem}: {reason}.", name, value, reason)
+        # Any object may be given, also one that cannot be pickled.
+        kept = value if value is None or isinstance(value, bool | int | float) else hide(str(value))
+        super().__init__(f"Setting {problem}: {reason}.", name, kept, reason)
         self.name = name
-        self.value = hide(value) if isinstance(value, str) else value
+        self.value = kept
 
 
 class InvalidClusterPropertiesError(SettingsError):

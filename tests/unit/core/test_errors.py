@@ -103,8 +103,26 @@ CLASSES = [error for error in dict.fromkeys(subclasses(HivexError)) if error.__m
 def test_error_survives_pickling_and_copying(error: type[HivexError]) -> None:
     assert error.__name__ in EXAMPLES, f"give an example of the facts of {error.__name__}"
     raised = error(*EXAMPLES[error.__name__])  # type: ignore[arg-type]
-    for again in (pickle.loads(pickle.dumps(raised)), copy.copy(raised)):
-        assert type(again) is error
+    assert_survives(raised)
+
+
+@pytest.mark.parametrize(
+    "raised",
+    [
+        errors.InvalidTextError("A text", "password=abcdefghijklmnopqrstuv\0", 31),
+        errors.InvalidSettingError("hive.txn.timeout", object(), "a whole number of s is expected"),
+        errors.InvalidSettingError("hive.txn.timeout", lambda: 5, "a whole number of s is expected"),
+    ],
+    ids=["a masked text", "an object", "an object that cannot be pickled"],
+)
+def test_error_of_any_value_survives_pickling_and_copying(raised: HivexError) -> None:
+    raised.add_note("in the task load")
+    assert_survives(raised)
+
+
+def assert_survives(raised: HivexError) -> None:
+    for again in (pickle.loads(pickle.dumps(raised)), copy.copy(raised), copy.deepcopy(raised)):
+        assert type(again) is type(raised)
         assert str(again) == str(raised)
         assert vars(again) == vars(raised)
 
