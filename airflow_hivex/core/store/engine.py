@@ -6,6 +6,7 @@ import json
 import os
 import select
 import sqlite3
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,7 +26,7 @@ from sqlalchemy.exc import (
     StatementError,
 )
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
-from sqlalchemy.pool import PoolProxiedConnection
+from sqlalchemy.pool import Pool, PoolProxiedConnection
 
 from airflow_hivex.core.errors import (
     HivexError,
@@ -96,6 +97,7 @@ class Store:
         together = {"isolation_level": "REPEATABLE READ"} if self.is_postgresql else {}
         self._reading_together = self.engine.execution_options(**together)
         self._fault = fault
+        _stores.add(self)
 
     def reach(self, point: str) -> None:
         """Tell the ``fault`` given, if there is one, that a named point is reached; tests let processes die there."""
@@ -115,6 +117,13 @@ class Store:
     def close(self) -> None:
         """Give all connections back."""
         self.engine.dispose()
+
+    def leave_to_parent(self) -> None:
+        """Take new connections in a process that was forked."""
+        # Those that were open are its parent's, too: to use or to close them here would break them there.
+        # They are kept, unused, as whatever forgets a connection closes it.
+        _pools_of_parents.append(self.engine.pool)
+        self.engine.dispose(close=False)
 
     @property
     def file(self) -> Path:
@@ -313,6 +322,18 @@ class Store:
                 raise
             self.reach(f"after {name}")
             return result
+
+
+_stores: weakref.WeakSet[Store] = weakref.WeakSet()
+_pools_of_parents: list[Pool] = []
+
+
+def _leave_to_parent() -> None:
+    for store in list(_stores):
+        store.leave_to_parent()
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 class _Committing:

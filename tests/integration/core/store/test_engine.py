@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import shutil
 import sqlite3
@@ -9,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from sqlalchemy import event, insert, select
+from sqlalchemy import event, insert, select, text
 
 from airflow_hivex.core.errors import StoreUnavailableError
 from airflow_hivex.core.store import migrating
@@ -73,6 +74,28 @@ def test_a_file_that_is_deleted_or_replaced_takes_no_commit(empty_sqlite_url: st
         names = {name for (name,) in connection.execute("SELECT name FROM counters")}
     assert {"one", "three"} <= names
     assert "two" not in names
+
+
+def test_forked_process_has_a_connection_of_its_own(postgresql_url: str) -> None:
+    def server_process() -> int:
+        with store.read() as connection:
+            return connection.execute(text("SELECT pg_backend_pid()")).scalar_one()
+
+    context = multiprocessing.get_context("fork")
+    store = Store(postgresql_url)
+    try:
+        own = server_process()
+        answers = context.SimpleQueue()
+        child = context.Process(target=lambda: answers.put((server_process(), store.close())))
+        child.start()
+        child.join()
+        assert child.exitcode == 0
+        (of_child, _) = answers.get()
+        assert of_child != own
+        # The child has not ended it either.
+        assert server_process() == own
+    finally:
+        store.close()
 
 
 def add_counter(store: Store, name: str) -> None:
