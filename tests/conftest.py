@@ -11,11 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from sqlalchemy.util import LRUCache
 
 from airflow_hivex.core.spark import class_archive
-from airflow_hivex.core.store import engine
-from airflow_hivex.core.store.engine import Store
+from airflow_hivex.core.store.engine import ENGINE_LISTENERS, Store
 from airflow_hivex.core.store.migrating import VERSION_TABLE, prepare
 from airflow_hivex.core.store.schema import metadata
 from tests import evidence, spark_options, unsynchronized
@@ -24,7 +22,7 @@ from tests.postgresql import EmptiedDatabases, start_postgresql
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sqlalchemy import URL, Dialect, Engine
+    from sqlalchemy import Dialect, Engine
 
     from tests.postgresql import PostgresqlServer
 
@@ -168,10 +166,10 @@ def _prepare(url: str) -> None:
     store = Store(url)
     prepare(store)
     store.close()
-    _COMPILED[store.engine.dialect.name] = store.engine.dialect, LRUCache(10_000)
+    _COMPILED[store.engine.dialect.name] = store.engine.dialect, {}
 
 
-_COMPILED: dict[str, tuple[Dialect, LRUCache[Any, Any]]] = {}
+_COMPILED: dict[str, tuple[Dialect, dict[Any, Any]]] = {}
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -181,18 +179,16 @@ def compiled_statements() -> Iterator[None]:
     SQLAlchemy compiles a statement once for each engine. Nearly every test has an engine of its own, and would spend
     a third of its time on that.
     """
-    make = engine._engine
+    ENGINE_LISTENERS.append(_share_compiled)
+    yield
+    ENGINE_LISTENERS.remove(_share_compiled)
 
-    def make_sharing(url: URL, *, create: bool) -> Engine:
-        made = make(url, create=create)
-        if made.dialect.name in _COMPILED:
-            # What was compiled is found by the dialect, too.
-            made.dialect, made._compiled_cache = _COMPILED[made.dialect.name]
-        return made
 
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(engine, "_engine", make_sharing)
-        yield
+def _share_compiled(engine: Engine) -> None:
+    if engine.dialect.name in _COMPILED:
+        # What was compiled is found by the dialect, too.
+        engine.dialect, compiled = _COMPILED[engine.dialect.name]
+        engine.update_execution_options(compiled_cache=compiled)
 
 
 @pytest.fixture

@@ -65,7 +65,7 @@ def test_compaction_is_asked_for_shown_and_aborted(tables: Session) -> None:
 
 
 def test_and_wait_brings_what_became_of_it(metastore: Metastore, tables: Session) -> None:
-    metastore.compactor._wait_timeout_s = 0.1
+    metastore.compactor.wait_timeout_s = 0.1
     (answer,) = shown(tables, "ALTER TABLE t COMPACT 'major' AND WAIT")
     assert (answer["compactionid"], answer["state"]) == ("1", "initiated")
     assert "still initiated" in str(answer["message"])

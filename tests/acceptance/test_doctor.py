@@ -32,7 +32,7 @@ on_sqlite = pytest.mark.parametrize("metastore_url", ["sqlite"], indirect=True)
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody deletes anything here while the doctor looks, but where a test says so."""
-    monkeypatch.setattr(doctor, "_PAUSE_S", 0)
+    monkeypatch.setattr(doctor, "PAUSE_S", 0)
 
 
 @pytest.fixture

@@ -69,7 +69,8 @@ class Compactor:
         self._settings = settings
         self._monotonic = monotonic
         self._sleep = sleep
-        self._wait_timeout_s = int(settings["hive.compactor.wait.timeout"]) / 1000
+        self.wait_timeout_s = int(settings["hive.compactor.wait.timeout"]) / 1000
+        """How long :meth:`wait` waits where its caller does not say it."""
         self.queue = CompactionQueue(store, settings, clock)
         self.cleaning = CleaningQueue(store, settings, clock)
         self.history = CompactionHistory(store, settings, clock)
@@ -147,7 +148,7 @@ class Compactor:
         Raises:
             NoSuchCompactionError: there is none of that id.
         """
-        limit_s = self._wait_timeout_s if timeout_s is None else timeout_s
+        limit_s = self.wait_timeout_s if timeout_s is None else timeout_s
         began = self._monotonic()
         pause_s = _FIRST_PAUSE_S
         while True:

@@ -37,7 +37,7 @@ from airflow_hivex.core.store.schema import cluster_storage_descriptors, directo
 _TABLES_AT_ONCE = 200
 _DIRECTORIES_AT_ONCE = 200_000
 _MOST_LOOKS = 10
-_PAUSE_S = 0.5
+PAUSE_S = 0.5
 
 _Differences = dict[tuple[Looked, str, bool], Difference]
 
@@ -132,7 +132,7 @@ class Doctor:
             if not suspects:
                 break
             if any(each.row is None for each in suspects.values()):
-                self._sleep(_PAUSE_S)
+                self._sleep(PAUSE_S)
             rows = self._read({key[0].table_id for key in suspects})
             looked = disks.look(rows, {key[0]: None for key in suspects})
             unreadable += [each for each in looked.values() if isinstance(each, Finding)]
@@ -226,7 +226,7 @@ class Doctor:
             for _ in range(_MOST_LOOKS):
                 if not found:
                     break
-                self._sleep(_PAUSE_S)
+                self._sleep(PAUSE_S)
                 before, found = found, self._folders(disks, name, database)
                 if found == before:
                     break

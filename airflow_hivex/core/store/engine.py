@@ -64,6 +64,9 @@ _WRITING = "hivex_writing"
 # An extended result code of SQLite has the primary one in its lowest byte.
 _PRIMARY_CODE = 0xFF
 
+ENGINE_LISTENERS: list[Callable[[Engine], None]] = []
+"""Functions that get each engine that a store makes, before it is used; none by default."""
+
 
 class OutcomeUnknownError(StoreUnavailableError):
     """The database was lost while it committed: the change may or may not have been applied."""
@@ -90,6 +93,8 @@ class Store:
         """The URL without secrets, for messages."""
         remember([self.url.password, *secrets_of_uri(self.url.render_as_string(hide_password=False))])
         self.engine = _engine(self.url, create=create)
+        for listener in ENGINE_LISTENERS:
+            listener(self.engine)
         # A statement has its own snapshot anyway, so that a transaction around it is two round trips for nothing.
         # SQLite's readers need one: they may look twice.
         options = {"isolation_level": "AUTOCOMMIT"} if self.is_postgresql else {}
