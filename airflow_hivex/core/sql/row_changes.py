@@ -39,7 +39,7 @@ def read_delete(cursor: Cursor) -> ChangeRows:
     text = _Pieces(cursor).add(f"SELECT {target.quoted}.*, 0 AS `{CLAUSE}`").add(" FROM ")
     at = text.copy(target.start, target.end)
     if cursor.accept("WHERE"):
-        text.add(" WHERE ").copy_tokens(_until(cursor, "a condition"))
+        text.add_condition("WHERE", _until(cursor, "a condition"))
     matched = _change_query(text.read(), (ChangeClause(ChangeAction.DELETE),), target=at)
     return ChangeRows("DELETE", target.table, matched)
 
@@ -60,7 +60,7 @@ def read_update(cursor: Cursor) -> ChangeRows:
     text.add(" FROM ")
     at = text.copy(target.start, target.end)
     if cursor.accept("WHERE"):
-        text.add(" WHERE ").copy_tokens(_until(cursor, "a condition"))
+        text.add_condition("WHERE", _until(cursor, "a condition"))
     clause = ChangeClause(ChangeAction.UPDATE, columns)
     return ChangeRows("UPDATE", target.table, _change_query(text.read(), (clause,), target=at))
 
@@ -96,7 +96,7 @@ def read_merge(cursor: Cursor) -> ChangeRows:
     at = text.copy(target.start, target.end)
     text.add(" JOIN ")
     source_at = text.add_source(source)
-    text.add(" ON ").copy_tokens(on)
+    text.add_condition("ON", on)
     matched = _change_query(text.read(), [each.clause for each in whens["MATCHED"]], target=at, source=source_at)
 
     text = _Pieces(cursor).add(f"SELECT *, monotonically_increasing_id() AS `{SOURCE_ROW}`").add(" FROM ")
@@ -347,6 +347,10 @@ class _Pieces(Pieces):
         at = len(self.text)
         self.add(f"{_SOURCE} AS {source.quoted}")
         return at
+
+    def add_condition(self, word: str, tokens: Sequence[Token]) -> None:
+        """Add WHERE or ON in parentheses, so that text behind the condition, such as LIMIT, is refused."""
+        self.add(f" {word} (").copy_tokens(tokens).add(")")
 
     def add_values(self, clause: int, values: Sequence[Sequence[Token]], when: str) -> None:
         for number, tokens in enumerate(values):

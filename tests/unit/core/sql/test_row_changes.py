@@ -27,16 +27,17 @@ def rendered(part: ChangeQuery | None) -> str:
     ("text", "expected"),
     [
         ("DELETE FROM t", "SELECT `t`.*, 0 AS `__clause` FROM v0 AS `t`"),
-        ("delete from d.t where a = 1 or b", "SELECT `t`.*, 0 AS `__clause` FROM v0 AS `t` WHERE a = 1 or b"),
+        ("delete from d.t where a = 1 or b", "SELECT `t`.*, 0 AS `__clause` FROM v0 AS `t` WHERE (a = 1 or b )"),
         (
             "DELETE FROM d.t WHERE d.t.a IN (SELECT x FROM u WHERE u.x = d.t.b)",
-            "SELECT `t`.*, 0 AS `__clause` FROM v0 AS `t` WHERE `t`.a IN (SELECT x FROM v1 AS `u` WHERE u.x = `t`.b)",
+            "SELECT `t`.*, 0 AS `__clause` FROM v0 AS `t` "
+            "WHERE (`t`.a IN (SELECT x FROM v1 AS `u` WHERE u.x = `t`.b) )",
         ),
         ("DELETE FROM t AS `x y` -- all of it", "SELECT `x y`.*, 0 AS `__clause` FROM v0 AS `x y`"),
         (
             "UPDATE t x SET a = a + 1, x.b = CASE WHEN c THEN 'w, WHERE' END WHERE c",
             "SELECT `x`.*, 0 AS `__clause`, CASE WHEN TRUE THEN (a + 1 ) END AS `__assigned_0_0`, "
-            "CASE WHEN TRUE THEN (CASE WHEN c THEN 'w, WHERE' END ) END AS `__assigned_0_1` FROM v0 x WHERE c",
+            "CASE WHEN TRUE THEN (CASE WHEN c THEN 'w, WHERE' END ) END AS `__assigned_0_1` FROM v0 x WHERE (c )",
         ),
         (
             "UPDATE d.t SET d.t.a = (SELECT max(b) FROM u WHERE b > 1)",
@@ -80,7 +81,7 @@ def test_the_queries_of_a_merge() -> None:
         "SELECT `a`.*, `b`.`__source_row`, CASE WHEN (b.gone ) THEN 0 WHEN TRUE THEN 1 END AS `__clause`, "
         "CASE WHEN `__clause` = 1 THEN (b.v ) END AS `__assigned_1_0`, "
         "CASE WHEN `__clause` = 1 THEN ((SELECT max(w) FROM v0 AS `u`) ) END AS `__assigned_1_1` "
-        "FROM v1 AS a JOIN v2 AS `b` ON a.k = b.k AND a.ds = 1"
+        "FROM v1 AS a JOIN v2 AS `b` ON (a.k = b.k AND a.ds = 1 )"
     )
     assert rendered(statement.unmatched) == (
         "SELECT `b`.`__source_row`, CASE WHEN (b.k > 0 ) THEN 0 WHEN TRUE THEN 1 END AS `__clause`, "
@@ -118,7 +119,8 @@ def test_a_source_can_have_names_for_its_columns() -> None:
 def test_a_source_that_is_a_table_keeps_its_name() -> None:
     statement = change("MERGE INTO t USING d.s ON t.k = d.s.k WHEN NOT MATCHED THEN INSERT VALUES (d.s.k, 1)")
     assert rendered(statement.matched) == (
-        "SELECT `t`.*, `s`.`__source_row`, CAST(NULL AS INT) AS `__clause` FROM v0 AS `t` JOIN v1 AS `s` ON t.k = `s`.k"
+        "SELECT `t`.*, `s`.`__source_row`, CAST(NULL AS INT) AS `__clause` "
+        "FROM v0 AS `t` JOIN v1 AS `s` ON (t.k = `s`.k )"
     )
     assert statement.unmatched is not None
     assert statement.unmatched.clauses == (ChangeClause(ChangeAction.INSERT, None, 2),)
@@ -132,17 +134,21 @@ def test_a_source_that_is_a_table_keeps_its_name() -> None:
         ("DELETE FROM t WHERE", 1, 20, "expected a condition"),
         ("DELETE FROM t WHERE a > (1", 1, 21, "not closed"),
         ("DELETE FROM t WHERE a = 1) OR (b", 1, 26, "not opened"),
+        ("DELETE FROM t WHERE a = 1 ORDER BY b LIMIT 1", 1, 27, "Expecting"),
         ("DELETE FROM t AS", 1, 17, "an alias"),
         ("UPDATE t", 1, 9, "expected SET"),
         ("UPDATE t SET a", 1, 15, "expected '='"),
         ("UPDATE t SET a = , b = 1", 1, 18, "a value"),
         ("UPDATE t SET a = 1,", 1, 20, "a column"),
         ("UPDATE t SET a = 1, A = 2", 1, 21, "twice"),
+        ("UPDATE t SET a = 1 WHERE a = 2 UNION ALL SELECT 1", 1, 32, "Expecting"),
         ("UPDATE t\nSET a = 1 +", 2, 12, "not complete"),
         ("UPDATE t SET a = 1\nWHERE b = 'x' 7", 2, 15, "7"),
         ("MERGE INTO t USING (SELECT 1) ON true WHEN MATCHED THEN DELETE", 1, 31, "an alias for the source"),
         ("MERGE INTO t USING s WHEN MATCHED THEN DELETE", 1, 22, "expected ON"),
         ("MERGE INTO t USING s ON t.a = s.a", 1, 34, "WHEN"),
+        ("MERGE INTO t USING s ON t.a = s.a WHERE t.b = 1 WHEN MATCHED THEN DELETE", 1, 35, "Expecting"),
+        ("MERGE INTO t USING s ON t.a = s.a JOIN u ON true WHEN MATCHED THEN DELETE", 1, 35, "Expecting"),
         ("MERGE INTO t USING s ON t.a = s.a WHEN MATCHED THEN INSERT *", 1, 53, "UPDATE or DELETE"),
         ("MERGE INTO t USING s ON t.a = s.a WHEN NOT MATCHED THEN DELETE", 1, 57, "INSERT"),
         ("MERGE INTO t USING s ON t.a = s.a WHEN NOT MATCHED THEN INSERT (a, b) VALUES (1)", 1, 80, "2 columns"),
