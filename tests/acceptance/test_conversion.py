@@ -114,6 +114,16 @@ def test_rows_of_partitions_are_told_apart_although_their_ids_are_alike(session:
         (24, "ü", "ü"),
     ]
     assert rows(session, "SELECT count(*), count(DISTINCT id) FROM t") == [(28, 28)]
+    # Rows 5, 15 and 25 have one id.
+    session.sql(
+        "MERGE INTO t USING range(0, 20) s (n) ON t.id = s.n WHEN MATCHED AND n % 10 = 5 THEN UPDATE SET v = 'merged' "
+        "WHEN NOT MATCHED BY SOURCE AND id % 10 = 5 THEN UPDATE SET v = 'alone'"
+    )
+    assert rows(session, "SELECT id, v FROM t WHERE id % 10 = 5 ORDER BY id") == [
+        (5, "merged"),
+        (15, "merged"),
+        (25, "alone"),
+    ]
     # A DataFrame is computed later, and its session may run other jobs before.
     spark = SparkSession.builder.getOrCreate().newSession()
     frame = session.warehouse(spark).table("t")

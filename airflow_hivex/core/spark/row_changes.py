@@ -30,6 +30,7 @@ from airflow_hivex.core.spark.writes import ROW_ID_MASK, bucket_number, partitio
 _KEYS = (ORIGINAL_WRITE_ID, BUCKET, ROW_ID)
 _KIND = "__kind"
 _WRITER = "__writer"
+_PARTITION = "__partition_"
 _DELETED, _INSERTED = 0, 1
 _SAMPLED = 64
 _ROW_OVERHEAD = 64
@@ -95,7 +96,10 @@ class _Changing:
             parts.append(self._part(self._rows(changes.unmatched.sql), changes.unmatched))
         if changes.unmatched_by_source is not None:
             target = self._spark.table(changes.target_view)
-            rest = target.join(matched.select(*_KEYS), list(_KEYS), "left_anti").select(*map(quoted, target.columns))
+            keys, partition = _with_partition(matched, self._write)
+            rest, _ = _with_partition(target, self._write)
+            rest = rest.join(keys.select(*_KEYS, *partition), [*_KEYS, *partition], "left_anti")
+            rest = rest.select(*map(quoted, target.columns))
             self._view(rest, changes.target_rest_view)
             parts.append(self._part(self._rows(changes.unmatched_by_source.sql), changes.unmatched_by_source))
         return reduce(DataFrame.union, parts)
@@ -109,7 +113,8 @@ class _Changing:
 
     def _check_cardinality(self, matched: DataFrame) -> None:
         # As Hive, for all rows that match, also those that no clause does anything with.
-        several = matched.groupBy(*_KEYS).count().where("count > 1").count()
+        rows, partition = _with_partition(matched, self._write)
+        several = rows.groupBy(*_KEYS, *partition).count().where("count > 1").count()
         if several:
             raise MergeCardinalityError(self._write.table, several)
 
@@ -153,6 +158,15 @@ class _Changing:
         names = [quoted(column.name) for column in write.columns]
         values = [F.expr(f"IF({_KIND} = {_INSERTED}, {name}, NULL) AS {name}") for name in names]
         return twice.select(_KIND, writer.alias(_WRITER), *_KEYS, *values, *partition)
+
+
+def _with_partition(rows: DataFrame, write: Write) -> tuple[DataFrame, list[str]]:
+    """Return rows of the target with columns that tell their partition, and the names of these columns.
+
+    Rows of original files have the ids of rows in other partitions.
+    """
+    names = {f"{_PARTITION}{number}": column.name for number, column in enumerate(write.partition_columns)}
+    return rows.withColumns({name: partition_text(key) for name, key in names.items()}), list(names)
 
 
 def _needed(matched: DataFrame, part: ChangePart, write: Write) -> DataFrame:
