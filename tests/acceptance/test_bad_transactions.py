@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import create_engine, text
 
 from airflow_hivex.core import Metastore, Session
 from airflow_hivex.core.errors import (
@@ -20,7 +21,9 @@ from airflow_hivex.core.errors import (
     NoSuchLockError,
     NoSuchTableError,
     NoSuchTransactionError,
+    Outcome,
     StatementSyntaxError,
+    StoreUnavailableError,
     TransactionAbortedError,
     TransactionCommittedError,
     TransactionNotOpenError,
@@ -32,6 +35,10 @@ from airflow_hivex.core.model.transactions import Operation, TxnState
 
 pytestmark = pytest.mark.every_backend
 
+_END_OTHERS = """
+SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
+WHERE datname = current_database() AND pid <> pg_backend_pid()
+"""
 NO_IDS: list[Any] = [0, -1, -(2**63), 999_999, 2**63 - 1, 2**63, 10**40, True, 1.5, "1", None]
 
 
@@ -156,6 +163,39 @@ def test_nothing_follows_an_end(metastore: Metastore, txn_id: int) -> None:
     assert metastore.transactions.get(txn_id).state is TxnState.ABORTED
     assert metastore.transactions.get(committed).state is TxnState.COMMITTED
     assert metastore.locks.show() == []
+
+
+@pytest.mark.parametrize("step", ["open", "lock", "allocate"])
+def test_statement_whose_database_was_lost_before_its_commit_is_not_applied(
+    postgresql_url: str, tmp_path: Path, step: str
+) -> None:
+    steps: list[str] = []
+    told = Outcome.NOT_APPLIED, True
+
+    def lose(point: str) -> None:
+        if point == f"before {step}" and not steps:
+            steps.append(point)
+            # The answer to what is committed now does not arrive.
+            with other.connect() as connection:
+                connection.execute(text(_END_OTHERS))
+
+    other = create_engine(postgresql_url, isolation_level="AUTOCOMMIT")
+    clusters = {"c1": {"filesystem": (tmp_path / "c1").as_uri(), "jobtracker": "local[1]"}}
+    with Metastore.open(postgresql_url, clusters=clusters) as first, first.session() as session:
+        session.sql("CREATE TABLE t (a int)")
+    with Metastore.open(postgresql_url, clusters=clusters, fault=lose) as metastore, metastore.session() as session:
+        try:
+            # Where it is certain that the step was not done, the step is retried.
+            written = session.sql("INSERT INTO t VALUES (1)").rows_written
+        except StoreUnavailableError as error:
+            told = error.outcome, error.retryable
+            written = 0
+        assert steps
+        assert told == (Outcome.NOT_APPLIED, True)
+        assert len(session.snapshot_files("t").files) == written
+        assert session.sql("INSERT INTO t VALUES (1)").rows_written == 1
+        assert len(session.snapshot_files("t").files) == written + 1
+    other.dispose()
 
 
 def test_heartbeat_after_the_reaper(metastore_url: str, tmp_path: Path) -> None:

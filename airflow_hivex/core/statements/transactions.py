@@ -13,6 +13,7 @@ from airflow_hivex.core.errors import (
     CommitOutcomeUnknownError,
     HivexError,
     NoSuchTransactionError,
+    StoreUnavailableError,
     TransactionAbortedError,
     TransactionCommittedError,
     TransactionNotOpenError,
@@ -21,6 +22,7 @@ from airflow_hivex.core.errors import (
 from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.transactions import AbortReason, TxnState, TxnType
 from airflow_hivex.core.statements.context import JoinedTransaction, Running, StatementContext, new_tag
+from airflow_hivex.core.store.engine import OutcomeUnknownError
 from airflow_hivex.core.transactions import kept_snapshots
 from airflow_hivex.core.transactions.heartbeats import gone, heartbeats
 
@@ -113,6 +115,9 @@ def own_transaction(
         told = _own_error(context, running, error, timeout_s)
         if told is not None:
             raise told from error
+        if isinstance(error, OutcomeUnknownError):
+            # Whatever step it was: without a commit, which has an error of its own, nothing counts.
+            raise StoreUnavailableError(*error.facts) from error
         raise
     finally:
         session.running = None

@@ -172,6 +172,11 @@ class TransactionManager:
 
         try:
             ids = self._store.exchange(work, name="open")
+        except OutcomeUnknownError as error:
+            if new.key is not None:
+                raise
+            # Nobody learns the ids: they time out.
+            raise StoreUnavailableError(*error.facts) from error
         except BaseException:
             if new.key is None:
                 # Nobody has learned the ids.
