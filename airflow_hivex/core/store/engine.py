@@ -269,25 +269,19 @@ class Store:
 
     def _attempt_exchange(self, work: Callable[[Exchange], T], name: str) -> T:
         connection = self._raw_connection()
+        exchange = _Committing(self, exchange_on(connection, self.engine.dialect), name)
         try:
-            exchange = _Committing(self, exchange_on(connection, self.engine.dialect), name)
-            try:
-                result = work(exchange)
-                if not exchange.is_finished:
-                    exchange.finish()
-            except ExchangeError as error:
-                if error.is_lost:
-                    connection.invalidate(error.original)
-                if error.is_lost and error.was_committing:
-                    raise OutcomeUnknownError(self.name, _first_line(error.original)) from error.original
-                raise as_sqlalchemy(error, self.engine.dialect) from error.original
-            except BaseException:
-                if exchange.is_broken:
-                    connection.invalidate()
-                raise
+            result = work(exchange)
+            if not exchange.is_finished:
+                exchange.finish()
+        except ExchangeError as error:
+            if error.is_lost:
+                connection.invalidate(error.original)
+            if error.is_lost and error.was_committing:
+                raise OutcomeUnknownError(self.name, _first_line(error.original)) from error.original
+            raise as_sqlalchemy(error, self.engine.dialect) from error.original
         finally:
-            # What was not committed is undone by this.
-            connection.close()
+            _give_back(connection, exchange)
         self.reach(f"after {name}")
         return result
 
@@ -300,12 +294,8 @@ class Store:
             if error.is_lost:
                 connection.invalidate(error.original)
             raise as_sqlalchemy(error, self.engine.dialect) from error.original
-        except BaseException:
-            if exchange.is_broken:
-                connection.invalidate()
-            raise
         finally:
-            connection.close()
+            _give_back(connection, exchange)
 
     def _raw_connection(self) -> PoolProxiedConnection:
         try:
@@ -327,6 +317,14 @@ class Store:
                 raise
             self.reach(f"after {name}")
             return result
+
+
+def _give_back(connection: PoolProxiedConnection, exchange: Exchange) -> None:
+    """Let others use the connection, if it can be used. What was not committed is undone by this."""
+    if connection.is_valid and exchange.is_broken:
+        # Of an exception, or the server has ended it after the commit.
+        connection.invalidate()
+    connection.close()
 
 
 _stores: weakref.WeakSet[Store] = weakref.WeakSet()
