@@ -292,6 +292,32 @@ def test_pruned_partitions_change_no_answer(session: Session) -> None:
 
 
 @on_sqlite
+def test_conditions_find_days_that_python_does_not_know(session: Session) -> None:
+    session.sql("CREATE TABLE days (id INT) PARTITIONED BY (d DATE, n TIMESTAMP_NTZ)")
+    years = ["-0044", "0000", "2020", "+10000"]
+    rows = ", ".join(f"({at}, DATE'{y}-03-15', TIMESTAMP_NTZ'{y}-03-15 10:00:00')" for at, y in enumerate(years))
+    session.sql(f"INSERT INTO days SELECT * FROM VALUES {rows}")
+    expected = {
+        "d > DATE'2020-01-01'": [2, 3],
+        "d <= '2020-03-15'": [0, 1, 2],
+        "d <> DATE'2020-03-15'": [0, 1, 3],
+        "d IS NOT NULL": [0, 1, 2, 3],
+        "d = DATE'0000-03-15'": [1],
+        "year(d) < 2020": [0, 1],
+        "d BETWEEN DATE'0001-01-01' AND DATE'9999-12-31'": [2],
+        "date_add(d, 1) > date(n)": [0, 1, 2, 3],
+        "n > TIMESTAMP_NTZ'2020-01-01 00:00:00'": [2, 3],
+        "n IS NOT NULL AND n < '2020-01-01'": [0, 1],
+        "d IS NULL": [],
+    }
+    found = session.sql(
+        " UNION ALL ".join(f"SELECT {n} AS q, id FROM days WHERE {each}" for n, each in enumerate(expected))
+    ).rows
+    for n, (condition, ids) in enumerate(expected.items()):
+        assert sorted(row for query, row in found if query == n) == ids, condition
+
+
+@on_sqlite
 def test_conditions_on_times_find_rows_by_their_microseconds(session: Session) -> None:
     time, earlier = "2013-01-31 12:30:00.123456", "2013-01-31 12:30:00.1231"
     session.sql("CREATE TABLE t (id int, c timestamp, n timestamp_ntz, s struct<t:timestamp>)")

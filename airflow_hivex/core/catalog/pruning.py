@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime
+from itertools import chain
 from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, and_, select
+from sqlalchemy import ColumnElement, Connection, and_, or_, select
 
 from airflow_hivex.core.errors import InvalidOperationError
 from airflow_hivex.core.model.objects import Column, Table
@@ -165,9 +166,11 @@ def _bounds(table: Table, predicate: Predicate, collation: str) -> ColumnElement
     position = _key(table, column)
     if position is None or (low is None and high is None):
         return None
+    is_date = table.partition_keys[position].type == "date"
     # By code points, as Spark compares texts; the database's own order may be that of a language.
     stored = partition_key_values.c.value.collate(collation)
-    conditions = [] if low is None else [stored >= low]
+    # Days after the year 9999 begin with a sign.
+    conditions = [] if low is None else [or_(stored >= low, stored < "0") if is_date else stored >= low]
     conditions += [] if high is None else [stored <= high]
     return _with_value(table, position, and_(*conditions))
 
@@ -252,9 +255,7 @@ def matching(
         found = [test.of(text) for test, text in zip(tests, partition_values(row.name), strict=True)]
         if not all(may_fit for may_fit, _ in found):
             continue
-        if not together or _may_hold(
-            evaluate(rest, dict(zip(names, (value for _, value in found), strict=True)), types)
-        ):
+        if not together or _may_hold(evaluate(rest, dict(chain.from_iterable(known for _, known in found)), types)):
             kept.append(row)
     return kept
 
@@ -266,19 +267,21 @@ class _KeyTest:
         self._name = key.name.lower()
         self._type = key.type
         self._predicate = predicate
-        self._known: dict[str, tuple[bool, Value]] = {}
+        self._known: dict[str, tuple[bool, Sequence[tuple[str, Value]]]] = {}
 
-    def of(self, text: str) -> tuple[bool, Value]:
-        """Return the answer, and the value. A text that is not of the key's type fits nothing."""
+    def of(self, text: str) -> tuple[bool, Sequence[tuple[str, Value]]]:
+        """Return the answer, and the key's name with its value; without them where Python has no such value.
+
+        Spark has days before the year 1 and after the year 9999.
+        """
         known = self._known.get(text)
         if known is None:
             try:
-                value = typed(None if text == DEFAULT_PARTITION else text, self._type)
+                values = [(self._name, typed(None if text == DEFAULT_PARTITION else text, self._type))]
             except ValueError:
-                known = (False, None)
-            else:
-                known = (_may_hold(evaluate(self._predicate, {self._name: value}, {self._name: self._type})), value)
-            self._known[text] = known
+                values = []
+            answer = evaluate(self._predicate, dict(values), {self._name: self._type})
+            known = self._known[text] = _may_hold(answer), values
         return known
 
 
