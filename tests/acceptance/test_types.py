@@ -466,6 +466,7 @@ def test_conditions_leave_the_rows_that_spark_leaves_whatever_is_pruned(session:
     rows = ", ".join(f"({at}, CAST({value} AS {kind}))" for at, value in enumerate([*values, "NULL"]))
     conditions = [f"k {operator} {literal}" for literal in literals for operator in ("=", "<=>", "<", ">=", "<>")]
     conditions += [f"{literal} >= k" for literal in literals] + [f"k IN ({', '.join(literals[:2])}, NULL)"]
+    conditions += [f"k IN ({literals[0]}, CASE WHEN false THEN {literals[0]} END)"]
 
     def answers(table: str) -> list[tuple[object, ...]]:
         queries = (f"SELECT {n} AS q, id FROM {table} WHERE {each}" for n, each in enumerate(conditions))

@@ -5,7 +5,8 @@ with them by the units of UTF-16. The two orders differ where one text has a cha
 from U+E000 to U+FFFF. A text without such characters is in the same place in both orders, whatever the stripes have.
 Source: ORC's RecordReaderImpl.evaluatePredicateRange, StringStatisticsImpl.
 
-IN with NULL among its values: a NullPointerException.
+IN with NULL among its values: a NullPointerException. Spark computes values that are not constants while it plans, and
+some of them are NULL then.
 
 A DataFrame that is handed out takes conditions later, which nobody sees here: those go to ORC as in any Spark program.
 """
@@ -30,14 +31,24 @@ _MADE = re.compile(
     r")\b",
     re.IGNORECASE,
 )
-_NULL = re.compile(r"\bNULL\b", re.IGNORECASE)
-_NULL_IN_LIST = re.compile(r"\bIN\s*\((?:[^()]|\([^()]*\))*(?:\bNULL\b|\([^()]*\bNULL\b)", re.IGNORECASE)
 _SPACE = r"(?:\s|/\*.*?\*/|--[^\n]*(?:\n|$))*"
 _SUBQUERY = re.compile(rf"\({_SPACE}(?:SELECT|WITH|VALUES|FROM|TABLE|MAP|REDUCE)\b", re.IGNORECASE | re.DOTALL)
 _OF_RELATION = re.compile(
     r"(?:\b(?:FROM|JOIN|IN|EXISTS|LATERAL|AS|UNION|ALL|DISTINCT|EXCEPT|INTERSECT|MINUS))\s*$", re.IGNORECASE
 )
 _LONGEST_KEYWORD = 40
+_IN = re.compile(rf"\bIN{_SPACE}\(", re.IGNORECASE | re.DOTALL)
+_STRING = r"(?:'(?:[^'\\]|\\.)*+'|\"(?:[^\"\\]|\\.)*+\")"
+_CONSTANT = (
+    r"(?:[-+]?\d[\w.]*+(?:(?<=e)[-+]\d\w*+)?|[-+]?\.\d\w*+|true\b|false\b|:\w++"
+    rf"|(?:(?:date|timestamp(?:_ntz|_ltz)?)\s*)?{_STRING}++)"
+    # In PIVOT it has a name.
+    r"(?:\s++AS\s++\w++)?"
+)
+_CONSTANTS = re.compile(
+    rf"(?:\s*+{_CONSTANT}\s*+,)*+\s*+{_CONSTANT}\s*+\)",
+    re.IGNORECASE | re.DOTALL,
+)
 
 
 def with_safe_pushdown(plan: Plan) -> Plan:
@@ -61,11 +72,14 @@ def _texts(plan: Plan) -> Iterator[str]:
 def _is_misjudged(text: str) -> bool:
     if not text.isascii() and _HIGH.search(text):
         return True
-    # Lists may be long; the first search is the cheap one.
-    if _NULL.search(text) and _NULL_IN_LIST.search(text):
+    if any(_may_list_null(text, found) for found in _IN.finditer(text)):
         return True
     # The value of a subquery becomes part of a condition when the job runs.
     return _MADE.search(text) is not None or any(
         not _OF_RELATION.search(text[max(0, found.start() - _LONGEST_KEYWORD) : found.start()])
         for found in _SUBQUERY.finditer(text)
     )
+
+
+def _may_list_null(text: str, opened: re.Match[str]) -> bool:
+    return not (_CONSTANTS.match(text, opened.end()) or _SUBQUERY.match(text, opened.end() - 1))

@@ -11,6 +11,10 @@ SAFE = [
     "SELECT user, x FROM (SELECT * FROM t) AS q JOIN (SELECT 1) AS r WHERE id IN (SELECT id FROM u)",
     "SELECT * FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.id = t.id)",
     "SELECT * FROM t WHERE n IN (1, 2) AND s IS NOT NULL",
+    """SELECT * FROM t WHERE s NOT IN ('a', 'it''s)', 'it\\'s', "it's") OR n = 1""",
+    "SELECT * FROM t WHERE d IN ( DATE '2020-01-01',TIMESTAMP'2020-01-01 10:00:00')",
+    "SELECT * FROM t WHERE n IN (-1, +.5, 1e-5, 1.5BD, 2L, :p, true) AND n IN /* few */ (1)",
+    "SELECT * FROM t PIVOT (count(*) FOR n IN (1 AS one, 2 AS two))",
     "WITH a AS (SELECT 1 AS id) SELECT * FROM a UNION ALL (SELECT 2)",
 ]
 UNSAFE = [
@@ -25,6 +29,11 @@ UNSAFE = [
     "SELECT * FROM t WHERE s IN ('a', (SELECT max(s) FROM u))",
     "SELECT * FROM t WHERE n IN (1, NULL)",
     "SELECT * FROM t WHERE n in (1, CAST(null AS INT), 2)",
+    "SELECT * FROM t WHERE n IN (nullif(3, 3), 2)",
+    "SELECT * FROM t WHERE n IN (1, CASE WHEN false THEN 1 END)",
+    "SELECT * FROM t WHERE s IN ('a)', NULL)",
+    "SELECT * FROM t WHERE n IN /* ( */ (1 -- )\n, NULL)",
+    "SELECT * FROM t WHERE n IN (1, f(g(h(1))), NULL)",
 ]
 
 
