@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from typing import Any, Self, TypeVar
+from uuid import uuid4
 
 from py4j.protocol import Py4JError
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
 
 from airflow_hivex.core.errors import JobError
 
@@ -42,7 +44,10 @@ class Kept:
 
     def keep(self, rows: DataFrame) -> DataFrame:
         """Return the same rows, computed when they are first read and not again."""
-        self._frames.append(rows.persist(_LEVEL))
+        # Spark keeps the rows of equal queries once for all sessions, and the first that ends drops them for all. This
+        # filter makes the query equal to no other, and Spark leaves it out when it runs.
+        own = rows.where(F.lit(uuid4().hex).isNotNull())
+        self._frames.append(own.persist(_LEVEL))
         return self._frames[-1]
 
     def check(self) -> None:
