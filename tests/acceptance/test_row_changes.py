@@ -98,6 +98,22 @@ def test_a_source_may_be_the_target_itself_and_conditions_may_read_it(session: S
 
 
 @on_sqlite
+def test_fields_of_structs_are_assigned_by_their_names_where_these_are_the_same(session: Session) -> None:
+    session.sql("CREATE TABLE t (id int, s struct<a:int,b:int,c:array<struct<d:int,e:int>>>)")
+    session.sql("INSERT INTO t SELECT 1, NULL")
+    fields = "named_struct('B', 2L, 'a', 1, 'c', array(named_struct('e', 4, 'd', 3)))"
+    session.sql(
+        f"MERGE INTO t USING (SELECT id + 1 AS id, {fields} AS s FROM range(2)) s ON t.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+    )
+    expected = {"a": 1, "b": 2, "c": [{"d": 3, "e": 4}]}
+    assert rows(session) == [(1, expected), (2, expected)]
+    session.sql("UPDATE t SET s = struct(s.b, s.a, s.c) WHERE id = 1")
+    session.sql("UPDATE t SET s = struct(s.a AS x, s.b AS a, s.c AS b) WHERE id = 2")
+    assert rows(session) == [(1, expected), (2, {**expected, "a": 1, "b": 2})]
+
+
+@on_sqlite
 def test_the_tree_is_hives(session: Session, tmp_path: Path) -> None:
     session.sql("CREATE TABLE t (id int, v string) CLUSTERED BY (id) INTO 2 BUCKETS")
     session.sql("INSERT INTO t SELECT id, 'v' FROM range(20)")

@@ -6,7 +6,7 @@ nothing else. Source: Spark's store assignment policy ANSI (TableOutputResolver)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 from pyspark.sql import Column as Expression
@@ -57,8 +57,11 @@ def field(column: Column) -> StructField:
     return StructField(column.name, stored, nullable=True, metadata=metadata)
 
 
-def assign(rows: DataFrame, targets: Sequence[Column], table: str) -> DataFrame:
+def assign(rows: DataFrame, targets: Sequence[Column], table: str, *, fields_by_name: bool = False) -> DataFrame:
     """``rows``, column by position, under the names and in the types of ``targets``.
+
+    Fields of structs match by position, too. With ``fields_by_name`` those of a struct that has the names of all fields
+    of its target match by name, as in Spark's UPDATE and MERGE.
 
     Raises:
         TypeMismatchError: a column needs an explicit CAST. Values that do not fit fail when the rows are computed.
@@ -66,14 +69,14 @@ def assign(rows: DataFrame, targets: Sequence[Column], table: str) -> DataFrame:
     given = [item.dataType for item in rows.schema.fields]
     declared = [declared_type(target.type) for target in targets]
     for target, source, wanted in zip(targets, given, declared, strict=True):
-        if not _assignable(source, wanted):
+        if not _assignable(source, wanted, fields_by_name):
             raise TypeMismatchError(table, target.name, target.type, f"a value of type {source.simpleString()}")
     rows = rows.toDF(*(target.name for target in targets))
     wanted_types = [_stored(wanted) for wanted in declared]
     if any(_shape(source) != _shape(wanted) for source, wanted in zip(given, wanted_types, strict=True)):
-        # Fields of structs match by position; DataFrame.to matches them by name, and casts with
-        # a check for overflow whatever spark.sql.ansi.enabled says.
-        renamed = [_renamed(source, wanted) for source, wanted in zip(given, wanted_types, strict=True)]
+        # DataFrame.to matches fields of structs by name, and casts with a check for overflow whatever
+        # spark.sql.ansi.enabled says. So each field first gets the name of the one that it is for.
+        renamed = [_renamed(source, wanted, fields_by_name) for source, wanted in zip(given, wanted_types, strict=True)]
         rows = rows.select(
             *(
                 F.col(quoted(target.name)).cast(named).alias(target.name) if named != source else quoted(target.name)
@@ -111,39 +114,49 @@ def _shape(type: DataType) -> str:
     return _stored(type).json()
 
 
-def _renamed(source: DataType, target: DataType) -> DataType:
+def _pairs(source: StructType, target: StructType, by_name: bool) -> Iterator[tuple[StructField, StructField]]:
+    """Yield each field of ``source`` with the one of ``target`` that it is for; both have equally many."""
+    named = {item.name.lower(): item for item in target.fields}
+    if by_name and {item.name.lower() for item in source.fields} == named.keys():
+        return ((item, named[item.name.lower()]) for item in source.fields)
+    return zip(source.fields, target.fields, strict=True)
+
+
+def _renamed(source: DataType, target: DataType, by_name: bool) -> DataType:
     """``source`` with the names that struct fields have in ``target``."""
     match source, target:
         case ArrayType(), ArrayType():
-            return ArrayType(_renamed(source.elementType, target.elementType), source.containsNull)
+            return ArrayType(_renamed(source.elementType, target.elementType, by_name), source.containsNull)
         case MapType(), MapType():
             return MapType(
-                _renamed(source.keyType, target.keyType),
-                _renamed(source.valueType, target.valueType),
+                _renamed(source.keyType, target.keyType, by_name),
+                _renamed(source.valueType, target.valueType, by_name),
                 source.valueContainsNull,
             )
         case StructType(), StructType():
             return StructType(
                 [
-                    StructField(wanted.name, _renamed(given.dataType, wanted.dataType), given.nullable)
-                    for given, wanted in zip(source.fields, target.fields, strict=True)
+                    StructField(wanted.name, _renamed(given.dataType, wanted.dataType, by_name), given.nullable)
+                    for given, wanted in _pairs(source, target, by_name)
                 ]
             )
     return source
 
 
-def _assignable(source: DataType, target: DataType) -> bool:
+def _assignable(source: DataType, target: DataType, by_name: bool) -> bool:
     match source, target:
         case NullType(), _:
             return True
         case ArrayType(), ArrayType():
-            return _assignable(source.elementType, target.elementType)
+            return _assignable(source.elementType, target.elementType, by_name)
         case MapType(), MapType():
-            return _assignable(source.keyType, target.keyType) and _assignable(source.valueType, target.valueType)
+            return _assignable(source.keyType, target.keyType, by_name) and _assignable(
+                source.valueType, target.valueType, by_name
+            )
         case StructType(), StructType():
             return len(source.fields) == len(target.fields) and all(
-                _assignable(given.dataType, wanted.dataType)
-                for given, wanted in zip(source.fields, target.fields, strict=True)
+                _assignable(given.dataType, wanted.dataType, by_name)
+                for given, wanted in _pairs(source, target, by_name)
             )
     if source == target:
         return True

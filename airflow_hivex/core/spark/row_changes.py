@@ -140,7 +140,7 @@ class _Changing:
         columns = (*write.columns, *write.partition_columns)
         if rule.action == "insert":
             given = _inserted(rows, number, rule, write)
-            new = assign(rows.selectExpr(*given), columns, write.table)
+            new = assign(rows.selectExpr(*given), columns, write.table, fields_by_name=True)
             # One that is not bucketed takes new rows into the files of as many writers as there are tasks.
             own = F.expr(f"spark_partition_id() % {layout.MOST_WRITERS}")
             writer = bucket_number(write) if write.num_buckets > 0 else own
@@ -153,7 +153,7 @@ class _Changing:
             return new.select(F.lit(_INSERTED).alias(_KIND), writer.alias(_WRITER), *nobody, *names, *partition)
         key_columns = [column for column in METADATA_COLUMNS if column.name in _KEYS]
         given = [*_KEYS, *_updated(rows, number, rule, write)]
-        new = assign(rows.selectExpr(*given), (*key_columns, *columns), write.table)
+        new = assign(rows.selectExpr(*given), (*key_columns, *columns), write.table, fields_by_name=True)
         twice = new.selectExpr(f"explode(array({_DELETED}, {_INSERTED})) AS {_KIND}", "*")
         names = [quoted(column.name) for column in write.columns]
         values = [F.expr(f"IF({_KIND} = {_INSERTED}, {name}, NULL) AS {name}") for name in names]
