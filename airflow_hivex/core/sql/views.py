@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import TypeVar
 
 from airflow_hivex.core.model.objects import Column
@@ -18,6 +19,7 @@ from airflow_hivex.core.model.statements import (
     RoutedStatement,
     SetTableProperties,
     TableReference,
+    TextEdit,
 )
 from airflow_hivex.core.sql.changes import read_set_properties
 from airflow_hivex.core.sql.clauses import once, read_properties
@@ -180,7 +182,7 @@ def _expanded(
         if view is not None and reference.alias_position is not None:
             reason = f"TABLESAMPLE of view {reference.table} is not of this release; sample the tables behind it"
             raise unsupported_error(query.text, reference.start, reason)
-    whole, places = query.render_with_places(
+    whole, places = _without_table_statements(query, texts).render_with_places(
         [
             query.text[reference.start : reference.end] if text is None else f"({text})"
             for reference, text in zip(query.references, texts, strict=True)
@@ -198,6 +200,17 @@ def _expanded(
             for each in read.references
         ),
     )
+
+
+def _without_table_statements(query: Query, texts: Sequence[str | None]) -> Query:
+    """Return the query with ``SELECT * FROM`` in place of each TABLE before a view's name."""
+    views = {each.start for each, text in zip(query.references, texts, strict=True) if text is not None}
+    edits = [
+        TextEdit(before.start, before.end, "SELECT * FROM")
+        for before, token in pairwise(tokenize(query.text))
+        if token.start in views and before.word == "TABLE"
+    ]
+    return replace(query, qualifiers=tuple(sorted((*query.qualifiers, *edits), key=lambda edit: edit.start)))
 
 
 def _read(text: str, parameters: Mapping[str, object], database: str | None) -> Query:

@@ -51,6 +51,8 @@ INNER = "(SELECT `a` AS `a` FROM (SELECT a FROM D.T AS `t`, D.U AS `u` ))"
         ("SELECT 1 WHERE EXISTS (SELECT * FROM w)", f"SELECT 1 WHERE EXISTS (SELECT * FROM {INNER} AS `w`)"),
         ("WITH w AS (SELECT 1) SELECT * FROM w", "WITH w AS (SELECT 1) SELECT * FROM w"),
         ("SELECT * FROM t", "SELECT * FROM T AS `t`"),
+        ("TABLE t", "TABLE T"),
+        ("TABLE w UNION (TABLE default.w)", f"SELECT * FROM {INNER} UNION (SELECT * FROM {INNER})"),
     ],
 )
 def test_a_view_becomes_its_query(text: str, expected: str) -> None:
