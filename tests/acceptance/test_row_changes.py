@@ -9,7 +9,7 @@ import pytest
 from pyarrow import orc
 
 from airflow_hivex.core import Metastore, Session
-from airflow_hivex.core.errors import InvalidOperationError, JobError, WriteConflictError
+from airflow_hivex.core.errors import InvalidObjectError, InvalidOperationError, JobError, WriteConflictError
 from airflow_hivex.core.model.buckets import decode_bucket
 from tests.acceptance.conftest import CopyTable
 
@@ -95,6 +95,10 @@ def test_a_source_may_be_the_target_itself_and_conditions_may_read_it(session: S
     assert rows(session)[:4] == [(0, 0), (1, 1), (2, 3), (3, 3)]
     session.sql("MERGE INTO t USING (SELECT id + 100 AS id, v FROM t) s ON t.id = s.id WHEN NOT MATCHED THEN INSERT *")
     assert rows(session, "SELECT count(*), max(id) FROM t") == [(16, 107)]
+    with pytest.raises(InvalidObjectError, match="__clause: the source of a MERGE"):
+        session.sql(
+            "MERGE INTO t USING (SELECT 0 AS id, 7 AS __Clause) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET v = 8"
+        )
 
 
 @on_sqlite

@@ -22,6 +22,7 @@ from airflow_hivex.core.errors import (
     ColumnCountMismatchError,
     ExecutorsLostError,
     HivexError,
+    InvalidObjectError,
     InvalidOperationError,
     InvalidParametersError,
     JobCancelledError,
@@ -63,6 +64,7 @@ _ERRORS: dict[str, type[HivexError]] = {
     for error in (
         AnalysisError,
         ColumnCountMismatchError,
+        InvalidObjectError,
         InvalidOperationError,
         InvalidParametersError,
         MergeCardinalityError,

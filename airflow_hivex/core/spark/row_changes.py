@@ -14,7 +14,12 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
 
-from airflow_hivex.core.errors import InvalidOperationError, MergeCardinalityError, NoSuchColumnError
+from airflow_hivex.core.errors import (
+    InvalidObjectError,
+    InvalidOperationError,
+    MergeCardinalityError,
+    NoSuchColumnError,
+)
 from airflow_hivex.core.model.buckets import WRITER_SHIFT, encode_bucket
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.plans import ChangePart, ChangeRule, Changes, Write, WrittenDirectory
@@ -30,7 +35,7 @@ from airflow_hivex.core.spark.writes import ROW_ID_MASK, bucket_number, partitio
 _KEYS = (ORIGINAL_WRITE_ID, BUCKET, ROW_ID)
 _KIND = "__kind"
 _WRITER = "__writer"
-_PARTITION = "__partition_"
+_PARTITION = "__writer_partition_"
 _DELETED, _INSERTED = 0, 1
 _SAMPLED = 64
 _ROW_OVERHEAD = 64
@@ -46,6 +51,7 @@ def change_rows(
 
     Raises:
         MergeCardinalityError: several rows of a MERGE's source match one row of the target.
+        InvalidObjectError: the source has a column whose name is needed here.
         TypeMismatchError: a column needs an explicit CAST.
         NoSuchColumnError: ``SET *`` or ``INSERT *``, and the source lacks a column of the target.
     """
@@ -81,7 +87,9 @@ class _Changing:
         changes = self._changes
         if changes.source is None:
             return self._part(self._rows(changes.matched.sql), changes.matched, alone=True)
-        source = self._kept.keep(self._rows(changes.source))
+        source = self._rows(changes.source)
+        _check_names(source)
+        source = self._kept.keep(source)
         self._view(_broadcast(source), changes.source_view)
         self._kept.check()
         matched = self._kept.keep(_needed(self._rows(changes.matched.sql), changes.matched, self._write))
@@ -158,6 +166,16 @@ class _Changing:
         names = [quoted(column.name) for column in write.columns]
         values = [F.expr(f"IF({_KIND} = {_INSERTED}, {name}, NULL) AS {name}") for name in names]
         return twice.select(_KIND, writer.alias(_WRITER), *_KEYS, *values, *partition)
+
+
+def _check_names(source: DataFrame) -> None:
+    """Refuse a source that hides a column of ours from the clauses.
+
+    Raises:
+        InvalidObjectError: it has a column of such a name.
+    """
+    if CLAUSE in (name.lower() for name in source.columns):
+        raise InvalidObjectError("column", CLAUSE, "the source of a MERGE cannot have this name; give it an alias")
 
 
 def _with_partition(rows: DataFrame, write: Write) -> tuple[DataFrame, list[str]]:
