@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _KEY = re.compile(r"originalTxn: (-?\d+), bucket: (-?\d+), row: (-?\d+)")
 _ACID = "org.apache.hadoop.hive.ql.io"
+# Names of classes are in one piece: py4j asks for each part of a path, and the JVM looks for it in all of its jars.
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +60,8 @@ def state(spark: SparkSession, directory: Path, transactions: str) -> HiveState:
         Py4JJavaError: Hive refuses, for instance as there is not enough history.
     """
     jvm = spark.sparkContext._jvm
-    path = jvm.org.apache.hadoop.fs.Path(f"file://{directory}")
-    listed = jvm.org.apache.hadoop.hive.common.ValidReadTxnList(transactions)
+    path = getattr(jvm, "org.apache.hadoop.fs.Path")(f"file://{directory}")
+    listed = getattr(jvm, "org.apache.hadoop.hive.common.ValidReadTxnList")(transactions)
     conf = spark.sparkContext._jsc.hadoopConfiguration()
     found = getattr(jvm, f"{_ACID}.AcidUtils").getAcidState(path, conf, listed)
     base = found.getBaseDirectory()
@@ -79,17 +80,18 @@ def rows(spark: SparkSession, directory: Path, transactions: str, columns: Seque
     conf = _conf(spark, directory, transactions, columns)
     input_format = getattr(jvm, f"{_ACID}.orc.OrcInputFormat")()
     options = getattr(jvm, f"{_ACID}.AcidInputFormat$Options")(conf)
-    options.reporter(jvm.org.apache.hadoop.mapred.Reporter.NULL)
-    to_json = jvm.org.apache.hadoop.hive.serde2.SerDeUtils.getJSONString
+    options.reporter(getattr(jvm, "org.apache.hadoop.mapred.Reporter").NULL)
+    to_json = getattr(jvm, "org.apache.hadoop.hive.serde2.SerDeUtils").getJSONString
     found = []
     for split in input_format.getSplits(conf, 1):
         reader = input_format.getReader(split, options)
         try:
             key, value = reader.createKey(), reader.createValue()
+            inspector = reader.getObjectInspector()
             while reader.next(key, value):
                 numbers = _KEY.search(key.toString())
                 assert numbers is not None, key.toString()
-                text = to_json(value, reader.getObjectInspector())
+                text = to_json(value, inspector)
                 found.append(HiveRow(*map(int, numbers.groups()), _values(text)))
         finally:
             reader.close()
@@ -112,7 +114,7 @@ def bulk_rows(
     ``scratch`` is a directory that does not exist yet.
     """
     conf = _conf(spark, directory, transactions, columns)
-    class_of = spark.sparkContext._jvm.java.lang.Class.forName
+    class_of = getattr(spark.sparkContext._jvm, "java.lang.Class").forName
     # PySpark's own hadoopRDD would clone OrcStruct, which has no public constructor.
     found = spark.sparkContext._jsc.hadoopRDD(
         conf,
@@ -129,7 +131,8 @@ def _conf(spark: SparkSession, directory: Path, transactions: str, columns: Sequ
     """Everything that Hive 2.3 needs to be told for a read of a full ACID table."""
     names = ",".join(column.name for column in columns)
     types = ":".join(column.type for column in columns)
-    conf = spark.sparkContext._jvm.org.apache.hadoop.mapred.JobConf(spark.sparkContext._jsc.hadoopConfiguration())
+    job_conf = getattr(spark.sparkContext._jvm, "org.apache.hadoop.mapred.JobConf")
+    conf = job_conf(spark.sparkContext._jsc.hadoopConfiguration())
     for name, value in {
         "columns": names,
         "columns.types": types,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,8 @@ def rows(
 ) -> list[tuple[Any, ...]]:
     """Return what a SerDe of Hive makes of lines, in the form of :func:`comparable`."""
     jvm = spark.sparkContext._jvm
-    table = jvm.java.util.Properties()
+    # Names of classes in one piece: py4j asks for each part of a path, and the JVM looks for it in all of its jars.
+    table = getattr(jvm, "java.util.Properties")()
     given = {
         "columns": ",".join(column.name for column in columns),
         "columns.types": ":".join(column.type for column in columns),
@@ -36,44 +37,55 @@ def rows(
         table.setProperty(name, value)
     reader = getattr(jvm, serde)()
     reader.initialize(spark.sparkContext._jsc.hadoopConfiguration(), table)
-    inspector = reader.getObjectInspector()
+    text = getattr(jvm, "org.apache.hadoop.io.Text")()
+    to_json = getattr(jvm, "org.apache.hadoop.hive.serde2.SerDeUtils").getJSONString
+    read = _reader(reader.getObjectInspector(), to_json)
     found = []
     for line in lines:
-        text = jvm.org.apache.hadoop.io.Text()
         text.set(bytearray(line))
-        found.append(tuple(comparable(_value(jvm, reader.deserialize(text), inspector)).values()))
+        found.append(tuple(comparable(read(reader.deserialize(text))).values()))
     return found
 
 
-def _value(jvm: Any, value: Any, inspector: Any) -> Any:
-    if value is None:
-        return None
+def _reader(inspector: Any, to_json: Callable[[Any, Any], str]) -> Callable[[Any], Any]:
+    """Return a function that reads values of an inspector's type; each call of the JVM takes its time."""
+    read: Callable[[Any], Any]
     match inspector.getCategory().name():
         case "STRUCT":
-            return {
-                str(field.getFieldName()): _value(
-                    jvm, inspector.getStructFieldData(value, field), field.getFieldObjectInspector()
-                )
+            fields = [
+                (str(field.getFieldName()), field, _reader(field.getFieldObjectInspector(), to_json))
                 for field in inspector.getAllStructFieldRefs()
-            }
+            ]
+
+            def read(value: Any) -> Any:
+                return {name: of(inspector.getStructFieldData(value, field)) for name, field, of in fields}
+
         case "LIST":
-            items = inspector.getList(value)
-            if items is None:
-                return None
-            return [_value(jvm, item, inspector.getListElementObjectInspector()) for item in items]
+            of_items = _reader(inspector.getListElementObjectInspector(), to_json)
+
+            def read(value: Any) -> Any:
+                items = inspector.getList(value)
+                return None if items is None else [of_items(item) for item in items]
+
         case "MAP":
-            key_inspector, value_inspector = (
-                inspector.getMapKeyObjectInspector(),
-                inspector.getMapValueObjectInspector(),
-            )
-            return {
-                _value(jvm, entry.getKey(), key_inspector): _value(jvm, entry.getValue(), value_inspector)
-                for entry in inspector.getMap(value).entrySet()
-            }
-    if inspector.getTypeName() == "binary":
-        return bytes(inspector.getPrimitiveJavaObject(value))
-    text = jvm.org.apache.hadoop.hive.serde2.SerDeUtils.getJSONString(value, inspector)
-    return json.loads(text, strict=False, parse_float=Decimal)
+            of_keys = _reader(inspector.getMapKeyObjectInspector(), to_json)
+            of_values = _reader(inspector.getMapValueObjectInspector(), to_json)
+
+            def read(value: Any) -> Any:
+                entries = inspector.getMap(value).entrySet()
+                return {of_keys(entry.getKey()): of_values(entry.getValue()) for entry in entries}
+
+        case _ if inspector.getTypeName() == "binary":
+
+            def read(value: Any) -> Any:
+                return bytes(inspector.getPrimitiveJavaObject(value))
+
+        case _:
+
+            def read(value: Any) -> Any:
+                return json.loads(to_json(value, inspector), strict=False, parse_float=Decimal)
+
+    return lambda value: None if value is None else read(value)
 
 
 def comparable(value: Any) -> Any:

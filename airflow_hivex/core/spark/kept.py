@@ -85,7 +85,7 @@ def _executors_with_rows(spark: SparkSession) -> set[str]:
     try:
         if context._jsc.sc().isLocal():
             return set()
-        found = context._jvm.org.apache.spark.SparkEnv.get().blockManager().master().getStorageStatus()
+        found = getattr(context._jvm, "org.apache.spark.SparkEnv").get().blockManager().master().getStorageStatus()
         return {str(each.blockManagerId().executorId()) for each in found if each.rddBlocks().nonEmpty()} - {_DRIVER}
     except Py4JError:
         # No promise of Spark's says that it can be asked for this.

@@ -24,6 +24,6 @@ def load(reader: Any, paths: Sequence[str]) -> DataFrame:
     if classic is None or len(paths) == 1:
         frame: DataFrame = reader.load(list(paths))
         return frame
-    split = reader._spark._jvm.java.util.regex.Pattern.compile(_SEPARATOR).split
+    split = getattr(reader._spark._jvm, "java.util.regex.Pattern").compile(_SEPARATOR).split
     loaded: DataFrame = reader._df(classic.load(split(_SEPARATOR.join(paths))))
     return loaded
