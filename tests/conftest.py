@@ -57,7 +57,8 @@ def _counted(terminalreporter: pytest.TerminalReporter) -> dict[str, str]:
     texts: dict[str, str] = {}
     sums: dict[str, Counter[str]] = {}
     for report in itertools.chain.from_iterable(terminalreporter.stats.values()):
-        for name, counted in getattr(report, "user_properties", ()):
+        # The report of a test's teardown repeats what the test has told.
+        for name, counted in report.user_properties if getattr(report, "when", None) == "call" else ():
             title = name.removeprefix(_COUNT)
             if title == name:
                 continue
