@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from subprocess import TimeoutExpired
 from typing import Any
 
+from py4j.java_gateway import JavaClass
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
@@ -27,6 +28,12 @@ log = logging.getLogger(__name__)
 _REMEMBERED_LINES = 100
 _OUTPUT_LIMIT_S = 2.0
 _MEMORY = ("OutOfMemoryError", "insufficient memory", "Could not reserve enough space", "Cannot allocate memory")
+_OF_SHORT_NAMES = (
+    "org.apache.spark.sql.functions",
+    "org.apache.spark.api.python.PythonUtils",
+    "org.apache.spark.sql.api.python.PythonSQLUtils",
+)
+_OF_EXCEPTIONS = "py4j.reflection.TypeUtil"
 _NOISE = ("WARNING: ", "Error occurred during initialization of VM", "\tat ", "    at ")
 
 
@@ -95,9 +102,28 @@ def start(master: str, conf: Mapping[str, str], cluster: str) -> SparkSession:
     for name, value in options.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
+    _keep_classes()
     if output is not None:
         output.level = logging.INFO
     return session
+
+
+def _keep_classes() -> None:
+    """Give py4j the classes that pyspark asks for by their short names, or part by part.
+
+    py4j asks the JVM each time, which looks for such a name in all of its jars, in one package after the other: a
+    millisecond for each use of a column, and a twentieth of a second for each exception.
+    """
+    jvm: Any = SparkContext._jvm
+    for full_name in _OF_SHORT_NAMES:
+        found = getattr(jvm, full_name)
+        if isinstance(found, JavaClass):
+            setattr(jvm, full_name.rpartition(".")[2], found)
+    package = jvm
+    for part in _OF_EXCEPTIONS.split("."):
+        found = getattr(package, part)
+        setattr(package, part, found)
+        package = found
 
 
 def has_ended(wait_s: float = 0) -> bool:
