@@ -65,11 +65,13 @@ def state(spark: SparkSession, directory: Path, transactions: str) -> HiveState:
     conf = spark.sparkContext._jsc.hadoopConfiguration()
     found = getattr(jvm, f"{_ACID}.AcidUtils").getAcidState(path, conf, listed)
     base = found.getBaseDirectory()
-    originals = [Path(original.getFileStatus().getPath().toUri().getPath()) for original in found.getOriginalFiles()]
+    originals = [
+        Path(original.getFileStatus().getPath().toUri().getPath()) for original in found.getOriginalFiles().toArray()
+    ]
     return HiveState(
         None if base is None else base.getName(),
-        tuple(delta.getPath().getName() for delta in found.getCurrentDirectories()),
-        tuple(sorted(status.getPath().getName() for status in found.getObsolete())),
+        tuple(delta.getPath().getName() for delta in found.getCurrentDirectories().toArray()),
+        tuple(sorted(status.getPath().getName() for status in found.getObsolete().toArray())),
         tuple(sorted(str(original.relative_to(directory)) for original in originals)),
     )
 

@@ -65,14 +65,15 @@ def _reader(inspector: Any, to_json: Callable[[Any, Any], str]) -> Callable[[Any
 
             def read(value: Any) -> Any:
                 items = inspector.getList(value)
-                return None if items is None else [of_items(item) for item in items]
+                return None if items is None else [of_items(item) for item in items.toArray()]
 
         case "MAP":
             of_keys = _reader(inspector.getMapKeyObjectInspector(), to_json)
             of_values = _reader(inspector.getMapValueObjectInspector(), to_json)
 
             def read(value: Any) -> Any:
-                entries = inspector.getMap(value).entrySet()
+                # py4j learns from an exception that an iterator has ended, which pyspark looks at for long.
+                entries = inspector.getMap(value).entrySet().toArray()
                 return {of_keys(entry.getKey()): of_values(entry.getValue()) for entry in entries}
 
         case _ if inspector.getTypeName() == "binary":
