@@ -119,15 +119,18 @@ def _on_drawn_backends(items: Sequence[pytest.Item]) -> list[pytest.Item]:
 
 
 def _drawn_cases(items: Sequence[pytest.Item]) -> list[pytest.Item]:
-    """Keep as many cases of a parametrized test as its marker says: ``@pytest.mark.evidence(cases=1)``."""
+    """Keep as many cases of a parametrized test as its marker says: ``@pytest.mark.evidence(cases=1)``.
+
+    With ``among="a name"`` they are drawn from all tests whose marker has that name.
+    """
     cases: dict[str, list[pytest.Item]] = {}
     most: dict[str, int] = {}
     for item in items:
-        numbers = [marker.kwargs["cases"] for marker in item.iter_markers("evidence") if "cases" in marker.kwargs]
-        if numbers:
-            name = item.nodeid.partition("[")[0]
+        marked = [marker.kwargs for marker in item.iter_markers("evidence") if "cases" in marker.kwargs]
+        if marked:
+            name = marked[0].get("among") or item.nodeid.partition("[")[0]
             cases.setdefault(name, []).append(item)
-            most[name] = numbers[0]
+            most[name] = marked[0]["cases"]
     left = set[pytest.Item]()
     for name, same in cases.items():
         left |= set(same).difference(evidence.drawn(name, same, most[name]))

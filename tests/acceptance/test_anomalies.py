@@ -443,6 +443,7 @@ def metastore(request: pytest.FixtureRequest, metastore_url: str, root: Path) ->
 
 
 @pytest.mark.spark
+@pytest.mark.evidence(cases=12)
 @pytest.mark.parametrize("anomaly", SCENARIOS)
 def test_transactions_do_to_each_other_what_is_published(
     request: pytest.FixtureRequest,

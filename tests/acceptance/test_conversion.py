@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from airflow_hivex.core import Metastore, Session
 from airflow_hivex.core.errors import HivexError, InvalidObjectError, InvalidOperationError, JobError
+from tests import evidence
 from tests.acceptance.conftest import CopyTable
 
 pytestmark = [pytest.mark.spark, pytest.mark.parametrize("metastore_url", ["sqlite"], indirect=True)]
@@ -151,8 +152,9 @@ def test_a_snapshot_from_before_still_sees_the_files(session: Session, metastore
         assert rows(reader, "SELECT id FROM t ORDER BY id") == [(0,), (1,), (2,), (9,)]
 
 
+@pytest.mark.evidence(cases=1, among="long scenarios")
 def test_random_statements_on_many_files_do_what_a_model_does(session: Session, root: Path) -> None:
-    choice = random.Random(7)
+    choice = random.Random(evidence.SEED)
     model: dict[int, str] = {}
     create(session)
     for number in range(24):
@@ -163,7 +165,7 @@ def test_random_statements_on_many_files_do_what_a_model_does(session: Session, 
         write(root / name, ids, stripe=4096)
         model.update((i, f"v{i}") for i in ids)
     convert(session)
-    for step in range(4):
+    for step in range(evidence.amount("HIVEX_CONVERTED_STATEMENTS", share=2, whole=20)):
         modulus = choice.choice([3, 7, 11])
         picked = [i for i in model if i % modulus == step % modulus]
         if step % 2:

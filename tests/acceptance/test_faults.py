@@ -146,6 +146,7 @@ def told(name: str, faults: Faults) -> Iterator[None]:
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.evidence(cases=4)
 @pytest.mark.parametrize("name", STATEMENTS)
 def test_a_failed_step_of_files_leaves_all_as_it_was(warehouse: Opened, faults: Faults, name: str) -> None:
     statement = prepared(warehouse, name)
@@ -169,6 +170,7 @@ def test_a_failed_step_of_files_leaves_all_as_it_was(warehouse: Opened, faults: 
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.evidence(cases=2)
 @pytest.mark.parametrize(
     "name", ["INSERT VALUES", "multi-table INSERT", "UPDATE", "TRUNCATE", "CREATE TABLE AS SELECT", "RENAME PARTITION"]
 )
@@ -201,6 +203,7 @@ def test_a_database_that_fails_at_a_step_leaves_all_as_it_was(
         pytest.fail("it has no end of steps")
 
 
+@pytest.mark.evidence(cases=4)
 @pytest.mark.parametrize("name", STATEMENTS)
 def test_an_interrupt_after_the_commit_takes_nothing_back(warehouse: Opened, faults: Faults, name: str) -> None:
     statement = prepared(warehouse, name)
@@ -215,6 +218,7 @@ def test_an_interrupt_after_the_commit_takes_nothing_back(warehouse: Opened, fau
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.evidence(cases=4)
 @pytest.mark.parametrize("name", STATEMENTS)
 def test_rows_are_those_before_or_after_a_statement_whose_process_dies_at_a_step(
     warehouse: Opened, faults: Faults, later: Metastore, name: str

@@ -128,7 +128,7 @@ def no_room_for_tasks(folder: Path) -> Iterator[None]:
     assert filled.is_set()
 
 
-@pytest.mark.evidence
+@pytest.mark.evidence(cases=2, among="writers that die")
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_full_disk_changes_nothing_and_the_statement_works_once_there_is_room(warehouse: Opened, layout: str) -> None:

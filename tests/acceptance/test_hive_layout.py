@@ -135,6 +135,7 @@ def test_statements_write_what_hive_reads(lockless: Metastore, tmp_path: Path, k
         assert seen_by_hive(tmp_path, {"id": "int", "v": "string"}, "c") == Counter([as_text({"id": 1, "v": "last"})])
 
 
+@pytest.mark.evidence(cases=2, among="row layouts")
 def test_a_table_may_have_directories_of_both_layouts(session: Session, tmp_path: Path) -> None:
     session.sql("CREATE TABLE t (id int, v string, gone int) PARTITIONED BY (p int)")
     session.sql("INSERT INTO t SELECT id, concat('f', id), id, id % 2 FROM range(0, 6)")
@@ -167,6 +168,7 @@ def test_a_table_may_have_directories_of_both_layouts(session: Session, tmp_path
     assert {file.row_layout for file in session.snapshot_files("t").files} == {"flat", "hive"}
 
 
+@pytest.mark.evidence(cases=2, among="row layouts")
 def test_columns_may_be_called_as_those_of_the_file(session: Session, tmp_path: Path) -> None:
     columns = {
         "operation": "int",
@@ -202,6 +204,7 @@ def test_columns_may_be_called_as_those_of_the_file(session: Session, tmp_path: 
         session.sql("CREATE TABLE r (id int, `__row` int)")
 
 
+@pytest.mark.evidence(cases=2, among="row layouts")
 def test_all_types_are_read_as_from_flat_files(session: Session, tmp_path: Path) -> None:
     columns = (
         "b boolean, t tinyint, s smallint, i int, l bigint, f float, d double, small decimal(10,2), "
@@ -232,6 +235,7 @@ def test_all_types_are_read_as_from_flat_files(session: Session, tmp_path: Path)
     assert sum(seen_by_hive(tmp_path, hive_columns, "hive").values()) == 3
 
 
+@pytest.mark.evidence(cases=2, among="row layouts")
 def test_partitions_get_their_values_wherever_they_lie(session: Session, tmp_path: Path) -> None:
     session.sql(f"CREATE TABLE t (id int) PARTITIONED BY (d date, n int, s string) {HIVE}")
     session.sql("INSERT INTO t PARTITION (d = '2024-01-02', n = 1, s = 'there') VALUES (1)")

@@ -32,7 +32,7 @@ from tests.processes import ClientProcess
 if TYPE_CHECKING:
     from tests.conftest import Counts
 
-KILLS = evidence.amount("HIVEX_COMPACTION_KILLS", share=2, whole=50)
+KILLS = evidence.amount("HIVEX_COMPACTION_KILLS", share=1, whole=50)
 SEED = evidence.SEED
 
 HOURS_MS = 3_600_000

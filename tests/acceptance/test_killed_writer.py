@@ -23,6 +23,7 @@ import pytest
 from airflow_hivex.core import Metastore
 from airflow_hivex.core.clock import system_clock
 from airflow_hivex.core.model.transactions import TxnState
+from tests import evidence
 
 ROWS = 50_000
 INSERT = f"INSERT INTO t SELECT id, cast(id % 3 AS string) FROM range({ROWS})"
@@ -136,6 +137,7 @@ def writers(url: str, properties: dict[str, dict[str, str]], folder: Path) -> It
 
 
 @pytest.mark.spark
+@pytest.mark.evidence(cases=2, among="writers that die")
 def test_sigterm_stops_the_job_and_aborts_its_transaction(metastore: Metastore, writers: Writers) -> None:
     statement = INSERT.replace("INTO t ", "INTO stopped ")
     writer = writers.take()
@@ -155,6 +157,7 @@ def test_sigterm_stops_the_job_and_aborts_its_transaction(metastore: Metastore, 
 
 
 @pytest.mark.spark
+@pytest.mark.evidence(cases=2, among="writers that die")
 @pytest.mark.timeout(600)
 def test_rows_are_those_before_the_statement_or_after_it(
     metastore: Metastore, url: str, properties: dict[str, dict[str, str]], writers: Writers
@@ -164,7 +167,10 @@ def test_rows_are_those_before_the_statement_or_after_it(
     undone = 0
     abandoned: set[int] = set()
     before = _contents(metastore, "SELECT id FROM t")
-    for name, (moment, statement) in MOMENTS.items():
+    # The first one always comes before the commit.
+    first, *others = MOMENTS
+    for name in (first, *evidence.drawn("moments of a write", others, 2)):
+        moment, statement = MOMENTS[name]
         after = _contents(metastore, AFTER[statement])
         assert before != after, f"{name}: the statement would change nothing"
         finished = _run_and_kill(statement, moment, writers)
@@ -259,6 +265,7 @@ with Metastore.open(sys.argv[1], clusters=json.loads(sys.argv[2])) as metastore,
 
 
 @pytest.mark.spark
+@pytest.mark.evidence(cases=2, among="writers that die")
 def test_tasks_that_are_tried_again_double_nothing(
     metastore: Metastore, url: str, properties: dict[str, dict[str, str]], folder: Path
 ) -> None:

@@ -33,7 +33,7 @@ from tests.acceptance.middle_of_writes import (
 )
 from tests.postgresql import PostgresqlServer
 
-pytestmark = [pytest.mark.spark, pytest.mark.evidence, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 
 @dataclass
@@ -119,6 +119,7 @@ def cluster(
     postgresql_server.drop_database(url)
 
 
+@pytest.mark.evidence(cases=2, among="writers that die")
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_rows_count_once_when_an_executor_is_lost_in_the_middle_of_a_write(cluster: Cluster, layout: str) -> None:
     rows: Rows = []

@@ -14,6 +14,7 @@ from sqlalchemy import text
 from airflow_hivex.core import Metastore
 from airflow_hivex.core.errors import HivexError, StoreUnavailableError
 from airflow_hivex.core.store.engine import Store
+from tests import evidence
 
 SETUP = (
     "CREATE DATABASE IF NOT EXISTS d",
@@ -74,6 +75,7 @@ def deadlocks(url: str) -> int:
         store.close()
 
 
+@pytest.mark.evidence
 @pytest.mark.timeout(300)
 def test_no_two_statements_on_a_table_wait_for_each_other(
     metastore_url: str, clusters: dict[str, dict[str, str]], caplog: pytest.LogCaptureFixture
@@ -85,7 +87,7 @@ def test_no_two_statements_on_a_table_wait_for_each_other(
         Metastore.open(metastore_url, clusters=clusters, default_cluster="c1") as metastore,
         ThreadPoolExecutor(4) as pool,
     ):
-        for pair in PAIRS:
+        for pair in evidence.drawn("pairs of statements", PAIRS, 30):
             for statement in SETUP:
                 assert run(metastore, statement) is None
             refused = at_once(pool, metastore, [each.format(n=next(numbers)) for each in pair * 2])

@@ -34,6 +34,7 @@ def delete_and_commit(session: Session) -> None:
     session.sql("COMMIT")
 
 
+@pytest.mark.evidence(cases=1)
 @pytest.mark.parametrize("layout", ["", HIVE])
 def test_rows_are_spread_evenly_and_change_as_before(
     metastore: Metastore, session: Session, tmp_path: Path, layout: str

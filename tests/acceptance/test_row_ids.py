@@ -70,6 +70,7 @@ def test_ids_are_those_in_the_files_and_stay_as_long_as_their_rows(t: Session, t
     assert rows(t, f"SELECT id FROM t WHERE p = 2 AND ROW__ID.writeid = {where[0]} AND row__id.rowid = {where[1]}")
 
 
+@pytest.mark.evidence(cases=1, among="row ids")
 def test_rows_are_changed_by_their_ids(session: Session) -> None:
     session.sql("CREATE TABLE t (id int, v string)")
     session.sql("CREATE TABLE s (id int, v string)")
@@ -105,6 +106,7 @@ def test_rows_are_changed_by_their_ids(session: Session) -> None:
     assert rows(session, "SELECT id FROM t WHERE v = 'itself'") == [(5,)]
 
 
+@pytest.mark.evidence(cases=1, among="row ids")
 def test_a_query_names_it_wherever_a_column_can_be_named(t: Session) -> None:
     t.sql("CREATE TABLE u (id int, w string)")
     assert rows(t, "SELECT *, ROW__ID FROM u") == []

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.evidence(cases=1, among="the process of Spark")]
 
 OPENED = """
 import logging, os, signal, sys, threading, time

@@ -323,6 +323,7 @@ def test_insert_static_dynamic_mixed_overwrite_and_column_lists(session: Session
 
 @pytest.mark.spark
 @on_sqlite
+@pytest.mark.evidence(cases=1, among="long scenarios")
 def test_300_partitions_in_one_insert_and_100_deltas_in_one_scan(session: Session) -> None:
     session.sql("CREATE TABLE many (id bigint) PARTITIONED BY (p int)")
     assert session.sql("INSERT INTO many SELECT id, CAST(id AS int) FROM range(300)").rows_written == 300

@@ -99,7 +99,7 @@ def whys(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if "not put together" in record.getMessage()]
 
 
-@pytest.mark.evidence(cases=1)
+@pytest.mark.evidence(cases=1, among="merged stripes")
 @pytest.mark.parametrize(("layout", "clustered"), [("flat", ""), ("hive", "CLUSTERED BY (id) INTO 3 BUCKETS")])
 @pytest.mark.usefixtures("in_tasks")
 def test_values_ids_and_order_stay(
@@ -144,6 +144,7 @@ def test_values_ids_and_order_stay(
     assert whys(caplog) == []
 
 
+@pytest.mark.evidence(cases=1, among="merged stripes")
 @pytest.mark.usefixtures("in_tasks")
 def test_filters_find_what_they_found_before(
     metastore: Metastore, session: Session, caplog: pytest.LogCaptureFixture

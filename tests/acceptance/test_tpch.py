@@ -50,6 +50,7 @@ def loaded(tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path) -> I
             yield Loaded(warehouse, session, PlainSpark(warehouse, SPARK_CONF))
 
 
+@pytest.mark.evidence(cases=1, among="long scenarios")
 def test_keys_of_new_orders_lie_in_the_gaps_between_the_old_ones(loaded: Loaded) -> None:
     refreshes = loaded.warehouse.refreshes
     old = rows.generated(loaded.warehouse.folder, "orders")["o_orderkey"].to_pylist()
@@ -61,6 +62,7 @@ def test_keys_of_new_orders_lie_in_the_gaps_between_the_old_ones(loaded: Loaded)
     assert set(refreshes["deleted"]["orderkey"].to_pylist()) < set(old)
 
 
+@pytest.mark.evidence(cases=1, among="long scenarios")
 def test_refreshed_tables_answer_all_queries_as_plain_spark_does(loaded: Loaded) -> None:
     warehouse, session = loaded.warehouse, loaded.session
     assert run.ask_routes(warehouse, session) == NEED_ONLY_SMALL_COPIES

@@ -10,6 +10,7 @@ import pytest
 from airflow_hivex.core.errors import StoreUnavailableError
 from airflow_hivex.core.model.transactions import TxnState
 from airflow_hivex.core.model.write_ids import ValidTxnList
+from tests import evidence
 from tests.conftest import Counts
 from tests.crashes.client import LOCKS
 from tests.histories.client import open_warehouse
@@ -18,8 +19,8 @@ from tests.histories.workload import Workload, create_tables, run
 from tests.postgresql import TemporaryPostgresqlServer, start_durable_postgresql
 
 CLIENTS = 6
-TRANSACTIONS = 600
-CRASHES = 3
+CRASHES = evidence.amount("HIVEX_DATABASE_CRASHES", share=1, whole=10)
+TRANSACTIONS = 200 * CRASHES
 
 
 @pytest.fixture
@@ -57,6 +58,8 @@ def test_whoever_needs_the_database_is_told_that_it_is_not_there(
         assert transactions.get(txn_id).state is TxnState.COMMITTED
 
 
+@pytest.mark.evidence
+@pytest.mark.timeout(900)
 def test_clients_go_on_after_the_database_has_crashed(
     server: TemporaryPostgresqlServer, tmp_path: Path, counts: Counts
 ) -> None:
@@ -72,7 +75,7 @@ def test_clients_go_on_after_the_database_has_crashed(
             clients=CLIENTS,
             disturb=crash,
             disturbances=CRASHES,
-            deadline_s=200,
+            deadline_s=70 * CRASHES,
         )
     )
     counts["PostgreSQL crashed under load"] = outcome.describe()

@@ -17,7 +17,7 @@ from tests.histories.workload import Workload, run
 ATTEMPTS = 6
 
 
-@pytest.mark.evidence(cases=3)
+@pytest.mark.evidence(cases=2)
 @pytest.mark.parametrize("name", list(BUGS))
 def test_bug_is_found(name: str, tmp_path: Path, counts: Counts) -> None:
     found = _history_with(BUGS[name], tmp_path)
