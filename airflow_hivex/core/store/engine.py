@@ -8,7 +8,7 @@ import select
 import sqlite3
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -180,7 +180,7 @@ class Store:
 
     @contextmanager
     def _connected(self, engine: Engine) -> Iterator[Connection]:
-        with self._own_errors(), engine.connect() as own:
+        with self._own_errors(), engine.connect() as own, _left_clean(own):
             yield own
 
     @contextmanager
@@ -306,7 +306,10 @@ class Store:
             raise as_sqlalchemy(lost, self.engine.dialect) from error
 
     def _attempt(self, work: Callable[[Connection], T], name: str) -> T:
-        with self.engine.connect().execution_options(**{_WRITING: True}) as connection:
+        with (
+            self.engine.connect().execution_options(**{_WRITING: True}) as connection,
+            _left_clean(connection),
+        ):
             result = work(connection)
             self.reach(f"before {name}")
             try:
@@ -317,6 +320,26 @@ class Store:
                 raise
             self.reach(f"after {name}")
             return result
+
+
+@contextmanager
+def _left_clean(connection: Connection) -> Iterator[None]:
+    """Roll back whatever fails, and close the connection after a KeyboardInterrupt and the like.
+
+    SQLAlchemy does not roll back after a COMMIT that has failed or did not end. The connection would go back to the
+    pool within its transaction, which keeps a SQLite file locked, and which the next user's commit would commit.
+    """
+    try:
+        yield
+    except BaseException as error:
+        if not connection.closed and not connection.invalidated:
+            with suppress(Exception):
+                raw: Any = connection.connection.dbapi_connection
+                raw.rollback()
+            if not isinstance(error, Exception):
+                # A cursor that the traceback keeps stands in the way of the next COMMIT on SQLite.
+                connection.invalidate()
+        raise
 
 
 def _give_back(connection: PoolProxiedConnection, exchange: Exchange) -> None:

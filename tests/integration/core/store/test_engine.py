@@ -98,5 +98,26 @@ def test_forked_process_has_a_connection_of_its_own(postgresql_url: str) -> None
         store.close()
 
 
+def test_commit_that_is_interrupted_leaves_no_transaction(metastore_url: str) -> None:
+    def interrupt(_connection: object) -> None:
+        event.remove(store.engine, "commit", interrupt)
+        raise KeyboardInterrupt
+
+    store, other = Store(metastore_url), Store(metastore_url)
+    try:
+        event.listen(store.engine, "commit", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            add_counter(store, "one")
+        # Neither is the file, or a row, locked, nor does the next commit take that of the other one along.
+        add_counter(other, "one")
+        add_counter(store, "two")
+        with other.read() as connection:
+            names = set(connection.execute(select(counters.c.name)).scalars())
+    finally:
+        store.close()
+        other.close()
+    assert {"one", "two"} <= names
+
+
 def add_counter(store: Store, name: str) -> None:
     store.write(lambda connection: connection.execute(insert(counters).values(name=name, value=1)))
