@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from functools import lru_cache
@@ -47,10 +47,18 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class In:
-    """``operand IN (values)``."""
+    """``operand IN (values)``; ``type`` is the one that all of them have, and ``set`` has them then."""
 
     operand: Operand
     values: tuple[Value, ...]
+    type: type | None = field(init=False, repr=False, compare=False)
+    set: frozenset[Value] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # A list may be long, and is asked for every partition. In a set of several types, True is 1.
+        types = {value.__class__ for value in self.values if value is not None}
+        object.__setattr__(self, "type", types.pop() if len(types) == 1 else None)
+        object.__setattr__(self, "set", frozenset(self.values if self.type is not None else ()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,8 +206,8 @@ def evaluate(
             return Truth.YES if value is None else Truth.NO
         case Like(_, pattern):
             return _like(value, pattern)
-        case In(_, candidates):
-            return _in(value, candidates)
+        case In():
+            return _in(value, predicate)
         case Comparison(_, operator, right):
             return _compare(value, operator, right)
 
@@ -237,16 +245,16 @@ def _compare(left: Value, operator: str, right: Value, numbers: re.Pattern[str] 
     return Truth.YES if _COMPARE[operator](*aligned) else Truth.NO
 
 
-@lru_cache(maxsize=64)
-def _only_texts(candidates: tuple[Value, ...]) -> frozenset[Value] | None:
-    """Return the values of a list of texts, which may be long and is asked for every partition; None for others."""
-    return frozenset(candidates) if all(type(candidate) is str for candidate in candidates) else None
+_SIMPLY_EQUAL = (str, int, date)
+"""Types whose values Spark compares as Python does, where both sides have the type."""
 
 
-def _in(value: Value, candidates: tuple[Value, ...]) -> Truth:
-    if type(value) is str and (texts := _only_texts(candidates)) is not None:
-        return Truth.YES if value in texts else Truth.NO
-    found = {_compare(value, "=", candidate, _PLAIN_NUMBER) for candidate in candidates}
+def _in(value: Value, predicate: In) -> Truth:
+    if type(value) is predicate.type and predicate.type in _SIMPLY_EQUAL:
+        if value in predicate.set:
+            return Truth.YES
+        return Truth.NULL if None in predicate.set else Truth.NO
+    found = {_compare(value, "=", candidate, _PLAIN_NUMBER) for candidate in predicate.values}
     return next((answer for answer in (Truth.YES, Truth.MAYBE, Truth.NULL) if answer in found), Truth.NO)
 
 

@@ -130,10 +130,19 @@ def test_what_depends_on_casts_is_not_decided(left: Value, right: Value, operato
         ("07", (7,), MAYBE),
         (7, ("07",), MAYBE),
         ("a", (), NO),
+        (3, (1, 2, 3), YES),
+        (4, (1, 2, 3), NO),
+        (4, (1, None), NULL),
     ],
 )
 def test_in(value: Value, candidates: tuple[Value, ...], answer: Truth) -> None:
     assert evaluate(In(DS, candidates), {"ds": value}) is answer
+
+
+@pytest.mark.timeout(30)
+def test_long_list_is_not_searched_for_every_partition() -> None:
+    months = In(DS, tuple(range(100_000)))
+    assert all(evaluate(months, {"ds": month}) is YES for month in range(100_000))
 
 
 @pytest.mark.parametrize(
