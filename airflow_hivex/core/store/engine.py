@@ -451,6 +451,7 @@ def _engine(url: URL, *, create: bool) -> Engine:
         # Not before the first connection: a caller that then refuses its other arguments leaves no file.
         event.listen(engine, "do_connect", lambda *_: _create_private(file))
     event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "close", _end_sqlite)
     if url.database == str(file):
         event.listen(engine, "connect", lambda _, record: record.info.update(file=_identity(file)))
         event.listen(engine, "checkout", lambda _, record, __: _check_same_file(file, record.info["file"]))
@@ -514,6 +515,12 @@ def _prepare_sqlite(connection: Any, _record: object) -> None:
     cursor.execute("PRAGMA synchronous = FULL")
     cursor.execute("PRAGMA foreign_keys = ON")
     cursor.close()
+
+
+def _end_sqlite(connection: Any, _record: object) -> None:
+    # With a cursor left, closing it is put off, and its transaction would lock the file. An interrupt leaves such.
+    with suppress(sqlite3.Error):
+        connection.rollback()
 
 
 def _identity(file: Path) -> tuple[int, int] | None:

@@ -98,15 +98,16 @@ def test_forked_process_has_a_connection_of_its_own(postgresql_url: str) -> None
         store.close()
 
 
-def test_commit_that_is_interrupted_leaves_no_transaction(metastore_url: str) -> None:
-    def interrupt(_connection: object) -> None:
-        event.remove(store.engine, "commit", interrupt)
+@pytest.mark.parametrize("moment", ["after_cursor_execute", "commit"])
+def test_interrupted_write_leaves_no_transaction(metastore_url: str, moment: str) -> None:
+    def interrupt(*_: object) -> None:
+        event.remove(store.engine, moment, interrupt)
         raise KeyboardInterrupt
 
     store, other = Store(metastore_url), Store(metastore_url)
     try:
-        event.listen(store.engine, "commit", interrupt)
-        with pytest.raises(KeyboardInterrupt):
+        event.listen(store.engine, moment, interrupt)
+        with pytest.raises(KeyboardInterrupt) as raised:
             add_counter(store, "one")
         # Neither is the file, or a row, locked, nor does the next commit take that of the other one along.
         add_counter(other, "one")
@@ -117,7 +118,10 @@ def test_commit_that_is_interrupted_leaves_no_transaction(metastore_url: str) ->
         store.close()
         other.close()
     assert {"one", "two"} <= names
+    # Until here its traceback keeps what was open.
+    assert raised.value.__traceback__ is not None
 
 
 def add_counter(store: Store, name: str) -> None:
-    store.write(lambda connection: connection.execute(insert(counters).values(name=name, value=1)))
+    added = insert(counters).values(name=name, value=1).returning(counters.c.name)
+    store.write(lambda connection: connection.execute(added).all())
