@@ -83,11 +83,12 @@ def _beating(heartbeat: Callable[[], object], whose: str, timeout_s: int, ended:
                 delay = min(period, 1)
 
     thread = threading.Thread(target=beat, name=f"hivex-heartbeat of {whose}", daemon=True)
-    thread.start()
     try:
+        # An interrupt while it starts must not leave it beating.
+        thread.start()
         yield
     finally:
         stop.set()
         # What was never closed ends when it is collected, which may happen in the thread itself.
-        if thread is not threading.current_thread():
+        if thread.ident is not None and thread is not threading.current_thread():
             thread.join()
