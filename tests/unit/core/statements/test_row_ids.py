@@ -235,7 +235,7 @@ def test_a_merge_source_or_a_shared_source_that_names_it_brings_it() -> None:
     )
     assert merge.source is not None
     assert [each.row_id for each in merge.source.references] == ["ROW__ID"]
-    assert "ON t.`__row_id_of_target` = s.ROW__ID" in render(merge.matched.query)
+    assert "ON (t.`__row_id_of_target` = s.ROW__ID" in render(merge.matched.query)
     several = settled("FROM (SELECT ROW__ID, id FROM t) x INSERT INTO a SELECT ROW__ID.rowid INSERT INTO b SELECT x.*")
     assert isinstance(several, MultiInsert)
     assert [each.row_id for each in several.references] == ["ROW__ID"]
