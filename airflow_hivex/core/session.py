@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -168,7 +169,7 @@ class Session:
         Args:
             text: the statement, in Spark SQL or one of Hive's.
             parameters: values of its ``:name`` markers; Spark binds them, they are never text.
-            max_rows: the most rows that a query brings; None brings all.
+            max_rows: the most rows that the statement returns; None returns all.
 
         Raises:
             StatementSyntaxError: the text is not a statement that this warehouse runs.
@@ -342,4 +343,8 @@ class Session:
             raise InvalidOperationError(
                 statement.KIND, f"transaction {self.txn_id}", "run it on its own, before or after the transaction"
             )
-        return _HANDLERS[type(statement)](context, statement)
+        result = _HANDLERS[type(statement)](context, statement)
+        if max_rows is not None and len(result.rows) > max_rows:
+            # Spark stops a query at its limit; lists such as that of SHOW PARTITIONS end here.
+            result = replace(result, rows=result.rows[:max_rows], truncated=True)
+        return result

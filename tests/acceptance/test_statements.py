@@ -390,6 +390,10 @@ def test_parameters_and_max_rows(session: Session) -> None:
     assert (len(one.rows), one.truncated) == (1, True)
     both = session.sql("SELECT a FROM t", max_rows=2)
     assert (len(both.rows), both.truncated) == (2, False)
+    session.sql("CREATE TABLE u (a int)")
+    first = session.sql("SHOW TABLES", max_rows=1)
+    assert (first.rows, first.truncated) == ([("t",)], True)
+    assert not session.sql("SHOW TABLES", max_rows=2).truncated
     with pytest.raises(InvalidParametersError, match="max_rows"):
         session.sql("SELECT a FROM t", max_rows=-1)
 
