@@ -251,7 +251,8 @@ class Session:
         ``partitions`` are names such as ``year=2013/month=1``, or leading parts of them; without, all are copied.
 
         Raises:
-            NoSuchTableError, NoSuchColumnError: the table, or a partition key, does not exist.
+            NoSuchTableError, NoSuchColumnError, NoSuchPartitionError: the table, a partition key, or a partition does
+                not exist.
             InvalidObjectError: a partition's name is none.
             InvalidOperationError: it is a view, the directory is not empty, or Hive has no such column type.
         """
@@ -262,7 +263,7 @@ class Session:
         statement = read(text, database=self._state.database)
         assert isinstance(statement, kinds.Select)
         with own_errors("The export"):
-            return exports.export_for_hive(self._context(None), statement, found, Path(directory))
+            return exports.export_for_hive(self._context(None), statement, found, partitions, Path(directory))
 
     def warehouse(self, spark: GivenSession, cluster: str | None = None) -> Warehouse:
         """Return the session's tables as DataFrames of a SparkSession, which then runs all statements of the session.

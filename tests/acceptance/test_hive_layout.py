@@ -325,6 +325,9 @@ def test_a_copy_is_made_for_hive(
     assert code == 1
     assert "is not empty" in err
     assert export("t", str(tmp_path / "new"), "--partition", "nothing=1")[0] == 1
+    code, _, err = export("t", str(tmp_path / "new"), "--partition", "y=2014", "--partition", "y=2031")
+    assert code == 1
+    assert "Table default.t has no partition y=2031; SHOW PARTITIONS lists those it has." in err
     session.sql("CREATE TABLE u (at timestamp_ntz)")
     with pytest.raises(InvalidOperationError, match="Hive has no type for column at"):
         session.export_for_hive("u", tmp_path / "new")

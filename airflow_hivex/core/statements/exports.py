@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from airflow_hivex.core.errors import InvalidOperationError, NoSuchColumnError
+from airflow_hivex.core.errors import InvalidOperationError, NoSuchColumnError, NoSuchPartitionError
 from airflow_hivex.core.model.objects import HIVE_LAYOUT, Table
-from airflow_hivex.core.model.partitions import nullable_values
+from airflow_hivex.core.model.partitions import nullable_values, partition_values
 from airflow_hivex.core.model.plans import Write, WrittenDirectory
 from airflow_hivex.core.model.statements import Select
 from airflow_hivex.core.statements.context import Running, StatementContext
@@ -73,10 +73,15 @@ def _name(text: str) -> str:
     return "`" + text.replace("`", "``") + "`"
 
 
-def export_for_hive(context: StatementContext, statement: Select, table: Table, target: Path) -> Export:
+def export_for_hive(
+    context: StatementContext, statement: Select, table: Table, partitions: Sequence[str], target: Path
+) -> Export:
     """Return the rows of a query on all columns of ``table``, in directories of full ACID files below ``target``.
 
+    ``partitions`` are those that the query asks for.
+
     Raises:
+        NoSuchPartitionError: there is no such partition.
         InvalidOperationError: the target holds something, or Hive has no such column type.
     """
     for column in table.columns:
@@ -104,6 +109,7 @@ def export_for_hive(context: StatementContext, statement: Select, table: Table, 
         cluster = chosen_cluster(context, routed)
         log.info("Transaction %s: %s", running.txn_id, routed.route.describe())
         (bound,) = routed.bound
+        _check_found(table, partitions, [each.name for each in bound.partitions])
         written = context.run(
             cluster, replace(plan_query(context, running, statement.query, routed, cluster), write=write)
         )
@@ -119,6 +125,23 @@ def export_for_hive(context: StatementContext, statement: Select, table: Table, 
         )
 
     return in_transaction(context, work, read_only=True)
+
+
+def _check_found(table: Table, partitions: Sequence[str], found: Sequence[str]) -> None:
+    """Refuse a name that no partition has: a copy without rows would hide a typing error.
+
+    Raises:
+        NoSuchPartitionError: there is no such partition.
+    """
+    there = [_parts(name) for name in found]
+    for name in partitions:
+        if not any(_parts(name) <= each for each in there):
+            raise NoSuchPartitionError(table.database, table.name, name)
+
+
+def _parts(partition: str) -> frozenset[tuple[str, str]]:
+    keys = (part.partition("=")[0].lower() for part in partition.split("/"))
+    return frozenset(zip(keys, partition_values(partition), strict=True))
 
 
 def _check_empty(table: str, target: Path) -> None:
