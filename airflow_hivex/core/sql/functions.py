@@ -55,6 +55,12 @@ class QueryParser(_SparkParser):  # type: ignore[misc]
         kind: read for kind, read in _SparkParser.RANGE_PARSERS.items() if kind is not TokenType.FOR
     }
 
+    def _parse_function_args(self, alias: bool = False) -> list[exp.Expr]:
+        # The one function whose arguments take a name without AS in Spark; elsewhere a word such as IGNORE follows.
+        if self._index >= 2 and self._tokens[self._index - 2].text.upper() == "STRUCT":
+            return self._parse_csv(self._parse_expression)  # type: ignore[no-any-return]
+        return super()._parse_function_args(alias)  # type: ignore[no-any-return]
+
     def _parse_pivot_aggregation(self) -> exp.Expr | None:
         # Spark's own parser reads no further than the first call here.
         return self._parse_alias(self._parse_disjunction())  # type: ignore[no-any-return]

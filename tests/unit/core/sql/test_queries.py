@@ -58,6 +58,7 @@ READS = [
     ("SELECT trim(BOTH FROM x), extract(YEAR FROM d), x IS DISTINCT FROM y FROM t", ["t"]),
     ("SELECT count(x) OVER w FROM t WINDOW w AS (PARTITION BY a ORDER BY b)", ["t"]),
     ("SELECT transform(x, y -> y + 1) FROM t", ["t"]),
+    ("SELECT struct(t.a x, (SELECT max(b) FROM u) m, *), first(a IGNORE NULLS) FROM t", ["u", "t"]),
     ("SELECT CAST(x AS STRUCT<a: INT, b: ARRAY<STRING>>), y :: INT FROM t", ["t"]),
     # names of WITH
     ("WITH c AS (SELECT * FROM t) SELECT * FROM c", ["t"]),
