@@ -190,18 +190,16 @@ def _run_sql(options: argparse.Namespace) -> int:
 
     from airflow_hivex.cli.output import printer
     from airflow_hivex.cli.sql import StatementRunner, run_prompt, run_script
-    from airflow_hivex.core.sql.reader import split
 
-    statements = None if text is None else split(text)
     with (
         open_metastore(options) as metastore,
         metastore.session(database=options.database, cluster=options.cluster, agent_info="hivex sql") as session,
         closing(StatementRunner(session, printer(options.format), options.max_rows)) as runner,
     ):
-        if statements is None:
+        if text is None:
             run_prompt(session, runner, _complain)
         else:
-            run_script(statements, session, runner)
+            run_script(text, session, runner, _complain)
     return 0
 
 

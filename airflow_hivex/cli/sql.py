@@ -68,10 +68,22 @@ class StatementRunner:
                 return
 
 
-def run_script(statements: list[str], session: Session, runner: StatementRunner) -> None:
-    """Run the statements of a script; the first error ends it."""
-    for statement in statements:
-        runner.run(statement)
+def run_script(text: str, session: Session, runner: StatementRunner, complain: Callable[[str], None]) -> None:
+    """Run the statements of a script; the first error ends it.
+
+    Positions in errors are those in the statement, so ``complain`` is told where in the script it begins.
+    """
+    from airflow_hivex.core.sql.reader import spans
+
+    found = spans(text)
+    for number, span in enumerate(found, start=1):
+        try:
+            runner.run(text[span.start : span.end])
+        except HivexError:
+            if len(found) > 1:
+                line = text.count("\n", 0, span.start) + 1
+                complain(f"statement {number} of {len(found)}, which begins in line {line} of the script, failed")
+            raise
     session.check_ended()
 
 

@@ -80,7 +80,16 @@ def split(text: str) -> list[str]:
     Raises:
         StatementSyntaxError: a string, name or comment does not end.
     """
-    return [text[tokens[0].start : tokens[-1].end] for tokens in _statements(_checked(text))]
+    return [text[span.start : span.end] for span in spans(text)]
+
+
+def spans(text: str) -> list[Span]:
+    """Return the places of the statements that :func:`split` returns.
+
+    Raises:
+        StatementSyntaxError: a string, name or comment does not end.
+    """
+    return [Span(tokens[0].start, tokens[-1].end) for tokens in _statements(_checked(text))]
 
 
 def read(text: str, parameters: Mapping[str, object] | None = None, *, database: str | None = None) -> Statement:

@@ -74,6 +74,13 @@ def test_statements_come_from_a_file_or_standard_input(
     assert hivex("sql")[0] == 0
     _, out, _ = hivex("sql", "--output", "csv", "-e", "SHOW DATABASES LIKE 'from*'")
     assert out.splitlines()[1:] == ["from_file", "from_input", "from_pipe"]
+    assert len(hivex("sql", "--output", "csv", "--max-rows", "1", "-e", "SHOW DATABASES")[1].splitlines()) == 2
+    # The comment has the text of the statement, which begins two lines further down.
+    file.write_text("CREATE DATABASE first;\n-- SELEC 1\n\nSELEC 1;\nCREATE DATABASE never;")
+    code, _, err = hivex("sql", "-f", str(file))
+    assert code == 1
+    assert "hivex: statement 2 of 3, which begins in line 4 of the script, failed\nhivex: Line 1, column 1" in err
+    assert "never" not in hivex("sql", "-e", "SHOW DATABASES")[1]
 
 
 def test_options_choose_metastore_clusters_database_and_cluster(hivex: Hivex, tmp_path: Path) -> None:
