@@ -241,8 +241,8 @@ class AlreadyExistsError(HivexError):
 
     code = "ALREADY_EXISTS"
 
-    def __init__(self, kind: str, name: str) -> None:
-        super().__init__(f"{kind.capitalize()} {name} exists already; use IF NOT EXISTS to accept it.", kind, name)
+    def __init__(self, kind: str, name: str, advice: str = "use IF NOT EXISTS to accept it") -> None:
+        super().__init__(f"{kind.capitalize()} {name} exists already; {advice}.", kind, name, advice)
         self.kind = kind
         self.name = name
 
@@ -343,7 +343,7 @@ class MergeCardinalityError(SqlError):
 
     def __init__(self, table: str, count: int) -> None:
         super().__init__(
-            f"MERGE into {table}: {count} rows of the target are matched by several rows of the source each, so their "
+            f"MERGE into {table}: rows of the target that several rows of the source match each: {count}. Their "
             "result is not defined. Make the rows of the source unique by the columns of the condition.",
             table,
             count,

@@ -296,7 +296,7 @@ def rename_partition(connection: Connection, table: Table, stored: Row[Any], nam
                 update(partitions).where(partitions.c.id == stored.id).values(name=name, location=location)
             )
     except IntegrityError as error:
-        raise AlreadyExistsError("partition", f"{table.full_name} {name}") from error
+        raise AlreadyExistsError("partition", f"{table.full_name} {name}", "choose another name") from error
     for child in (completed_txn_components, compaction_queue, completed_compactions):
         of_partition = (child.c.table_id == table.id, child.c.partition == stored.name)
         connection.execute(update(child).where(*of_partition).values(partition=name))

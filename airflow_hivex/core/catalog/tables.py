@@ -335,7 +335,7 @@ def update_table(connection: Connection, stored: StoredTable, table: Table) -> N
             changed = update(tables).where(tables.c.id == stored.id)
             connection.execute(changed.values(**values, version=tables.c.version + 1))
     except IntegrityError as error:
-        raise AlreadyExistsError("table", f"{stored.database}.{table.name}") from error
+        raise AlreadyExistsError("table", f"{stored.database}.{table.name}", "choose another name") from error
     if values["name"] != stored.name:
         for child in (compaction_queue, completed_compactions):
             connection.execute(update(child).where(child.c.table_id == stored.id).values(table=values["name"]))

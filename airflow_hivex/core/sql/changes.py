@@ -49,6 +49,12 @@ AlterTable: TypeAlias = (
 )
 
 
+_INSTEAD = {
+    "CONCATENATE": "COMPACT 'major' merges its files",
+    "RECOVER": "register partitions by ADD IF NOT EXISTS PARTITION",
+}
+
+
 def read_alter_table(cursor: Cursor, first: Token) -> AlterTable:
     """Return the statement whose words up to TABLE are read."""
     table = cursor.table_name()
@@ -74,7 +80,9 @@ def read_alter_table(cursor: Cursor, first: Token) -> AlterTable:
         raise cursor.expected("ADD, COMPACT, DROP, RENAME, SET or UNSET")
     following = cursor.peek(1)
     rest = f" {following.word}" if following is not None and following.word else ""
-    raise cursor.unsupported(f"ALTER TABLE ... {operation.word}{rest} is not a statement of this release", first)
+    advice = _INSTEAD.get(operation.word)
+    reason = f"ALTER TABLE ... {operation.word}{rest} is not a statement of this release"
+    raise cursor.unsupported(f"{reason}; {advice}" if advice else reason, first)
 
 
 def read_set_properties(cursor: Cursor, table: TableName) -> SetTableProperties:

@@ -167,12 +167,45 @@ SCHEMA TABLE TABLELINK TABLES TBLPROPERTIES TEMP TEMPORARY TRANSACTION TRANSACTI
 """.split()  # noqa: SIM905
 
 
+_INSTEAD = {
+    "CREATE OR REPLACE TABLE": "INSERT OVERWRITE replaces the rows of a table",
+    "CREATE TEMP": "use WITH, or drop a table when it is not needed any more",
+    "CREATE TEMPORARY": "use WITH, or drop a table when it is not needed any more",
+    "EXPORT": "`hivex export --hive` copies a table to files that Hive reads",
+    "GRANT": "the metastore has no users and no rights",
+    "KILL": "ABORT TRANSACTIONS ends a transaction with its statement",
+    "LOCK": "statements acquire their locks themselves; SHOW LOCKS lists them",
+    "MSCK": "register partitions by ALTER TABLE ... ADD IF NOT EXISTS PARTITION",
+    "OPTIMIZE": "ALTER TABLE ... COMPACT merges the files of a table",
+    "REFRESH": "it is not needed: each statement reads the newest snapshot",
+    "REPLACE INTO": "use MERGE INTO",
+    "REPLACE TABLE": "INSERT OVERWRITE replaces the rows of a table",
+    "REVOKE": "the metastore has no users and no rights",
+    "SET": "Spark is configured by spark_conf of a cluster, the metastore by its settings",
+    "SHOW COLUMNS": "DESCRIBE lists the columns of a table",
+    "SHOW CURRENT": "SELECT current_database() returns the current database",
+    "SHOW TABLE EXTENDED": "DESCRIBE FORMATTED describes a table",
+    "SHOW TBLPROPERTIES": "DESCRIBE FORMATTED lists the properties of a table",
+    "UNLOCK": "statements release their locks themselves; ABORT TRANSACTIONS releases those of others",
+    "VACUUM": "`hivex compaction clean` deletes the files that nobody needs any more",
+}
+"""What to do instead of the statements that begin with these words."""
+
+
+def instead(words: str) -> str:
+    """Return what to do instead of a statement that begins with ``words``, behind a semicolon; empty if unknown."""
+    found = next((advice for beginning, advice in _INSTEAD.items() if f"{words} ".startswith(f"{beginning} ")), None)
+    return "" if found is None else f"; {found}"
+
+
 def unsupported_statement(cursor: Cursor, first: Token) -> UnsupportedStatementError:
     """Return the error that names a statement by the words it begins with."""
     words = [first.word]
     ahead = cursor.tokens.index(first) + 1
     for token in cursor.tokens[ahead : ahead + 3]:
-        if token.word not in _STATEMENT_WORDS:
+        # No name stands behind SHOW.
+        if token.word not in _STATEMENT_WORDS and not (words == ["SHOW"] and token.word):
             break
         words.append(token.word)
-    return cursor.unsupported(f"{' '.join(words)} is not a statement of this release", first)
+    beginning = " ".join(words)
+    return cursor.unsupported(f"{beginning} is not a statement of this release{instead(beginning)}", first)

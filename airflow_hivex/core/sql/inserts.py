@@ -43,7 +43,11 @@ class InsertHead:
         if overwrite is None:
             raise cursor.expected("INTO or OVERWRITE")
         if cursor.at("LOCAL", "DIRECTORY") or (cursor.at("DIRECTORY") and _at_directory(cursor)):
-            raise cursor.unsupported("INSERT OVERWRITE DIRECTORY is not a statement of this release", cursor.peek(-2))
+            raise cursor.unsupported(
+                "INSERT OVERWRITE DIRECTORY is not a statement of this release; `hivex sql --output csv` prints rows, "
+                "and `hivex export --hive` copies a table",
+                cursor.peek(-2),
+            )
         cursor.accept("TABLE")
         target = cursor.table_name()
         partition: dict[str, Literal | None] = read_partition(cursor) if cursor.accept("PARTITION") else {}

@@ -66,7 +66,9 @@ def read_create_table(cursor: Cursor, *, external: bool = False, transactional: 
     if table.namespace is not None:
         raise cursor.error("a name with @ is that of a link, never of a table that is created", name_token)
     if cursor.at("LIKE"):
-        raise cursor.unsupported("CREATE TABLE ... LIKE is not a statement of this release")
+        raise cursor.unsupported(
+            "CREATE TABLE ... LIKE is not a statement of this release; SHOW CREATE TABLE has the columns"
+        )
     columns: dict[str, Column] = {}
     columns_token = cursor.peek()
     if cursor.at_symbol("(") and not _at_parenthesised_query(cursor):

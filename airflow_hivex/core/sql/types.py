@@ -65,6 +65,8 @@ def read_type(cursor: Cursor) -> str:
         return f"map<{key},{value}>"
     if word == "STRUCT":
         return _struct(cursor)
+    if not word:
+        raise cursor.error(f"expected a type, found {token.text}", token)
     raise cursor.error(f"there is no type {token.text}", token)
 
 

@@ -195,7 +195,7 @@ def rename_table(context: StatementContext, statement: RenameTable) -> Result:
     if new_database != database:
         raise InvalidOperationError("ALTER TABLE RENAME", table.full_name, "a table cannot change its database")
     if statement.name == statement.table or new_name == name:
-        raise AlreadyExistsError("table", f"{database}.{new_name}")
+        raise AlreadyExistsError("table", f"{database}.{new_name}", "choose another name")
 
     def change(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:
         current = catalog.joining(connection).get_table(database, name)

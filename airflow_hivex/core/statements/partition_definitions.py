@@ -106,7 +106,7 @@ def rename_partition(context: StatementContext, statement: RenamePartition) -> R
     if old not in names:
         raise NoSuchPartitionError(table.database, table.name, old)
     if new in names:
-        raise AlreadyExistsError("partition", f"{table.full_name} {new}")
+        raise AlreadyExistsError("partition", f"{table.full_name} {new}", "choose another name")
     made: list[tuple[ClusterStorageDescriptor, Sequence[str]]] = []
     ids: list[int] = []
     needless: list[str] = []

@@ -43,7 +43,7 @@ def create_view(context: StatementContext, statement: CreateView) -> Result:
     if stored is not None and statement.if_not_exists:
         return Result()
     if stored is not None and not statement.or_replace:
-        raise AlreadyExistsError("view", full_name)
+        raise AlreadyExistsError("view", full_name, "use OR REPLACE to replace it, or IF NOT EXISTS to accept it")
     with own_transaction(context) as running:
         locks = context.services.statement_locks
         acquire(context, running, locks.create_table(database) if stored is None else locks.alter_table(stored))
