@@ -19,7 +19,8 @@ from airflow_hivex.core import Metastore
 from airflow_hivex.core.errors import HivexError
 
 url, root = sys.argv[1:]
-clusters = {"c1": {"filesystem": root, "jobtracker": "local[2]"}}
+conf = {"spark.hadoop.fs.s3a.secret.key": "K7MDENGwJalrXUt"}
+clusters = {"c1": {"filesystem": root, "jobtracker": "local[2]", "spark_conf": conf}}
 metastore = Metastore.open(url, clusters=clusters)
 session = metastore.session()
 
@@ -53,6 +54,10 @@ print("cancelled while Spark started:", time.monotonic() - began < 3)
 session.sql("CREATE TABLE t (id INT)")
 print(session.sql("SELECT 1").rows)
 from pyspark import SparkContext
+with open(f"/proc/{SparkContext._gateway.proc.pid}/cmdline") as arguments:
+    # Everybody on the machine can read them.
+    print("in its arguments:", "K7MDENG" in arguments.read())
+print("given to Spark:", SparkContext.getOrCreate()._jsc.hadoopConfiguration().get("fs.s3a.secret.key"))
 tracker = SparkContext.getOrCreate().statusTracker()
 def kill():
     while not tracker.getActiveJobsIds():
@@ -75,6 +80,8 @@ print(session.sql("SELECT id FROM t").rows)
         "JobCancelledError False The job on cluster c1 failed: it was cancelled",
         "cancelled while Spark started: True",
         "[(1,)]",
+        "in its arguments: False",
+        "given to Spark: K7MDENGwJalrXUt",
         "SparkProcessError True The job on cluster c1 failed: Spark's process was killed by signal 9. "
         "The next statement starts a new one.",
         "() []",

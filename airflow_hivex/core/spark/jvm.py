@@ -22,6 +22,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from airflow_hivex.core.errors import SparkProcessError
+from airflow_hivex.core.model.secrets import is_secret_name
 
 log = logging.getLogger(__name__)
 
@@ -84,11 +85,13 @@ def start(master: str, conf: Mapping[str, str], cluster: str) -> SparkSession:
     _quiet_py4j()
     output = None
     options = {"spark.master": master, "spark.app.name": "hivex", **conf}
+    # Every user of the machine can read the arguments of a process. Spark itself is told the rest below.
+    arguments = {name: value for name, value in options.items() if not is_secret_name(name)}
     if SparkContext._gateway is None:
         output = _output = _Output()
         try:
             gateway = launch_gateway(  # type: ignore[no-untyped-call]
-                SparkConf().setAll(list(options.items())),
+                SparkConf().setAll(list(arguments.items())),
                 {"stdout": output.write_end, "stderr": subprocess.STDOUT},
             )
         except (PySparkException, OSError) as error:
