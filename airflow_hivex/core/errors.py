@@ -58,7 +58,8 @@ class HivexError(Exception):
     def __reduce__(self) -> tuple[Any, ...]:
         # Not through the constructor: it takes facts, and those that are kept are masked, so that a
         # position in a text may not be in it any more.
-        return (_restored, (type(self), self.args), self.__dict__)
+        state = {name: hide(value) if isinstance(value, str) else value for name, value in self.__dict__.items()}
+        return (_restored, (type(self), self.args), state)
 
 
 def _restored(error_type: type[HivexError], args: tuple[Any, ...]) -> HivexError:
