@@ -139,8 +139,9 @@ def _characters(text: str, type: DataType) -> str:
 def _number(text: str, type: DataType) -> str:
     match type:
         case ByteType() | ShortType() | IntegerType() | LongType():
-            whole = f"try_cast(regexp_extract({text}, {_text(_WHOLE_NUMBER)}, 1) AS {type.simpleString()})"
-            return f"coalesce({whole}, IF({text} RLIKE {_text(_FRACTION_ALONE)}, 0, NULL))"
+            name = type.simpleString()
+            whole = f"try_cast(regexp_extract({text}, {_text(_WHOLE_NUMBER)}, 1) AS {name})"
+            return f"coalesce({whole}, IF({text} RLIKE {_text(_FRACTION_ALONE)}, CAST(0 AS {name}), NULL))"
         case FloatType() | DoubleType():
             return _floating(text, type)
     return f"try_cast(IF({text} RLIKE {_text(_NO_BLANKS)}, {text}, NULL) AS {type.simpleString()})"

@@ -11,6 +11,7 @@ import pytest
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.text_files import text_format
 from airflow_hivex.core.spark import hive_text
+from airflow_hivex.core.spark.assignment import field
 from tests.hive_text import LAZY_SIMPLE, comparable, rows
 
 if TYPE_CHECKING:
@@ -81,8 +82,10 @@ def ours(
     spark: SparkSession, lines: Sequence[str], columns: Sequence[Column], properties: Mapping[str, str]
 ) -> list[tuple[object, ...]]:
     numbered = spark.createDataFrame(list(enumerate(lines)), f"number int, {hive_text.LINE} string")
-    found = hive_text.rows_of(numbered, columns, [Column("number", "int")], text_format(properties)).collect()
-    return [tuple(map(comparable, row[:-1])) for row in sorted(found, key=lambda row: row[-1])]
+    read = hive_text.rows_of(numbered, columns, [Column("number", "int")], text_format(properties))
+    stored = [field(column).dataType.simpleString() for column in columns]
+    assert [item.dataType.simpleString() for item in read.schema.fields[:-1]] == stored
+    return [tuple(map(comparable, row[:-1])) for row in sorted(read.collect(), key=lambda row: row[-1])]
 
 
 def check(spark: SparkSession, lines: Sequence[str], columns: Sequence[Column], properties: Mapping[str, str]) -> None:
