@@ -168,6 +168,18 @@ def test_a_table_may_have_directories_of_both_layouts(session: Session, tmp_path
     assert {file.row_layout for file in session.snapshot_files("t").files} == {"flat", "hive"}
 
 
+def test_rows_of_both_layouts_are_joined_by_their_keys(metastore_url: str, clusters: dict[str, dict[str, Any]]) -> None:
+    # As for a table of more than 100 columns.
+    clusters["c1"]["spark_conf"] = {"spark.sql.codegen.maxFields": "0"}
+    with Metastore.open(metastore_url, clusters=clusters, default_cluster="c1") as metastore, metastore.session() as s:
+        s.sql("CREATE TABLE t (id int) PARTITIONED BY (p string)")
+        s.sql("INSERT INTO t VALUES (1, 'a'), (2, 'b')")
+        s.sql("ALTER TABLE t SET TBLPROPERTIES ('hivex.row.layout' = 'hive')")
+        s.sql("INSERT INTO t VALUES (3, 'a'), (4, 'c')")
+        found = rows(s, "SELECT x.id, y.id FROM t x JOIN t y ON x.p = y.p WHERE y.id > 2 ORDER BY 1")
+        assert found == [(1, 3), (3, 3), (4, 4)]
+
+
 @pytest.mark.evidence(cases=2, among="row layouts")
 def test_columns_may_be_called_as_those_of_the_file(session: Session, tmp_path: Path) -> None:
     columns = {

@@ -1,4 +1,4 @@
-"""Conditions that ORC must not judge: it would leave out stripes that have rows, or fail.
+"""Conditions that must not be judged early: stripes that have rows would be left out, or the job would fail.
 
 Texts: ORC keeps the least and the greatest text of each stripe by the bytes of UTF-8, and compares a condition's text
 with them by the units of UTF-16. The two orders differ where one text has a character above U+FFFF, and the other one
@@ -7,6 +7,9 @@ Source: ORC's RecordReaderImpl.evaluatePredicateRange, StringStatisticsImpl.
 
 IN with NULL among its values: a NullPointerException. Spark computes values that are not constants while it plans, and
 some of them are NULL then.
+
+A join that leaves out partitions while it runs, of a table with files of the layout ``hive`` and others: Spark asks the
+condition of all rows, and fails where no code was generated for a whole stage, as for more than 100 columns.
 
 A DataFrame that is handed out takes conditions later, which nobody sees here: those go to ORC as in any Spark program.
 """
@@ -17,9 +20,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from airflow_hivex.core.model.plans import Plan
+from airflow_hivex.core.model.objects import HIVE_LAYOUT
+from airflow_hivex.core.model.plans import Plan, Scan
 
 _NO_PUSHDOWN = {"spark.sql.orc.filterPushdown": "false"}
+_NO_JOIN_PRUNING = {"spark.sql.optimizer.dynamicPartitionPruning.enabled": "false"}
 
 _HIGH = re.compile(r"[\ud800-\U0010ffff]")
 # What Spark may turn into such a text while it plans: escapes, and functions that read characters out of others.
@@ -52,10 +57,18 @@ _CONSTANTS = re.compile(
 
 
 def with_safe_pushdown(plan: Plan) -> Plan:
-    """Return the plan, which keeps conditions from ORC where one of them might be such a condition."""
+    """Return the plan, which keeps conditions from ORC, or those of joins from scans, where one might be such a one."""
+    conf: dict[str, str] = {}
     if None in plan.parameters.values() or any(_is_misjudged(text) for text in _texts(plan)):
-        return replace(plan, spark_conf={**plan.spark_conf, **_NO_PUSHDOWN})
-    return plan
+        conf |= _NO_PUSHDOWN
+    if any(map(_has_both_layouts, plan.scans)):
+        conf |= _NO_JOIN_PRUNING
+    return replace(plan, spark_conf={**plan.spark_conf, **conf}) if conf else plan
+
+
+def _has_both_layouts(scan: Scan) -> bool:
+    """Return whether the partition keys of some rows are columns to Spark, and those of others are expressions."""
+    return bool(scan.partition_columns) and len({part.layout == HIVE_LAYOUT for part in scan.parts}) > 1
 
 
 def _texts(plan: Plan) -> Iterator[str]:
