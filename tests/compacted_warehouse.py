@@ -27,7 +27,6 @@ from airflow_hivex.core.model.partitions import nullable_values
 from airflow_hivex.core.model.plans import WrittenDirectory
 from airflow_hivex.core.model.transactions import Operation, TxnType
 from airflow_hivex.core.model.write_ids import ValidCompactorWriteIdList, ValidWriteIdList
-from airflow_hivex.core.statements import planning
 from airflow_hivex.core.store.schema import directories, directory_copies
 
 Row = tuple[int, int]
@@ -84,12 +83,16 @@ class CompactedWarehouse:
             return rows
         values = nullable_values(partition) if partition else ()
         made = WrittenDirectory(partition, values, name, 1, 1, self._size(table, partition, name), "flat")
-        cluster = self.metastore.clusters.get("c1")
-        write = planning.write(found, cluster, write_id=write_id, overwrite=overwrite)
 
         def register(connection: Connection) -> None:
             self.metastore.catalog.joining(connection).register_write(
-                found, [made], txn_id=txn_id, write=write, cluster="c1", partition=partition
+                found,
+                [made],
+                txn_id=txn_id,
+                write_id=write_id,
+                overwrite=overwrite,
+                cluster="c1",
+                partition=partition,
             )
 
         transactions.commit(txn_id, register)

@@ -11,15 +11,17 @@ from types import TracebackType
 from typing import Any, Self
 
 from airflow_hivex.core.catalog.commits import Commits
-from airflow_hivex.core.catalog.notification_log import NotificationLog
 from airflow_hivex.core.catalog.object_store import ObjectStore
+from airflow_hivex.core.catalog.pending_registration import register_pending_writes
 from airflow_hivex.core.checks import Check, check_clusters, check_database, local_cluster_properties
 from airflow_hivex.core.clock import Clock
 from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.clusters.roots import Roots
 from airflow_hivex.core.compaction.compactor import Compactor
+from airflow_hivex.core.compaction.entries import end_of_dropped
 from airflow_hivex.core.doctor.doctor import Doctor
 from airflow_hivex.core.errors import HivexError, InvalidClusterPropertiesError
+from airflow_hivex.core.events.notification_log import NotificationLog
 from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE
 from airflow_hivex.core.model.statement_locks import StatementLocks
 from airflow_hivex.core.session import Session
@@ -52,11 +54,11 @@ class Metastore:
         self.clusters = services.clusters
         self.catalog = services.catalog
         self.transactions = services.transactions
-        self.commits = Commits(services.store)
+        self.commits = Commits(services.store, services.clock, services.transactions)
         self.notification_log = NotificationLog(services.store)
         self.locks = services.locks
         self.compactor = services.compactor
-        self.doctor = Doctor(services.store, services.settings, services.clusters, services.clock)
+        self.doctor = Doctor(services.store, services.settings, services.clusters, services.clock, services.roots)
         self.replayed_transactions = ReplayedTransactions(
             services.store, services.settings, services.clock, services.transactions
         )
@@ -117,20 +119,22 @@ class Metastore:
         except BaseException:
             store.close()
             raise
-        transactions = TransactionManager(store, checked, clock)
+        catalog = ObjectStore(store, configured, clock, end_of_dropped)
+        transactions = TransactionManager(store, checked, clock, partial(register_pending_writes, catalog))
+        locks = LockManager(store, checked, clock, transactions)
+        roots = Roots(store, configured, clock)
         services = Services(
             store=store,
             settings=checked,
             clusters=configured,
-            catalog=ObjectStore(store, configured, clock),
+            catalog=catalog,
             transactions=transactions,
-            locks=LockManager(store, checked, clock, transactions),
+            locks=locks,
             statement_locks=StatementLocks(checked),
-            compactor=Compactor(store, checked, clock, configured),
+            compactor=Compactor(store, checked, clock, configured, catalog, transactions, locks, roots),
             clock=clock,
-            roots=Roots(store, configured, clock),
+            roots=roots,
         )
-        transactions.register_pending_writes = partial(pending.register, services)
         return cls(services)
 
     @staticmethod

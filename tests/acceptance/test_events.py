@@ -152,7 +152,7 @@ def test_every_call_that_changes_something_leaves_an_event(
 
     def commit_with_property() -> None:
         (txn_id,) = transactions.open()
-        transactions.commit_with_property(txn_id, "default", "t", "_meta.offset", "2")
+        metastore.commits.commit_with_property(txn_id, "default", "t", "_meta.offset", "2")
 
     def register_write() -> None:
         session.sql("INSERT INTO t VALUES (1, 1), (2, 2)")
@@ -177,7 +177,7 @@ def test_every_call_that_changes_something_leaves_an_event(
             "CREATE TABLE t (id int) PARTITIONED BY (p int) TBLPROPERTIES ('_meta.offset' = '1')"
         ),
         "catalog.alter_table": lambda: catalog.alter_table("default", "t", replace(stored(), comment="changed")),
-        "transactions.commit_with_property": commit_with_property,
+        "commits.commit_with_property": commit_with_property,
         "catalog.register_write": register_write,
         "catalog.add_partitions": lambda: catalog.add_partitions(
             "default", "t", [catalog.new_partition(stored(), [number]) for number in (7, 8)]

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from airflow_hivex.core import Metastore, Session
-from airflow_hivex.core.catalog import pending_writes
 from airflow_hivex.core.errors import (
     InvalidOperationError,
     TransactionAbortedError,
@@ -16,6 +15,7 @@ from airflow_hivex.core.errors import (
     WriteTakenBackError,
 )
 from airflow_hivex.core.statements.pending import take_back
+from airflow_hivex.core.transactions import pending_writes
 from airflow_hivex.core.transactions.joined import next_statement_id
 
 

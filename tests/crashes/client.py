@@ -47,7 +47,12 @@ def commit_both(metastore: Metastore, folder: Path, txn_id: int, write_ids: dict
         for name, write in writes.items():
             directory = WrittenDirectory(KEY, ("1",), f"base_{write.write_id:07d}", files=1, rows=1, size_bytes=1)
             metastore.catalog.joining(connection).register_write(
-                tables[name], [directory], txn_id=txn_id, write=write, cluster=CLUSTER
+                tables[name],
+                [directory],
+                txn_id=txn_id,
+                write_id=write.write_id,
+                overwrite=write.overwrite,
+                cluster=CLUSTER,
             )
 
     metastore.transactions.commit(txn_id, register)

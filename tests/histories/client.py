@@ -394,7 +394,9 @@ class Work:
             self._reader.tables[key[0]],
             [WrittenDirectory(f"k={key[1]}", (key[1],), _directory_name(write), files=1, rows=1, size_bytes=1)],
             txn_id=running.txn_id,
-            write=write,
+            write_id=write.write_id,
+            statement_id=write.statement_id,
+            overwrite=write.overwrite,
             cluster=CLUSTER,
         )
 

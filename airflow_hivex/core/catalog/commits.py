@@ -1,24 +1,28 @@
-"""The commits to a table or partition after a point, for clients that wait for them."""
+"""The commits to a table or partition: for clients that wait for them, or note with one how far they have read."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Self
 
 from sqlalchemy import ColumnElement, Connection, or_, select
 
 from airflow_hivex.core.catalog.partitions import spelled_name
-from airflow_hivex.core.catalog.tables import select_table
-from airflow_hivex.core.clock import to_datetime
-from airflow_hivex.core.errors import InvalidObjectError, InvalidOperationError
+from airflow_hivex.core.catalog.table_events import of_table, record_table_event
+from airflow_hivex.core.catalog.tables import select_table, select_table_for_change, update_table
+from airflow_hivex.core.clock import Clock, to_datetime
+from airflow_hivex.core.errors import InvalidObjectError, InvalidOperationError, InvalidTransactionRequestError
+from airflow_hivex.core.events.notification_log import EventType
 from airflow_hivex.core.model.objects import StoredTable
+from airflow_hivex.core.snapshots.valid_lists import read_valid_txns, read_valid_write_ids
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.schema import completed_txn_components
-from airflow_hivex.core.transactions.snapshots import read_valid_txns, read_valid_write_ids
+from airflow_hivex.core.transactions.manager import TransactionManager
 
 _MOST_OPEN_IDS = 1000
+_META = "_meta"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +70,16 @@ class CommitMark:
 
 
 class Commits:
-    """Answers whether something was committed to a table since a point.
+    """The commits to tables: whether there was one since a point, and one with a property of a table.
 
-    It asks for what housekeeping keeps of every table and partition: the last commit, and the one with
+    The first asks for what housekeeping keeps of every table and partition: the last commit, and the one with
     the highest write id.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, clock: Clock, transactions: TransactionManager) -> None:
         self._store = store
+        self._clock = clock
+        self._transactions = transactions
 
     def mark(self, database: str, table: str) -> CommitMark:
         """Return the present point: what is committed now is not after it. Six round trips.
@@ -122,6 +128,29 @@ class Commits:
         if row is None:
             return None
         return TableCommit(full_name, row.partition, row.write_id, row.txn_id, to_datetime(row.committed_ms))
+
+    def commit_with_property(self, txn_id: int, database: str, table: str, key: str, value: str) -> None:
+        """Commit a transaction and change one property of a table with it, such as a reader's offset.
+
+        Source: Hive CommitTxnKeyValue.
+
+        Raises:
+            InvalidTransactionRequestError: the key does not start with ``_meta``, or the table lacks it.
+            NoSuchTableError: the table does not exist.
+        """
+        if not key.startswith(_META):
+            raise InvalidTransactionRequestError(f"A commit sets no property {key}; its name starts with {_META}.")
+
+        def change(connection: Connection) -> None:
+            found = select_table_for_change(connection, database, table)
+            if key not in found.parameters:
+                raise InvalidTransactionRequestError(f"Table {found.full_name} has no property {key} to set.")
+            changed = replace(found, parameters={**found.parameters, key: value})
+            update_table(connection, found, changed)
+            message = of_table(changed, was=found.name)
+            record_table_event(connection, self._clock(), EventType.ALTER_TABLE, changed, None, txn_id, message)
+
+        self._transactions.commit(txn_id, change)
 
 
 def _transactional(connection: Connection, database: str, name: str) -> StoredTable:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
 
 from airflow_hivex.core.catalog.partitions import delete_storage_descriptors
 from airflow_hivex.core.errors import InvalidOperationError
 from airflow_hivex.core.model.directories import parse_directory
-from airflow_hivex.core.model.objects import Table
-from airflow_hivex.core.model.originals import ORIGINAL_WRITE_ID
-from airflow_hivex.core.model.plans import WrittenDirectory
+from airflow_hivex.core.model.objects import StoredTable, Table
 from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.schema import (
     cluster_storage_descriptors,
@@ -64,129 +62,45 @@ class RegisteredDirectory:
 
 
 @dataclass(frozen=True, slots=True)
-class OriginalFile:
-    """A file that lies in a table which becomes transactional; ``name`` is its path below its partition."""
+class NewDirectory:
+    """A row of ``directories`` to be: a directory of a partition (None: of a table without), or an original file."""
 
-    partition_id: int | None
+    partition: str | None
     name: str
+    kind: str
+    min_write_id: int
+    max_write_id: int
+    row_layout: str
+    files: int
     rows: int
     size_bytes: int
+    statement_id: int | None = None
+    visibility_txn_id: int = 0
 
 
-def register_originals(
+def insert_directories(
     connection: Connection,
-    table: Table,
-    files: Sequence[OriginalFile],
+    table: StoredTable,
+    new: Sequence[NewDirectory],
+    partition_ids: Mapping[str, int],
     *,
-    row_layout: str,
     txn_id: int,
     cluster: str,
     now_ms: int,
+    may_grow: bool = False,
 ) -> None:
-    """Write the rows of a table's original files, one each. Two statements a batch.
+    """Write the rows of directories that were made on ``cluster``. Two statements a batch.
 
-    Each file is an entry of its own, so that whoever deletes or copies what a row names does so with this file alone.
+    With ``may_grow`` one that is there already gets the numbers of files, rows and bytes in addition.
     """
-    rows = [
-        {
-            "table_id": table.id,
-            "partition_id": file.partition_id,
-            "name": file.name,
-            "kind": "original",
-            "min_write_id": ORIGINAL_WRITE_ID,
-            "max_write_id": ORIGINAL_WRITE_ID,
-            "statement_id": None,
-            "visibility_txn_id": 0,
-            "row_layout": row_layout,
-            "files": 1,
-            "rows": file.rows,
-            "size_bytes": file.size_bytes,
-            "txn_id": txn_id,
-        }
-        for file in files
-    ]
-    _insert(connection, rows, cluster, now_ms)
-
-
-def register(
-    connection: Connection,
-    table: Table,
-    written: Sequence[WrittenDirectory],
-    partition_ids: dict[str, int],
-    *,
-    txn_id: int,
-    write_id: int,
-    statement_id: int,
-    overwrite: bool,
-    cluster: str,
-    now_ms: int,
-    batch_write_ids: tuple[int, int] | None = None,
-) -> None:
-    """Write the rows of directories that a job made on ``cluster``. Two statements a batch.
-
-    With ``batch_write_ids`` they are those of a streaming batch, to which an earlier transaction of it may have added.
-    """
-    first, last = batch_write_ids or (write_id, write_id)
-    if batch_write_ids is not None:
-        written = _not_there(connection, table, written, partition_ids, txn_id, cluster)
-    rows = [
-        {
-            "table_id": table.id,
-            "partition_id": None if directory.partition is None else partition_ids[directory.partition],
-            "name": directory.name,
-            "kind": "base" if overwrite else "delete_delta" if directory.is_delete_delta else "delta",
-            "min_write_id": 0 if overwrite else first,
-            "max_write_id": last,
-            "statement_id": None if overwrite or batch_write_ids else statement_id,
-            "visibility_txn_id": 0,
-            "row_layout": directory.row_layout or table.row_layout,
-            "files": directory.files,
-            "rows": directory.rows,
-            "size_bytes": directory.size_bytes,
-            "txn_id": txn_id,
-        }
-        for directory in written
-    ]
-    _insert(connection, rows, cluster, now_ms)
-
-
-def register_compacted(
-    connection: Connection,
-    table: Table,
-    partition_id: int | None,
-    written: Sequence[WrittenDirectory],
-    *,
-    txn_id: int,
-    cluster: str,
-    now_ms: int,
-) -> None:
-    """Write the rows of directories that a compaction has made of a table or partition. Two statements."""
+    if may_grow:
+        new = _not_there(connection, table, new, partition_ids, txn_id, cluster)
     rows = []
-    for directory in written:
-        named = parse_directory(directory.name)
-        if named is None or named.visibility_txn_id != txn_id:
-            raise AssertionError(f"{directory.name} is not named as one of the compaction in transaction {txn_id}")
-        rows.append(
-            {
-                "table_id": table.id,
-                "partition_id": partition_id,
-                "name": directory.name,
-                "kind": named.kind.value,
-                "min_write_id": named.min_write_id,
-                "max_write_id": named.max_write_id,
-                "statement_id": None,
-                "visibility_txn_id": txn_id,
-                "row_layout": directory.row_layout or table.row_layout,
-                "files": directory.files,
-                "rows": directory.rows,
-                "size_bytes": directory.size_bytes,
-                "txn_id": txn_id,
-            }
-        )
-    _insert(connection, rows, cluster, now_ms)
-
-
-def _insert(connection: Connection, rows: Sequence[Mapping[str, object]], cluster: str, now_ms: int) -> None:
+    for directory in new:
+        columns = asdict(directory)
+        partition = columns.pop("partition")
+        partition_id = None if partition is None else partition_ids[partition]
+        rows.append({"table_id": table.id, "partition_id": partition_id, "txn_id": txn_id, **columns})
     for batch in batches(rows, 1000):
         ids = connection.execute(insert(directories).returning(directories.c.id), batch).scalars().all()
         add_copies(connection, ids, cluster, now_ms)
@@ -194,12 +108,12 @@ def _insert(connection: Connection, rows: Sequence[Mapping[str, object]], cluste
 
 def _not_there(
     connection: Connection,
-    table: Table,
-    written: Sequence[WrittenDirectory],
-    partition_ids: dict[str, int],
+    table: StoredTable,
+    written: Sequence[NewDirectory],
+    partition_ids: Mapping[str, int],
     txn_id: int,
     cluster: str,
-) -> list[WrittenDirectory]:
+) -> list[NewDirectory]:
     """Return the partitions that have no row yet; to the rows of the others, what was written is added.
 
     Copies elsewhere lack the new files, so that they do not hold the directory any more.
@@ -224,7 +138,7 @@ def _not_there(
         ).one_or_none()
         if row is None:
             new.append(each)
-        elif row.row_layout != (each.row_layout or table.row_layout):
+        elif row.row_layout != each.row_layout:
             raise InvalidOperationError(
                 "INSERT",
                 table.full_name,

@@ -5,21 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from sqlalchemy import Connection, Row
 
-from airflow_hivex.core.catalog import copies, databases, directories, notification_log, partitions, tables
+from airflow_hivex.core.catalog import copies, databases, directories, partitions, tables
 from airflow_hivex.core.catalog.binding import BoundTable, bind
 from airflow_hivex.core.catalog.contents import TableContents, read_contents
-from airflow_hivex.core.catalog.notification_log import EventType
 from airflow_hivex.core.catalog.pruning import find_partitions
+from airflow_hivex.core.catalog.registration import OriginalFile, Registration, register
 from airflow_hivex.core.catalog.rows import database_document, database_from_row, partition_from_row
 from airflow_hivex.core.catalog.snapshots import TableMark, read_snapshot, snapshot_call, table_calls
 from airflow_hivex.core.catalog.table_events import of_partitions, of_table, record_table_event
 from airflow_hivex.core.clock import Clock
 from airflow_hivex.core.clusters.properties import Clusters
-from airflow_hivex.core.compaction.entries import end_of_dropped
 from airflow_hivex.core.errors import (
     AlreadyExistsError,
     CopyMismatchError,
@@ -29,6 +28,8 @@ from airflow_hivex.core.errors import (
     NoSuchTableError,
     NotOnClusterError,
 )
+from airflow_hivex.core.events import notification_log
+from airflow_hivex.core.events.notification_log import EventType
 from airflow_hivex.core.files.filesystem import ClusterFiles
 from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.objects import (
@@ -41,15 +42,17 @@ from airflow_hivex.core.model.objects import (
     TableType,
 )
 from airflow_hivex.core.model.partitions import partition_values
-from airflow_hivex.core.model.plans import Write, WrittenDirectory
+from airflow_hivex.core.model.plans import WrittenDirectory
 from airflow_hivex.core.model.predicates import Predicate, Value
 from airflow_hivex.core.model.snapshots import QualifiedName, Snapshot
 from airflow_hivex.core.model.write_ids import ValidTxnList, ValidWriteIdList
+from airflow_hivex.core.snapshots.valid_lists import read_valid_write_ids
 from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.engine import Store
-from airflow_hivex.core.transactions.snapshots import read_valid_write_ids
 
 T = TypeVar("T")
+EndCompactions: TypeAlias = Callable[[Connection, Collection[int], Collection[str] | None, int], None]
+"""Ends the queued compactions of tables, or of partitions of one table (names), that are dropped at a time in ms."""
 
 
 def _by_name(found: Iterable[StoredTable]) -> dict[QualifiedName, StoredTable]:
@@ -68,15 +71,16 @@ class ObjectStore:
     may be URIs, or relative to the cluster's file system, or empty for the default place.
     """
 
-    def __init__(self, store: Store, clusters: Clusters, clock: Clock) -> None:
+    def __init__(self, store: Store, clusters: Clusters, clock: Clock, end_compactions: EndCompactions) -> None:
         self._store = store
         self._clusters = clusters
         self._clock = clock
+        self._end_compactions = end_compactions
         self._connection: Connection | None = None
 
     def joining(self, connection: Connection) -> ObjectStore:
         """Return the same catalog within a database transaction of the caller, who commits what it changes."""
-        joined = ObjectStore(self._store, self._clusters, self._clock)
+        joined = ObjectStore(self._store, self._clusters, self._clock, self._end_compactions)
         joined._connection = connection
         return joined
 
@@ -196,7 +200,7 @@ class ObjectStore:
             dropped = tables.select_tables_by_id(connection, tables.lock_for_change(connection, ids))
             for batch in batches([table.id for table in dropped]):
                 tables.mark_dropped(connection, batch)
-                end_of_dropped(connection, batch, None, self._clock())
+                self._end_compactions(connection, batch, None, self._clock())
             databases.delete_database(connection, stored.name)
             for table in dropped:
                 self._record(connection, EventType.DROP_TABLE, table, message=of_table(table))
@@ -325,7 +329,7 @@ class ObjectStore:
         def work(connection: Connection) -> StoredTable:
             table = tables.select_table_for_change(connection, database, name)
             tables.mark_dropped(connection, [table.id])
-            end_of_dropped(connection, [table.id], None, self._clock())
+            self._end_compactions(connection, [table.id], None, self._clock())
             self._record(connection, EventType.DROP_TABLE, table, valid_write_ids, txn_id, of_table(table))
             return table
 
@@ -504,7 +508,7 @@ class ObjectStore:
             dropped = self._load(connection, stored, list(ids.values()), None)
             gone = self._stored(connection, stored, ids.values())
             partitions.mark_partitions_dropped(connection, list(ids.values()))
-            end_of_dropped(connection, [stored.id], list(ids), self._clock())
+            self._end_compactions(connection, [stored.id], list(ids), self._clock())
             if dropped:
                 tables.raise_versions(connection, [stored.id])
                 message = of_partitions(gone)
@@ -535,7 +539,7 @@ class ObjectStore:
             row = partitions.select_partition(connection, stored, name)
             if not partitions.partition_ids(connection, stored, [new_name]):
                 # Those of a partition of that name that an earlier release has dropped.
-                end_of_dropped(connection, [stored.id], [new_name], self._clock())
+                self._end_compactions(connection, [stored.id], [new_name], self._clock())
             partitions.rename_partition(connection, stored, row, new_name)
             tables.raise_versions(connection, [stored.id])
             message = of_partitions(self._stored(connection, stored, [row.id]), was=name)
@@ -557,53 +561,73 @@ class ObjectStore:
         written: Sequence[WrittenDirectory],
         *,
         txn_id: int,
-        write: Write,
+        write_id: int,
         cluster: str,
+        statement_id: int = 0,
+        overwrite: bool = False,
+        batch: tuple[int, int] | None = None,
         partition: str | None = None,
         new: bool = False,
     ) -> None:
-        """Note in a committing transaction what its job wrote: new partitions, and directories.
+        """Register what a statement has written, in the commit of its transaction: new partitions, and directories.
 
         ``partition`` is one that exists afterwards even if no row was written to it. ``new`` marks a
-        table that appears with this commit.
+        table that appears with this commit. ``batch`` has the first and last write id of a streaming batch.
 
         Raises:
             NoSuchTableError: the table was dropped meanwhile.
+            InvalidOperationError: the row layout of a streaming batch has changed.
         """
+        registration = Registration.of_write(
+            table,
+            written,
+            txn_id=txn_id,
+            write_id=write_id,
+            cluster=cluster,
+            statement_id=statement_id,
+            overwrite=overwrite,
+            batch=batch,
+            partition=partition,
+        )
 
         def work(connection: Connection) -> None:
-            if not tables.is_visible(connection, table):
-                raise NoSuchTableError(table.database, table.name)
-            names = {each.partition for each in written if each.partition is not None}
-            if partition is not None:
-                names.add(partition)
-            known = partitions.partition_ids(connection, table, sorted(names))
-            missing = sorted(names - known.keys())
-            added = partitions.insert_partitions(connection, table, dict.fromkeys(missing, ""), self._clock())
-            if len(added) < len(missing):
-                # A concurrent writer was faster with some of them.
-                known |= partitions.partition_ids(connection, table, missing)
-            directories.register(
-                connection,
-                table,
-                written,
-                known | added,
-                txn_id=txn_id,
-                write_id=write.write_id,
-                statement_id=write.statement_id,
-                overwrite=write.overwrite,
-                cluster=cluster,
-                now_ms=self._clock(),
-                batch_write_ids=write.batch,
-            )
+            added = register(connection, registration, self._clock())
             if new:
                 (stored,) = tables.select_tables_by_id(connection, [table.id])
                 self._record(connection, EventType.CREATE_TABLE, stored, None, txn_id, of_table(stored))
             if added:
-                message = of_partitions(self._stored(connection, table, added.values()))
+                message = of_partitions(self._stored(connection, table, added))
                 self._record(connection, EventType.ADD_PARTITION, table, None, txn_id, message)
 
         self._write(work)
+
+    def register_compaction(
+        self, table: StoredTable, partition: str | None, written: Sequence[WrittenDirectory], txn_id: int, cluster: str
+    ) -> None:
+        """Register what a compaction has made of a table (None) or a partition, in the commit of its transaction.
+
+        Raises:
+            NoSuchTableError, NoSuchPartitionError: it was dropped meanwhile.
+        """
+        registration = Registration.of_compaction(table, partition, written, txn_id, cluster)
+
+        def work(connection: Connection) -> None:
+            register(connection, registration, self._clock())
+            message = {"partition": partition, "directories": [each.name for each in written]}
+            self._record(connection, EventType.COMMIT_COMPACTION, table, None, txn_id, message)
+
+        self._write(work)
+
+    def register_originals(
+        self, table: StoredTable, files: Sequence[OriginalFile], row_layout: str, txn_id: int, cluster: str
+    ) -> None:
+        """Register the files of a table that becomes transactional, in the commit that makes it so.
+
+        Raises:
+            NoSuchTableError, NoSuchPartitionError: it was dropped meanwhile.
+        """
+        registration = Registration.of_originals(table, files, row_layout, txn_id, cluster)
+        self._write(lambda connection: register(connection, registration, self._clock()))
 
     # -- secondary copies -------------------------------------------------------------
 

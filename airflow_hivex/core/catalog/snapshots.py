@@ -27,6 +27,16 @@ from sqlalchemy import (
 from airflow_hivex.core.catalog.tables import SELECT_SECONDARIES, SELECT_TABLES
 from airflow_hivex.core.model.snapshots import QualifiedName
 from airflow_hivex.core.model.write_ids import MAX_ID, ValidTxnList, ValidWriteIdList
+from airflow_hivex.core.snapshots.txn_states import IS_ABORTED, IS_OPEN
+from airflow_hivex.core.snapshots.valid_lists import (
+    HIGHEST,
+    LAST,
+    MAPPED,
+    as_text,
+    ids_where,
+    valid_txns_of,
+    write_id_lists,
+)
 from airflow_hivex.core.store.exchange import Call, Prepared, Value
 from airflow_hivex.core.store.schema import (
     cluster_storage_descriptors,
@@ -37,16 +47,6 @@ from airflow_hivex.core.store.schema import (
     txn_to_write_id,
     txns,
 )
-from airflow_hivex.core.transactions.snapshots import (
-    HIGHEST,
-    LAST,
-    MAPPED,
-    as_text,
-    ids_where,
-    valid_txns_of,
-    write_id_lists,
-)
-from airflow_hivex.core.transactions.txn_rows import IS_ABORTED, IS_OPEN
 
 # Besides the kinds of rows that write_id_lists reads.
 _TXNS, _TABLE = 3, 4

@@ -7,12 +7,12 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from airflow_hivex.core.catalog import notification_log
-from airflow_hivex.core.catalog.notification_log import EventType
 from airflow_hivex.core.catalog.rows import partition_document, table_document
+from airflow_hivex.core.events import notification_log
+from airflow_hivex.core.events.notification_log import EventType
 from airflow_hivex.core.model.objects import Partition, Table
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
-from airflow_hivex.core.transactions.snapshots import read_valid_txns, read_valid_write_ids
+from airflow_hivex.core.snapshots.valid_lists import read_valid_txns, read_valid_write_ids
 
 
 def record_table_event(

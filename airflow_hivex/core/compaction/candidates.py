@@ -17,6 +17,7 @@ from airflow_hivex.core.model.compaction_thresholds import Aborts, Candidate, Ca
 from airflow_hivex.core.model.objects import INSERT_ONLY, TRANSACTIONAL_PROPERTIES
 from airflow_hivex.core.model.transactions import Operation, TxnState
 from airflow_hivex.core.model.write_ids import ValidCompactorWriteIdList, ValidTxnList
+from airflow_hivex.core.snapshots.valid_lists import read_valid_txns, read_valid_write_ids
 from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.schema import (
     compaction_queue,
@@ -29,7 +30,6 @@ from airflow_hivex.core.store.schema import (
     txn_components,
     txns,
 )
-from airflow_hivex.core.transactions.snapshots import read_valid_txns, read_valid_write_ids
 
 Resource = tuple[int, str | None]
 """The id of a table and the name of a partition, or None."""

@@ -17,7 +17,6 @@ from functools import partial
 
 from sqlalchemy import Connection, and_, delete, or_, select
 
-from airflow_hivex.core.catalog.notification_log import EventType
 from airflow_hivex.core.catalog.partitions import secondaries_of, spelled_name
 from airflow_hivex.core.catalog.table_events import record_table_event
 from airflow_hivex.core.catalog.tables import raise_versions, select_table, select_tables_by_id
@@ -29,6 +28,7 @@ from airflow_hivex.core.compaction.cleaning import CleaningQueue
 from airflow_hivex.core.compaction.leftovers import read_aborted
 from airflow_hivex.core.compaction.readers import Readers
 from airflow_hivex.core.errors import CompactionLostError, HivexError, ReplacementMissingError, StorageError
+from airflow_hivex.core.events.notification_log import EventType
 from airflow_hivex.core.files.filesystem import ClusterFiles
 from airflow_hivex.core.model.cleaning import (
     Aborted,
@@ -148,11 +148,12 @@ class Cleaner:
         clusters: Clusters,
         cleaning: CleaningQueue,
         clock: Clock,
+        roots: Roots,
     ) -> None:
         self._store = store
         self._clock = clock
         self._clusters = clusters
-        self._roots = Roots(store, clusters, clock)
+        self._roots = roots
         self._cleaning = cleaning
         self._with_aborts = bool(settings[_CLEANS_ABORTS])
         self._without_locks = bool(settings["hive.acid.lockless.reads.enabled"]) or not settings["hive.txn.read.locks"]

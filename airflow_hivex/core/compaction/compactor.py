@@ -10,11 +10,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from sqlalchemy import Connection, select
 
+from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.catalog.partitions import select_partition, spelled_name
 from airflow_hivex.core.catalog.specifications import check_partitioned
 from airflow_hivex.core.catalog.tables import select_table
 from airflow_hivex.core.clock import Clock
 from airflow_hivex.core.clusters.properties import Clusters
+from airflow_hivex.core.clusters.roots import Roots
 from airflow_hivex.core.compaction.candidates import read_snapshot
 from airflow_hivex.core.compaction.cleaner import Cleaner
 from airflow_hivex.core.compaction.cleaning import CleaningQueue
@@ -42,6 +44,8 @@ from airflow_hivex.core.model.objects import SortColumn, StoredTable
 from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.schema import databases
+from airflow_hivex.core.transactions.locks import LockManager
+from airflow_hivex.core.transactions.manager import TransactionManager
 
 COMPACT = "COMPACT"
 _FIRST_PAUSE_S = 0.05
@@ -61,6 +65,10 @@ class Compactor:
         settings: Settings,
         clock: Clock,
         clusters: Clusters,
+        catalog: ObjectStore,
+        transactions: TransactionManager,
+        locks: LockManager,
+        roots: Roots,
         *,
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
@@ -76,8 +84,10 @@ class Compactor:
         self.history = CompactionHistory(store, settings, clock)
         self._initiator = Initiator(store, settings, clock, self.queue)
         self._explainer = Explainer(store, settings, clock)
-        self._cleaner = Cleaner(store, settings, clusters, self.cleaning, clock)
-        self._worker = CompactionWorker(store, settings, clock, clusters, self.queue, self.history)
+        self._cleaner = Cleaner(store, settings, clusters, self.cleaning, clock, roots)
+        self._worker = CompactionWorker(
+            store, settings, clock, clusters, self.queue, self.history, catalog, transactions, locks, roots
+        )
 
     def request(
         self,

@@ -41,8 +41,8 @@ from airflow_hivex.core.model.compaction_thresholds import (
     is_minor_supported,
 )
 from airflow_hivex.core.settings import Settings
+from airflow_hivex.core.snapshots.valid_lists import read_valid_write_ids
 from airflow_hivex.core.store.engine import Store
-from airflow_hivex.core.transactions.snapshots import read_valid_write_ids
 
 _MS_PER_HOUR = 3_600_000
 _TYPES = frozenset({CompactionType.MAJOR.name.lower(), CompactionType.MINOR.name.lower()})

@@ -21,8 +21,8 @@ from airflow_hivex.core.model.cleaning import Blocker, View, capped, settled_bel
 from airflow_hivex.core.model.locks import DataOperation
 from airflow_hivex.core.model.transactions import TxnState
 from airflow_hivex.core.model.write_ids import ValidTxnList, ValidWriteIdList
+from airflow_hivex.core.snapshots.valid_lists import read_valid_txns, read_valid_write_ids
 from airflow_hivex.core.store.schema import databases, kept_snapshots, locks, tables, txn_components, txns
-from airflow_hivex.core.transactions.snapshots import read_valid_txns, read_valid_write_ids
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from airflow_hivex.core.catalog.directories import directories_of
 from airflow_hivex.core.catalog.statistics import select_statistics, store_sizes
 from airflow_hivex.core.model.directories import directory_state
 from airflow_hivex.core.model.objects import StoredTable
-from airflow_hivex.core.transactions.snapshots import read_valid_txns, read_valid_write_ids
+from airflow_hivex.core.snapshots.valid_lists import read_valid_txns, read_valid_write_ids
 
 GATHER_STATISTICS = "hive.compactor.gather.stats"
 

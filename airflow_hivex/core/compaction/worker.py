@@ -15,11 +15,11 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
 
-from airflow_hivex.core.catalog.directories import RegisteredDirectory, directories_of, register_compacted
-from airflow_hivex.core.catalog.notification_log import EventType
+from airflow_hivex.core.catalog.directories import RegisteredDirectory, directories_of
+from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.catalog.partitions import select_partition
-from airflow_hivex.core.catalog.table_events import record_statistics_event, record_table_event
-from airflow_hivex.core.catalog.tables import raise_versions, select_tables_by_id
+from airflow_hivex.core.catalog.table_events import record_statistics_event
+from airflow_hivex.core.catalog.tables import lock_for_change, select_tables_by_id
 from airflow_hivex.core.clock import Clock
 from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.clusters.roots import Roots
@@ -59,13 +59,13 @@ from airflow_hivex.core.model.statement_locks import StatementLocks
 from airflow_hivex.core.model.transactions import AbortReason, TxnType
 from airflow_hivex.core.model.write_ids import ValidCompactorWriteIdList
 from airflow_hivex.core.settings import Settings
+from airflow_hivex.core.snapshots.valid_lists import read_valid_txns, read_valid_write_ids
 from airflow_hivex.core.spark.runners import Runner, runner_for
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.transactions.heartbeats import heartbeats
 from airflow_hivex.core.transactions.jobs import TransactionJob
 from airflow_hivex.core.transactions.locks import LockManager
 from airflow_hivex.core.transactions.manager import TransactionManager
-from airflow_hivex.core.transactions.snapshots import read_valid_txns, read_valid_write_ids
 
 log = logging.getLogger(__name__)
 
@@ -128,14 +128,19 @@ class CompactionWorker:
         clusters: Clusters,
         queue: CompactionQueue,
         history: CompactionHistory,
+        catalog: ObjectStore,
+        transactions: TransactionManager,
+        locks: LockManager,
+        roots: Roots,
     ) -> None:
         self._store = store
         self._settings = settings
         self._clock = clock
         self._clusters = clusters
-        self._roots = Roots(store, clusters, clock)
-        self._transactions = TransactionManager(store, settings, clock)
-        self._locks = LockManager(store, settings, clock, self._transactions)
+        self._roots = roots
+        self._catalog = catalog
+        self._transactions = transactions
+        self._locks = locks
         self._statement_locks = StatementLocks(settings)
         self._queue = queue
         self._history = history
@@ -359,22 +364,11 @@ class CompactionWorker:
             self._locks.acquire([place], txn_id, user=entry.run_as or "")
 
         def commit(connection: Connection) -> None:
-            # Its directories change without a write id of the table.
-            raise_versions(connection, [entry.table_id])
+            lock_for_change(connection, [entry.table_id])
             self._check_unchanged(connection, entry, target)
-            register_compacted(
-                connection,
-                target.table,
-                target.partition_id,
-                written,
-                txn_id=txn_id,
-                cluster=target.cluster.name,
-                now_ms=self._clock(),
-            )
+            catalog = self._catalog.joining(connection)
+            catalog.register_compaction(target.table, entry.partition, written, txn_id, target.cluster.name)
             self._queue.mark_ready_for_cleaning(found.entry, connection=connection)
-            message = {"partition": entry.partition, "directories": [each.name for each in written]}
-            event = EventType.COMMIT_COMPACTION
-            record_table_event(connection, self._clock(), event, target.table, None, txn_id, message)
 
         self._transactions.commit(txn_id, commit)
         log.info("Compaction %s of %s has made %s", entry.id, entry.name, ", ".join(each.name for each in written))

@@ -60,12 +60,14 @@ class Doctor:
         settings: Settings,
         clusters: Clusters,
         clock: Clock,
+        roots: Roots,
         *,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._store = store
         self._clock = clock
         self._clusters = clusters
+        self._roots = roots
         self._sleep = sleep
         self._without_locks = bool(settings["hive.acid.lockless.reads.enabled"]) or not settings["hive.txn.read.locks"]
 
@@ -98,7 +100,7 @@ class Doctor:
         names = self._clusters.names if cluster is None else (self._clusters.get(cluster).name,)
         with self._store.read_together() as connection:
             listed = _list(connection, database, table)
-        disks = Disks(self._clusters, Roots(self._store, self._clusters, self._clock), names)
+        disks = Disks(self._clusters, self._roots, names)
         chosen = [each for each in listed if cluster is None or cluster in each.clusters]
         progress(f"tables to compare: {len(chosen)}, on {', '.join(names)}")
         found: list[Finding] = []

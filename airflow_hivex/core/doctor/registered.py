@@ -19,6 +19,7 @@ from airflow_hivex.core.model.locks import DataOperation, LockState, LockType
 from airflow_hivex.core.model.objects import Table
 from airflow_hivex.core.model.transactions import TxnState
 from airflow_hivex.core.model.write_ids import ValidTxnList, ValidWriteIdList
+from airflow_hivex.core.snapshots.valid_lists import read_valid_txns, read_valid_write_ids
 from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.schema import (
     cluster_storage_descriptors,
@@ -33,7 +34,6 @@ from airflow_hivex.core.store.schema import (
     tables,
     txns,
 )
-from airflow_hivex.core.transactions.snapshots import read_valid_txns, read_valid_write_ids
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from dataclasses import replace
 
 from sqlalchemy import Connection
 
-from airflow_hivex.core.catalog.directories import OriginalFile, register_originals
 from airflow_hivex.core.catalog.pruning import FoundPartition, check_stored_alike, find_partitions
+from airflow_hivex.core.catalog.registration import OriginalFile
 from airflow_hivex.core.catalog.tables import check_apart, has_secondaries, select_table, select_table_for_change
 from airflow_hivex.core.errors import InvalidOperationError
 from airflow_hivex.core.model.directories import parse_directory
@@ -75,20 +75,12 @@ def convert_table(context: StatementContext, table: Table, properties: Mapping[s
         def changes(connection: Connection) -> None:
             if _check_stored(connection, table, for_change=True) != partitions:
                 raise InvalidOperationError(_OPERATION, table.full_name, "its partitions changed meanwhile; try again")
-            stored = services.catalog.joining(connection).alter_table(
-                table.database, table.name, converted, None, running.txn_id
-            )
+            catalog = services.catalog.joining(connection)
+            stored = catalog.alter_table(table.database, table.name, converted, None, running.txn_id)
             # The write id tells caches that the table has changed, as that of CREATE TABLE does.
             services.transactions.allocate_in(connection, [running.txn_id], stored.id)
-            register_originals(
-                connection,
-                stored,
-                originals,
-                row_layout=PLAIN_LAYOUT if converted.is_insert_only else ORIGINAL_LAYOUT,
-                txn_id=running.txn_id,
-                cluster=table.storage.primary.cluster,
-                now_ms=services.clock(),
-            )
+            row_layout = PLAIN_LAYOUT if converted.is_insert_only else ORIGINAL_LAYOUT
+            catalog.register_originals(stored, originals, row_layout, running.txn_id, table.storage.primary.cluster)
 
         services.transactions.commit(running.txn_id, changes)
         log.info("%s is transactional now, with %s original files", table.full_name, len(originals))
@@ -174,22 +166,22 @@ def _originals(context: StatementContext, table: Table, partitions: Sequence[Fou
     root = table.storage.primary.location
     found = context.services.files_to_change(cluster).list_files(root)
     log.info("%s has %s files in %s partitions", table.full_name, len(found), len(partitions))
-    by_name = {partition.name: partition.id for partition in partitions}
+    known = {partition.name for partition in partitions}
     depth = len(table.partition_keys)
     placed = []
     for path, size in found.items():
         names = path.split("/")
         partition, name = "/".join(names[:depth]), "/".join(names[depth:])
-        if table.is_partitioned and (not name or partition not in by_name):
+        if table.is_partitioned and (not name or partition not in known):
             reason = f"{path} lies in none of its partitions; add the partition, or move the file away"
             raise InvalidOperationError(_OPERATION, table.full_name, reason)
         _check_place(table, path, name)
-        placed.append((by_name.get(partition) if table.is_partitioned else None, name, path, size))
+        placed.append((partition if table.is_partitioned else None, name, path, size))
     uris = [(cluster.uri(f"{root}/{path}"), size) for _, _, path, size in placed]
     counts = row_counts(table.storage.format, uris)
     return [
-        OriginalFile(partition_id, name, rows, size)
-        for (partition_id, name, _, size), rows in zip(placed, counts, strict=True)
+        OriginalFile(partition, name, rows, size)
+        for (partition, name, _, size), rows in zip(placed, counts, strict=True)
     ]
 
 

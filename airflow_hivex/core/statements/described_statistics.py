@@ -11,9 +11,9 @@ from airflow_hivex.core.model.objects import Column, StoredPartition, StoredTabl
 from airflow_hivex.core.model.secrets import hide_in_uri
 from airflow_hivex.core.model.statistics import Statistics, is_exact
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
+from airflow_hivex.core.snapshots.valid_lists import read_valid_txns, read_valid_write_ids
 from airflow_hivex.core.statements.context import StatementContext
 from airflow_hivex.core.statements.described_storage import storage_facts
-from airflow_hivex.core.transactions.snapshots import read_valid_txns, read_valid_write_ids
 
 Rows = list[tuple[object, ...]]
 

@@ -13,10 +13,10 @@ from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.locks import LockComponent
 from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
+from airflow_hivex.core.snapshots.valid_lists import read_valid_txns, read_valid_write_ids
 from airflow_hivex.core.statements.context import Result, Running, StatementContext
 from airflow_hivex.core.statements.locking import acquire
 from airflow_hivex.core.statements.transactions import own_transaction
-from airflow_hivex.core.transactions.snapshots import read_valid_txns, read_valid_write_ids
 
 _PATTERN = re.compile(r"[*?\[\]{}]")
 

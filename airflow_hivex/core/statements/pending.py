@@ -1,4 +1,4 @@
-"""Writes of a transaction: registered when it commits; those of earlier statements may be taken back before."""
+"""Writes of statements: registered with a commit of their own, or taken back; their files go then."""
 
 from __future__ import annotations
 
@@ -8,19 +8,15 @@ from itertools import chain
 
 from sqlalchemy import Connection
 
-from airflow_hivex.core.catalog import directories, pending_writes, tables
-from airflow_hivex.core.catalog.pending_writes import PendingWrite
-from airflow_hivex.core.errors import HivexError, NoSuchObjectError
+from airflow_hivex.core.catalog import tables
+from airflow_hivex.core.errors import HivexError
 from airflow_hivex.core.files.filesystem import ClusterFiles
 from airflow_hivex.core.model.objects import StoredTable, Table
 from airflow_hivex.core.model.plans import Write, WrittenDirectory
 from airflow_hivex.core.model.transactions import Operation, TxnState
-from airflow_hivex.core.model.write_ids import ValidTxnList
-from airflow_hivex.core.statements import planning
 from airflow_hivex.core.statements.context import Services
-from airflow_hivex.core.transactions import allocation
-from airflow_hivex.core.transactions.conflicts import ConflictFoundError, one_after_the_other
-from airflow_hivex.core.transactions.joined import stored_snapshot
+from airflow_hivex.core.transactions import allocation, pending_writes
+from airflow_hivex.core.transactions.pending_writes import PendingWrite
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +45,16 @@ def register_write(
         NoSuchTableError: the table was dropped meanwhile.
     """
     services.catalog.joining(connection).register_write(
-        table, directories, txn_id=txn_id, write=write, cluster=cluster, partition=partition, new=new
+        table,
+        directories,
+        txn_id=txn_id,
+        write_id=write.write_id,
+        statement_id=write.statement_id,
+        overwrite=write.overwrite,
+        batch=write.batch,
+        cluster=cluster,
+        partition=partition,
+        new=new,
     )
     table_id = table.id
     if operation in (Operation.UPDATE, Operation.DELETE) and not write.overwrite:
@@ -59,91 +64,6 @@ def register_write(
     elif table.is_partitioned and partition is None:
         names = sorted(each.partition for each in directories if each.partition is not None)
         allocation.add_dynamic_partitions(connection, txn_id, table_id, names, operation)
-
-
-def hidden(
-    connection: Connection,
-    table: Table,
-    names: Collection[str | None],
-    snapshot: ValidTxnList | None,
-    *,
-    overwrite: bool,
-    write_id: int,
-) -> str | None:
-    """Return why a write to these partitions (None: to a table without) cannot count, or None if it can.
-
-    A base directory hides all of lower write ids, also what its statement could not see. An INSERT INTO
-    does not conflict with an update, so the commit does not ask. Others can insert between the snapshot
-    of a transaction and its INSERT OVERWRITE; with shared locks, they do so side by side.
-    """
-    if not overwrite:
-        if directories.has_later_base(connection, table, names, write_id):
-            return f"another transaction has overwritten {table.full_name} while it inserted"
-    elif snapshot is not None:
-        writers = directories.writers_of(connection, table, names)
-        if any(not snapshot.is_valid(txn_id) for txn_id in writers):
-            return "another transaction has inserted into what it overwrites since its snapshot was taken"
-    return None
-
-
-def register(services: Services, connection: Connection, txn_id: int) -> None:
-    """Register the writes of a transaction's statements, as part of its commit.
-
-    Writes of killed statements stay noted, so that :func:`delete_abandoned` finds their files.
-
-    Raises:
-        NoSuchObjectError: a table that was written to has been dropped.
-        ConflictFoundError: what another transaction has written meanwhile hides this, or the other way round.
-    """
-    done = [write for write in pending_writes.of_transaction(connection, txn_id) if write.directories is not None]
-    by_id = _tables(connection, done)
-    snapshot = stored_snapshot(connection, txn_id)
-    overwritten = {write.table_id for write in done if write.overwrite}
-    one_after_the_other(connection, {table_id: table_id in overwritten for table_id in by_id})
-    # Before anything is registered: its own directories are not another's.
-    for write in done:
-        table = by_id.get(write.table_id)
-        sentence = (
-            None
-            if table is None
-            else hidden(
-                connection,
-                table,
-                write.partitions or {None},
-                snapshot,
-                overwrite=write.overwrite,
-                write_id=write.write_id,
-            )
-        )
-        if sentence is not None:
-            raise ConflictFoundError(sentence)
-    for write in done:
-        table = by_id.get(write.table_id)
-        if table is None:
-            raise NoSuchObjectError(
-                f"A table that transaction {txn_id} has written to was dropped meanwhile, so it cannot commit."
-            )
-        services.catalog.joining(connection).register_write(
-            table,
-            write.directories or (),
-            txn_id=txn_id,
-            write=planning.write(
-                table,
-                services.clusters.get(write.cluster),
-                write_id=write.write_id,
-                statement_id=write.statement_id,
-                overwrite=write.overwrite,
-            ),
-            cluster=write.cluster,
-            partition=write.partition,
-        )
-    pending_writes.forget(connection, [write.id for write in done])
-    # The locks have noted what the statements might write; this is what they did.
-    allocation.replace_components(
-        connection,
-        txn_id,
-        {(write.table_id, each, operation) for write in done for each, operation in write.operations},
-    )
 
 
 def take_back(services: Services, writes: Sequence[PendingWrite], *, own: bool = False) -> int:

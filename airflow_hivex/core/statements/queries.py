@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from airflow_hivex.core.catalog import partitions, pending_writes, tables, written_batches
+from airflow_hivex.core.catalog import partitions, tables, written_batches
 from airflow_hivex.core.errors import (
     AlreadyExistsError,
     HivexError,
@@ -32,6 +32,7 @@ from airflow_hivex.core.statements.routing import RoutedQuery, chosen_cluster, r
 from airflow_hivex.core.statements.table_definitions import check_columns, describe_table
 from airflow_hivex.core.statements.transactions import in_transaction, own_transaction
 from airflow_hivex.core.statements.writing import BatchWrittenError, begin_write, end_write
+from airflow_hivex.core.transactions import pending_writes
 
 log = logging.getLogger(__name__)
 

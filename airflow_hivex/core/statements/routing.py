@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from airflow_hivex.core.catalog import pending_writes
 from airflow_hivex.core.catalog.binding import BoundTable, bind, route_input
 from airflow_hivex.core.catalog.contents import TableContents
 from airflow_hivex.core.catalog.pruning import partition_predicate
@@ -35,6 +34,7 @@ from airflow_hivex.core.statements.insert_targets import check_insert, static_pa
 from airflow_hivex.core.statements.locking import acquire, check_not_outrun
 from airflow_hivex.core.statements.row_ids import with_row_ids
 from airflow_hivex.core.statements.transactions import OutrunError
+from airflow_hivex.core.transactions import pending_writes
 from airflow_hivex.core.transactions.joined import share_snapshot, stored_snapshot
 
 S = TypeVar("S", bound=RoutedStatement)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from airflow_hivex.core.catalog import pending_writes
 from airflow_hivex.core.catalog.specifications import covered, typed_specification
 from airflow_hivex.core.errors import InvalidOperationError, NoSuchPartitionError
 from airflow_hivex.core.model.objects import StoredTable
@@ -16,6 +15,7 @@ from airflow_hivex.core.statements.locking import acquire, check_not_outrun
 from airflow_hivex.core.statements.routing import take_snapshot
 from airflow_hivex.core.statements.transactions import OutrunError, in_transaction
 from airflow_hivex.core.statements.writing import begin_write, end_write
+from airflow_hivex.core.transactions import pending_writes
 
 
 def run_truncate(context: StatementContext, statement: Truncate) -> Result:

@@ -8,8 +8,8 @@ from functools import partial
 
 from sqlalchemy import Connection
 
-from airflow_hivex.core.catalog import pending_writes, written_batches
-from airflow_hivex.core.catalog.pending_writes import PendingWrite
+from airflow_hivex.core.catalog import written_batches
+from airflow_hivex.core.catalog.pending_registration import hidden
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.plans import JobResult, Write, WrittenDirectory
@@ -19,14 +19,15 @@ from airflow_hivex.core.statements import planning
 from airflow_hivex.core.statements.context import Running, StatementContext
 from airflow_hivex.core.statements.pending import (
     delete_directories,
-    hidden,
     register_write,
     take_back,
     take_back_writer,
 )
 from airflow_hivex.core.statements.transactions import OutrunError
+from airflow_hivex.core.transactions import pending_writes
 from airflow_hivex.core.transactions.conflicts import one_after_the_other
 from airflow_hivex.core.transactions.joined import next_statement_id
+from airflow_hivex.core.transactions.pending_writes import PendingWrite
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from sqlalchemy import (
 from airflow_hivex.core.errors import InvalidTransactionRequestError, NoSuchObjectError, TransactionNotOpenError
 from airflow_hivex.core.model.transactions import Operation, TxnState, TxnType
 from airflow_hivex.core.model.write_ids import MAX_ID
+from airflow_hivex.core.snapshots.txn_states import IS_OPEN
 from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.exchange import Exchange, Prepared, Value
 from airflow_hivex.core.store.schema import (
@@ -35,7 +36,7 @@ from airflow_hivex.core.store.schema import (
     txn_to_write_id,
     txns,
 )
-from airflow_hivex.core.transactions.txn_rows import IS_OPEN, SELECT_ROW, TxnRow
+from airflow_hivex.core.transactions.txn_rows import SELECT_ROW, TxnRow
 
 
 class _Statements:

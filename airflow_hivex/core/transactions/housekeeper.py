@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy import BigInteger, ColumnElement, Connection, ScalarSelect, and_, cast, delete, func, select, tuple_
 
-from airflow_hivex.core.catalog.notification_log import NotificationLog
 from airflow_hivex.core.clock import Clock
+from airflow_hivex.core.events.notification_log import NotificationLog
 from airflow_hivex.core.model.transactions import TxnState
 from airflow_hivex.core.settings import Settings
+from airflow_hivex.core.snapshots.txn_states import IS_ABORTED, IS_OPEN
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.schema import (
     completed_txn_components,
@@ -27,7 +28,6 @@ from airflow_hivex.core.store.schema import (
 from airflow_hivex.core.transactions import kept_snapshots
 from airflow_hivex.core.transactions.locks import LockManager
 from airflow_hivex.core.transactions.manager import TransactionManager
-from airflow_hivex.core.transactions.txn_rows import IS_ABORTED, IS_OPEN
 
 log = logging.getLogger(__name__)
 

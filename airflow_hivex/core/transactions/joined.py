@@ -10,8 +10,8 @@ from sqlalchemy import Connection, or_, select, update
 from airflow_hivex.core.errors import InvalidTransactionRequestError, TransactionNotOpenError
 from airflow_hivex.core.model.transactions import TxnState
 from airflow_hivex.core.model.write_ids import ValidTxnList
+from airflow_hivex.core.snapshots.valid_lists import read_valid_txns
 from airflow_hivex.core.store.schema import txns
-from airflow_hivex.core.transactions.snapshots import read_valid_txns
 
 MOST_STATEMENTS = 4096
 """A statement id has 12 bits. Source: Hive BucketCodec."""

@@ -25,13 +25,13 @@ from sqlalchemy import (
 )
 
 from airflow_hivex.core.model.locks import LockComponent, LockLevel, LockMatrix, LockResponse, LockState
+from airflow_hivex.core.snapshots.txn_states import IS_OPEN
 from airflow_hivex.core.store.exchange import Call, Exchange, Prepared
 from airflow_hivex.core.store.json_text import JsonText
 from airflow_hivex.core.store.schema import counters, databases, locks, tables, txn_components, txns
 from airflow_hivex.core.transactions import txn_rows
 from airflow_hivex.core.transactions.allocation import is_id
 from airflow_hivex.core.transactions.lock_requests import writes_of_request
-from airflow_hivex.core.transactions.txn_rows import IS_OPEN
 
 # Longer requests are stored in bulk.
 _MOST_COMPONENTS = 50

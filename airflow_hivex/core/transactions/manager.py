@@ -6,8 +6,7 @@ import logging
 import socket
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from sqlalchemy import (
     BigInteger,
@@ -22,17 +21,12 @@ from sqlalchemy import (
     update,
 )
 
-from airflow_hivex.core.catalog import notification_log
-from airflow_hivex.core.catalog.notification_log import EventType
-from airflow_hivex.core.catalog.table_events import of_table, record_table_event
-from airflow_hivex.core.catalog.tables import select_table, select_table_for_change, update_table
 from airflow_hivex.core.clock import Clock, to_datetime
 from airflow_hivex.core.errors import (
     CommitOutcomeUnknownError,
     HivexError,
     InvalidTransactionRequestError,
     NoSuchLockError,
-    NoSuchTableError,
     NoSuchTransactionError,
     StoreUnavailableError,
     TransactionAbortedError,
@@ -40,6 +34,8 @@ from airflow_hivex.core.errors import (
     TransactionNotOpenError,
     WriteConflictError,
 )
+from airflow_hivex.core.events import notification_log
+from airflow_hivex.core.events.notification_log import EventType
 from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.locks import LockState
 from airflow_hivex.core.model.texts import check_text, is_storable, told
@@ -53,6 +49,8 @@ from airflow_hivex.core.model.transactions import (
 )
 from airflow_hivex.core.model.write_ids import ValidTxnList, ValidWriteIdList
 from airflow_hivex.core.settings import Settings
+from airflow_hivex.core.snapshots.txn_states import IS_OPEN
+from airflow_hivex.core.snapshots.valid_lists import read_valid_txns, read_valid_write_ids
 from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.engine import OutcomeUnknownError, Store
 from airflow_hivex.core.store.exchange import Call, Exchange, Prepared, Rows, joined
@@ -62,7 +60,7 @@ from airflow_hivex.core.transactions.allocation import is_id
 from airflow_hivex.core.transactions.lock_rows import HELD_BY_TXN, release, releasing
 from airflow_hivex.core.transactions.open_limit import OpenTransactionLimit
 from airflow_hivex.core.transactions.opening import KeyTakenError, NewTransaction, open_transactions
-from airflow_hivex.core.transactions.snapshots import read_valid_txns, read_valid_write_ids
+from airflow_hivex.core.transactions.table_names import read_table_id, read_table_ids, split_name
 from airflow_hivex.core.transactions.txn_rows import TxnRow, raise_if_settled
 
 log = logging.getLogger(__name__)
@@ -70,29 +68,22 @@ log = logging.getLogger(__name__)
 _AGENT_INFO_LENGTH = 4096
 _REASON_LENGTH = 4096
 _KEY_LENGTH = 1024
-_META = "_meta"
 _LONGEST_TIMEOUT_S = 10 * 365 * 86_400
 _ABORT_BATCH = 50_000
 _WITHOUT_COMPLETED_COMPONENTS = (TxnType.COMPACTION, TxnType.REBALANCE_COMPACTION, TxnType.SOFT_DELETE)
 
-_IS_OPEN = txn_rows.IS_OPEN
 _COMMITTED = Prepared(
     update(txns)
-    .where(txns.c.id == bindparam("txn_id", type_=BigInteger), _IS_OPEN)
+    .where(txns.c.id == bindparam("txn_id", type_=BigInteger), IS_OPEN)
     .values(state=literal_column("'c'"), ended_ms=bindparam("now_ms", type_=BigInteger))
-)
-_TABLE_IDS = (
-    select(databases.c.name, tables.c.name, tables.c.id)
-    .join(databases, databases.c.id == tables.c.database_id)
-    .where(
-        databases.c.name.in_(bindparam("databases", expanding=True)),
-        tables.c.name.in_(bindparam("tables", expanding=True)),
-        ~tables.c.dropped,
-    )
 )
 _OF_KEY = select(txns).where(txns.c.key == bindparam("key"))
 # Seconds times a thousand do not fit the column's own type for long.
 _TIMED_OUT_MS = txns.c.heartbeat_ms + cast(txns.c.timeout_s, BigInteger) * 1000
+
+
+RegisterWrites: TypeAlias = Callable[[Connection, int], None]
+"""Registers the pending writes of a transaction, within the database transaction that commits it."""
 
 
 class TransactionManager:
@@ -102,15 +93,17 @@ class TransactionManager:
     can never commit. Methods that take a ``connection`` join the caller's database transaction.
     """
 
-    def __init__(self, store: Store, settings: Settings, clock: Clock) -> None:
+    def __init__(
+        self, store: Store, settings: Settings, clock: Clock, register_writes: RegisterWrites | None = None
+    ) -> None:
+        """``register_writes`` brings the writes of a transaction's statements into the catalog, in its commit."""
         self._store = store
         self._settings = settings
         self._clock = clock
+        self._register_writes = register_writes
         self._limit = OpenTransactionLimit(
             int(settings["hive.max.open.txns"]), int(settings["metastore.count.open.txns.interval"])
         )
-        self.register_pending_writes: Callable[[Connection, int], None] | None = None
-        """The function that registers the pending writes of a transaction in its commit."""
 
     # -- life -----------------------------------------------------------------------
 
@@ -279,29 +272,6 @@ class TransactionManager:
             elif found.state is TxnState.ABORTED:
                 raise TransactionAbortedError(txn_id, found.reason) from error
 
-    def commit_with_property(self, txn_id: int, database: str, table: str, key: str, value: str) -> None:
-        """:meth:`commit`, and together with it the change of one property of a table, such as a reader's offset.
-
-        Source: Hive CommitTxnKeyValue.
-
-        Raises:
-            InvalidTransactionRequestError: the key does not start with ``_meta``, or the table lacks it.
-            NoSuchTableError: the table does not exist.
-        """
-        if not key.startswith(_META):
-            raise InvalidTransactionRequestError(f"A commit sets no property {key}; its name starts with {_META}.")
-
-        def change(connection: Connection) -> None:
-            found = select_table_for_change(connection, database, table)
-            if key not in found.parameters:
-                raise InvalidTransactionRequestError(f"Table {found.full_name} has no property {key} to set.")
-            changed = replace(found, parameters={**found.parameters, key: value})
-            update_table(connection, found, changed)
-            message = of_table(changed, was=found.name)
-            record_table_event(connection, self._clock(), EventType.ALTER_TABLE, changed, None, txn_id, message)
-
-        self.commit(txn_id, change)
-
     def abort(self, txn_id: int, reason: str | None = None, code: AbortReason = AbortReason.NONE) -> None:
         """Make sure that nothing the transaction wrote is ever visible. Aborting twice is a no-op.
 
@@ -438,7 +408,7 @@ class TransactionManager:
         within = txns.c.id.between(lo, hi)
 
         def work(connection: Connection) -> HeartbeatRange:
-            alive = connection.execute(update(txns).where(within, _IS_OPEN).values(heartbeat_ms=self._clock()))
+            alive = connection.execute(update(txns).where(within, IS_OPEN).values(heartbeat_ms=self._clock()))
             if alive.rowcount == hi - lo + 1:
                 return HeartbeatRange()
             states: Mapping[int, str] = {
@@ -509,7 +479,7 @@ class TransactionManager:
                 return {txn_ids[0]: write_id}
 
         def work(connection: Connection) -> dict[int, int]:
-            table_id = select_table(connection, database, table).id
+            table_id = read_table_id(connection, database, table)
             return self.allocate_in(
                 connection, txn_ids, table_id, operation=operation, partition=partition, reallocate=reallocate
             )
@@ -556,7 +526,7 @@ class TransactionManager:
         _check_id(txn_id)
 
         def work(connection: Connection) -> None:
-            table_id = select_table(connection, database, table).id
+            table_id = read_table_id(connection, database, table)
             self.check_open(connection, txn_id)
             allocation.add_dynamic_partitions(connection, txn_id, table_id, partitions, operation)
 
@@ -571,8 +541,8 @@ class TransactionManager:
         """
 
         def work(connection: Connection) -> None:
-            found = select_table(connection, database, table)
-            allocation.seed_write_ids(connection, found.id, found.full_name, next_write_id)
+            table_id = read_table_id(connection, database, table)
+            allocation.seed_write_ids(connection, table_id, f"{database}.{table}", next_write_id)
 
         self._store.write(work, name="seed")
 
@@ -604,7 +574,7 @@ class TransactionManager:
             NoSuchTableError: one of them does not exist.
         """
         with self._store.read() as connection:
-            found = self._table_ids(connection, names)
+            found = _by_id(connection, names)
             lists = read_valid_write_ids(connection, found, valid_txns)
         return {found[table_id]: write_ids for table_id, write_ids in lists.items()}
 
@@ -621,7 +591,7 @@ class TransactionManager:
             NoSuchTableError: one of them does not exist.
         """
         with self._store.read() as connection:
-            found = self._table_ids(connection, names)
+            found = _by_id(connection, names)
             return conflicts.written_since(connection, found, valid_txns, updates_only=updates_only)
 
     def would_conflict(self, txn_id: int, resources: Collection[tuple[int, str | None]]) -> bool:
@@ -661,8 +631,8 @@ class TransactionManager:
             return
         raise_if_settled(txn_id, row)
         with notification_log.deferred(connection) as events:
-            if row.statements and self.register_pending_writes is not None:
-                self.register_pending_writes(connection, txn_id)
+            if row.statements and self._register_writes is not None:
+                self._register_writes(connection, txn_id)
             if changes is not None:
                 changes(connection)
         written, held = exchange.send(conflicts.WRITES(txn_id=txn_id), HELD_BY_TXN(txn_id=txn_id))
@@ -677,7 +647,7 @@ class TransactionManager:
         if row.state == TxnState.COMMITTED.value:
             return True
         raise_if_settled(txn_id, row)
-        if row.statements and self.register_pending_writes is not None:
+        if row.statements and self._register_writes is not None:
             return False
         self._settle(exchange, row, written, held, exclusive_write_locks)
         return True
@@ -741,7 +711,7 @@ class TransactionManager:
         # committing or sending a heartbeat.
         chosen = (
             select(txns.c.id)
-            .where(_IS_OPEN, condition)
+            .where(IS_OPEN, condition)
             .order_by(txns.c.id)
             .limit(limit)
             .with_for_update(skip_locked=limit is not None)
@@ -749,7 +719,7 @@ class TransactionManager:
         ids = sorted(
             connection.execute(
                 update(txns)
-                .where(txns.c.id.in_(chosen), _IS_OPEN)
+                .where(txns.c.id.in_(chosen), IS_OPEN)
                 .values(state=TxnState.ABORTED.value, reason=reason, reason_code=code.number, ended_ms=self._clock())
                 .returning(txns.c.id)
             ).scalars()
@@ -779,7 +749,7 @@ class TransactionManager:
 
     def heartbeat_in(self, connection: Connection, txn_id: int) -> None:
         """Send the transaction's half of :meth:`heartbeat` in the caller's database transaction."""
-        alive = connection.execute(update(txns).where(txns.c.id == txn_id, _IS_OPEN).values(heartbeat_ms=self._clock()))
+        alive = connection.execute(update(txns).where(txns.c.id == txn_id, IS_OPEN).values(heartbeat_ms=self._clock()))
         if alive.rowcount:
             return
         row = self._row(connection, txn_id)
@@ -797,26 +767,17 @@ class TransactionManager:
             raise NoSuchTransactionError(txn_id)
         return row
 
-    def _table_ids(self, connection: Connection, names: Sequence[str]) -> dict[int, str]:
-        """Return the ids of tables (``database.table``), with the names as they were given. One round trip."""
-        wanted = {}
-        for name in names:
-            database, _, table = name.rpartition(".")
-            wanted[normalise(database or "default"), normalise(table)] = name
-        rows = connection.execute(
-            _TABLE_IDS,
-            {"databases": sorted({database for database, _ in wanted}), "tables": sorted({name for _, name in wanted})},
-        )
-        found = {(database, table): table_id for database, table, table_id in rows}
-        for database, table in wanted.keys() - found.keys():
-            select_table(connection, database, table)
-            raise NoSuchTableError(database, table)
-        return {found[named]: name for named, name in wanted.items()}
-
     def _default_timeout_s(self, type: TxnType) -> int:
         if type is TxnType.REPL_CREATED:
             return max(1, int(self._settings["hive.repl.txn.timeout"] * 86_400))
         return int(self._settings["hive.txn.timeout"])
+
+
+def _by_id(connection: Connection, names: Sequence[str]) -> dict[int, str]:
+    """Return the ids of tables (``database.table``), with the names as they were given. One round trip."""
+    wanted = {name: split_name(name) for name in names}
+    found = read_table_ids(connection, wanted.values())
+    return {found[normalise(database), normalise(table)]: name for name, (database, table) in wanted.items()}
 
 
 def _row_from(txn_id: int, found: Rows) -> TxnRow:

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from sqlalchemy import BigInteger, Integer, String, bindparam, func, insert, literal_column, select, update
 
 from airflow_hivex.core.model.transactions import TxnType
+from airflow_hivex.core.snapshots.txn_states import IS_OPEN
 from airflow_hivex.core.store.exchange import Exchange, Prepared
 from airflow_hivex.core.store.schema import counters, txns
-from airflow_hivex.core.transactions.txn_rows import IS_OPEN, SELECT_ROW, TxnRow
+from airflow_hivex.core.transactions.txn_rows import SELECT_ROW, TxnRow
 
 _OPEN_COUNT = select(func.count()).select_from(txns).where(IS_OPEN).scalar_subquery()
 _LOWEST_OPEN = select(func.min(txns.c.id)).where(IS_OPEN).scalar_subquery()

@@ -7,19 +7,19 @@ from collections.abc import Callable, Mapping, Sequence
 
 from sqlalchemy import Connection, delete, func, insert, select, update
 
-from airflow_hivex.core.catalog.tables import select_table
 from airflow_hivex.core.clock import Clock
 from airflow_hivex.core.errors import InvalidTransactionRequestError, NoSuchObjectError
 from airflow_hivex.core.model.texts import check_text, told
 from airflow_hivex.core.model.transactions import AbortReason, TxnState, TxnType
 from airflow_hivex.core.settings import Settings
+from airflow_hivex.core.snapshots.txn_states import IS_OPEN
 from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.schema import counters, next_write_ids, replayed_txns, txn_to_write_id, txns
 from airflow_hivex.core.transactions import allocation
 from airflow_hivex.core.transactions.allocation import is_id
 from airflow_hivex.core.transactions.manager import TransactionManager
-from airflow_hivex.core.transactions.txn_rows import IS_OPEN
+from airflow_hivex.core.transactions.table_names import read_table_id
 
 
 class ReplayedTransactions:
@@ -105,7 +105,7 @@ class ReplayedTransactions:
             )
 
         def work(connection: Connection) -> dict[int, int]:
-            table_id = select_table(connection, database, table).id
+            table_id = read_table_id(connection, database, table)
             targets = _targets(connection, policy, wanted)
             missing = [source for source in wanted if source not in targets]
             if missing:

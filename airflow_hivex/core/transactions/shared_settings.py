@@ -7,9 +7,9 @@ from sqlalchemy.exc import IntegrityError
 
 from airflow_hivex.core.errors import InvalidSettingError
 from airflow_hivex.core.settings import Settings
+from airflow_hivex.core.snapshots.txn_states import IS_OPEN
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.schema import counters, locks, txns
-from airflow_hivex.core.transactions.txn_rows import IS_OPEN
 
 _TIMEOUT = "hive.txn.timeout"
 _STORED = select(counters.c.value).where(counters.c.name == _TIMEOUT)

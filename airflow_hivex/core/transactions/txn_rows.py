@@ -4,18 +4,12 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from sqlalchemy import BigInteger, and_, bindparam, literal_column, select
+from sqlalchemy import BigInteger, bindparam, select
 
 from airflow_hivex.core.errors import DeadlockError, TransactionAbortedError, TransactionCommittedError
 from airflow_hivex.core.model.transactions import AbortReason, TxnState
 from airflow_hivex.core.store.exchange import Prepared
 from airflow_hivex.core.store.schema import txns
-
-# Written out, so that both databases see that the index of unsettled transactions answers it. PostgreSQL concludes
-# the second half from the first one; SQLite uses a partial index only for a query that has its condition.
-_IS_UNSETTLED = txns.c.state != literal_column("'c'")
-IS_OPEN = and_(txns.c.state == literal_column("'o'"), _IS_UNSETTLED)
-IS_ABORTED = and_(txns.c.state == literal_column("'a'"), _IS_UNSETTLED)
 
 
 class TxnRow(NamedTuple):

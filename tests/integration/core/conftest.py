@@ -9,6 +9,7 @@ import pytest
 
 from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.clusters.properties import Clusters
+from airflow_hivex.core.compaction.entries import end_of_dropped
 from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.store import migrating
 from airflow_hivex.core.store.engine import Store
@@ -53,7 +54,7 @@ def store(metastore_url: str) -> Iterator[Store]:
 
 @pytest.fixture
 def catalog(store: Store, clusters: Clusters, clock: Clock) -> ObjectStore:
-    return ObjectStore(store, clusters, clock)
+    return ObjectStore(store, clusters, clock, end_of_dropped)
 
 
 @pytest.fixture

@@ -5,10 +5,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from sqlalchemy import Connection, func, select
 
-from airflow_hivex.core.catalog import notification_log
-from airflow_hivex.core.catalog.notification_log import EventType, NotificationLog
 from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.errors import EventsPurgedError
+from airflow_hivex.core.events import notification_log
+from airflow_hivex.core.events.notification_log import EventType, NotificationLog
 from airflow_hivex.core.model.objects import ClusterStorageDescriptor, Column, StorageDescriptor, Table
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.schema import recorded_events

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_hivex.core.catalog.notification_log import EventType, NotificationLog
 from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.errors import (
     AlreadyExistsError,
@@ -17,6 +16,7 @@ from airflow_hivex.core.errors import (
     NotOnClusterError,
     UnknownClusterError,
 )
+from airflow_hivex.core.events.notification_log import EventType, NotificationLog
 from airflow_hivex.core.model.objects import (
     ClusterStorageDescriptor,
     Column,

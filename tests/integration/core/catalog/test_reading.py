@@ -8,14 +8,13 @@ import pytest
 from sqlalchemy import Connection
 
 from airflow_hivex.core.catalog.binding import bind
-from airflow_hivex.core.catalog.directories import register_compacted
 from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.catalog.reading import MetadataReader
-from airflow_hivex.core.catalog.tables import raise_versions
 from airflow_hivex.core.clusters.properties import Clusters
+from airflow_hivex.core.compaction.entries import end_of_dropped
 from airflow_hivex.core.errors import NoSuchDatabaseError, NoSuchTableError
 from airflow_hivex.core.model.objects import ClusterStorageDescriptor, Column, StorageDescriptor, Table, TableType
-from airflow_hivex.core.model.plans import Write, WrittenDirectory
+from airflow_hivex.core.model.plans import WrittenDirectory
 from airflow_hivex.core.model.predicates import ColumnReference, Comparison
 from airflow_hivex.core.model.transactions import TxnType
 from airflow_hivex.core.store.engine import Store
@@ -29,7 +28,7 @@ P = ("default", "p")
 
 @pytest.fixture
 def reader(store: Store, clusters: Clusters, clock: Clock, transactions: TransactionManager) -> MetadataReader:
-    catalog = ObjectStore(store, clusters, clock)
+    catalog = ObjectStore(store, clusters, clock, end_of_dropped)
     storage = StorageDescriptor((Column("a", "int"),), ClusterStorageDescriptor("c1", ""))
     transactional = {"transactional": "true"}
     catalog.create_table(Table("default", "t", storage, parameters=transactional))
@@ -52,10 +51,9 @@ def insert(
     table = catalog.snapshot([("default", name)]).tables["default", name]
     values = () if partition is None else (partition.partition("=")[2],)
     made = WrittenDirectory(partition, values, f"delta_{write_id:07d}_{write_id:07d}_0000", 1, 1, 1)
-    write = Write("", "", (), (), write_id=write_id)
 
     def changes(connection: Connection) -> None:
-        catalog.joining(connection).register_write(table, [made], txn_id=txn_id, write=write, cluster="c1")
+        catalog.joining(connection).register_write(table, [made], txn_id=txn_id, write_id=write_id, cluster="c1")
 
     return lambda: transactions.commit(txn_id, changes)
 
@@ -173,8 +171,7 @@ def test_what_no_write_id_tells_changes_the_version(
     made = WrittenDirectory(None, (), f"base_0000001_v{txn_id:07d}", 1, 1, 1)
 
     def compact(connection: Connection) -> None:
-        raise_versions(connection, [table.id])
-        register_compacted(connection, table, None, [made], txn_id=txn_id, cluster="c1", now_ms=0)
+        catalog.joining(connection).register_compaction(table, None, [made], txn_id, "c1")
 
     changes: list[tuple[tuple[str, str], Callable[[], object]]] = [
         (T, lambda: transactions.commit(txn_id, compact)),

@@ -13,6 +13,7 @@ from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.catalog.partitions import insert_partitions, partition_ids
 from airflow_hivex.core.catalog.tables import select_table
 from airflow_hivex.core.clusters.properties import Clusters
+from airflow_hivex.core.clusters.roots import Roots
 from airflow_hivex.core.compaction.compactor import Compactor
 from airflow_hivex.core.model.directories import base_name, delete_delta_name, delta_name, parse_directory
 from airflow_hivex.core.model.objects import (
@@ -27,6 +28,7 @@ from airflow_hivex.core.model.transactions import Operation
 from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.schema import databases, directories, directory_copies
+from airflow_hivex.core.transactions.locks import LockManager
 from airflow_hivex.core.transactions.manager import TransactionManager
 from tests.integration.core.conftest import Clock
 
@@ -160,9 +162,21 @@ MakeCompactor = Callable[..., Compactor]
 
 
 @pytest.fixture
-def make_compactor(store: Store, clock: Clock, clusters: Clusters) -> MakeCompactor:
+def make_compactor(
+    store: Store,
+    clock: Clock,
+    clusters: Clusters,
+    catalog: ObjectStore,
+    transactions: TransactionManager,
+    locks: LockManager,
+) -> MakeCompactor:
     """Makes a compactor with other settings."""
-    return lambda **settings: Compactor(store, Settings(settings.get("settings", {})), clock, clusters)
+    roots = Roots(store, clusters, clock)
+
+    def make(settings: Mapping[str, object] | None = None) -> Compactor:
+        return Compactor(store, Settings(settings or {}), clock, clusters, catalog, transactions, locks, roots)
+
+    return make
 
 
 @pytest.fixture

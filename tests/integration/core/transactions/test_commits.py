@@ -8,6 +8,7 @@ import pytest
 
 from airflow_hivex.core.catalog.commits import CommitMark, Commits
 from airflow_hivex.core.catalog.object_store import ObjectStore
+from airflow_hivex.core.clock import Clock
 from airflow_hivex.core.errors import InvalidObjectError, InvalidOperationError, NoSuchTableError
 from airflow_hivex.core.model.objects import ClusterStorageDescriptor, Column, StorageDescriptor, Table
 from airflow_hivex.core.model.transactions import Operation
@@ -19,8 +20,8 @@ pytestmark = pytest.mark.usefixtures("warehouse")
 
 
 @pytest.fixture
-def commits(store: Store) -> Commits:
-    return Commits(store)
+def commits(store: Store, clock: Clock, transactions: TransactionManager) -> Commits:
+    return Commits(store, clock, transactions)
 
 
 def begin(transactions: TransactionManager, table: str = "tab3", partition: str | None = None) -> int:

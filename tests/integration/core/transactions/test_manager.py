@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, insert, select
 
-from airflow_hivex.core.catalog.notification_log import EventType, NotificationLog
 from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.clock import system_clock
 from airflow_hivex.core.errors import (
@@ -20,6 +19,7 @@ from airflow_hivex.core.errors import (
     TransactionCommittedError,
     TransactionNotOpenError,
 )
+from airflow_hivex.core.events.notification_log import EventType, NotificationLog
 from airflow_hivex.core.model.objects import ClusterStorageDescriptor, Column, StorageDescriptor, Table
 from airflow_hivex.core.model.transactions import AbortReason, HeartbeatRange, TxnState, TxnType
 from airflow_hivex.core.settings import Settings

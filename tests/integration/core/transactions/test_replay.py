@@ -121,8 +121,8 @@ def test_commit_sets_one_meta_property_of_a_table(metastore: Metastore) -> None:
         ("nothing", "_metaoffset", "nothing"),
     ):
         with pytest.raises((InvalidTransactionRequestError, NoSuchTableError), match=reason):
-            metastore.transactions.commit_with_property(txn_id, "default", table, key, "2")
+            metastore.commits.commit_with_property(txn_id, "default", table, key, "2")
         assert metastore.transactions.get(txn_id).state is TxnState.OPEN
-    metastore.transactions.commit_with_property(txn_id, "default", "t", "_metaoffset", "2")
+    metastore.commits.commit_with_property(txn_id, "default", "t", "_metaoffset", "2")
     assert metastore.transactions.get(txn_id).state is TxnState.COMMITTED
     assert metastore.catalog.get_table("default", "t").parameters["_metaoffset"] == "2"

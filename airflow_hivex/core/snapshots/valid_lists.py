@@ -27,8 +27,8 @@ from sqlalchemy import (
 )
 
 from airflow_hivex.core.model.write_ids import ValidTxnList, ValidWriteIdList
+from airflow_hivex.core.snapshots.txn_states import IS_ABORTED, IS_OPEN
 from airflow_hivex.core.store.schema import counters, next_write_ids, txn_to_write_id, txns
-from airflow_hivex.core.transactions.txn_rows import IS_ABORTED, IS_OPEN
 
 # More exceptions than this are looked up as a range of transaction ids instead of one by one.
 _MOST_EXCEPTIONS = 1000

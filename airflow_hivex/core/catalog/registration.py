@@ -1,0 +1,167 @@
+"""The one door by which a commit brings directories into the catalog: of statements, compactions and conversions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Self
+
+from sqlalchemy import Connection
+
+from airflow_hivex.core.catalog import directories, partitions, tables
+from airflow_hivex.core.catalog.directories import NewDirectory
+from airflow_hivex.core.errors import NoSuchPartitionError, NoSuchTableError
+from airflow_hivex.core.model.directories import parse_directory
+from airflow_hivex.core.model.objects import StoredTable
+from airflow_hivex.core.model.originals import ORIGINAL_WRITE_ID
+from airflow_hivex.core.model.plans import WrittenDirectory
+
+
+@dataclass(frozen=True, slots=True)
+class OriginalFile:
+    """A file that lies in a table which becomes transactional; ``name`` is its path below its partition."""
+
+    partition: str | None
+    name: str
+    rows: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """What a transaction has made of a table on ``cluster``.
+
+    ``partitions`` exist afterwards even where no directory lies in them; those that are missing are added if
+    ``adds_partitions``. ``replaces`` says that the rows were there before, in other directories. With ``is_batch``
+    the directories are those of a streaming batch, to which an earlier transaction of it may have added.
+    """
+
+    table: StoredTable
+    cluster: str
+    txn_id: int
+    directories: tuple[NewDirectory, ...]
+    partitions: frozenset[str] = field(default_factory=frozenset)
+    adds_partitions: bool = False
+    replaces: bool = False
+    is_batch: bool = False
+
+    @classmethod
+    def of_write(
+        cls,
+        table: StoredTable,
+        written: Sequence[WrittenDirectory],
+        *,
+        txn_id: int,
+        write_id: int,
+        cluster: str,
+        statement_id: int = 0,
+        overwrite: bool = False,
+        batch: tuple[int, int] | None = None,
+        partition: str | None = None,
+    ) -> Self:
+        """Return what a statement has written; ``batch`` has the first and last write id of a streaming batch."""
+        first, last = batch or (write_id, write_id)
+        found = tuple(
+            NewDirectory(
+                partition=each.partition,
+                name=each.name,
+                kind="base" if overwrite else "delete_delta" if each.is_delete_delta else "delta",
+                min_write_id=0 if overwrite else first,
+                max_write_id=last,
+                statement_id=None if overwrite or batch else statement_id,
+                row_layout=each.row_layout or table.row_layout,
+                files=each.files,
+                rows=each.rows,
+                size_bytes=each.size_bytes,
+            )
+            for each in written
+        )
+        names = frozenset() if partition is None else frozenset((partition,))
+        return cls(table, cluster, txn_id, found, names, adds_partitions=True, is_batch=batch is not None)
+
+    @classmethod
+    def of_compaction(
+        cls, table: StoredTable, partition: str | None, written: Iterable[WrittenDirectory], txn_id: int, cluster: str
+    ) -> Self:
+        """Return what a compaction has made of a table (None) or a partition."""
+        found = []
+        for each in written:
+            named = parse_directory(each.name)
+            if named is None or named.visibility_txn_id != txn_id:
+                raise AssertionError(f"{each.name} is not named as one of the compaction in transaction {txn_id}")
+            found.append(
+                NewDirectory(
+                    partition=partition,
+                    name=each.name,
+                    kind=named.kind.value,
+                    min_write_id=named.min_write_id,
+                    max_write_id=named.max_write_id,
+                    visibility_txn_id=txn_id,
+                    row_layout=each.row_layout or table.row_layout,
+                    files=each.files,
+                    rows=each.rows,
+                    size_bytes=each.size_bytes,
+                )
+            )
+        return cls(table, cluster, txn_id, tuple(found), replaces=True)
+
+    @classmethod
+    def of_originals(
+        cls, table: StoredTable, files: Iterable[OriginalFile], row_layout: str, txn_id: int, cluster: str
+    ) -> Self:
+        """Return the files of a table that becomes transactional, as an entry each.
+
+        So whoever deletes or copies what a row names does so with this file alone.
+        """
+        found = tuple(
+            NewDirectory(
+                partition=file.partition,
+                name=file.name,
+                kind="original",
+                min_write_id=ORIGINAL_WRITE_ID,
+                max_write_id=ORIGINAL_WRITE_ID,
+                row_layout=row_layout,
+                files=1,
+                rows=file.rows,
+                size_bytes=file.size_bytes,
+            )
+            for file in files
+        )
+        return cls(table, cluster, txn_id, found)
+
+
+def register(connection: Connection, registration: Registration, now_ms: int) -> list[int]:
+    """Write the rows of what a transaction has made, in its commit; return the ids of the partitions that it adds.
+
+    Raises:
+        NoSuchTableError, NoSuchPartitionError: what it belongs to was dropped meanwhile.
+        InvalidOperationError: the files of a streaming batch have another row layout than those that are there.
+    """
+    table, found = registration.table, registration.directories
+    if registration.replaces:
+        # No write id tells of it. First, as it locks the row of the table for a change.
+        tables.raise_versions(connection, [table.id])
+    if not tables.is_visible(connection, table):
+        raise NoSuchTableError(table.database, table.name)
+    names = registration.partitions | {each.partition for each in found if each.partition is not None}
+    ids = partitions.partition_ids(connection, table, sorted(names))
+    added: Mapping[str, int] = {}
+    missing = sorted(names - ids.keys())
+    if missing and not registration.adds_partitions:
+        raise NoSuchPartitionError(table.database, table.name, missing[0])
+    if missing:
+        added = partitions.insert_partitions(connection, table, dict.fromkeys(missing, ""), now_ms)
+        if len(added) < len(missing):
+            # A concurrent writer was faster with some of them.
+            ids |= partitions.partition_ids(connection, table, missing)
+    directories.insert_directories(
+        connection,
+        table,
+        found,
+        {**ids, **added},
+        txn_id=registration.txn_id,
+        cluster=registration.cluster,
+        now_ms=now_ms,
+        may_grow=registration.is_batch,
+    )
+    return sorted(added.values())

@@ -1,0 +1,1 @@
+"""Snapshots: which transactions and write ids are open, aborted or committed at one moment."""
