@@ -5,8 +5,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyarrow import orc
 from sqlalchemy import text
 
 from airflow_hivex.core import Metastore, Session
@@ -142,7 +145,7 @@ def test_each_table_of_the_schema_is_watched_or_needs_no_events() -> None:
 
 @on_postgresql
 def test_every_call_that_changes_something_leaves_an_event(
-    metastore: Metastore, session: Session, copy_table: CopyTable, watched: Store
+    metastore: Metastore, session: Session, copy_table: CopyTable, watched: Store, tmp_path: Path
 ) -> None:
     catalog, transactions = metastore.catalog, metastore.transactions
     dropped: dict[str, list[object]] = {}
@@ -161,8 +164,14 @@ def test_every_call_that_changes_something_leaves_an_event(
     def register_copy() -> None:
         copy_table("t", "c2")
 
-    def work() -> None:
-        metastore.compactor.request("default", "t", "p=1", "major")
+    def register_originals() -> None:
+        session.sql("CREATE EXTERNAL TABLE plain (id int) STORED AS ORC LOCATION 'plain'")
+        (tmp_path / "c1/plain").mkdir(parents=True, exist_ok=True)
+        orc.write_table(pa.table({"id": pa.array([1], pa.int32())}), tmp_path / "c1/plain/a.orc")
+        session.sql("ALTER TABLE plain SET TBLPROPERTIES ('EXTERNAL' = 'FALSE', 'transactional' = 'true')")
+
+    def work(partition: str) -> None:
+        metastore.compactor.request("default", "t", partition, "major")
         assert metastore.compactor.work("host-1") is not None
 
     def keep(name: str, found: object) -> None:
@@ -182,10 +191,12 @@ def test_every_call_that_changes_something_leaves_an_event(
         "catalog.add_partitions": lambda: catalog.add_partitions(
             "default", "t", [catalog.new_partition(stored(), [number]) for number in (7, 8)]
         ),
+        "catalog.register_originals": register_originals,
         "catalog.rename_partition": lambda: catalog.rename_partition("default", "t", "p=7", "p=9"),
         "catalog.register_copy": register_copy,
         "catalog.unregister_copy": lambda: catalog.unregister_copy("default", "t", "c2"),
-        "compactor.work": work,
+        "catalog.register_compaction": lambda: work("p=2"),
+        "compactor.work": lambda: work("p=1"),
         "compactor.clean": lambda: metastore.compactor.clean(),
         "catalog.drop_partitions": lambda: keep("p", catalog.drop_partitions("default", "t", ["p=8", "p=2"])),
         "catalog.forget_partitions": lambda: catalog.forget_partitions(dropped["p"]),  # type: ignore[arg-type]

@@ -8,7 +8,7 @@ from tests import evidence
 from tests.conftest import Counts
 from tests.histories.workload import Workload, run
 
-TRANSACTIONS = evidence.amount("HIVEX_HISTORY_TRANSACTIONS", share=500, whole=20_000)
+TRANSACTIONS = evidence.amount("HIVEX_HISTORY_TRANSACTIONS", share=1000, whole=20_000)
 KILLS = max(12, TRANSACTIONS // 500)
 
 
