@@ -20,6 +20,7 @@ signal.pthread_sigmask(signal.SIG_SETMASK, [])
 os.execv(sys.argv[1], sys.argv[1:])
 """
 _PATIENCE_S = 150
+_OVERLOOKED_S = 5
 
 CTRL_C = "\x03"
 CTRL_D = "\x04"
@@ -57,6 +58,15 @@ class Terminal:
     def type(self, text: str | bytes) -> None:
         """Type it; a line ends with a carriage return."""
         os.write(self._screen, text.encode() if isinstance(text, str) else text)
+
+    def interrupt(self) -> None:
+        """Type Ctrl-C, and again if nothing is shown, as a person does.
+
+        Python's prompt overlooks a signal that arrives after it is shown and before it waits for input.
+        """
+        self.type(CTRL_C)
+        while not select.select([self._screen], [], [], _OVERLOOKED_S)[0]:
+            self.type(CTRL_C)
 
     def wait_for(self, text: str) -> str:
         """What was shown since the last wait, up to ``text``."""

@@ -193,7 +193,7 @@ FAILING_JOBS = [
     (
         "MERGE INTO t USING (SELECT explode(array(1, 1)) AS x) s ON t.a = s.x WHEN MATCHED THEN DELETE",
         MergeCardinalityError,
-        "1 rows of the target",
+        "rows of the target that several rows of the source match each: 1",
     ),
     (
         "MERGE INTO p USING (SELECT 1 AS a, 'z' AS ds, 1 AS n) s ON p.a = s.a WHEN MATCHED THEN UPDATE SET *",
