@@ -333,6 +333,7 @@ def _left_clean(connection: Connection) -> Iterator[None]:
         yield
     except BaseException as error:
         if not connection.closed and not connection.invalidated:
+            # A connection that cannot roll back is lost, and its server has; the caller's error is the one to raise.
             with suppress(Exception):
                 raw: Any = connection.connection.dbapi_connection
                 raw.rollback()
@@ -519,6 +520,7 @@ def _prepare_sqlite(connection: Any, _record: object) -> None:
 
 def _end_sqlite(connection: Any, _record: object) -> None:
     # With a cursor left, closing it is put off, and its transaction would lock the file. An interrupt leaves such.
+    # What cannot be rolled back is closed next.
     with suppress(sqlite3.Error):
         connection.rollback()
 
