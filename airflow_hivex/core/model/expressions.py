@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import date, datetime
-from decimal import Decimal
 from typing import NamedTuple, TypeAlias
 
-Value: TypeAlias = str | int | float | bool | Decimal | date | datetime | None
+from airflow_hivex.core.model.literals import Value as Value
 
 VOID = "void"
 UNKNOWN_TYPE = "unknown"

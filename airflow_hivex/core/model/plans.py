@@ -131,6 +131,19 @@ class Write:
         return "" if self.batch is None else f"_{self.write_id - self.batch[0]}"
 
 
+CLAUSE = "__clause"
+"""The column of a :class:`ChangePart` that has the number of the clause that holds for a row, or NULL."""
+SOURCE_ROW = "__source_row"
+"""The column of a MERGE's source that tells its rows apart."""
+SOURCE_STRUCT = "__source"
+"""The column of a :class:`ChangePart` that holds the source's row where a clause takes columns by name."""
+
+
+def assigned_name(clause: int, value: int) -> str:
+    """Return the name of the column of a :class:`ChangePart` that has a clause's value of this number."""
+    return f"__assigned_{clause}_{value}"
+
+
 @dataclass(frozen=True, slots=True)
 class ChangeRule:
     """The action of a clause on a row; see ``model.statements.ChangeClause``."""

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from airflow_hivex.core.errors import TypeMismatchError
+from airflow_hivex.core.model.literals import Literal
 from airflow_hivex.core.model.objects import Column
-from airflow_hivex.core.model.statements import Literal
 from airflow_hivex.core.spark.types import TEXT, WHOLE_NUMBERS, is_assignable, parse_atomic
 
 _EXACT = frozenset({*WHOLE_NUMBERS, "decimal"})

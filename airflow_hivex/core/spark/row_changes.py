@@ -22,8 +22,17 @@ from airflow_hivex.core.errors import (
 )
 from airflow_hivex.core.model.buckets import WRITER_SHIFT, encode_bucket
 from airflow_hivex.core.model.objects import Column
-from airflow_hivex.core.model.plans import ChangePart, ChangeRule, Changes, Write, WrittenDirectory
-from airflow_hivex.core.model.statements import CLAUSE, SOURCE_ROW, SOURCE_STRUCT, assigned_name
+from airflow_hivex.core.model.plans import (
+    CLAUSE,
+    SOURCE_ROW,
+    SOURCE_STRUCT,
+    ChangePart,
+    ChangeRule,
+    Changes,
+    Write,
+    WrittenDirectory,
+    assigned_name,
+)
 from airflow_hivex.core.spark import bound, layout
 from airflow_hivex.core.spark.assignment import assign, field, quoted, text_literal
 from airflow_hivex.core.spark.kept import Kept, with_kept

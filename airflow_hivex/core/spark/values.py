@@ -18,9 +18,9 @@ from pyarrow import orc
 
 from airflow_hivex.core.errors import JobError, StorageError
 from airflow_hivex.core.model.buckets import encode_bucket
+from airflow_hivex.core.model.literals import Literal
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.plans import JobResult, Write
-from airflow_hivex.core.model.statements import Literal
 from airflow_hivex.core.spark import bucketing, layout
 from airflow_hivex.core.spark.conversions import stored_column
 from airflow_hivex.core.spark.new_directories import NewDirectories, PartitionValues

@@ -8,17 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from airflow_hivex.core.model.plans import CLAUSE, SOURCE_ROW, SOURCE_STRUCT, assigned_name
 from airflow_hivex.core.model.statements import (
-    CLAUSE,
-    SOURCE_ROW,
-    SOURCE_STRUCT,
     ChangeAction,
     ChangeClause,
     ChangeQuery,
     ChangeRows,
     Query,
     TableName,
-    assigned_name,
 )
 from airflow_hivex.core.sql.pieces import Pieces
 from airflow_hivex.core.sql.tokens import Cursor, Kind, Token

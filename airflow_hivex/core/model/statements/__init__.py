@@ -7,6 +7,7 @@ replaced there and all else is left as written.
 
 from __future__ import annotations
 
+from airflow_hivex.core.model.literals import Literal
 from airflow_hivex.core.model.statements.base import RoutedStatement, Statement
 from airflow_hivex.core.model.statements.clusters import (
     ExplainRoute,
@@ -47,15 +48,11 @@ from airflow_hivex.core.model.statements.looking import (
 )
 from airflow_hivex.core.model.statements.names import PlacedName, Span, TableName, is_source, source_name
 from airflow_hivex.core.model.statements.queries import (
-    Literal,
     Query,
     TableReference,
     TextEdit,
 )
 from airflow_hivex.core.model.statements.rows import (
-    CLAUSE,
-    SOURCE_ROW,
-    SOURCE_STRUCT,
     Analyze,
     AnalyzeTables,
     ChangeAction,
@@ -68,7 +65,6 @@ from airflow_hivex.core.model.statements.rows import (
     MultiInsert,
     Select,
     Truncate,
-    assigned_name,
 )
 from airflow_hivex.core.model.statements.transactions import (
     AbortTransactions,
@@ -81,9 +77,6 @@ from airflow_hivex.core.model.statements.transactions import (
 from airflow_hivex.core.model.statements.uses import ObjectKind, Role, UsedObject
 
 __all__ = [
-    "CLAUSE",
-    "SOURCE_ROW",
-    "SOURCE_STRUCT",
     "AbortCompactions",
     "AbortTransactions",
     "AddColumns",
@@ -143,7 +136,6 @@ __all__ = [
     "UseCluster",
     "UseDatabase",
     "UsedObject",
-    "assigned_name",
     "is_source",
     "source_name",
 ]

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from airflow_hivex.core.model.compaction import CompactionState, CompactionType
+from airflow_hivex.core.model.literals import Literal
 from airflow_hivex.core.model.objects import SortColumn
 from airflow_hivex.core.model.statements.base import Statement
 from airflow_hivex.core.model.statements.names import TableName
-from airflow_hivex.core.model.statements.queries import Literal
 from airflow_hivex.core.model.statements.uses import NOTHING, Role, Uses, named_uses, table_uses
 
 

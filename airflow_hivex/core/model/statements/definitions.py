@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Self
 
+from airflow_hivex.core.model.literals import Literal
 from airflow_hivex.core.model.objects import Column, SortColumn
 from airflow_hivex.core.model.predicates import Predicate
 from airflow_hivex.core.model.statements.base import RoutedStatement, Statement
 from airflow_hivex.core.model.statements.names import TableName
-from airflow_hivex.core.model.statements.queries import Literal, Query
+from airflow_hivex.core.model.statements.queries import Query
 from airflow_hivex.core.model.statements.uses import Role, Uses, database_uses, table_uses
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from airflow_hivex.core.model.literals import Literal
 from airflow_hivex.core.model.predicates import Predicate
 from airflow_hivex.core.model.statements.base import Statement
 from airflow_hivex.core.model.statements.names import TableName
-from airflow_hivex.core.model.statements.queries import Literal
 from airflow_hivex.core.model.statements.uses import NOTHING, Role, Uses, database_uses, table_uses
 
 

@@ -1,4 +1,4 @@
-"""Queries as text and as the tables that they read, and constants."""
+"""Queries as text and as the tables that they read."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from airflow_hivex.core.model.plans import LoadedFiles
-from airflow_hivex.core.model.predicates import Predicate, Value
+from airflow_hivex.core.model.predicates import Predicate
 from airflow_hivex.core.model.row_ids import RowIdReads
 from airflow_hivex.core.model.statements.names import Span, TableName
 
@@ -89,11 +89,3 @@ class Query:
             position = edit.end
         places = tuple(Span(starts[table], starts[table] + len(table.text)) for table in tables)
         return text + self.text[position : self.end], places
-
-
-@dataclass(frozen=True, slots=True)
-class Literal:
-    """A constant: its Python value and Spark's type of it (``int``, ``decimal(2,1)``, ``string``, ``void``...)."""
-
-    value: Value | bytes
-    type: str

@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Self
 
+from airflow_hivex.core.model.literals import Literal
 from airflow_hivex.core.model.predicates import Predicate
 from airflow_hivex.core.model.statements.base import RoutedStatement, Statement
 from airflow_hivex.core.model.statements.names import TableName
-from airflow_hivex.core.model.statements.queries import Literal, Query, TableReference
+from airflow_hivex.core.model.statements.queries import Query, TableReference
 from airflow_hivex.core.model.statements.uses import Role, Uses, database_uses, table_uses
 
 
@@ -308,18 +309,3 @@ class AnalyzeTables(Statement):
     def uses(self) -> Uses:
         """Return the database, the current one where none is named."""
         return database_uses(self.database, *((Role.ALTER,) if self.noscan else (Role.READ, Role.ALTER)))
-
-
-CLAUSE = "__clause"
-"""The column of a :class:`ChangeQuery` that has the number of the clause that holds for a row, or NULL."""
-
-
-SOURCE_ROW = "__source_row"
-"""The column of a MERGE's source that tells its rows apart."""
-SOURCE_STRUCT = "__source"
-"""The column of a :class:`ChangeQuery` that holds the source's row where a clause takes columns by name."""
-
-
-def assigned_name(clause: int, value: int) -> str:
-    """Return the column of a :class:`ChangeQuery` that has a clause's value of this number."""
-    return f"__assigned_{clause}_{value}"
