@@ -15,7 +15,6 @@ from airflow_hivex.core.errors import ColumnCountMismatchError, NoSuchColumnErro
 from airflow_hivex.core.model.plans import JobResult, Plan
 from airflow_hivex.core.spark import documents, job
 from airflow_hivex.core.spark.assignment import quoted
-from airflow_hivex.core.spark.pushdown import with_safe_pushdown
 from airflow_hivex.core.spark.running_jobs import RunningJob, RunningJobs
 
 Frame: TypeAlias = DataFrame
@@ -33,7 +32,7 @@ class GivenRunner:
 
     def run(self, plan: Plan, cluster: str) -> JobResult:
         """Return the result of a plan; see ``runners.Runner``."""
-        document = documents.plan_to_json(with_safe_pushdown(plan))
+        document = documents.plan_to_json(plan)
         run = self._as_in_this_thread(lambda: job.run(self._spark, document, is_shared=True, views=self._views))
 
         def work(running: RunningJob) -> JobResult:

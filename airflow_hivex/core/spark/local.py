@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, Any
 from airflow_hivex.core.errors import HivexError, JobCancelledError, JobError
 from airflow_hivex.core.model.plans import JobResult, Plan
 from airflow_hivex.core.spark import class_archive
-from airflow_hivex.core.spark.pushdown import with_safe_pushdown
 from airflow_hivex.core.spark.running_jobs import RunningJob, RunningJobs
 
 if TYPE_CHECKING:
@@ -58,7 +57,6 @@ class LocalRunner:
         """
         from airflow_hivex.core.spark import documents
 
-        plan = with_safe_pushdown(plan)
         document = documents.plan_to_json(plan)
         return self._jobs.run(plan.tag, cluster, lambda running: self._run(document, plan, cluster, running))
 

@@ -15,7 +15,7 @@ from airflow_hivex.core.model.statements import Insert, MultiInsert, Query, is_s
 from airflow_hivex.core.statements import planning
 from airflow_hivex.core.statements.context import Result, Running, StatementContext
 from airflow_hivex.core.statements.insert_targets import check_insert, static_partition
-from airflow_hivex.core.statements.queries import job_name, partition_exists
+from airflow_hivex.core.statements.queries import partition_exists
 from airflow_hivex.core.statements.routing import RoutedQuery, chosen_cluster, route
 from airflow_hivex.core.statements.transactions import in_transaction
 from airflow_hivex.core.statements.writing import OpenWrite, begin_write, end_writes
@@ -126,15 +126,12 @@ def _plan(
     texts = {id(insert): render(insert.query) for insert in statement.inserts}
     queries = [*statement.sources, *(insert.query for insert in inserts)]
     parameters = {name for query in queries for name in query.parameters}
-    return Plan(
-        tag=tag,
-        name=job_name(context, running),
-        sql="",
-        scans=tuple(scans),
-        parameters={name: context.parameters[name] for name in sorted(parameters)},
-        sources=tuple(Source(view, text) for view, text in zip(sources.values(), source_texts, strict=True)),
-        inserts=tuple(
-            PlannedInsert(texts[id(insert)], write.write) for insert, write in zip(inserts, writes, strict=True)
-        ),
-        spark_conf=cluster.spark_conf,
+    return planning.plan_job(
+        context,
+        running,
+        cluster,
+        scans,
+        parameters=parameters,
+        sources=(Source(view, text) for view, text in zip(sources.values(), source_texts, strict=True)),
+        inserts=(PlannedInsert(texts[id(insert)], write.write) for insert, write in zip(inserts, writes, strict=True)),
     )

@@ -1,8 +1,11 @@
-"""From bound tables and a chosen cluster to the scans and writes of a job's plan. Pure."""
+"""From bound tables and a chosen cluster to the plan of a statement's job: its scans, its writes and its configuration.
+
+Every job of a statement is planned by :func:`plan_job`, whichever runner it goes to. Pure.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from airflow_hivex.core.catalog.binding import BoundPartition, BoundTable
@@ -11,7 +14,68 @@ from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.directories import parse_directory
 from airflow_hivex.core.model.objects import ORIGINAL_LAYOUT, PLAIN_LAYOUT, Table
 from airflow_hivex.core.model.partitions import nullable_values
-from airflow_hivex.core.model.plans import OriginalFiles, Scan, ScanPart, Write, WriteIdFilter
+from airflow_hivex.core.model.plans import (
+    Changes,
+    LoadedFiles,
+    OriginalFiles,
+    Plan,
+    PlannedInsert,
+    Scan,
+    ScanPart,
+    Source,
+    Write,
+    WriteIdFilter,
+)
+from airflow_hivex.core.statements.context import Running, StatementContext
+from airflow_hivex.core.statements.pushdown import with_safe_pushdown
+
+
+def plan_job(
+    context: StatementContext,
+    running: Running,
+    cluster: Cluster,
+    scans: Iterable[Scan],
+    *,
+    sql: str = "",
+    parameters: Iterable[str] = (),
+    write: Write | None = None,
+    changes: Changes | None = None,
+    sources: Iterable[Source] = (),
+    inserts: Iterable[PlannedInsert] = (),
+    loaded: LoadedFiles | None = None,
+) -> Plan:
+    """Return the plan of a statement's job, with the configuration of the cluster.
+
+    Conditions that ORC or a join's pruning would misjudge stay with Spark (``statements.pushdown``).
+
+    Args:
+        context: the statement.
+        running: its transaction, whose tag the job has.
+        cluster: the cluster that runs the job.
+        scans: the tables that the job reads.
+        sql: the query, where the job has one.
+        parameters: the names of the parameters that its texts use.
+        write: the target of the query, or of ``changes``.
+        changes: an UPDATE, DELETE or MERGE.
+        sources: the queries that several of ``inserts`` read.
+        inserts: the INSERTs of a multi-table INSERT.
+        loaded: the files of LOAD DATA.
+    """
+    return with_safe_pushdown(
+        Plan(
+            tag=running.tag,
+            name=f"hivex transaction {running.txn_id} of {context.session.agent_info or context.session.user}",
+            sql=sql,
+            scans=tuple(scans),
+            parameters={name: context.parameters[name] for name in sorted(set(parameters))},
+            write=write,
+            changes=changes,
+            sources=tuple(sources),
+            inserts=tuple(inserts),
+            loaded=loaded,
+            spark_conf=cluster.spark_conf,
+        )
+    )
 
 
 def scan(bound: BoundTable, cluster: Cluster, view: str, *, row_ids: bool = False, row_id: str | None = None) -> Scan:

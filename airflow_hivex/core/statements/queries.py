@@ -186,27 +186,23 @@ def run_create_table_as_select(context: StatementContext, statement: CreateTable
     return Result(cluster=cluster.name, txn_id=running.txn_id, rows_written=written.rows_written, route=routed.route)
 
 
-def job_name(context: StatementContext, running: Running) -> str:
-    """Return the name of a statement's job in Spark's UI."""
-    return f"hivex transaction {running.txn_id} of {context.session.agent_info or context.session.user}"
-
-
 def plan_query(
     context: StatementContext, running: Running, query: Query, routed: RoutedQuery[Any], cluster: Cluster
 ) -> Plan:
-    """Return the job that brings the rows of a query."""
+    """Return the plan of the job that computes the rows of a query."""
     views = [f"{running.tag}_{i}" for i in range(len(routed.bound))]
-    return Plan(
-        tag=running.tag,
-        name=job_name(context, running),
+    scans = (
+        planning.scan(bound, cluster, view, row_id=row_id)
+        for bound, view, row_id in zip(routed.bound, views, routed.row_ids, strict=True)
+    )
+    return planning.plan_job(
+        context,
+        running,
+        cluster,
+        scans,
         sql=query.render(views),
-        scans=tuple(
-            planning.scan(bound, cluster, view, row_id=row_id)
-            for bound, view, row_id in zip(routed.bound, views, routed.row_ids, strict=True)
-        ),
-        parameters={name: context.parameters[name] for name in query.parameters},
+        parameters=query.parameters,
         loaded=query.loaded,
-        spark_conf=cluster.spark_conf,
     )
 
 

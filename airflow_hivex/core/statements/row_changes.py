@@ -13,7 +13,6 @@ from airflow_hivex.core.model.transactions import Operation
 from airflow_hivex.core.statements import planning
 from airflow_hivex.core.statements.change_targets import check_change
 from airflow_hivex.core.statements.context import Result, Running, StatementContext
-from airflow_hivex.core.statements.queries import job_name
 from airflow_hivex.core.statements.routing import RoutedQuery, chosen_cluster, route
 from airflow_hivex.core.statements.transactions import in_transaction
 from airflow_hivex.core.statements.writing import begin_write, end_write
@@ -80,15 +79,16 @@ def _plan(
         by_source = _part(statement.unmatched_by_source, others, target=names["target_rest"], source=names["source"])
     parts = (statement.source, *(part.query for part in _parts(statement)))
     parameters = {name for query in parts if query is not None for name in query.parameters}
-    return Plan(
-        tag=tag,
-        name=job_name(context, running),
-        sql="",
-        scans=tuple(
-            planning.scan(bound, cluster, view, row_ids=view == target, row_id=row_id)
-            for bound, view, row_id in zip(routed.bound, views, routed.row_ids, strict=True)
-        ),
-        parameters={name: context.parameters[name] for name in sorted(parameters)},
+    scans = (
+        planning.scan(bound, cluster, view, row_ids=view == target, row_id=row_id)
+        for bound, view, row_id in zip(routed.bound, views, routed.row_ids, strict=True)
+    )
+    return planning.plan_job(
+        context,
+        running,
+        cluster,
+        scans,
+        parameters=parameters,
         write=write,
         changes=Changes(
             operation=statement.operation,
@@ -101,7 +101,6 @@ def _plan(
             unmatched_by_source=by_source,
             target_rest_view=names["target_rest"],
         ),
-        spark_conf=cluster.spark_conf,
     )
 
 

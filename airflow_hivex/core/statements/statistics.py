@@ -22,14 +22,12 @@ from airflow_hivex.core.errors import (
 )
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.objects import Column, Table
-from airflow_hivex.core.model.plans import Plan
 from airflow_hivex.core.model.predicates import And, ColumnReference, Comparison, IsNull, Predicate
 from airflow_hivex.core.model.statements import Analyze, AnalyzeTables, Literal, Select, TableName
 from airflow_hivex.core.model.statistics import ColumnStatistics, Statistics, StatisticsKind, statistics_kind
 from airflow_hivex.core.sql.reader import read
 from airflow_hivex.core.statements import planning
 from airflow_hivex.core.statements.context import Result, Running, StatementContext
-from airflow_hivex.core.statements.queries import job_name
 from airflow_hivex.core.statements.routing import chosen_cluster, route
 from airflow_hivex.core.statements.transactions import in_transaction
 
@@ -246,12 +244,12 @@ class _Analysis:
         table = self.bound.table
         bound = replace(self.bound, partitions=tuple(partitions))
         view = f"{self.running.tag}_0"
-        plan = Plan(
-            tag=self.running.tag,
-            name=job_name(self.context, self.running),
+        plan = planning.plan_job(
+            self.context,
+            self.running,
+            self.cluster,
+            [planning.scan(bound, self.cluster, view)],
             sql=_query(table, columns, view, total=total),
-            scans=(planning.scan(bound, self.cluster, view),),
-            spark_conf=self.cluster.spark_conf,
         )
         keys = len(table.partition_keys)
         # What has no rows at all is not among the groups.

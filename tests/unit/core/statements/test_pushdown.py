@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_hivex.core.model.plans import ChangePart, Changes, Plan, Source
-from airflow_hivex.core.spark.pushdown import with_safe_pushdown
+from airflow_hivex.core.statements.pushdown import with_safe_pushdown
 
 SAFE = [
     "SELECT * FROM t WHERE s = 'a' AND n > 1",
