@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_hivex.core.spark import class_archive
+from airflow_hivex.core.runners import class_archive
 from airflow_hivex.core.store.engine import ENGINE_LISTENERS, Store
 from airflow_hivex.core.store.migrating import VERSION_TABLE, prepare
 from airflow_hivex.core.store.schema import metadata

@@ -45,7 +45,7 @@ def add_actions(spark: argparse.ArgumentParser, tell: Callable[[str], None]) -> 
 
 
 def _archive(options: argparse.Namespace, tell: Callable[[str], None]) -> int:
-    from airflow_hivex.core.spark import class_archive
+    from airflow_hivex.core.runners import class_archive
 
     file = class_archive.archive_file()
     if file is None:
@@ -79,7 +79,7 @@ def make_archive(file: Path) -> None:
         JobError: Spark does not run.
     """
     from airflow_hivex.core import Metastore
-    from airflow_hivex.core.spark import class_archive, jvm
+    from airflow_hivex.core.runners import class_archive, jvm
 
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     # Others may read the archive while this one is made.

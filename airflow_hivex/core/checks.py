@@ -10,7 +10,7 @@ from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.errors import HivexError
 from airflow_hivex.core.files.filesystem import ClusterFiles
 from airflow_hivex.core.model.clusters import Cluster
-from airflow_hivex.core.spark.runners import runner_for
+from airflow_hivex.core.runners.registry import runner_for
 from airflow_hivex.core.store import migrating
 from airflow_hivex.core.store.engine import Store
 

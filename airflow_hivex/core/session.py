@@ -49,7 +49,7 @@ from airflow_hivex.core.streaming import TransactionBatch
 from airflow_hivex.core.warehouse import Warehouse
 
 if TYPE_CHECKING:
-    from airflow_hivex.core.spark.given import GivenSession
+    from airflow_hivex.core.runners.given import GivenSession
 
 log = logging.getLogger(__name__)
 
@@ -274,7 +274,7 @@ class Session:
         Raises:
             UnknownClusterError: it is not configured.
         """
-        from airflow_hivex.core.spark.given import GivenRunner
+        from airflow_hivex.core.runners.given import GivenRunner
 
         self._execute(kinds.UseCluster(cluster or self._state.cluster or self._services.clusters.default))
         self._state.runner = GivenRunner(spark)

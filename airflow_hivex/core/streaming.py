@@ -18,7 +18,7 @@ from airflow_hivex.core.statements.frames import write_frame
 from airflow_hivex.core.statements.own_errors import own_errors
 
 if TYPE_CHECKING:
-    from airflow_hivex.core.spark.given import Frame
+    from airflow_hivex.core.runners.given import Frame
 
 log = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from airflow_hivex.core.statements.frames import query_frame, write_frame
 from airflow_hivex.core.statements.own_errors import own_errors
 
 if TYPE_CHECKING:
-    from airflow_hivex.core.spark.given import Frame, GivenSession
+    from airflow_hivex.core.runners.given import Frame, GivenSession
 
 _MODES = {"append": False, "overwrite": True}
 

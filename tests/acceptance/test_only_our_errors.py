@@ -22,7 +22,7 @@ import airflow_hivex.core.session
 import airflow_hivex.core.statements.queries
 from airflow_hivex.core import Metastore
 from airflow_hivex.core.errors import HivexError
-from airflow_hivex.core.spark.local import LocalRunner
+from airflow_hivex.core.runners.local import LocalRunner
 from airflow_hivex.core.store.engine import Store
 from tests import evidence
 from tests.acceptance.faults import DELETING, OF_FILES

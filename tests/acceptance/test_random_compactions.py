@@ -32,7 +32,7 @@ from airflow_hivex.core.model.directories import parse_directory
 from airflow_hivex.core.model.objects import SortColumn
 from airflow_hivex.core.model.plans import JobResult
 from airflow_hivex.core.model.transactions import TxnState, TxnType
-from airflow_hivex.core.spark.local import LocalRunner
+from airflow_hivex.core.runners.local import LocalRunner
 from airflow_hivex.core.statements.snapshot_files import SnapshotFiles
 from airflow_hivex.core.streaming import TransactionBatch
 from tests import evidence

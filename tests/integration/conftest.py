@@ -8,7 +8,7 @@ import pytest
 
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.plans import Plan
-from airflow_hivex.core.spark.runners import runner_for
+from airflow_hivex.core.runners.registry import runner_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -58,9 +58,9 @@ from airflow_hivex.core.model.plans import Rebalance, WrittenDirectory
 from airflow_hivex.core.model.statement_locks import StatementLocks
 from airflow_hivex.core.model.transactions import AbortReason, TxnType
 from airflow_hivex.core.model.write_ids import ValidCompactorWriteIdList
+from airflow_hivex.core.runners.registry import Runner, runner_for
 from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.snapshots.valid_lists import read_valid_txns, read_valid_write_ids
-from airflow_hivex.core.spark.runners import Runner, runner_for
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.transactions.heartbeats import heartbeats
 from airflow_hivex.core.transactions.jobs import TransactionJob

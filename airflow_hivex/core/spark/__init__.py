@@ -1,1 +1,1 @@
-"""The data plane: plans run on Spark, small writes by pyarrow. pyspark is imported here alone."""
+"""The data plane: plans run on Spark, small writes by pyarrow. It ships to clusters; see ``core.runners.shipping``."""

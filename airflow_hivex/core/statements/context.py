@@ -22,8 +22,8 @@ from airflow_hivex.core.model.routes import Route
 from airflow_hivex.core.model.statement_locks import StatementLocks
 from airflow_hivex.core.model.statements import TableName
 from airflow_hivex.core.model.write_ids import ValidTxnList
+from airflow_hivex.core.runners.registry import Runner, runner_for
 from airflow_hivex.core.settings import Settings
-from airflow_hivex.core.spark.runners import Runner, runner_for
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.transactions.jobs import TransactionJob
 from airflow_hivex.core.transactions.locks import LockManager

@@ -15,7 +15,7 @@ from airflow_hivex.core.statements.routing import chosen_cluster, route
 from airflow_hivex.core.statements.transactions import commit_kept, in_transaction
 
 if TYPE_CHECKING:
-    from airflow_hivex.core.spark.given import Frame, GivenSession
+    from airflow_hivex.core.runners.given import Frame, GivenSession
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ def query_frame(context: StatementContext, statement: Select, spark: GivenSessio
 
     Computed when the DataFrame is.
     """
-    from airflow_hivex.core.spark import given
+    from airflow_hivex.core.runners import given
 
     def work(running: Running) -> Frame:
         routed = route(context, statement, running)
@@ -46,7 +46,7 @@ def write_frame(
     Raises:
         NoSuchColumnError, ColumnCountMismatchError: its columns are not those of the table.
     """
-    from airflow_hivex.core.spark import given
+    from airflow_hivex.core.runners import given
 
     table = context.services.catalog.get_table(*context.session.qualify(target))
     if table.not_written:

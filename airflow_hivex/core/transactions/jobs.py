@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from airflow_hivex.core.errors import JobCancelledError, TransactionAbortedError, TransactionError
-from airflow_hivex.core.spark.runners import Runner
+from airflow_hivex.core.runners.registry import Runner
 
 
 @dataclass(slots=True)

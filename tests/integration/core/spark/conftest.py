@@ -14,7 +14,7 @@ from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.plans import JobResult, Plan, Scan, ScanPart, Write, WrittenDirectory
 from airflow_hivex.core.model.statements import Literal
-from airflow_hivex.core.spark.runners import Runner, runner_for
+from airflow_hivex.core.runners.registry import Runner, runner_for
 from airflow_hivex.core.spark.values import write_rows
 
 if TYPE_CHECKING:

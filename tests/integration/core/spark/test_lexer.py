@@ -17,7 +17,7 @@ import pytest
 
 from airflow_hivex.core.errors import StatementSyntaxError
 from airflow_hivex.core.model.plans import Plan
-from airflow_hivex.core.spark.runners import Runner
+from airflow_hivex.core.runners.registry import Runner
 from airflow_hivex.core.sql.literals import unquote
 from airflow_hivex.core.sql.tokens import Kind, lex, tokenize
 from tests import evidence

@@ -15,8 +15,8 @@ from pyarrow import orc
 from airflow_hivex.core.model.buckets import decode_bucket, encode_bucket
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.plans import OriginalFiles, Plan, Scan, ScanPart
+from airflow_hivex.core.runners.registry import Runner
 from airflow_hivex.core.spark import deletes
-from airflow_hivex.core.spark.runners import Runner
 from tests import hive_oracle
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from pyarrow import orc
 from airflow_hivex.core.errors import AnalysisError, InvalidOperationError, JobCancelledError, JobError
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.plans import Plan, Scan, ScanPart, WriteIdFilter
-from airflow_hivex.core.spark.runners import Runner
+from airflow_hivex.core.runners.registry import Runner
 
 pytestmark = pytest.mark.spark
 
@@ -355,7 +355,7 @@ def test_sql_configuration_of_the_first_job_stays_with_it() -> None:
     program = """
 from airflow_hivex.core.model.plans import Plan
 from airflow_hivex.core.model.clusters import Cluster
-from airflow_hivex.core.spark.runners import runner_for
+from airflow_hivex.core.runners.registry import runner_for
 sql = "SELECT string(TIMESTAMP'2020-01-01 00:00:00Z'), :local = TIMESTAMP'2020-01-01 00:00:00' AS x"
 from datetime import datetime
 for i, conf in enumerate([{"spark.sql.session.timeZone": "Asia/Tokyo", "spark.sql.ansi.enabled": "false"}, {}]):

@@ -9,7 +9,7 @@ from typing import Protocol, TypeAlias
 from airflow_hivex.core.errors import UnsupportedJobTrackerError
 from airflow_hivex.core.model.clusters import Cluster, JobTrackerKind
 from airflow_hivex.core.model.plans import JobResult, Plan
-from airflow_hivex.core.spark.local import LocalRunner
+from airflow_hivex.core.runners.local import LocalRunner
 
 
 class Runner(Protocol):
@@ -31,9 +31,15 @@ RunnerFactory: TypeAlias = Callable[[Cluster], Runner]
 _FACTORIES: dict[JobTrackerKind, RunnerFactory] = {}
 
 
-def register_runner(kind: JobTrackerKind, factory: RunnerFactory) -> None:
-    """Let ``factory`` make the runners of all clusters whose job tracker is of this kind."""
-    _FACTORIES[kind] = factory
+def register_runner(kind: JobTrackerKind, factory: RunnerFactory | None) -> RunnerFactory | None:
+    """Let ``factory`` make the runners of all clusters whose job tracker is of this kind; None: there are none.
+
+    Return the factory that did so before.
+    """
+    before = _FACTORIES.pop(kind, None)
+    if factory is not None:
+        _FACTORIES[kind] = factory
+    return before
 
 
 def runner_for(cluster: Cluster) -> Runner:

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_hivex.core.errors import HivexError, JobCancelledError, JobError
 from airflow_hivex.core.model.plans import JobResult, Plan
-from airflow_hivex.core.spark import class_archive
-from airflow_hivex.core.spark.running_jobs import RunningJob, RunningJobs
+from airflow_hivex.core.runners import class_archive
+from airflow_hivex.core.runners.running_jobs import RunningJob, RunningJobs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,7 +64,8 @@ class LocalRunner:
         running.session = _SPARK.session(self._master, plan.spark_conf, cluster, running.cancelled)
         if running.cancelled.is_set():
             raise JobCancelledError(cluster)
-        from airflow_hivex.core.spark import documents, job, jvm
+        from airflow_hivex.core.runners import jvm
+        from airflow_hivex.core.spark import documents, job
 
         try:
             return documents.result_from_json(job.run(running.session, document), cluster)
@@ -135,7 +136,7 @@ _SPARK = _ProcessSpark()
 def _is_alive(started: Future[SparkSession]) -> bool:
     from py4j.protocol import Py4JError
 
-    from airflow_hivex.core.spark import jvm
+    from airflow_hivex.core.runners import jvm
 
     if started.exception() is not None:
         return False
@@ -162,7 +163,7 @@ def _start(master: str, conf: Mapping[str, str], cluster: str) -> SparkSession:
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
-    from airflow_hivex.core.spark import jvm
+    from airflow_hivex.core.runners import jvm
 
     if jvm.has_ended():
         jvm.forget()

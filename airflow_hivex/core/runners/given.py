@@ -13,9 +13,9 @@ from pyspark.util import inheritable_thread_target
 
 from airflow_hivex.core.errors import ColumnCountMismatchError, NoSuchColumnError
 from airflow_hivex.core.model.plans import JobResult, Plan
+from airflow_hivex.core.runners.running_jobs import RunningJob, RunningJobs
 from airflow_hivex.core.spark import documents, job
 from airflow_hivex.core.spark.assignment import quoted
-from airflow_hivex.core.spark.running_jobs import RunningJob, RunningJobs
 
 Frame: TypeAlias = DataFrame
 GivenSession: TypeAlias = SparkSession

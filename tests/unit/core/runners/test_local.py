@@ -10,8 +10,8 @@ import pytest
 from airflow_hivex.core.errors import JobCancelledError, UnsupportedJobTrackerError
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.plans import Plan
-from airflow_hivex.core.spark.local import LocalRunner
-from airflow_hivex.core.spark.runners import runner_for
+from airflow_hivex.core.runners.local import LocalRunner
+from airflow_hivex.core.runners.registry import runner_for
 
 
 @pytest.mark.parametrize("jobtracker", ["local", "local[2]", "local[*]", "local[2,3]"])
@@ -36,7 +36,7 @@ def test_a_job_cancelled_before_it_began_never_runs() -> None:
 
 def test_the_folder_of_sparks_own_tables_is_this_processs_alone() -> None:
     program = (
-        "from pathlib import Path\nfrom airflow_hivex.core.spark.local import _start_conf\n"
+        "from pathlib import Path\nfrom airflow_hivex.core.runners.local import _start_conf\n"
         "folder = Path(_start_conf('local')['spark.sql.warehouse.dir'])\n"
         "print(folder, oct(folder.stat().st_mode & 0o777))"
     )
@@ -51,7 +51,7 @@ def test_the_folder_of_sparks_own_tables_is_this_processs_alone() -> None:
 
 def test_importing_the_data_planes_front_does_not_import_pyspark() -> None:
     program = (
-        "import sys, airflow_hivex.core.spark.runners, airflow_hivex.core.spark.values\n"
+        "import sys, airflow_hivex.core.runners.registry, airflow_hivex.core.spark.values\n"
         "sys.exit('pyspark' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
@@ -61,7 +61,7 @@ def test_importing_the_data_planes_front_does_not_import_pyspark() -> None:
 RUN = (
     "from airflow_hivex.core.errors import JobError\n"
     "from airflow_hivex.core.model.plans import Plan\n"
-    "from airflow_hivex.core.spark.local import LocalRunner\n"
+    "from airflow_hivex.core.runners.local import LocalRunner\n"
     "try:\n    LocalRunner('local[1]').run(Plan('t', 'n', 'SELECT 1'), 'c1')\n"
     "except JobError as error:\n    print(error)\n"
 )

@@ -1,0 +1,55 @@
+"""The part of the package that goes to a cluster: what a job imports there.
+
+A job runs wherever its cluster's Spark runs, with nothing but the standard library, pyspark, pyarrow, numpy and these
+files. Their fingerprint tells whether a cluster has those of this client. A contract of the linter keeps the rest of
+the package out of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import airflow_hivex
+
+_JOBS = "core/spark"
+_VALUES = (
+    "core/errors",
+    "core/model/buckets",
+    "core/model/directories",
+    "core/model/file_properties",
+    "core/model/literals",
+    "core/model/objects",
+    "core/model/originals",
+    "core/model/partitions",
+    "core/model/plans",
+    "core/model/secrets",
+    "core/model/text_files",
+    "core/model/texts",
+    "core/model/write_ids",
+)
+_PACKAGES = ("", "core", "core/model")
+
+
+def shipped_files() -> dict[str, bytes]:
+    """Return the files that a job needs on a cluster, by their paths, which begin with the name of the package."""
+    root = Path(airflow_hivex.__file__).parent
+    files = sorted(_files(root))
+    return {f"{root.name}/{path.relative_to(root).as_posix()}": path.read_bytes() for path in files}
+
+
+def fingerprint(files: Mapping[str, bytes]) -> str:
+    """Return a text that is the same for the same files, and another one where a name or a byte differs."""
+    digest = hashlib.sha256()
+    for name, content in sorted(files.items()):
+        digest.update(f"{name}\n{len(content)}\n".encode())
+        digest.update(content)
+    return digest.hexdigest()
+
+
+def _files(root: Path) -> Iterator[Path]:
+    yield from (root / package / "__init__.py" for package in _PACKAGES)
+    for part in (_JOBS, *_VALUES):
+        module = root / f"{part}.py"
+        yield from [module] if module.is_file() else (root / part).rglob("*.py")
