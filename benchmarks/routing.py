@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from airflow_hivex.core import Metastore
-from airflow_hivex.core.model.plans import Write, WrittenDirectory
+from airflow_hivex.core.catalog.registration import Registration
+from airflow_hivex.core.model.plans import WrittenDirectory
+from airflow_hivex.core.model.writes import TableWrite
 from airflow_hivex.core.sql.reader import read
 from airflow_hivex.core.statements import planning
 from airflow_hivex.core.statements.context import StatementContext
@@ -38,12 +40,9 @@ def _make_table(metastore: Metastore, size: int) -> None:
         WrittenDirectory(f"n={n}", (str(n),), f"delta_{write_id:07d}_{write_id:07d}_0000", 1, 100, 1000)
         for n in range(size)
     ]
-    write = Write("", table.full_name, table.columns, table.partition_keys, write_id)
+    registration = Registration.of_write(table, TableWrite(txn_id, write_id, "c1"), written)
     metastore.transactions.commit(
-        txn_id,
-        lambda connection: metastore.catalog.joining(connection).register_write(
-            table, written, txn_id=txn_id, write=write, cluster="c1"
-        ),
+        txn_id, lambda connection: metastore.catalog.joining(connection).register(registration)
     )
 
 

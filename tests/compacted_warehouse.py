@@ -15,6 +15,7 @@ from sqlalchemy import Connection, insert
 
 from airflow_hivex.core import Metastore, Session
 from airflow_hivex.core.catalog.partitions import partition_ids
+from airflow_hivex.core.catalog.registration import Registration
 from airflow_hivex.core.model.directories import (
     base_name,
     delete_delta_name,
@@ -27,6 +28,7 @@ from airflow_hivex.core.model.partitions import nullable_values
 from airflow_hivex.core.model.plans import WrittenDirectory
 from airflow_hivex.core.model.transactions import Operation, TxnType
 from airflow_hivex.core.model.write_ids import ValidCompactorWriteIdList, ValidWriteIdList
+from airflow_hivex.core.model.writes import TableWrite
 from airflow_hivex.core.store.schema import directories, directory_copies
 
 Row = tuple[int, int]
@@ -85,15 +87,8 @@ class CompactedWarehouse:
         made = WrittenDirectory(partition, values, name, 1, 1, self._size(table, partition, name), "flat")
 
         def register(connection: Connection) -> None:
-            self.metastore.catalog.joining(connection).register_write(
-                found,
-                [made],
-                txn_id=txn_id,
-                write_id=write_id,
-                overwrite=overwrite,
-                cluster="c1",
-                partition=partition,
-            )
+            facts = TableWrite(txn_id, write_id, "c1", overwrite=overwrite, partition=partition)
+            self.metastore.catalog.joining(connection).register(Registration.of_write(found, facts, [made]))
 
         transactions.commit(txn_id, register)
         return rows

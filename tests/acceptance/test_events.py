@@ -157,14 +157,14 @@ def test_every_call_that_changes_something_leaves_an_event(
         (txn_id,) = transactions.open()
         metastore.commits.commit_with_property(txn_id, "default", "t", "_meta.offset", "2")
 
-    def register_write() -> None:
+    def insert() -> None:
         session.sql("INSERT INTO t VALUES (1, 1), (2, 2)")
         session.sql("INSERT INTO t VALUES (3, 1), (4, 2)")
 
     def register_copy() -> None:
         copy_table("t", "c2")
 
-    def register_originals() -> None:
+    def convert() -> None:
         session.sql("CREATE EXTERNAL TABLE plain (id int) STORED AS ORC LOCATION 'plain'")
         (tmp_path / "c1/plain").mkdir(parents=True, exist_ok=True)
         orc.write_table(pa.table({"id": pa.array([1], pa.int32())}), tmp_path / "c1/plain/a.orc")
@@ -187,15 +187,15 @@ def test_every_call_that_changes_something_leaves_an_event(
         ),
         "catalog.alter_table": lambda: catalog.alter_table("default", "t", replace(stored(), comment="changed")),
         "commits.commit_with_property": commit_with_property,
-        "catalog.register_write": register_write,
+        "catalog.register an INSERT": insert,
         "catalog.add_partitions": lambda: catalog.add_partitions(
             "default", "t", [catalog.new_partition(stored(), [number]) for number in (7, 8)]
         ),
-        "catalog.register_originals": register_originals,
+        "catalog.register originals": convert,
         "catalog.rename_partition": lambda: catalog.rename_partition("default", "t", "p=7", "p=9"),
         "catalog.register_copy": register_copy,
         "catalog.unregister_copy": lambda: catalog.unregister_copy("default", "t", "c2"),
-        "catalog.register_compaction": lambda: work("p=2"),
+        "catalog.register a compaction": lambda: work("p=2"),
         "compactor.work": lambda: work("p=1"),
         "compactor.clean": lambda: metastore.compactor.clean(),
         "catalog.drop_partitions": lambda: keep("p", catalog.drop_partitions("default", "t", ["p=8", "p=2"])),
@@ -205,7 +205,8 @@ def test_every_call_that_changes_something_leaves_an_event(
         "housekeeper.run": lambda: metastore.housekeeper.run(),
     }
     silent = {f"{service}.{name}" for service, names in READS.items() for name in names}
-    assert public_calls(metastore) == calls.keys() | silent, "say of a new call whether it changes something"
+    called = {name.partition(" ")[0] for name in calls}
+    assert public_calls(metastore) == called | silent, "say of a new call whether it changes something"
     # What is not seen any more changes nothing for others.
     unseen = {"catalog.forget_partitions", "catalog.forget_tables", "housekeeper.run"}
     for name, call in calls.items():

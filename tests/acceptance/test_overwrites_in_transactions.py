@@ -14,6 +14,7 @@ from airflow_hivex.core.errors import (
     WriteConflictError,
     WriteTakenBackError,
 )
+from airflow_hivex.core.model.writes import TableWrite
 from airflow_hivex.core.statements.pending import take_back
 from airflow_hivex.core.transactions import pending_writes
 from airflow_hivex.core.transactions.joined import next_statement_id
@@ -42,13 +43,8 @@ def killed(metastore: Metastore, session: Session, table: str, partition: str | 
         lambda connection: pending_writes.begin(
             connection,
             found,
-            txn_id=txn_id,
-            statement_id=next_statement_id(connection, txn_id),
+            TableWrite(txn_id, write_id, "c1", next_statement_id(connection, txn_id), overwrite=True),
             writer="killed",
-            write_id=write_id,
-            cluster="c1",
-            overwrite=True,
-            partition=None,
         )
     )
     folder = root / "c1" / found.storage.primary.location / (partition or "") / f"base_{write_id:07}"
@@ -139,13 +135,8 @@ def test_statement_that_was_taken_back_cannot_count_any_more(metastore: Metastor
         lambda connection: pending_writes.begin(
             connection,
             found,
-            txn_id=txn_id,
-            statement_id=next_statement_id(connection, txn_id),
+            TableWrite(txn_id, 1, "c1", next_statement_id(connection, txn_id), overwrite=False),
             writer="load",
-            write_id=1,
-            cluster="c1",
-            overwrite=False,
-            partition=None,
         )
     )
     # The writer is repeated, and has not deleted all files yet.

@@ -11,10 +11,12 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
+from airflow_hivex.core.catalog.registration import Registration
 from airflow_hivex.core.clock import system_clock
 from airflow_hivex.core.metastore import Metastore
 from airflow_hivex.core.model.locks import DataOperation, LockComponent, LockType
 from airflow_hivex.core.model.plans import Write, WrittenDirectory
+from airflow_hivex.core.model.writes import TableWrite
 from tests.histories.client import CLUSTER, DATABASE, open_warehouse, write_elements
 
 TABLES = ("list_a", "list_b")
@@ -46,14 +48,8 @@ def commit_both(metastore: Metastore, folder: Path, txn_id: int, write_ids: dict
     def register(connection: Connection) -> None:
         for name, write in writes.items():
             directory = WrittenDirectory(KEY, ("1",), f"base_{write.write_id:07d}", files=1, rows=1, size_bytes=1)
-            metastore.catalog.joining(connection).register_write(
-                tables[name],
-                [directory],
-                txn_id=txn_id,
-                write_id=write.write_id,
-                overwrite=write.overwrite,
-                cluster=CLUSTER,
-            )
+            facts = TableWrite(txn_id, write.write_id, CLUSTER, overwrite=write.overwrite)
+            metastore.catalog.joining(connection).register(Registration.of_write(tables[name], facts, [directory]))
 
     metastore.transactions.commit(txn_id, register)
 

@@ -21,6 +21,7 @@ from pathlib import Path
 import tenacity
 from sqlalchemy import Connection, bindparam, select
 
+from airflow_hivex.core.catalog.registration import Registration
 from airflow_hivex.core.errors import (
     CommitOutcomeUnknownError,
     LockTimeoutError,
@@ -33,6 +34,7 @@ from airflow_hivex.core.model.locks import DataOperation, LockComponent, LockTyp
 from airflow_hivex.core.model.plans import Write, WrittenDirectory
 from airflow_hivex.core.model.transactions import TxnType
 from airflow_hivex.core.model.write_ids import ValidTxnList, ValidWriteIdList
+from airflow_hivex.core.model.writes import TableWrite
 from airflow_hivex.core.store.schema import directories, partitions
 from tests.histories.history import (
     Operation,
@@ -390,15 +392,10 @@ class Work:
 
     def register(self, connection: Connection, running: Running, key: Key, write: Write) -> None:
         """Make one written directory known."""
-        self._metastore.catalog.joining(connection).register_write(
-            self._reader.tables[key[0]],
-            [WrittenDirectory(f"k={key[1]}", (key[1],), _directory_name(write), files=1, rows=1, size_bytes=1)],
-            txn_id=running.txn_id,
-            write_id=write.write_id,
-            statement_id=write.statement_id,
-            overwrite=write.overwrite,
-            cluster=CLUSTER,
-        )
+        made = WrittenDirectory(f"k={key[1]}", (key[1],), _directory_name(write), files=1, rows=1, size_bytes=1)
+        facts = TableWrite(running.txn_id, write.write_id, CLUSTER, write.statement_id, overwrite=write.overwrite)
+        registration = Registration.of_write(self._reader.tables[key[0]], facts, [made])
+        self._metastore.catalog.joining(connection).register(registration)
 
     # -- locks ------------------------------------------------------------------------
 

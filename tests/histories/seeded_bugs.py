@@ -15,6 +15,7 @@ from typing import Any
 from sqlalchemy import Connection, insert, update
 
 from airflow_hivex.core.catalog.object_store import ObjectStore
+from airflow_hivex.core.catalog.registration import Registration
 from airflow_hivex.core.clock import system_clock
 from airflow_hivex.core.model.locks import LockMatrix
 from airflow_hivex.core.model.transactions import TxnState, TxnType
@@ -201,15 +202,15 @@ def write_ids_used_twice() -> None:
 @bug(Anomaly.LOST_WRITE)
 def commit_applied_in_part() -> None:
     """Of what a transaction has written to several tables, only the first becomes visible."""
-    register_write = ObjectStore.register_write
+    register = ObjectStore.register
     latest: list[int] = []
 
-    def register(self: ObjectStore, *arguments: Any, txn_id: int, **options: Any) -> None:
-        if txn_id not in latest:
-            register_write(self, *arguments, txn_id=txn_id, **options)
-        latest[:] = [txn_id]
+    def register_first(self: ObjectStore, registration: Registration) -> None:
+        if registration.txn_id not in latest:
+            register(self, registration)
+        latest[:] = [registration.txn_id]
 
-    ObjectStore.register_write = register  # type: ignore[method-assign, assignment]
+    ObjectStore.register = register_first  # type: ignore[method-assign]
 
 
 @bug(Anomaly.LOST_WRITE)

@@ -13,10 +13,10 @@ from airflow_hivex.core.catalog import copies, databases, directories, partition
 from airflow_hivex.core.catalog.binding import BoundTable, bind
 from airflow_hivex.core.catalog.contents import TableContents, read_contents
 from airflow_hivex.core.catalog.pruning import find_partitions
-from airflow_hivex.core.catalog.registration import OriginalFile, Registration, register
+from airflow_hivex.core.catalog.registration import Registration, register
 from airflow_hivex.core.catalog.rows import database_document, database_from_row, partition_from_row
 from airflow_hivex.core.catalog.snapshots import TableMark, read_snapshot, snapshot_call, table_calls
-from airflow_hivex.core.catalog.table_events import of_partitions, of_table, record_table_event
+from airflow_hivex.core.catalog.table_events import of_compaction, of_partitions, of_table, record_table_event
 from airflow_hivex.core.clock import Clock
 from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.errors import (
@@ -42,7 +42,6 @@ from airflow_hivex.core.model.objects import (
     TableType,
 )
 from airflow_hivex.core.model.partitions import partition_values
-from airflow_hivex.core.model.plans import WrittenDirectory
 from airflow_hivex.core.model.predicates import Predicate, Value
 from airflow_hivex.core.model.snapshots import QualifiedName, Snapshot
 from airflow_hivex.core.model.write_ids import ValidTxnList, ValidWriteIdList
@@ -555,79 +554,27 @@ class ObjectStore:
 
     # -- written directories ----------------------------------------------------------
 
-    def register_write(
-        self,
-        table: StoredTable,
-        written: Sequence[WrittenDirectory],
-        *,
-        txn_id: int,
-        write_id: int,
-        cluster: str,
-        statement_id: int = 0,
-        overwrite: bool = False,
-        batch: tuple[int, int] | None = None,
-        partition: str | None = None,
-        new: bool = False,
-    ) -> None:
-        """Register what a statement has written, in the commit of its transaction: new partitions, and directories.
-
-        ``partition`` is one that exists afterwards even if no row was written to it. ``new`` marks a
-        table that appears with this commit. ``batch`` has the first and last write id of a streaming batch.
+    def register(self, registration: Registration) -> None:
+        """Register what a transaction has made of a table, in its commit: new partitions, and directories.
 
         Raises:
-            NoSuchTableError: the table was dropped meanwhile.
+            NoSuchTableError, NoSuchPartitionError: what it belongs to was dropped meanwhile.
             InvalidOperationError: the row layout of a streaming batch has changed.
         """
-        registration = Registration.of_write(
-            table,
-            written,
-            txn_id=txn_id,
-            write_id=write_id,
-            cluster=cluster,
-            statement_id=statement_id,
-            overwrite=overwrite,
-            batch=batch,
-            partition=partition,
-        )
+        self._write(lambda connection: self._register(connection, registration))
 
-        def work(connection: Connection) -> None:
-            added = register(connection, registration, self._clock())
-            if new:
-                (stored,) = tables.select_tables_by_id(connection, [table.id])
-                self._record(connection, EventType.CREATE_TABLE, stored, None, txn_id, of_table(stored))
-            if added:
-                message = of_partitions(self._stored(connection, table, added))
-                self._record(connection, EventType.ADD_PARTITION, table, None, txn_id, message)
-
-        self._write(work)
-
-    def register_compaction(
-        self, table: StoredTable, partition: str | None, written: Sequence[WrittenDirectory], txn_id: int, cluster: str
-    ) -> None:
-        """Register what a compaction has made of a table (None) or a partition, in the commit of its transaction.
-
-        Raises:
-            NoSuchTableError, NoSuchPartitionError: it was dropped meanwhile.
-        """
-        registration = Registration.of_compaction(table, partition, written, txn_id, cluster)
-
-        def work(connection: Connection) -> None:
-            register(connection, registration, self._clock())
-            message = {"partition": partition, "directories": [each.name for each in written]}
+    def _register(self, connection: Connection, registration: Registration) -> None:
+        table, txn_id = registration.table, registration.txn_id
+        added = register(connection, registration, self._clock())
+        if registration.reveals_table:
+            (stored,) = tables.select_tables_by_id(connection, [table.id])
+            self._record(connection, EventType.CREATE_TABLE, stored, None, txn_id, of_table(stored))
+        if added:
+            message = of_partitions(self._stored(connection, table, added))
+            self._record(connection, EventType.ADD_PARTITION, table, None, txn_id, message)
+        if registration.replaces:
+            message = of_compaction(registration.partitions, [each.name for each in registration.directories])
             self._record(connection, EventType.COMMIT_COMPACTION, table, None, txn_id, message)
-
-        self._write(work)
-
-    def register_originals(
-        self, table: StoredTable, files: Sequence[OriginalFile], row_layout: str, txn_id: int, cluster: str
-    ) -> None:
-        """Register the files of a table that becomes transactional, in the commit that makes it so.
-
-        Raises:
-            NoSuchTableError, NoSuchPartitionError: it was dropped meanwhile.
-        """
-        registration = Registration.of_originals(table, files, row_layout, txn_id, cluster)
-        self._write(lambda connection: register(connection, registration, self._clock()))
 
     # -- secondary copies -------------------------------------------------------------
 

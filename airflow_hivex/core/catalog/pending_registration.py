@@ -8,9 +8,11 @@ from sqlalchemy import Connection
 
 from airflow_hivex.core.catalog import directories, tables
 from airflow_hivex.core.catalog.object_store import ObjectStore
+from airflow_hivex.core.catalog.registration import Registration
 from airflow_hivex.core.errors import NoSuchObjectError
 from airflow_hivex.core.model.objects import Table
 from airflow_hivex.core.model.write_ids import ValidTxnList
+from airflow_hivex.core.model.writes import TableWrite
 from airflow_hivex.core.transactions import allocation, pending_writes
 from airflow_hivex.core.transactions.conflicts import ConflictFoundError, one_after_the_other
 from airflow_hivex.core.transactions.joined import stored_snapshot
@@ -28,7 +30,7 @@ def register_pending_writes(catalog: ObjectStore, connection: Connection, txn_id
     done = [write for write in pending_writes.of_transaction(connection, txn_id) if write.directories is not None]
     by_id = {each.id: each for each in tables.select_tables_by_id(connection, {write.table_id for write in done})}
     snapshot = stored_snapshot(connection, txn_id)
-    overwritten = {write.table_id for write in done if write.overwrite}
+    overwritten = {write.table_id for write in done if write.facts.overwrite}
     one_after_the_other(connection, {table_id: table_id in overwritten for table_id in by_id})
     # Before anything is registered: its own directories are not another's.
     for write in done:
@@ -36,7 +38,7 @@ def register_pending_writes(catalog: ObjectStore, connection: Connection, txn_id
         if table is None:
             continue
         names = write.partitions or {None}
-        sentence = hidden(connection, table, names, snapshot, overwrite=write.overwrite, write_id=write.write_id)
+        sentence = hidden(connection, table, names, snapshot, write.facts)
         if sentence is not None:
             raise ConflictFoundError(sentence)
     for write in done:
@@ -45,16 +47,8 @@ def register_pending_writes(catalog: ObjectStore, connection: Connection, txn_id
             raise NoSuchObjectError(
                 f"A table that transaction {txn_id} has written to was dropped meanwhile, so it cannot commit."
             )
-        catalog.joining(connection).register_write(
-            table,
-            write.directories or (),
-            txn_id=txn_id,
-            write_id=write.write_id,
-            statement_id=write.statement_id,
-            overwrite=write.overwrite,
-            cluster=write.cluster,
-            partition=write.partition,
-        )
+        registration = Registration.of_write(table, write.facts, write.directories or ())
+        catalog.joining(connection).register(registration)
     pending_writes.forget(connection, [write.id for write in done])
     # The locks have noted what the statements might write; this is what they did.
     allocation.replace_components(
@@ -69,9 +63,7 @@ def hidden(
     table: Table,
     names: Collection[str | None],
     snapshot: ValidTxnList | None,
-    *,
-    overwrite: bool,
-    write_id: int,
+    write: TableWrite,
 ) -> str | None:
     """Return why a write to these partitions (None: to a table without) cannot count, or None if it can.
 
@@ -79,8 +71,8 @@ def hidden(
     does not conflict with an update, so the commit does not ask. Others can insert between the snapshot
     of a transaction and its INSERT OVERWRITE; with shared locks, they do so side by side.
     """
-    if not overwrite:
-        if directories.has_later_base(connection, table, names, write_id):
+    if not write.overwrite:
+        if directories.has_later_base(connection, table, names, write.write_id):
             return f"another transaction has overwritten {table.full_name} while it inserted"
     elif snapshot is not None:
         writers = directories.writers_of(connection, table, names)

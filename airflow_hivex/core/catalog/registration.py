@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -15,6 +15,7 @@ from airflow_hivex.core.model.directories import parse_directory
 from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.originals import ORIGINAL_WRITE_ID
 from airflow_hivex.core.model.plans import WrittenDirectory
+from airflow_hivex.core.model.writes import TableWrite
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,7 @@ class Registration:
     ``partitions`` exist afterwards even where no directory lies in them; those that are missing are added if
     ``adds_partitions``. ``replaces`` says that the rows were there before, in other directories. With ``is_batch``
     the directories are those of a streaming batch, to which an earlier transaction of it may have added.
+    ``reveals_table`` says that the table appears with this commit.
     """
 
     table: StoredTable
@@ -44,31 +46,27 @@ class Registration:
     adds_partitions: bool = False
     replaces: bool = False
     is_batch: bool = False
+    reveals_table: bool = False
 
     @classmethod
     def of_write(
         cls,
         table: StoredTable,
-        written: Sequence[WrittenDirectory],
+        write: TableWrite,
+        written: Iterable[WrittenDirectory],
         *,
-        txn_id: int,
-        write_id: int,
-        cluster: str,
-        statement_id: int = 0,
-        overwrite: bool = False,
-        batch: tuple[int, int] | None = None,
-        partition: str | None = None,
+        reveals_table: bool = False,
     ) -> Self:
-        """Return what a statement has written; ``batch`` has the first and last write id of a streaming batch."""
-        first, last = batch or (write_id, write_id)
+        """Return what a statement has written."""
+        first, last = write.batch or (write.write_id, write.write_id)
         found = tuple(
             NewDirectory(
                 partition=each.partition,
                 name=each.name,
-                kind="base" if overwrite else "delete_delta" if each.is_delete_delta else "delta",
-                min_write_id=0 if overwrite else first,
+                kind="base" if write.overwrite else "delete_delta" if each.is_delete_delta else "delta",
+                min_write_id=0 if write.overwrite else first,
                 max_write_id=last,
-                statement_id=None if overwrite or batch else statement_id,
+                statement_id=None if write.overwrite or write.batch else write.statement_id,
                 row_layout=each.row_layout or table.row_layout,
                 files=each.files,
                 rows=each.rows,
@@ -76,8 +74,16 @@ class Registration:
             )
             for each in written
         )
-        names = frozenset() if partition is None else frozenset((partition,))
-        return cls(table, cluster, txn_id, found, names, adds_partitions=True, is_batch=batch is not None)
+        return cls(
+            table,
+            write.cluster,
+            write.txn_id,
+            found,
+            frozenset() if write.partition is None else frozenset((write.partition,)),
+            adds_partitions=True,
+            is_batch=write.batch is not None,
+            reveals_table=reveals_table,
+        )
 
     @classmethod
     def of_compaction(
@@ -103,7 +109,8 @@ class Registration:
                     size_bytes=each.size_bytes,
                 )
             )
-        return cls(table, cluster, txn_id, tuple(found), replaces=True)
+        names = frozenset() if partition is None else frozenset((partition,))
+        return cls(table, cluster, txn_id, tuple(found), names, replaces=True)
 
     @classmethod
     def of_originals(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection
@@ -63,6 +63,11 @@ def of_partitions(partitions: Sequence[Partition], **others: Any) -> dict[str, A
         "objects": [partition_document(partition) for partition in ordered],
         **others,
     }
+
+
+def of_compaction(partitions: Collection[str], directories: Sequence[str]) -> dict[str, Any]:
+    """Return the message of a compaction's commit: its partition, None of a table without, and what it has made."""
+    return {"partition": next(iter(partitions), None), "directories": list(directories)}
 
 
 def record_statistics_event(

@@ -18,6 +18,7 @@ from sqlalchemy import Connection
 from airflow_hivex.core.catalog.directories import RegisteredDirectory, directories_of
 from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.catalog.partitions import select_partition
+from airflow_hivex.core.catalog.registration import Registration
 from airflow_hivex.core.catalog.table_events import record_statistics_event
 from airflow_hivex.core.catalog.tables import lock_for_change, select_tables_by_id
 from airflow_hivex.core.clock import Clock
@@ -366,8 +367,9 @@ class CompactionWorker:
         def commit(connection: Connection) -> None:
             lock_for_change(connection, [entry.table_id])
             self._check_unchanged(connection, entry, target)
-            catalog = self._catalog.joining(connection)
-            catalog.register_compaction(target.table, entry.partition, written, txn_id, target.cluster.name)
+            self._catalog.joining(connection).register(
+                Registration.of_compaction(target.table, entry.partition, written, txn_id, target.cluster.name)
+            )
             self._queue.mark_ready_for_cleaning(found.entry, connection=connection)
 
         self._transactions.commit(txn_id, commit)

@@ -14,7 +14,7 @@ from dataclasses import replace
 from sqlalchemy import Connection
 
 from airflow_hivex.core.catalog.pruning import FoundPartition, check_stored_alike, find_partitions
-from airflow_hivex.core.catalog.registration import OriginalFile
+from airflow_hivex.core.catalog.registration import OriginalFile, Registration
 from airflow_hivex.core.catalog.tables import check_apart, has_secondaries, select_table, select_table_for_change
 from airflow_hivex.core.errors import InvalidOperationError
 from airflow_hivex.core.model.directories import parse_directory
@@ -80,7 +80,8 @@ def convert_table(context: StatementContext, table: Table, properties: Mapping[s
             # The write id tells caches that the table has changed, as that of CREATE TABLE does.
             services.transactions.allocate_in(connection, [running.txn_id], stored.id)
             row_layout = PLAIN_LAYOUT if converted.is_insert_only else ORIGINAL_LAYOUT
-            catalog.register_originals(stored, originals, row_layout, running.txn_id, table.storage.primary.cluster)
+            cluster = table.storage.primary.cluster
+            catalog.register(Registration.of_originals(stored, originals, row_layout, running.txn_id, cluster))
 
         services.transactions.commit(running.txn_id, changes)
         log.info("%s is transactional now, with %s original files", table.full_name, len(originals))

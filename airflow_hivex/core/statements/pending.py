@@ -9,11 +9,13 @@ from itertools import chain
 from sqlalchemy import Connection
 
 from airflow_hivex.core.catalog import tables
+from airflow_hivex.core.catalog.registration import Registration
 from airflow_hivex.core.errors import HivexError
 from airflow_hivex.core.files.filesystem import ClusterFiles
 from airflow_hivex.core.model.objects import StoredTable, Table
 from airflow_hivex.core.model.plans import Write, WrittenDirectory
 from airflow_hivex.core.model.transactions import Operation, TxnState
+from airflow_hivex.core.model.writes import TableWrite
 from airflow_hivex.core.statements.context import Services
 from airflow_hivex.core.transactions import allocation, pending_writes
 from airflow_hivex.core.transactions.pending_writes import PendingWrite
@@ -27,43 +29,28 @@ def register_write(
     services: Services,
     connection: Connection,
     table: StoredTable,
+    write: TableWrite,
     directories: Sequence[WrittenDirectory],
     *,
-    txn_id: int,
-    write: Write,
-    cluster: str,
-    operation: Operation = Operation.INSERT,
-    partition: str | None = None,
-    new: bool = False,
+    reveals_table: bool = False,
 ) -> None:
     """Register what a statement's own transaction has written, in its commit.
 
-    ``partition`` is the one that the statement named; without, the rows have decided, and the
-    transaction's components now name those that they went to.
+    Where the statement named no partition, the rows have decided, and the transaction's components now name those
+    that they went to.
 
     Raises:
         NoSuchTableError: the table was dropped meanwhile.
     """
-    services.catalog.joining(connection).register_write(
-        table,
-        directories,
-        txn_id=txn_id,
-        write_id=write.write_id,
-        statement_id=write.statement_id,
-        overwrite=write.overwrite,
-        batch=write.batch,
-        cluster=cluster,
-        partition=partition,
-        new=new,
-    )
-    table_id = table.id
-    if operation in (Operation.UPDATE, Operation.DELETE) and not write.overwrite:
+    registration = Registration.of_write(table, write, directories, reveals_table=reveals_table)
+    services.catalog.joining(connection).register(registration)
+    if write.operation in (Operation.UPDATE, Operation.DELETE) and not write.overwrite:
         # The locks have noted all that might be changed; this is what was.
-        done = pending_writes.operations(directories, operation, overwrite=False)
-        allocation.replace_components(connection, txn_id, {(table_id, each, kind) for each, kind in done})
-    elif table.is_partitioned and partition is None:
+        done = write.operations(directories)
+        allocation.replace_components(connection, write.txn_id, {(table.id, each, kind) for each, kind in done})
+    elif table.is_partitioned and write.partition is None:
         names = sorted(each.partition for each in directories if each.partition is not None)
-        allocation.add_dynamic_partitions(connection, txn_id, table_id, names, operation)
+        allocation.add_dynamic_partitions(connection, write.txn_id, table.id, names, write.operation)
 
 
 def take_back(services: Services, writes: Sequence[PendingWrite], *, own: bool = False) -> int:
@@ -77,7 +64,7 @@ def take_back(services: Services, writes: Sequence[PendingWrite], *, own: bool =
     def mark(
         connection: Connection,
     ) -> tuple[list[PendingWrite], dict[int, StoredTable], dict[int, frozenset[str | None]]]:
-        txn_ids = {write.txn_id for write in writes}
+        txn_ids = {write.facts.txn_id for write in writes}
         pending_writes.one_at_a_time(connection, txn_ids)
         states = pending_writes.states(connection, txn_ids)
         there = pending_writes.mark_taken_back(connection, ids)
@@ -85,14 +72,14 @@ def take_back(services: Services, writes: Sequence[PendingWrite], *, own: bool =
         kept = {}
         for write in writes:
             before = there.get(write.id)
-            is_open = states.get(write.txn_id) is TxnState.OPEN
-            if is_open and write.overwrite and (before is None or (before and own)):
+            is_open = states.get(write.facts.txn_id) is TxnState.OPEN
+            if is_open and write.facts.overwrite and (before is None or (before and own)):
                 # Somebody else has deleted it, or does. A later try may have made its base directories again.
                 continue
             mine.append(write)
-            if before is None and not is_open and states.get(write.txn_id) is not TxnState.ABORTED:
+            if before is None and not is_open and states.get(write.facts.txn_id) is not TxnState.ABORTED:
                 kept[write.id] = pending_writes.registered(connection, write)
-            if write.overwrite and write.directories is None:
+            if write.facts.overwrite and write.directories is None:
                 # All base directories of one write id have one name.
                 others = pending_writes.overwritten_by_others(connection, write, ids)
                 kept[write.id] = others | pending_writes.registered(connection, write)
@@ -151,14 +138,16 @@ def _delete(services: Services, write: PendingWrite, table: Table | None, kept: 
         return True
     root = table.storage.primary.location
     try:
-        files = services.files_to_change(services.clusters.get(write.cluster))
+        files = services.files_to_change(services.clusters.get(write.facts.cluster))
         for partition in _partitions(files, table, write):
             if partition not in kept:
-                for name in write.directory_names:
+                for name in write.facts.directory_names:
                     _delete_directory(files, table, partition, name)
-        files.delete_directory(f"{root}/{write.staging_name}")
+        files.delete_directory(f"{root}/{write.facts.staging_name}")
     except HivexError as error:
-        log.warning("Files of transaction %s in %s could not be deleted: %s", write.txn_id, table.full_name, error)
+        log.warning(
+            "Files of transaction %s in %s could not be deleted: %s", write.facts.txn_id, table.full_name, error
+        )
         return False
     return True
 
@@ -167,12 +156,12 @@ def _partitions(files: ClusterFiles, table: Table, write: PendingWrite) -> Itera
     """Return where the directories of a write are; those of a killed statement are looked for."""
     if not table.is_partitioned:
         return (None,)
-    if write.partition is not None:
-        return (write.partition,)
+    if write.facts.partition is not None:
+        return (write.facts.partition,)
     if write.directories is not None:
         return sorted(each.partition for each in write.directories if each.partition is not None)
     root, depth = table.storage.primary.location, len(table.partition_keys)
-    found = (files.find_directories(root, name, depth) for name in write.directory_names)
+    found = (files.find_directories(root, name, depth) for name in write.facts.directory_names)
     return dict.fromkeys(chain.from_iterable(found))
 
 

@@ -26,6 +26,7 @@ from airflow_hivex.core.model.plans import (
     Write,
     WriteIdFilter,
 )
+from airflow_hivex.core.model.writes import TableWrite
 from airflow_hivex.core.statements.context import Running, StatementContext
 from airflow_hivex.core.statements.pushdown import with_safe_pushdown
 
@@ -131,35 +132,30 @@ def scan(bound: BoundTable, cluster: Cluster, view: str, *, row_ids: bool = Fals
 def write(
     table: Table,
     cluster: Cluster,
+    facts: TableWrite,
     *,
-    write_id: int,
-    statement_id: int = 0,
-    overwrite: bool = False,
     static: Mapping[str, str | None] | None = None,
     input_columns: Sequence[str] = (),
-    locations: Mapping[str, str] | None = None,
-    batch: tuple[int, int] | None = None,
 ) -> Write:
-    """Return where a job on the table's primary cluster writes. ``locations`` are relative ones by partition name."""
+    """Return where a job on the table's primary cluster writes."""
     storage = table.storage
     return Write(
         path=cluster.uri(storage.primary.location),
         table=table.full_name,
         columns=table.columns,
         partition_columns=table.partition_keys,
-        write_id=write_id,
-        statement_id=statement_id,
-        overwrite=overwrite,
+        write_id=facts.write_id,
+        statement_id=facts.statement_id,
+        overwrite=facts.overwrite,
         layout=table.row_layout,
         format=storage.format,
         options=table.file_options,
         static=dict(static or {}),
         input_columns=tuple(input_columns),
-        locations={name: cluster.uri(location) for name, location in (locations or {}).items()},
         bucket_columns=storage.bucket_columns,
         sort_columns=storage.sort_columns,
         num_buckets=storage.num_buckets,
-        batch=batch,
+        batch=facts.batch,
     )
 
 

@@ -22,6 +22,7 @@ from airflow_hivex.core.model.objects import Column, StoredTable, Table
 from airflow_hivex.core.model.plans import JobResult, Plan, Write
 from airflow_hivex.core.model.statements import CreateTable, DescribeQuery, Insert, Query, Select
 from airflow_hivex.core.model.transactions import Operation
+from airflow_hivex.core.model.writes import TableWrite
 from airflow_hivex.core.spark.values import write_rows
 from airflow_hivex.core.statements import planning
 from airflow_hivex.core.statements.context import Result, Running, StatementContext
@@ -166,21 +167,13 @@ def run_create_table_as_select(context: StatementContext, statement: CreateTable
             )
         hidden = _insert_hidden(context, running, table)
         running.undo += [lambda: _delete_table_files(context, hidden, cluster)]
-        write = planning.write(hidden, cluster, write_id=1, input_columns=[column.name for column in given])
+        facts = TableWrite(running.txn_id, 1, cluster.name)
+        write = planning.write(hidden, cluster, facts, input_columns=[column.name for column in given])
         written = context.run(cluster, replace(plan, write=write))
 
         def changes(connection: Connection) -> None:
             tables.reveal(connection, hidden)
-            register_write(
-                context.services,
-                connection,
-                hidden,
-                written.directories,
-                txn_id=running.txn_id,
-                write=write,
-                cluster=cluster.name,
-                new=True,
-            )
+            register_write(context.services, connection, hidden, facts, written.directories, reveals_table=True)
 
         context.services.transactions.commit(running.txn_id, changes)
     return Result(cluster=cluster.name, txn_id=running.txn_id, rows_written=written.rows_written, route=routed.route)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from sqlalchemy import Connection
@@ -15,6 +15,7 @@ from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.plans import JobResult, Write, WrittenDirectory
 from airflow_hivex.core.model.transactions import Operation
 from airflow_hivex.core.model.write_ids import ValidTxnList
+from airflow_hivex.core.model.writes import TableWrite
 from airflow_hivex.core.statements import planning
 from airflow_hivex.core.statements.context import Running, StatementContext
 from airflow_hivex.core.statements.pending import (
@@ -32,13 +33,14 @@ from airflow_hivex.core.transactions.pending_writes import PendingWrite
 
 @dataclass(frozen=True, slots=True)
 class OpenWrite:
-    """The target of a write. ``partition`` is the one that it names, None if the rows decide."""
+    """A statement's write to a table, and its target as a job's plan has it.
+
+    ``pending`` is its row in a transaction of several statements.
+    """
 
     table: StoredTable
-    cluster: Cluster
+    facts: TableWrite
     write: Write
-    partition: str | None
-    operation: Operation
     pending: PendingWrite | None = None
 
 
@@ -69,59 +71,45 @@ def begin_write(
     """
     services = context.services
     services.roots.check(cluster.name)
-    table_id = table.id
     joined = running.joined
-    # INSERT OVERWRITE counts as update.
-    operation = operation or (Operation.UPDATE if overwrite else Operation.INSERT)
     if joined is not None and joined.writer:
         # An earlier session that is still alive may have gone on since this one began.
         take_back_writer(services, running.txn_id, joined.writer, before=joined.began)
 
-    def work(connection: Connection) -> tuple[int, PendingWrite | None]:
+    def work(connection: Connection) -> tuple[TableWrite, PendingWrite | None]:
         if joined is not None:
             pending_writes.one_at_a_time(connection, [running.txn_id])
         # Base directories of one write id have one name. Whoever still writes or deletes one that was taken
         # back must not meet this one, so it gets an id of its own unless other writes count under the last one.
         anew = joined is not None and overwrite
-        if anew and pending_writes.of_transaction(connection, running.txn_id, table_id=table_id):
+        if anew and pending_writes.of_transaction(connection, running.txn_id, table_id=table.id):
             anew = False
-        write_id = services.transactions.allocate_in(connection, [running.txn_id], table_id, reallocate=anew)[
-            running.txn_id
-        ]
+        allocated = services.transactions.allocate_in(connection, [running.txn_id], table.id, reallocate=anew)
+        facts = TableWrite(
+            running.txn_id,
+            allocated[running.txn_id],
+            cluster.name,
+            number,
+            overwrite,
+            partition,
+            # INSERT OVERWRITE counts as update.
+            operation or (Operation.UPDATE if overwrite else Operation.INSERT),
+            _shared_delta(context, running, table.id),
+        )
         if joined is None:
-            return write_id, None
+            return facts, None
         if partition is not None or not table.is_partitioned:
             pending_writes.check_not_overwritten(connection, table, running.txn_id, {partition})
         if overwrite:
             pending_writes.check_not_being_overwritten(connection, table, running.txn_id, partition)
-        return write_id, pending_writes.begin(
-            connection,
-            table,
-            txn_id=running.txn_id,
-            statement_id=next_statement_id(connection, running.txn_id),
-            writer=joined.writer,
-            write_id=write_id,
-            cluster=cluster.name,
-            overwrite=overwrite,
-            partition=partition,
-            operation=operation,
-            began=joined.began,
-        )
+        facts = replace(facts, statement_id=next_statement_id(connection, running.txn_id))
+        return facts, pending_writes.begin(connection, table, facts, writer=joined.writer, began=joined.began)
 
-    write_id, pending = services.store.write(work, name="allocate")
+    facts, pending = services.store.write(work, name="allocate")
     if pending is not None:
         running.undo.append(partial(take_back, services, [pending], own=True))
-    write = planning.write(
-        table,
-        cluster,
-        write_id=write_id,
-        statement_id=number if pending is None else pending.statement_id,
-        overwrite=overwrite,
-        static=static,
-        input_columns=input_columns,
-        batch=_shared_delta(context, running, table_id),
-    )
-    return OpenWrite(table, cluster, write, partition, operation, pending)
+    write = planning.write(table, cluster, facts, static=static, input_columns=input_columns)
+    return OpenWrite(table, facts, write, pending)
 
 
 def _shared_delta(context: StatementContext, running: Running, table_id: int) -> tuple[int, int] | None:
@@ -154,31 +142,21 @@ def end_writes(
     if running.joined is None:
         for write, directories in done:
             running.undo.append(
-                partial(delete_directories, services, write.table, directories, write.cluster.name, write.write)
+                partial(delete_directories, services, write.table, directories, write.facts.cluster, write.write)
             )
 
         def register(connection: Connection) -> None:
             changed: dict[int, bool] = {}
             for write, _ in done:
                 table_id = write.table.id
-                changed[table_id] = changed.get(table_id, False) or write.operation is not Operation.INSERT
+                changed[table_id] = changed.get(table_id, False) or write.facts.operation is not Operation.INSERT
             one_after_the_other(connection, changed)
             for write, directories in done:
                 _check_nothing_hidden(connection, running.snapshot, write, directories)
             for write, _ in done:
                 _record_batch(context, connection, write, running.txn_id)
             for write, directories in done:
-                register_write(
-                    services,
-                    connection,
-                    write.table,
-                    directories,
-                    txn_id=running.txn_id,
-                    write=write.write,
-                    cluster=write.cluster.name,
-                    operation=write.operation,
-                    partition=write.partition,
-                )
+                register_write(services, connection, write.table, write.facts, directories)
 
         services.transactions.commit(running.txn_id, register)
         return
@@ -212,9 +190,7 @@ def _check_nothing_hidden(
     Raises:
         OutrunError: something would be hidden.
     """
-    names = {each.partition for each in directories} | {write.partition}
-    sentence = hidden(
-        connection, write.table, names, snapshot, overwrite=write.write.overwrite, write_id=write.write.write_id
-    )
+    names = {each.partition for each in directories} | {write.facts.partition}
+    sentence = hidden(connection, write.table, names, snapshot, write.facts)
     if sentence is not None:
         raise OutrunError(sentence)

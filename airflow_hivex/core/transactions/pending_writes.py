@@ -14,73 +14,41 @@ from typing import Any
 from sqlalchemy import Connection, delete, insert, select, update
 
 from airflow_hivex.core.errors import InvalidOperationError, WriteTakenBackError
-from airflow_hivex.core.model.directories import base_name, delete_delta_name, delta_name
 from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.plans import WrittenDirectory
 from airflow_hivex.core.model.transactions import Operation, TxnState
+from airflow_hivex.core.model.writes import TableWrite
 from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.schema import directories, partitions, pending_writes, txns
 
 
 @dataclass(frozen=True, slots=True)
 class PendingWrite:
-    """One statement's write: to which table, under which ids, and, once it is done, into which directories.
+    """One statement's write in an open transaction, and, once it is done, the directories that it has written.
 
-    ``partition`` is the one partition that the statement names, None if the rows decide. One that
-    ``is_taken_back`` never counts, even if its statement still runs; its files are being deleted.
+    One that ``is_taken_back`` never counts, even if its statement still runs; its files are being deleted.
     ``began`` is higher in a later session of the same ``writer``.
     """
 
     id: int
-    txn_id: int
-    statement_id: int
     table_id: int
     writer: str
-    write_id: int
-    cluster: str
-    overwrite: bool
-    partition: str | None
-    directories: tuple[WrittenDirectory, ...] | None
+    facts: TableWrite
+    directories: tuple[WrittenDirectory, ...] | None = None
     is_taken_back: bool = False
     began: int = 0
-    operation: Operation = Operation.INSERT
-
-    @property
-    def directory_names(self) -> tuple[str, ...]:
-        """Return what its directories may be called in every partition."""
-        ids = self.write_id, self.write_id, self.statement_id
-        if self.overwrite:
-            return (base_name(self.write_id),)
-        if self.operation is Operation.INSERT:
-            return (delta_name(*ids),)
-        return delta_name(*ids), delete_delta_name(*ids)
 
     @property
     def operations(self) -> frozenset[tuple[str | None, Operation]]:
         """Return what it has done to which partitions, None standing for a table without partitions."""
-        found = operations(self.directories or (), self.operation, overwrite=self.overwrite)
-        return found | ({(self.partition, self.operation)} if self.partition else set())
-
-    @property
-    def staging_name(self) -> str:
-        """Return the hidden directory below the table's, where a job writes first."""
-        return f"_staging_{self.write_id}_{self.statement_id}"
+        facts = self.facts
+        named = frozenset() if facts.partition is None else frozenset(((facts.partition, facts.operation),))
+        return named | facts.operations(self.directories or ())
 
     @property
     def partitions(self) -> frozenset[str | None]:
         """Return the partitions that it has written, None standing for a table without partitions."""
-        return frozenset((self.partition,) if self.partition else ()) | {
-            each.partition for each in self.directories or ()
-        }
-
-
-def operations(
-    directories: Collection[WrittenDirectory], operation: Operation, *, overwrite: bool
-) -> frozenset[tuple[str | None, Operation]]:
-    """Return what directories do to their partitions. A change of rows is an insert where it takes none away."""
-    return frozenset(
-        (each.partition, operation if overwrite or each.is_delete_delta else Operation.INSERT) for each in directories
-    )
+        return self.facts.partitions(self.directories or ())
 
 
 def one_at_a_time(connection: Connection, txn_ids: Collection[int]) -> None:
@@ -99,58 +67,36 @@ def states(connection: Connection, txn_ids: Collection[int]) -> Mapping[int, Txn
 
 
 def begin(
-    connection: Connection,
-    table: StoredTable,
-    *,
-    txn_id: int,
-    statement_id: int,
-    writer: str,
-    write_id: int,
-    cluster: str,
-    overwrite: bool,
-    partition: str | None,
-    operation: Operation | None = None,
-    began: int = 0,
+    connection: Connection, table: StoredTable, facts: TableWrite, *, writer: str, began: int = 0
 ) -> PendingWrite:
     """Note that a statement is about to write. The caller is :func:`one_at_a_time`.
-
-    ``operation`` is that of one that changes rows; INSERT OVERWRITE counts as update.
 
     Raises:
         WriteTakenBackError: a later session of the same writer has written.
     """
-    if writer and any(each.began > began for each in of_transaction(connection, txn_id, writer=writer)):
-        raise WriteTakenBackError(table.full_name, txn_id, writer)
-    operation = operation or (Operation.UPDATE if overwrite else Operation.INSERT)
+    if writer and any(each.began > began for each in of_transaction(connection, facts.txn_id, writer=writer)):
+        raise WriteTakenBackError(table.full_name, facts.txn_id, writer)
     document = {
-        "write_id": write_id,
-        "cluster": cluster,
-        "overwrite": overwrite,
-        "partition": partition,
-        "operation": operation.value,
+        "write_id": facts.write_id,
+        "cluster": facts.cluster,
+        "overwrite": facts.overwrite,
+        "partition": facts.partition,
+        "operation": facts.operation.value,
         "began": began,
     }
     number = connection.execute(
         insert(pending_writes)
         .values(
-            txn_id=txn_id, statement_id=statement_id, table_id=table.id, writer=writer, document=document, written=None
+            txn_id=facts.txn_id,
+            statement_id=facts.statement_id,
+            table_id=table.id,
+            writer=writer,
+            document=document,
+            written=None,
         )
         .returning(pending_writes.c.id)
     ).scalar_one()
-    return PendingWrite(
-        number,
-        txn_id,
-        statement_id,
-        table.id,
-        writer,
-        write_id,
-        cluster,
-        overwrite,
-        partition,
-        directories=None,
-        began=began,
-        operation=operation,
-    )
+    return PendingWrite(number, table.id, writer, facts, began=began)
 
 
 def record(
@@ -165,9 +111,9 @@ def record(
     """
     stored = connection.execute(select(pending_writes).where(pending_writes.c.id == write.id)).one_or_none()
     if stored is None or _from_row(stored).is_taken_back:
-        raise WriteTakenBackError(table.full_name, write.txn_id, write.writer)
-    partitions = {each.partition for each in written} | ({write.partition} if write.partition else set())
-    check_not_overwritten(connection, table, write.txn_id, partitions, except_for=write.id)
+        raise WriteTakenBackError(table.full_name, write.facts.txn_id, write.writer)
+    partitions = write.facts.partitions(written)
+    check_not_overwritten(connection, table, write.facts.txn_id, partitions, except_for=write.id)
     connection.execute(
         update(pending_writes)
         .where(pending_writes.c.id == write.id)
@@ -188,7 +134,7 @@ def check_not_overwritten(
     ``except_for`` is the id of the write that is asked about, where it is noted already.
     """
     for earlier in of_transaction(connection, txn_id, table_id=table.id):
-        both = earlier.partitions & partitions if earlier.overwrite and earlier.id != except_for else ()
+        both = earlier.partitions & partitions if earlier.facts.overwrite and earlier.id != except_for else ()
         for partition in sorted(both, key=str):
             where = table.full_name if partition is None else f"{table.full_name} partition ({partition})"
             raise InvalidOperationError(
@@ -208,8 +154,8 @@ def check_not_being_overwritten(connection: Connection, table: StoredTable, txn_
         InvalidOperationError: there is one; it runs, or it was killed and not repeated.
     """
     for earlier in of_transaction(connection, txn_id, table_id=table.id):
-        meets = partition is None or earlier.partition in (None, partition)
-        if earlier.overwrite and earlier.directories is None and meets:
+        meets = partition is None or earlier.facts.partition in (None, partition)
+        if earlier.facts.overwrite and earlier.directories is None and meets:
             raise InvalidOperationError(
                 "A second INSERT OVERWRITE in one transaction",
                 table.full_name,
@@ -223,8 +169,8 @@ def overwritten_by_others(
     """Return where other statements of the open transaction, except ``besides``, have made a base."""
     noted = (
         each.partitions
-        for each in of_transaction(connection, write.txn_id, table_id=write.table_id)
-        if each.overwrite and each.directories is not None and each.id not in besides
+        for each in of_transaction(connection, write.facts.txn_id, table_id=write.table_id)
+        if each.facts.overwrite and each.directories is not None and each.id not in besides
     )
     return frozenset[str | None]().union(*noted)
 
@@ -234,7 +180,7 @@ def registered(connection: Connection, write: PendingWrite) -> frozenset[str | N
     found = connection.execute(
         select(partitions.c.name)
         .select_from(directories.outerjoin(partitions, partitions.c.id == directories.c.partition_id))
-        .where(directories.c.table_id == write.table_id, directories.c.name.in_(write.directory_names))
+        .where(directories.c.table_id == write.table_id, directories.c.name.in_(write.facts.directory_names))
     )
     return frozenset(found.scalars())
 
@@ -259,8 +205,8 @@ def written_directories(
     for write in of_transaction(connection, txn_id):
         if write.directories is None:
             continue
-        if write.partition is not None:
-            found[write.table_id][write.partition].extend(())
+        if write.facts.partition is not None:
+            found[write.table_id][write.facts.partition].extend(())
         for directory in write.directories:
             found[write.table_id][directory.partition].append(directory)
     return found
@@ -309,18 +255,21 @@ def _from_row(row: Any) -> PendingWrite:
     directories = None
     if row.written is not None:
         directories = tuple(WrittenDirectory(**{**each, "values": tuple(each["values"])}) for each in row.written)
-    return PendingWrite(
-        id=row.id,
+    facts = TableWrite(
         txn_id=row.txn_id,
-        statement_id=row.statement_id,
-        table_id=row.table_id,
-        writer=row.writer,
         write_id=document["write_id"],
         cluster=document["cluster"],
+        statement_id=row.statement_id,
         overwrite=document["overwrite"],
         partition=document["partition"],
+        operation=Operation(document["operation"]),
+    )
+    return PendingWrite(
+        id=row.id,
+        table_id=row.table_id,
+        writer=row.writer,
+        facts=facts,
         directories=directories,
         is_taken_back=document.get("taken_back", False),
         began=document.get("began", 0),
-        operation=Operation(document["operation"]),
     )

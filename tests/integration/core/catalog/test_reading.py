@@ -10,6 +10,7 @@ from sqlalchemy import Connection
 from airflow_hivex.core.catalog.binding import bind
 from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.catalog.reading import MetadataReader
+from airflow_hivex.core.catalog.registration import Registration
 from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.compaction.entries import end_of_dropped
 from airflow_hivex.core.errors import NoSuchDatabaseError, NoSuchTableError
@@ -17,6 +18,7 @@ from airflow_hivex.core.model.objects import ClusterStorageDescriptor, Column, S
 from airflow_hivex.core.model.plans import WrittenDirectory
 from airflow_hivex.core.model.predicates import ColumnReference, Comparison
 from airflow_hivex.core.model.transactions import TxnType
+from airflow_hivex.core.model.writes import TableWrite
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.transactions.manager import TransactionManager
 from tests.integration.core.conftest import Clock
@@ -53,7 +55,8 @@ def insert(
     made = WrittenDirectory(partition, values, f"delta_{write_id:07d}_{write_id:07d}_0000", 1, 1, 1)
 
     def changes(connection: Connection) -> None:
-        catalog.joining(connection).register_write(table, [made], txn_id=txn_id, write_id=write_id, cluster="c1")
+        facts = TableWrite(txn_id, write_id, "c1")
+        catalog.joining(connection).register(Registration.of_write(table, facts, [made]))
 
     return lambda: transactions.commit(txn_id, changes)
 
@@ -171,7 +174,7 @@ def test_what_no_write_id_tells_changes_the_version(
     made = WrittenDirectory(None, (), f"base_0000001_v{txn_id:07d}", 1, 1, 1)
 
     def compact(connection: Connection) -> None:
-        catalog.joining(connection).register_compaction(table, None, [made], txn_id, "c1")
+        catalog.joining(connection).register(Registration.of_compaction(table, None, [made], txn_id, "c1"))
 
     changes: list[tuple[tuple[str, str], Callable[[], object]]] = [
         (T, lambda: transactions.commit(txn_id, compact)),
