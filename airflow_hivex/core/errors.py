@@ -308,6 +308,25 @@ class CopyMismatchError(HivexError):
         self.differences = tuple(differences)
 
 
+class CopyOutdatedError(HivexError):
+    """What was copied to a secondary cluster is not what the primary has now."""
+
+    code = "COPY_OUTDATED"
+    retryable = True
+
+    def __init__(self, name: str, cluster: str, directory: str, reason: str) -> None:
+        super().__init__(
+            f"The copy of {name} on cluster {cluster} cannot be registered: directory {directory} {reason}. "
+            "Find out again what has to be copied, and copy that.",
+            name,
+            cluster,
+            directory,
+            reason,
+        )
+        self.cluster = cluster
+        self.directory = directory
+
+
 # -- SQL ------------------------------------------------------------------------
 
 

@@ -13,7 +13,7 @@ from pyarrow import orc
 from sqlalchemy import text
 
 from airflow_hivex.core import Metastore, Session
-from airflow_hivex.core.model.objects import Database, Table
+from airflow_hivex.core.model.objects import Database, StoredTable
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.schema import metadata
 from tests.acceptance.conftest import CopyTable
@@ -150,7 +150,7 @@ def test_every_call_that_changes_something_leaves_an_event(
     catalog, transactions = metastore.catalog, metastore.transactions
     dropped: dict[str, list[object]] = {}
 
-    def stored(name: str = "t") -> Table:
+    def stored(name: str = "t") -> StoredTable:
         return catalog.get_table("default", name)
 
     def commit_with_property() -> None:
@@ -195,6 +195,7 @@ def test_every_call_that_changes_something_leaves_an_event(
         "catalog.rename_partition": lambda: catalog.rename_partition("default", "t", "p=7", "p=9"),
         "catalog.register_copy": register_copy,
         "catalog.unregister_copy": lambda: catalog.unregister_copy("default", "t", "c2"),
+        "catalog.add_copies": lambda: catalog.add_copies(stored(), "c3", [], partitions=["p=1"]),
         "catalog.register a compaction": lambda: work("p=2"),
         "compactor.work": lambda: work("p=1"),
         "compactor.clean": lambda: metastore.compactor.clean(),

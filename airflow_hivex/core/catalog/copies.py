@@ -1,19 +1,179 @@
-"""Secondary copies: files that others have copied are registered here, after a comparison."""
+"""Copies on secondary clusters: which registered directories and partitions a cluster holds."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
-from sqlalchemy import Connection, delete, insert
+from sqlalchemy import Connection, delete, insert, select
 
-from airflow_hivex.core.catalog.binding import WHOLE_TABLE, BoundTable
-from airflow_hivex.core.catalog.directories import add_copies, remove_copies
-from airflow_hivex.core.model.objects import Table
+from airflow_hivex.core.catalog.binding import BoundTable
+from airflow_hivex.core.catalog.directories import RegisteredDirectory, put_copies
+from airflow_hivex.core.catalog.partitions import partition_ids
+from airflow_hivex.core.errors import CopyOutdatedError, NoSuchPartitionError
+from airflow_hivex.core.files.filesystem import ClusterFiles
+from airflow_hivex.core.model.objects import StoredTable, Table
+from airflow_hivex.core.model.write_ids import ValidWriteIdList
 from airflow_hivex.core.store.batches import batches
-from airflow_hivex.core.store.schema import cluster_storage_descriptors
+from airflow_hivex.core.store.schema import cluster_storage_descriptors, directories, directory_copies, partitions
 
 Files = Mapping[str, int]
 """Relative file name to size."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewCopies:
+    """Registered directories that are on ``cluster`` now, as they were when they were copied.
+
+    ``checksums`` are by directory id. ``partitions`` are copied completely besides those of the directories: such as
+    are empty, or have no registered directories since their table is not transactional. ``location`` is the table's
+    folder there, None for that of its copies, or else the same as on the primary. ``write_ids`` are those that the
+    copied directories have.
+    """
+
+    table: StoredTable
+    cluster: str
+    directories: tuple[RegisteredDirectory, ...]
+    checksums: Mapping[int, str] = field(default_factory=dict)
+    partitions: frozenset[str] = frozenset()
+    location: str | None = None
+    write_ids: ValidWriteIdList | None = None
+
+
+def add_copies(connection: Connection, new: NewCopies, now_ms: int) -> list[str]:
+    """Write the rows of copies; return the names of their partitions. Safe to repeat.
+
+    The caller has the table locked for a change. Where the copies of a partition lay elsewhere before, those are
+    forgotten. On the primary cluster there are only checksums to keep.
+
+    Raises:
+        CopyOutdatedError: a directory is not registered any more, or has grown since.
+        NoSuchPartitionError: a partition was dropped.
+    """
+    table, cluster = new.table, new.cluster
+    ids = [each.id for each in new.directories]
+    _check_current(connection, new)
+    places = _places(connection, new)
+    if cluster != table.storage.primary.cluster:
+        _put_locations(connection, new, places, now_ms)
+    put_copies(connection, {each: new.checksums.get(each) for each in ids}, cluster, now_ms)
+    return sorted(name for name, _ in places.values())
+
+
+def _check_current(connection: Connection, new: NewCopies) -> None:
+    d = directories.c
+    there = {}
+    for batch in batches([each.id for each in new.directories]):
+        # A streaming batch cannot let them grow meanwhile.
+        query = select(d.id, d.partition_id, d.name, d.files, d.rows, d.size_bytes)
+        query = query.where(d.table_id == new.table.id, d.id.in_(batch)).order_by(d.id).with_for_update(read=True)
+        there.update({row.id: tuple(row) for row in connection.execute(query)})
+    for each in new.directories:
+        as_copied = (each.id, each.partition_id, each.name, each.files, each.rows, each.size_bytes)
+        if there.get(each.id) != as_copied:
+            reason = "is not registered any more" if each.id not in there else "has grown"
+            raise CopyOutdatedError(new.table.full_name, new.cluster, each.name, reason)
+
+
+def _places(connection: Connection, new: NewCopies) -> dict[int, tuple[str, str]]:
+    """Return name and location on the primary of the partitions, by id.
+
+    Raises:
+        NoSuchPartitionError: one was dropped.
+    """
+    table = new.table
+    if not table.is_partitioned:
+        return {}
+    named = partition_ids(connection, table, sorted(new.partitions))
+    missing = sorted(new.partitions - named.keys())
+    if missing:
+        raise NoSuchPartitionError(table.database, table.name, missing[0])
+    wanted = {*named.values(), *(each.partition_id for each in new.directories if each.partition_id is not None)}
+    columns = partitions.c
+    found = {
+        row.id: row
+        for batch in batches(sorted(wanted))
+        for row in connection.execute(
+            select(columns.id, columns.name, columns.location, columns.dropped)
+            .where(columns.id.in_(batch))
+            .order_by(columns.id)
+            .with_for_update(read=True)
+        )
+    }
+    for row in found.values():
+        if row.dropped:
+            raise NoSuchPartitionError(table.database, table.name, row.name)
+    return {row.id: (row.name, row.location) for row in found.values()}
+
+
+def _put_locations(connection: Connection, new: NewCopies, places: Mapping[int, tuple[str, str]], now_ms: int) -> None:
+    table, cluster = new.table, new.cluster
+    before = _locations(connection, table, cluster, list(places))
+    root = new.location if new.location is not None else before.get(None, table.storage.primary.location)
+    # The row without a partition says where the table's folder is.
+    wanted: dict[int | None, str] = {None: root}
+    for each, (name, location) in places.items():
+        stays = new.location is None and each in before
+        wanted[each] = before[each] if stays else f"{root}/{place_in_copy(table, name, location)}"
+    moved = [each for each, location in wanted.items() if before.get(each, location) != location]
+    if table.is_partitioned:
+        _forget_copies(connection, table, [each for each in moved if each is not None], cluster)
+    elif moved:
+        _forget_copies(connection, table, None, cluster)
+    _remove_locations(connection, table, list(places), cluster, root=True)
+    shared = {
+        "table_id": table.id,
+        "cluster": cluster,
+        "valid_write_ids": None if new.write_ids is None else str(new.write_ids),
+        "registered_ms": now_ms,
+    }
+    rows = [{**shared, "partition_id": each, "location": location} for each, location in wanted.items()]
+    for batch in batches(rows):
+        connection.execute(insert(cluster_storage_descriptors), batch)
+
+
+def drop_copies(connection: Connection, table: StoredTable, partition_ids: Sequence[int] | None, cluster: str) -> None:
+    """Forget that ``cluster`` has copies of partitions, or (None) of a table without partitions."""
+    _remove_locations(connection, table, partition_ids or (), cluster, root=partition_ids is None)
+    _forget_copies(connection, table, partition_ids, cluster)
+
+
+def _locations(
+    connection: Connection, table: Table, cluster: str, partition_ids: Sequence[int]
+) -> dict[int | None, str]:
+    copies = cluster_storage_descriptors.c
+    query = select(copies.partition_id, copies.location).where(copies.table_id == table.id, copies.cluster == cluster)
+    queries = [query.where(copies.partition_id.is_(None))]
+    queries += [query.where(copies.partition_id.in_(batch)) for batch in batches(partition_ids)]
+    return {row.partition_id: row.location for each in queries for row in connection.execute(each)}
+
+
+def _remove_locations(
+    connection: Connection, table: Table, partition_ids: Sequence[int], cluster: str, *, root: bool
+) -> None:
+    copies = cluster_storage_descriptors.c
+    here = (copies.table_id == table.id, copies.cluster == cluster)
+    if root:
+        connection.execute(delete(cluster_storage_descriptors).where(*here, copies.partition_id.is_(None)))
+    for batch in batches(partition_ids):
+        connection.execute(delete(cluster_storage_descriptors).where(*here, copies.partition_id.in_(batch)))
+
+
+def _forget_copies(connection: Connection, table: Table, partition_ids: Sequence[int] | None, cluster: str) -> None:
+    """Forget the directories of partitions, or (None) of the whole table, on a cluster."""
+    d, copies = directories.c, directory_copies.c
+    of_table = select(d.id).where(d.table_id == table.id)
+    chosen = [of_table]
+    if partition_ids is not None:
+        chosen = [of_table.where(d.partition_id.in_(batch)) for batch in batches(partition_ids)]
+    for each in chosen:
+        connection.execute(delete(directory_copies).where(copies.cluster == cluster, copies.directory_id.in_(each)))
+
+
+def place_in_copy(table: Table, name: str, location: str) -> str:
+    """Return where a partition lies below the folder of a copy: as on the primary, or by its name."""
+    root = f"{table.storage.primary.location}/"
+    return location.removeprefix(root) if location.startswith(root) else name
 
 
 def differences(primary: Files, secondary: Files) -> list[str]:
@@ -42,73 +202,25 @@ def below(files: Files, folder: str) -> dict[str, int]:
     return {name: size for name, size in files.items() if name.startswith(prefix) or name == folder}
 
 
-def store_copies(
-    connection: Connection,
-    bound: BoundTable,
-    ids: Mapping[str, int],
-    cluster: str,
-    root: str,
-    now_ms: int,
-) -> None:
-    """Register the bound partitions of a table as complete and current on ``cluster``, below ``root``.
-
-    ``ids`` has the partitions' ids by name. What was registered for them before is replaced.
-    """
-    table = bound.table
-    names = [partition.name for partition in bound.partitions]
-    _remove_rows(connection, table, [ids[name] for name in names if name != WHOLE_TABLE], cluster)
-    shared = {
-        "table_id": table.id,
-        "cluster": cluster,
-        "valid_write_ids": None if bound.write_ids is None else str(bound.write_ids),
-        "registered_ms": now_ms,
-    }
-    # The row without a partition tells where the table's folder is.
-    rows = [{**shared, "partition_id": None, "location": root}]
-    rows += [
-        {**shared, "partition_id": ids[name], "location": f"{root}/{name}"} for name in names if name != WHOLE_TABLE
-    ]
-    for batch in batches(rows):
-        connection.execute(insert(cluster_storage_descriptors), batch)
-    directory_ids = [directory.id for partition in bound.partitions for directory in partition.directories]
-    remove_copies(connection, directory_ids, cluster)
-    add_copies(connection, directory_ids, cluster, now_ms)
-
-
-def drop_copies(connection: Connection, bound: BoundTable, ids: Mapping[str, int], cluster: str) -> None:
-    """Forget that ``cluster`` has copies of the bound partitions."""
-    table = bound.table
-    _remove_rows(connection, table, list(ids.values()), cluster, root=not table.is_partitioned)
-    directory_ids = [directory.id for partition in bound.partitions for directory in partition.directories]
-    remove_copies(connection, directory_ids, cluster)
-
-
-def _remove_rows(
-    connection: Connection, table: Table, partition_ids: Sequence[int], cluster: str, *, root: bool = True
-) -> None:
-    copies = cluster_storage_descriptors.c
-    of_table = (copies.table_id == table.id, copies.cluster == cluster)
-    if root:
-        connection.execute(delete(cluster_storage_descriptors).where(*of_table, copies.partition_id.is_(None)))
-    for batch in batches(partition_ids):
-        connection.execute(delete(cluster_storage_descriptors).where(*of_table, copies.partition_id.in_(batch)))
-
-
-def compare(bound: BoundTable, primary: Files, secondary: Files) -> list[str]:
+def compare(bound: BoundTable, primary: ClusterFiles, copy: ClusterFiles, copy_root: str) -> list[str]:
     """Return how the copy of the bound partitions differs from the primary; empty when it is complete.
 
-    Both list the files of the table's folder. Only what the snapshot reads of a transactional
-    table counts: its visible directories.
+    ``copy_root`` is the folder of the copy. Only what the snapshot reads of a transactional table counts: its visible
+    directories. Lists both folders once, and each partition that lies outside of the table's.
     """
     root = bound.table.storage.primary.location
+    inside, copied = primary.list_files(root), copy.list_files(copy_root)
     found = []
     for partition in bound.partitions:
-        folder = partition.location.removeprefix(root).strip("/")
+        place = "" if partition.location == root else place_in_copy(bound.table, partition.name, partition.location)
+        there = inside
+        if not f"{partition.location}/".startswith(f"{root}/"):
+            there = {f"{place}/{name}": size for name, size in primary.list_files(partition.location).items()}
         if bound.table.is_transactional:
             for directory in partition.directories:
-                path = f"{folder}/{directory.name}".lstrip("/")
-                found += differences(below(primary, path), below(secondary, path))
+                path = f"{place}/{directory.name}".lstrip("/")
+                found += differences(below(there, path), below(copied, path))
         else:
-            there = below(secondary, folder)
-            found += differences(below(primary, folder), there) + extra_files(below(primary, folder), there)
+            expected, actual = below(there, place), below(copied, place)
+            found += differences(expected, actual) + extra_files(expected, actual)
     return found

@@ -6,7 +6,9 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
+from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, update
+from sqlalchemy.dialects.postgresql import insert as postgresql_insert
+from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
 from airflow_hivex.core.catalog.partitions import delete_storage_descriptors
 from airflow_hivex.core.errors import InvalidOperationError
@@ -103,7 +105,7 @@ def insert_directories(
         rows.append({"table_id": table.id, "partition_id": partition_id, "txn_id": txn_id, **columns})
     for batch in batches(rows, 1000):
         ids = connection.execute(insert(directories).returning(directories.c.id), batch).scalars().all()
-        add_copies(connection, ids, cluster, now_ms)
+        put_copies(connection, dict.fromkeys(ids), cluster, now_ms)
 
 
 def _not_there(
@@ -116,7 +118,7 @@ def _not_there(
 ) -> list[NewDirectory]:
     """Return the partitions that have no row yet; to the rows of the others, what was written is added.
 
-    Copies elsewhere lack the new files, so that they do not hold the directory any more.
+    Copies elsewhere lack the new files, so that they do not hold the directory any more; nor is its checksum known.
 
     Raises:
         InvalidOperationError: the files that are there have another row layout.
@@ -146,22 +148,30 @@ def _not_there(
             )
         else:
             copies = directory_copies.c
-            connection.execute(delete(directory_copies).where(copies.directory_id == row.id, copies.cluster != cluster))
+            of_directory = copies.directory_id == row.id
+            connection.execute(delete(directory_copies).where(of_directory, copies.cluster != cluster))
+            connection.execute(update(directory_copies).where(of_directory).values(checksum=None))
     return new
 
 
-def add_copies(connection: Connection, directory_ids: Sequence[int], cluster: str, now_ms: int) -> None:
-    """Note that ``cluster`` holds these directories."""
-    rows = [{"directory_id": each, "cluster": cluster, "registered_ms": now_ms} for each in directory_ids]
+def put_copies(connection: Connection, checksums: Mapping[int, str | None], cluster: str, now_ms: int) -> None:
+    """Note that ``cluster`` holds these directories, by id; a checksum of None is not known. Safe to repeat."""
+    insert_or_update = postgresql_insert if connection.dialect.name == "postgresql" else sqlite_insert
+    statement = insert_or_update(directory_copies)
+    given = statement.excluded
+    statement = statement.on_conflict_do_update(
+        index_elements=[directory_copies.c.directory_id, directory_copies.c.cluster],
+        set_={
+            "registered_ms": given.registered_ms,
+            "checksum": func.coalesce(given.checksum, directory_copies.c.checksum),
+        },
+    )
+    rows = [
+        {"directory_id": each, "cluster": cluster, "registered_ms": now_ms, "checksum": checksum}
+        for each, checksum in sorted(checksums.items())
+    ]
     for batch in batches(rows):
-        connection.execute(insert(directory_copies), batch)
-
-
-def remove_copies(connection: Connection, directory_ids: Sequence[int], cluster: str) -> None:
-    """Note that ``cluster`` does not hold these directories."""
-    copies = directory_copies.c
-    for batch in batches(directory_ids):
-        connection.execute(delete(directory_copies).where(copies.cluster == cluster, copies.directory_id.in_(batch)))
+        connection.execute(statement, batch)
 
 
 def directories_of(

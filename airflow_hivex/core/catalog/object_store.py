@@ -12,6 +12,8 @@ from sqlalchemy import Connection, Row
 from airflow_hivex.core.catalog import copies, databases, directories, partitions, tables
 from airflow_hivex.core.catalog.binding import BoundTable, bind
 from airflow_hivex.core.catalog.contents import TableContents, read_contents
+from airflow_hivex.core.catalog.copies import NewCopies
+from airflow_hivex.core.catalog.directories import RegisteredDirectory
 from airflow_hivex.core.catalog.pruning import find_partitions
 from airflow_hivex.core.catalog.registration import Registration, register
 from airflow_hivex.core.catalog.rows import database_document, database_from_row, partition_from_row
@@ -600,36 +602,84 @@ class ObjectStore:
             InvalidOperationError: the cluster is the table's primary, or the table is a view.
             NoSuchPartitionError: a partition does not exist.
             CopyMismatchError: files are missing or differ; nothing was registered.
+            CopyOutdatedError: the table has changed while the files were compared; nothing was registered.
         """
         target = self._clusters.get(cluster)
-        bound, ids = self._bind_copies(database, table, partitions)
+        bound, _ = self._bind_copies(database, table, partitions)
         stored = bound.table
         if stored.is_view:
             raise InvalidOperationError("register_copy", stored.full_name, "it is a view, which has no files")
         if target.name == stored.storage.primary.cluster:
             raise InvalidOperationError("register_copy", stored.full_name, f"{cluster} is its primary cluster")
-        primary_root = stored.storage.primary.location
-        root = target.relative(location) if location else primary_root
+        root = target.relative(location) if location else stored.storage.primary.location
         primary = self._clusters.get(stored.storage.primary.cluster)
         found = copies.compare(
             bound,
-            ClusterFiles(primary.filesystem, primary.storage_options).list_files(primary_root),
-            ClusterFiles(target.filesystem, target.storage_options).list_files(root),
+            ClusterFiles(primary.filesystem, primary.storage_options),
+            ClusterFiles(target.filesystem, target.storage_options),
+            root,
         )
         if found:
             raise CopyMismatchError(stored.full_name, cluster, found)
-        names = [partition.name or stored.full_name for partition in bound.partitions]
+        seen = tuple(each for partition in bound.partitions for each in partition.directories)
+        names = [partition.name for partition in bound.partitions] if stored.is_partitioned else []
+        self._add_copies(
+            NewCopies(stored, target.name, seen, partitions=frozenset(names), location=root, write_ids=bound.write_ids)
+        )
+        return names or [stored.full_name]
+
+    def add_copies(
+        self,
+        table: StoredTable,
+        cluster: str,
+        directories: Collection[RegisteredDirectory],
+        checksums: Mapping[int, str] | None = None,
+        *,
+        partitions: Collection[str] = (),
+        location: str | None = None,
+        write_ids: ValidWriteIdList | None = None,
+    ) -> None:
+        """Make known that copies of registered directories are on ``cluster`` now. One transaction; safe to repeat.
+
+        The caller has copied and verified the files; ``checksums`` are what it has found, by directory id. Queries use
+        the copy of a partition if it holds all directories that their snapshot reads. So the directories may come in
+        several calls, and those of earlier calls stay. ``partitions`` are copied besides those of the directories,
+        since they are empty or the table is not transactional. ``location`` is the table's folder there, by default
+        where its copies are, or else the same as on the primary. ``write_ids`` are those that the copy has, for people
+        to see. On the primary cluster checksums are kept, and nothing else.
+
+        Raises:
+            UnknownClusterError: the cluster is not configured.
+            NoSuchTableError, NoSuchPartitionError: it was dropped meanwhile.
+            CopyOutdatedError: a directory is not registered any more, or has grown since it was given.
+        """
+        target = self._clusters.get(cluster)
+        self._add_copies(
+            NewCopies(
+                table,
+                target.name,
+                tuple(directories),
+                checksums or {},
+                frozenset(partitions),
+                target.relative(location) if location else None,
+                write_ids,
+            )
+        )
+
+    def _add_copies(self, new: NewCopies) -> None:
+        table = new.table
 
         def work(connection: Connection) -> None:
-            if not tables.lock_for_change(connection, [stored.id]):
-                raise NoSuchTableError(stored.database, stored.name)
-            tables.raise_versions(connection, [stored.id])
-            copies.store_copies(connection, bound, ids, target.name, root, self._clock())
-            message = {"cluster": target.name, "partitions": names if stored.is_partitioned else None}
-            self._record(connection, EventType.REGISTER_COPY, stored, bound.write_ids, None, message)
+            self._lock_for_copies(connection, table)
+            names = copies.add_copies(connection, new, self._clock())
+            message = {
+                "cluster": new.cluster,
+                "partitions": names if table.is_partitioned else None,
+                "directories": sorted({each.name for each in new.directories}),
+            }
+            self._record(connection, EventType.REGISTER_COPY, table, new.write_ids, None, message)
 
         self._write(work)
-        return names
 
     def unregister_copy(
         self, database: str, table: str, cluster: str, partitions: Sequence[str | Sequence[Value]] | None = None
@@ -643,14 +693,18 @@ class ObjectStore:
         stored = bound.table
 
         def work(connection: Connection) -> None:
-            if not tables.lock_for_change(connection, [stored.id]):
-                raise NoSuchTableError(stored.database, stored.name)
-            tables.raise_versions(connection, [stored.id])
-            copies.drop_copies(connection, bound, ids, cluster)
+            self._lock_for_copies(connection, stored)
+            copies.drop_copies(connection, stored, list(ids.values()) if stored.is_partitioned else None, cluster)
             message = {"cluster": cluster, "partitions": sorted(ids) if stored.is_partitioned else None}
             self._record(connection, EventType.UNREGISTER_COPY, stored, bound.write_ids, None, message)
 
         self._write(work)
+
+    @staticmethod
+    def _lock_for_copies(connection: Connection, table: StoredTable) -> None:
+        if not tables.lock_for_change(connection, [table.id]):
+            raise NoSuchTableError(table.database, table.name)
+        tables.raise_versions(connection, [table.id])
 
     def _bind_copies(
         self, database: str, name: str, wanted: Sequence[str | Sequence[Value]] | None

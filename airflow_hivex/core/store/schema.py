@@ -381,8 +381,9 @@ directory_copies = Table(
     Column("directory_id", Id, ForeignKey("directories.id"), primary_key=True),
     Column("cluster", Cluster, primary_key=True),
     Column("registered_ms", BigInteger, nullable=False),
+    Column("checksum", Text),
 )
-"""The clusters that hold a directory, its primary among them."""
+"""The clusters that hold a directory, its primary among them. Without a checksum none is known."""
 
 cluster_roots = Table(
     "cluster_roots",

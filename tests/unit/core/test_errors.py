@@ -31,6 +31,7 @@ EXAMPLES: dict[str, tuple[object, ...]] = {
     "InvalidTextError": ("The name of a user", "a\0b\ud800", 1),
     "InvalidOperationError": ("DROP", "d.t", "it is a link"),
     "CopyMismatchError": ("d.t", "c2", [f"file {number} is missing" for number in range(12)]),
+    "CopyOutdatedError": ("d.t", "c2", "delta_0000002_0000002_0000", "has grown"),
     "SqlError": ("the statement cannot be run",),
     "StatementSyntaxError": ("a name is expected", 1, 8, "SELECT ,"),
     "UnsupportedStatementError": ("MERGE is not supported", 1, 1, "MERGE"),
