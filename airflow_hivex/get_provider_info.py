@@ -24,6 +24,7 @@ def get_provider_info() -> dict[str, Any]:
                 "integration-name": "Hivex",
                 "python-modules": [
                     "airflow_hivex.operators.compaction",
+                    "airflow_hivex.operators.compaction_worker",
                     "airflow_hivex.operators.query",
                     "airflow_hivex.operators.transaction",
                 ],

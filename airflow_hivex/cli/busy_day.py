@@ -59,7 +59,8 @@ def write_a_day(session: Session, tell: Callable[[str], None]) -> int:
 
 def look(session: Session, cluster: Path, location: str) -> Look:
     """Look at December; of several times the shortest, since a demo is not alone on its machine."""
-    flights = session.sql("SELECT count(*) FROM flights WHERE month = 12").rows[0][0]
+    ((flights,),) = session.sql("SELECT count(*) FROM flights WHERE month = 12").rows
+    assert isinstance(flights, int)
     directories = sum(path.is_dir() for path in (cluster / location / PARTITION).iterdir())
     seconds = min(_seconds(session) for _ in range(READS))
     return Look(flights, directories, seconds, len(session.sql(COMPACTIONS).rows))

@@ -8,7 +8,7 @@ import os
 import sys
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from rich import box
 from rich.console import Console
@@ -18,7 +18,7 @@ from airflow_hivex.cli import busy_day
 from airflow_hivex.core import Metastore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from airflow.models.dagrun import DagRun
     from airflow.sdk import DAG, Context
@@ -168,7 +168,8 @@ def _run_with_progress(console: Console, dag: DAG) -> DagRun:
 
         for task in dag.tasks:
             task.on_execute_callback = [show]
-        return dag.test()
+        dag_run: DagRun = dag.test()
+    return dag_run
 
 
 def _succeeded(console: Console, dag_run: DagRun) -> bool:
@@ -184,9 +185,9 @@ def _results(dag_run: DagRun) -> dict[str, dict[str, Any]]:
     from airflow.utils.session import create_session
 
     with create_session() as session:
-        found = session.scalars(
-            XComModel.get_many(run_id=dag_run.run_id, key="return_value", dag_ids=[dag_run.dag_id])
-        ).all()
+        query = XComModel.get_many(run_id=dag_run.run_id, key="return_value", dag_ids=[dag_run.dag_id])
+        # Airflow annotates the query with tuples.
+        found = cast("Sequence[XComModel]", session.scalars(query).all())
         values = {xcom.task_id: XComModel.deserialize_value(xcom) for xcom in found}
     return {task_id: value for task_id, value in values.items() if isinstance(value, dict)}
 
@@ -258,10 +259,10 @@ def _compact_after_a_day(console: Console, directory: Path) -> bool:
 
 
 def _seconds_of_tasks(dag_run: DagRun) -> str:
-    done = [ti for ti in dag_run.get_task_instances() if ti.start_date is not None]
+    done = {(ti.start_date, ti.task_id, ti.map_index): ti for ti in dag_run.get_task_instances() if ti.start_date}
     names = (
         f"{ti.task_id}{f'[{ti.map_index}]' if ti.map_index >= 0 else ''} {ti.duration or 0:.1f} s"
-        for ti in sorted(done, key=lambda ti: ti.start_date)
+        for _, ti in sorted(done.items())
     )
     return ", ".join(names)
 

@@ -20,15 +20,15 @@ from collections import Counter
 from datetime import timedelta
 from typing import Any
 
-from airflow.sdk import DAG, Param, TriggerRule, chain, task
+from airflow.sdk import DAG, Param, TriggerRule, chain, get_current_context, task
 
 from airflow_hivex.hooks.hivex import HivexHook
 from airflow_hivex.operators.compaction import (
     HivexCleanOperator,
-    HivexCompactionWorkerOperator,
     HivexHousekeepingOperator,
     HivexInitiateCompactionsOperator,
 )
+from airflow_hivex.operators.compaction_worker import HivexCompactionWorkerOperator
 
 log = logging.getLogger(__name__)
 
@@ -37,8 +37,9 @@ CONNECTION = "{{ params.hivex_conn_id }}"
 
 
 @task
-def find_waiting(params: dict[str, Any]) -> list[int]:
+def find_waiting() -> list[int]:
     """Return the ids of the compactions that wait for workers of the pool, the oldest first."""
+    params = get_current_context()["params"]
     queue = HivexHook(params["hivex_conn_id"]).get_metastore().compactor.queue
     found = queue.waiting(params["pool"], limit=params["entries"])
     for entry in found:
@@ -47,7 +48,7 @@ def find_waiting(params: dict[str, Any]) -> list[int]:
 
 
 @task(trigger_rule=TriggerRule.NONE_FAILED, multiple_outputs=False)
-def report(compacted: Any, cleaned: list[dict[str, Any]]) -> dict[str, int]:
+def report(compacted: Any, cleaned: Any) -> dict[str, int]:
     """Return how many compactions came to each state, and how many directories and files were deleted."""
     # As a slice they come in one piece, and not one by one until there is none.
     states = Counter(each["state"] for entries in (compacted or ())[:] for each in entries)
@@ -74,7 +75,7 @@ def compaction_dag(
     :param airflow_pool: Airflow's pool that the tasks `compact` run in
     :param options: other arguments of :class:`~airflow.sdk.DAG`, such as ``schedule``
     """
-    settings = {
+    settings: dict[str, Any] = {
         "schedule": timedelta(minutes=5),
         "catchup": False,
         "max_active_runs": 1,

@@ -24,7 +24,7 @@ def housekeeping_dag(
     :param hivex_conn_id: the connection whose warehouse is kept
     :param options: other arguments of :class:`~airflow.sdk.DAG`, such as ``schedule``
     """
-    settings = {
+    settings: dict[str, Any] = {
         "schedule": timedelta(minutes=1),
         "catchup": False,
         "max_active_runs": 1,

@@ -13,7 +13,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from airflow.sdk import Param, chain, dag, task
+from airflow.sdk import Param, chain, dag, get_current_context, task
 
 from airflow_hivex.hooks.hivex import HivexHook
 from airflow_hivex.operators.query import HivexQueryOperator
@@ -35,18 +35,19 @@ SELECT (SELECT count(*) FROM shop.orders) AS orders,
 
 
 @task
-def write_journal(txn_id: int, run_id: str, params: dict[str, Any]) -> None:
+def write_journal(txn_id: Any) -> None:
     """Write to the journal in the group's transaction, or fail on request."""
     from airflow.sdk.exceptions import AirflowFailException
 
+    context = get_current_context()
     with HivexHook().session(txn_id=txn_id) as session:
-        session.sql("INSERT INTO shop.journal VALUES (:run, 'an order came in')", {"run": run_id})
-    if params["fail"]:
+        session.sql("INSERT INTO shop.journal VALUES (:run, 'an order came in')", {"run": context["run_id"]})
+    if context["params"]["fail"]:
         raise AirflowFailException("The configuration of this run has asked for a failure.")
 
 
 @task
-def report(totals: dict[str, Any]) -> None:
+def report(totals: Any) -> None:
     """Hold the totals against each other: one order, two lines, one entry for each run."""
     ((orders, lines, entries),) = totals["rows"]
     if not orders * 2 == lines == entries * 2:

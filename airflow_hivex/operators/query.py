@@ -15,7 +15,8 @@ from airflow_hivex.core.errors import HivexError
 from airflow_hivex.core.model.json_values import json_rows
 from airflow_hivex.hooks.hivex import HivexHook, split_statements
 from airflow_hivex.hooks.tasks import agent_info, cause_of, part_name
-from airflow_hivex.operators.transaction import HivexTransaction, as_txn_id, lasting_failure
+from airflow_hivex.hooks.transactions import as_txn_id, lasting_failure
+from airflow_hivex.operators.transaction import HivexTransaction
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

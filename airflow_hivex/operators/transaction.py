@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator, TaskGroup, TriggerRule, XComArg
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from airflow_hivex.core.errors import HivexError, Outcome
+from airflow_hivex.core.errors import HivexError
 from airflow_hivex.hooks.hivex import HivexHook
 from airflow_hivex.hooks.tasks import agent_info, cause_of, part_name
+from airflow_hivex.hooks.transactions import as_txn_id, lasting_failure, states_of_tasks, what_to_clear
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -115,7 +116,7 @@ class HivexTransaction(TaskGroup):
             hivex_conn_id=self.hivex_conn_id,
             **self._task_arguments,
         )
-        self.begin.as_setup()
+        self.begin.as_setup()  # type: ignore[no-untyped-call]
         return self
 
     def __exit__(self, error_type: Any, error: Any, traceback: Any) -> None:
@@ -124,7 +125,7 @@ class HivexTransaction(TaskGroup):
             if error_type is None:
                 self._complete()
         finally:
-            super().__exit__(error_type, error, traceback)
+            super().__exit__(error_type, error, traceback)  # type: ignore[no-untyped-call]
 
     def _begun(self) -> HivexBeginOperator:
         if self.begin is None:
@@ -138,8 +139,8 @@ class HivexTransaction(TaskGroup):
             if isinstance(getattr(task, "partial_kwargs", {}).get("transaction"), HivexTransaction):
                 raise TypeError(f"Task {task_id} is mapped: give partial() the id, transaction=transaction.txn_id.")
         begin.work_task_ids = tuple(sorted(tasks))
-        begin.commit_task_id = self.child_id("commit")
-        arguments = {"hivex_conn_id": self.hivex_conn_id, **self._task_arguments}
+        begin.commit_task_id = self.child_id("commit")  # type: ignore[no-untyped-call]
+        arguments: dict[str, Any] = {"hivex_conn_id": self.hivex_conn_id, **self._task_arguments}
         required = {task.task_id: task for task in _required(tasks)}
         self.commit = HivexCommitOperator(
             task_id="commit",
@@ -237,10 +238,10 @@ class HivexBeginOperator(BaseOperator):
 
         if context["ti"].try_number == 1:
             return None
-        states = _states(context, self.work_task_ids)
+        states = states_of_tasks(context, self.work_task_ids)
         kept = sorted(task_id for task_id, state in states.items() if state is not None)
         cleared = sorted(states.keys() - kept)
-        if cleared and self.commit_task_id and any(_states(context, [self.commit_task_id]).values()):
+        if cleared and self.commit_task_id and any(states_of_tasks(context, [self.commit_task_id]).values()):
             raise AirflowFailException(
                 f"{', '.join(cleared)} is to be repeated, but {self.commit_task_id} is not, so that it would be "
                 "undone at the end. Clear it together with its downstream."
@@ -263,8 +264,7 @@ class HivexBeginOperator(BaseOperator):
             return None
         what = "is not known any more" if latest is None else f"was aborted ({latest.reason or 'without a reason'})"
         raise AirflowFailException(
-            f"The transaction of this run {what}, and with it what {', '.join(kept)} did. "
-            f"{_what_to_clear(self.task_id)}"
+            f"The transaction of this run {what}, and with it what {', '.join(kept)} did. {what_to_clear(self.task_id)}"
         )
 
     def _open(self, metastore: Metastore, context: Context) -> int:
@@ -323,7 +323,7 @@ class HivexCommitOperator(BaseOperator):
         :raises AirflowFailException: it cannot be committed any more, because of a write conflict for example
         :raises HivexError: the failure may pass; a commit of which it is not known may have been applied
         """
-        states = _states(context, self.work_task_ids)
+        states = states_of_tasks(context, self.work_task_ids)
         skipped = sorted(task_id for task_id, state in states.items() if state == "skipped")
         if skipped:
             context["ti"].xcom_push(SKIPPED, skipped)
@@ -404,7 +404,7 @@ class HivexAbortOperator(BaseOperator):
         raise AirflowFailException(sentence)
 
     def _committed(self, txn_id: int, context: Context) -> str:
-        states = _states(context, [self.commit_task_id] if self.commit_task_id else [])
+        states = states_of_tasks(context, [self.commit_task_id] if self.commit_task_id else [])
         if "failed" in states.values():
             raise AirflowFailException(
                 f"Transaction {txn_id} has committed, but {self.commit_task_id} failed before it knew that. Clear "
@@ -414,7 +414,7 @@ class HivexAbortOperator(BaseOperator):
         return "committed"
 
     def _not_succeeded(self, context: Context) -> str:
-        states = _states(context, self.work_task_ids)
+        states = states_of_tasks(context, self.work_task_ids)
         causes = [f"{task_id} {state}" for task_id, state in sorted(states.items()) if state != "success"]
         return ", ".join(causes[:10]) or "it was not committed"
 
@@ -427,53 +427,3 @@ class HivexAbortOperator(BaseOperator):
         # A ShortCircuitOperator skips all that is downstream of it, the commit too, which does not run then.
         skips = ti.xcom_pull(task_ids=list(self.work_task_ids), key=XCOM_SKIPMIXIN_KEY, **place) or []
         return any(isinstance(skip, dict) and self.commit_task_id in skip.get("skipped", ()) for skip in skips)
-
-
-def as_txn_id(value: object) -> int:
-    """Return the transaction id that a task was given, as a number.
-
-    :raises AirflowFailException: it is none
-    """
-    text = str(value).strip()
-    if isinstance(value, bool) or not (text.isascii() and text.isdigit()):
-        raise AirflowFailException(f"{value!r} is not the id of a transaction.")
-    return int(text)
-
-
-def lasting_failure(error: HivexError, begin_task_id: str | None) -> AirflowFailException | None:
-    """Return the error for a task whose transaction has ended, so that no retry can help."""
-    from airflow_hivex.core.errors import (
-        NoSuchTransactionError,
-        TransactionAbortedError,
-        TransactionCommittedError,
-        TransactionNotOpenError,
-    )
-
-    if isinstance(error, TransactionAbortedError):
-        because = f": {error.reason}" if error.reason else ""
-        sentence = f"Transaction {error.txn_id} was aborted{because}. Nothing that its tasks wrote is visible."
-    elif isinstance(error, NoSuchTransactionError | TransactionCommittedError | TransactionNotOpenError):
-        sentence = str(error)
-    elif error.retryable or error.outcome is Outcome.UNKNOWN:
-        return None
-    else:
-        return AirflowFailException(str(error))
-    return AirflowFailException(f"{sentence} {_what_to_clear(begin_task_id)}")
-
-
-def _what_to_clear(begin_task_id: str | None) -> str:
-    what = begin_task_id or "the task that has begun it"
-    return f"To do the work again, clear {what} together with all that is downstream of it."
-
-
-def _states(context: Context, task_ids: Sequence[str]) -> dict[str, str | None]:
-    """Return the states of tasks in this run, by task id, with ``_`` and the map index for mapped ones."""
-    ti = context["ti"]
-    if not task_ids:
-        return {}
-    found = ti.get_task_states(dag_id=ti.dag_id, task_ids=list(task_ids), run_ids=[ti.run_id])
-    states: dict[str, str | None] = found.get(ti.run_id, {})
-    if ti.map_index is not None and ti.map_index >= 0:
-        # Of a group that is mapped as a whole, the tasks beside this one.
-        states = {name: state for name, state in states.items() if name.endswith(f"_{ti.map_index}")}
-    return states

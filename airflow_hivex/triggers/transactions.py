@@ -77,7 +77,7 @@ class HivexTrigger(BaseTrigger):
     """
 
     def __init__(self, *, hivex_conn_id: str, poll_interval: float) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.hivex_conn_id = hivex_conn_id
         self.poll_interval = poll_interval
 

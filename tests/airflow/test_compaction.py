@@ -17,11 +17,8 @@ from airflow_hivex.core.metastore import Metastore
 from airflow_hivex.core.model.compaction import CompactionState
 from airflow_hivex.hooks import hivex as hooks
 from airflow_hivex.hooks.hivex import HivexHook
-from airflow_hivex.operators.compaction import (
-    HivexCleanOperator,
-    HivexCompactionWorkerOperator,
-    HivexCompactOperator,
-)
+from airflow_hivex.operators.compaction import HivexCleanOperator, HivexCompactOperator
+from airflow_hivex.operators.compaction_worker import HivexCompactionWorkerOperator
 from airflow_hivex.sensors.compaction import HivexCompactionSensor, HivexCompactionThresholdSensor
 from airflow_hivex.triggers.compaction import HivexCompactionThresholdTrigger, HivexCompactionTrigger
 from tests.airflow.runs import context, kill_at, states, wait_until

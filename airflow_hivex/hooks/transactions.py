@@ -1,0 +1,65 @@
+"""What the tasks of a transaction have in common: its id, the states of the tasks beside them, lasting failures."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow.sdk.exceptions import AirflowFailException
+
+from airflow_hivex.core.errors import HivexError, Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from airflow.sdk import Context
+
+
+def as_txn_id(value: object) -> int:
+    """Return the transaction id that a task was given, as a number.
+
+    :raises AirflowFailException: it is none
+    """
+    text = str(value).strip()
+    if isinstance(value, bool) or not (text.isascii() and text.isdigit()):
+        raise AirflowFailException(f"{value!r} is not the id of a transaction.")
+    return int(text)
+
+
+def lasting_failure(error: HivexError, begin_task_id: str | None) -> AirflowFailException | None:
+    """Return the error for a task whose transaction has ended, so that no retry can help."""
+    from airflow_hivex.core.errors import (
+        NoSuchTransactionError,
+        TransactionAbortedError,
+        TransactionCommittedError,
+        TransactionNotOpenError,
+    )
+
+    if isinstance(error, TransactionAbortedError):
+        because = f": {error.reason}" if error.reason else ""
+        sentence = f"Transaction {error.txn_id} was aborted{because}. Nothing that its tasks wrote is visible."
+    elif isinstance(error, NoSuchTransactionError | TransactionCommittedError | TransactionNotOpenError):
+        sentence = str(error)
+    elif error.retryable or error.outcome is Outcome.UNKNOWN:
+        return None
+    else:
+        return AirflowFailException(str(error))
+    return AirflowFailException(f"{sentence} {what_to_clear(begin_task_id)}")
+
+
+def what_to_clear(begin_task_id: str | None) -> str:
+    """Return the sentence about the tasks to clear, so that a transaction is done again."""
+    what = begin_task_id or "the task that has begun it"
+    return f"To do the work again, clear {what} together with all that is downstream of it."
+
+
+def states_of_tasks(context: Context, task_ids: Sequence[str]) -> dict[str, str | None]:
+    """Return the states of tasks in this run, by task id, with ``_`` and the map index for mapped ones."""
+    ti = context["ti"]
+    if not task_ids:
+        return {}
+    found = ti.get_task_states(dag_id=ti.dag_id, task_ids=list(task_ids), run_ids=[ti.run_id])
+    states: dict[str, str | None] = found.get(ti.run_id, {})
+    if ti.map_index is not None and ti.map_index >= 0:
+        # Of a group that is mapped as a whole, the tasks beside this one.
+        states = {name: state for name, state in states.items() if name.endswith(f"_{ti.map_index}")}
+    return states

@@ -1,0 +1,188 @@
+"""Do the compactions that wait in the queue, as tasks."""
+
+from __future__ import annotations
+
+import contextvars
+import os
+import socket
+import uuid
+from concurrent.futures import ThreadPoolExecutor, wait
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from airflow_hivex.core.errors import CompactionLostError, HivexError, JobCancelledError
+from airflow_hivex.hooks.compactions import as_whole_number, describe_compaction, failing_for_good, name_in_map
+from airflow_hivex.hooks.hivex import HivexHook
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from airflow.sdk import Context, XComArg
+
+    from airflow_hivex.core.compaction.compactor import Compactor
+    from airflow_hivex.core.metastore import Metastore
+    from airflow_hivex.core.model.compaction import Compaction
+
+# How long a task that timed out waits for its job to end.
+CANCEL_LIMIT_S = 60
+
+
+class HivexCompactionWorkerOperator(BaseOperator):
+    """Do compactions that wait in the queue, on the cluster that has the data.
+
+    Readers and writers go on meanwhile. It returns a list with ``{"compaction_id", "table", "partition", "type",
+    "state", "message", "txn_id"}`` of each one: an empty list if none waits. If any has failed, the task fails
+    without a retry when all are done; the initiator begins it anew in a later round.
+
+    A retry is harmless: what the try before has finished stays, and what it has not goes back to the queue, at once
+    when the task was ended or timed out, and when its transaction's heartbeat is missed if its process was killed.
+
+    :param compaction_id: do this one only, if it still waits; otherwise the task returns what has become of it. None
+        for the oldest ones of a pool (templated)
+    :param compaction_pool: whose compactions; None for those without a pool, and any that have waited for longer than
+        ``metastore.compactor.worker.pool.timeout``. It is not Airflow's ``pool`` (templated)
+    :param max_compactions: do at most so many, one after the other; None to go on until none waits (templated)
+    :param hivex_conn_id: the connection of type ``hivex`` (templated)
+    """
+
+    template_fields: Sequence[str] = ("compaction_id", "compaction_pool", "max_compactions", "hivex_conn_id")
+    ui_color = "#fdee21"
+
+    def __init__(
+        self,
+        *,
+        compaction_id: int | str | XComArg | None = None,
+        compaction_pool: str | None = None,
+        max_compactions: int | str | None = 1,
+        hivex_conn_id: str = HivexHook.default_conn_name,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.compaction_id = compaction_id
+        self.compaction_pool = compaction_pool
+        self.max_compactions = max_compactions
+        self.hivex_conn_id = hivex_conn_id
+        self._working: tuple[Compactor, str] | None = None
+        self._killed = False
+
+    @property
+    def map_name(self) -> str:
+        """Return the name of a mapped task in Airflow's web interface.
+
+        The table, the partition and the compaction's id.
+        """
+        if self.compaction_id is None:
+            return f"pool {self.compaction_pool}" if self.compaction_pool else "no pool"
+        try:
+            entry = HivexHook(self.hivex_conn_id).get_metastore().compactor.history.get(int(str(self.compaction_id)))
+        except (HivexError, ValueError) as error:
+            # Executing the task tells.
+            self.log.debug("Compaction %s has no name: %s", self.compaction_id, error)
+            return f"compaction {self.compaction_id}"
+        return f"{entry.name}, compaction {entry.id}"
+
+    def execute(self, context: Context) -> list[dict[str, Any]]:
+        """Do them.
+
+        :raises AirflowFailException: a compaction has failed, or there is none of that id
+        :raises AirflowException: the task was killed, or another worker still has the compaction
+        :raises HivexError: the failure may pass, or the compaction went back to the queue
+        """
+        self._killed = False
+        name_in_map(context)
+        with failing_for_good(self._waits_again):
+            metastore = HivexHook(self.hivex_conn_id).get_metastore()
+            if self.compaction_id is None:
+                done = self._do_oldest(metastore.compactor)
+            else:
+                number = as_whole_number("compaction_id", self.compaction_id)
+                done = [self._do(metastore, number, is_retry=context["ti"].try_number > 1)]
+        failed = [each for each in done if each["state"] == "failed"]
+        if failed:
+            reasons = "; ".join(f"{each['compaction_id']} of {each['table']}: {each['message']}" for each in failed)
+            raise AirflowFailException(f"{len(failed)} of {len(done)} compactions failed: {reasons}")
+        return done
+
+    def _waits_again(self, error: HivexError) -> bool:
+        """Return whether the compaction went back to the queue; whether to go on with it is Airflow's to say."""
+        return self._killed or isinstance(error, CompactionLostError | JobCancelledError)
+
+    def on_kill(self) -> None:
+        """Stop the Spark job. The compaction goes back to the queue, and the table reads as before."""
+        self._killed = True
+        working = self._working
+        if working is not None:
+            self.log.info("Stopping the running compaction.")
+            compactor, worker_id = working
+            compactor.cancel(worker_id)
+
+    def _do_oldest(self, compactor: Compactor) -> list[dict[str, Any]]:
+        limit = None
+        if self.max_compactions is not None:
+            limit = as_whole_number("max_compactions", self.max_compactions)
+        done: list[dict[str, Any]] = []
+        while limit is None or len(done) < limit:
+            entry = self._work(compactor, pool=self.compaction_pool or None)
+            if entry is None:
+                self.log.info("No compaction waits.")
+                break
+            done.append(describe_compaction(entry))
+        return done
+
+    def _do(self, metastore: Metastore, compaction_id: int, *, is_retry: bool) -> dict[str, Any]:
+        """Return the outcome of a certain compaction, which this task does if it waits."""
+        from airflow_hivex.core.model.compaction import CompactionState
+
+        compactor = metastore.compactor
+        entry = self._work(compactor, compaction_id=compaction_id)
+        if entry is None and is_retry:
+            # The try before may have been killed with it: its transaction tells, once its heartbeat is missed.
+            metastore.housekeeper.run()
+            entry = self._work(compactor, compaction_id=compaction_id)
+        if entry is not None:
+            return describe_compaction(entry)
+        entry = compactor.history.get(compaction_id)
+        if entry.state is CompactionState.WORKING and is_retry:
+            raise AirflowException(
+                f"Compaction {entry.id} of {entry.name} is with worker {entry.worker_id}, perhaps of an earlier try of "
+                "this task. If that is gone, it goes back to the queue when its heartbeat has been missed for "
+                "hive.txn.timeout; try again then."
+            )
+        self.log.info(
+            "Compaction %s of %s is %s: there is nothing to do here.", entry.id, entry.name, entry.state.shown
+        )
+        return describe_compaction(entry)
+
+    def _work(
+        self, compactor: Compactor, *, pool: str | None = None, compaction_id: int | None = None
+    ) -> Compaction | None:
+        """Work in a thread of its own, while this one waits.
+
+        Signals come to the main thread: Airflow's time-out raises there, and ``on_kill`` is called on top of whatever
+        it does. It must find a wait that can be broken off, not a connection in the middle of an answer.
+        """
+        worker_id = f"{socket.gethostname()}-{os.getpid()}.{uuid.uuid4().hex[:8]}"
+        self._working = (compactor, worker_id)
+        executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="hivex-compaction")
+        try:
+            if self._killed:
+                raise AirflowException("The task was killed before its next compaction.")
+            variables = contextvars.copy_context()
+            future = executor.submit(variables.run, compactor.work, worker_id, pool, compaction_id=compaction_id)
+            try:
+                entry = future.result()
+            except BaseException:
+                if not future.done():
+                    compactor.cancel(worker_id)
+                    wait([future], timeout=CANCEL_LIMIT_S)
+                raise
+        finally:
+            self._working = None
+            executor.shutdown(wait=False)
+        if entry is not None:
+            because = f": {entry.error_message}" if entry.error_message else ""
+            what = entry.type.name.lower()
+            self.log.info("Compaction %s, %s of %s, is %s%s", entry.id, what, entry.name, entry.state.shown, because)
+        return entry
