@@ -68,7 +68,7 @@ def _warehouse(url: str, folder: Path, size: int, kind: int) -> Iterator[Metasto
         metastore.transactions.allocate_write_ids(ids, "default", "p")
         for txn_id in ids:
             metastore.transactions.commit(txn_id)
-        metastore._services.store.write(lambda connection: _fill(connection, int(table_id or 0), size, kind))
+        metastore.services.store.write(lambda connection: _fill(connection, int(table_id or 0), size, kind))
         yield metastore
 
 

@@ -39,7 +39,7 @@ class CompactedWarehouse:
 
     def __init__(self, metastore: Metastore, root: Path) -> None:
         self.metastore = metastore
-        self.store = metastore._services.store
+        self.store = metastore.services.store
         self.root = root
         self._numbers = 0
 

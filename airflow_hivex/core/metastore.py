@@ -49,7 +49,8 @@ class Metastore:
     """
 
     def __init__(self, services: Services) -> None:
-        self._services = services
+        self.services = services
+        """The parts that the warehouse is made of, for tools that need more than this class has."""
         self.settings = services.settings
         self.clusters = services.clusters
         self.catalog = services.catalog
@@ -215,7 +216,7 @@ class Metastore:
             NoSuchTransactionError, TransactionAbortedError, TransactionCommittedError: ``txn_id`` is not open.
         """
         return Session(
-            self._services,
+            self.services,
             user=user or getpass.getuser(),
             database=database,
             cluster=cluster,
@@ -233,7 +234,7 @@ class Metastore:
             NoSuchTransactionError: there is none of that id.
             CommitOutcomeUnknownError: the database was lost; look the transaction up by its id.
         """
-        explicit_transactions.commit_transaction(self._services, txn_id)
+        explicit_transactions.commit_transaction(self.services, txn_id)
 
     def abort(self, txn_id: int, reason: str | None = None) -> None:
         """Abort a transaction and delete what the sessions that joined it have written; twice is a no-op.
@@ -242,7 +243,7 @@ class Metastore:
             TransactionCommittedError: it has committed.
             NoSuchTransactionError: there is none of that id.
         """
-        explicit_transactions.abort_transaction(self._services, txn_id, reason)
+        explicit_transactions.abort_transaction(self.services, txn_id, reason)
 
     def accept_root(self, cluster: str) -> int:
         """Take the root of a cluster's file system as it is now, after the one that was there is lost or replaced.
@@ -253,11 +254,11 @@ class Metastore:
             UnknownClusterError: the cluster is not configured.
             StorageError: the file system cannot be written.
         """
-        return self._services.roots.accept(cluster)
+        return self.services.roots.accept(cluster)
 
     def close(self) -> None:
         """Give back the connections to the database."""
-        self._services.store.close()
+        self.services.store.close()
 
     def __enter__(self) -> Self:
         return self

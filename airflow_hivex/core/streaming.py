@@ -62,6 +62,11 @@ class TransactionBatch:
         """Return how many transactions are left."""
         return len(self._open)
 
+    @property
+    def txn_ids(self) -> list[int]:
+        """Return the ids of the transactions that are left, the next one first."""
+        return [transaction.txn_id for transaction in self._open]
+
     def write(self, rows: Sequence[Row] | Frame, batch_id: int | None = None) -> Result:
         """Commit rows in the batch's next transaction.
 

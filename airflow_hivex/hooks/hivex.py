@@ -50,6 +50,18 @@ _joined: set[_Part] = set()
 _metastores_of_parents: list[dict[str, Metastore]] = []
 
 
+def share_metastore(configuration: Configuration, metastore: Metastore) -> None:
+    """Give hooks of this process an open metastore for a configuration; they close it with their own.
+
+    It replaces the one that they have opened. Who still holds that one gets new connections when it is used.
+    """
+    with _metastores_lock:
+        replaced = _metastores.get(configuration.key)
+        _metastores[configuration.key] = metastore
+    if replaced is not None:
+        replaced.close()
+
+
 def close_metastores() -> None:
     """Close every metastore that hooks opened in this process. The next use opens it again."""
     with _metastores_lock:

@@ -47,7 +47,7 @@ def lasting_failure(error: HivexError, begin_task_id: str | None) -> AirflowFail
 
 
 def what_to_clear(begin_task_id: str | None) -> str:
-    """Return the sentence about the tasks to clear, so that a transaction is done again."""
+    """Return the sentence about the tasks to clear, so that a transaction is repeated."""
     what = begin_task_id or "the task that has begun it"
     return f"To do the work again, clear {what} together with all that is downstream of it."
 

@@ -20,7 +20,7 @@ def registered(metastore: Metastore, cluster: str) -> set[str]:
         .outerjoin(partitions, partitions.c.id == d.partition_id)
         .where(copies.cluster == cluster, ~tables.c.dropped)
     )
-    with metastore._services.store.read() as connection:
+    with metastore.services.store.read() as connection:
         return {f"{of_partition or of_table}/{name}" for of_table, of_partition, name in connection.execute(query)}
 
 

@@ -376,7 +376,7 @@ def test_a_table_that_a_query_is_making_is_no_finding(
     (txn_id,) = metastore.transactions.open(user="writer")
     storage = StorageDescriptor((Column("id", "int"),), ClusterStorageDescriptor("c1", ""))
     made = Table("default", "made", storage, parameters={"transactional": "true"})
-    services = metastore._services
+    services = metastore.services
 
     def hide(connection: object) -> None:
         hidden = tables.insert_table(connection, made, 0, hidden=True)  # type: ignore[arg-type]
@@ -672,7 +672,7 @@ def test_partitions_and_tables_cost_no_more_statements(metastore: Metastore, ses
         def count_statement(*given: object, statements: list[str] = statements) -> None:
             statements.append(str(given[2]))
 
-        engine = metastore._services.store.engine
+        engine = metastore.services.store.engine
         event.listen(engine, "before_cursor_execute", count_statement)
         assert metastore.doctor.examine() == []
         event.remove(engine, "before_cursor_execute", count_statement)

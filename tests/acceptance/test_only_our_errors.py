@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 from py4j.protocol import Py4JNetworkError
+from sqlalchemy import event
 from sqlalchemy.exc import DBAPIError, ResourceClosedError
 
 import airflow_hivex.core.session
@@ -23,7 +24,6 @@ import airflow_hivex.core.statements.queries
 from airflow_hivex.core import Metastore
 from airflow_hivex.core.errors import HivexError
 from airflow_hivex.core.runners.local import LocalRunner
-from airflow_hivex.core.store.engine import Store
 from tests import evidence
 from tests.acceptance.faults import DELETING, OF_FILES
 
@@ -102,7 +102,6 @@ def thrower(monkeypatch: pytest.MonkeyPatch) -> Thrower:
         (LocalRunner, ("run",)),
         (airflow_hivex.core.statements.queries, ("write_rows",)),
         (airflow_hivex.core.session, ("read",)),
-        (Store, ("_connected", "_attempt", "_attempt_exchange")),
     ]
     for owner, names in adapters:
         for name in names:
@@ -124,6 +123,8 @@ def _throwing(thrower: Thrower, step: str, function: Callable[..., Any]) -> Call
 def metastore(metastore_url: str, tmp_path: Path, thrower: Thrower) -> Iterator[Metastore]:
     clusters = {"c1": {"filesystem": (tmp_path / "c1").as_uri(), "jobtracker": "local[2]"}}
     with Metastore.open(metastore_url, clusters=clusters, fault=thrower.step) as metastore:
+        # Each use of the database begins with this; the metastore tells the steps before and after its commit.
+        event.listen(metastore.services.store.engine, "checkout", lambda *_: thrower.step("database"))
         with metastore.session() as session:
             session.sql("CREATE TABLE p (a int, v string) PARTITIONED BY (k string)")
             session.sql("CREATE TABLE t (a int)")

@@ -34,7 +34,7 @@ def base_directories(root: Path) -> list[str]:
 
 def killed(metastore: Metastore, session: Session, table: str, partition: str | None, root: Path) -> None:
     """What an INSERT OVERWRITE of the session's transaction leaves that is killed before its end."""
-    services = metastore._services
+    services = metastore.services
     found = services.catalog.get_table("default", table)
     txn_id = session.txn_id
     assert txn_id is not None
@@ -129,7 +129,7 @@ def test_overwrite_that_is_begun_again_makes_another_directory(
 
 def test_statement_that_was_taken_back_cannot_count_any_more(metastore: Metastore, table: Session) -> None:
     (txn_id,) = metastore.transactions.open(timeout=3600)
-    services = metastore._services
+    services = metastore.services
     found = services.catalog.get_table("default", "t")
     write = services.store.write(
         lambda connection: pending_writes.begin(
@@ -150,7 +150,7 @@ def test_what_a_commit_was_first_with_is_not_taken_back(
     metastore: Metastore, table: Session, tmp_path: Path, sql: str
 ) -> None:
     (txn_id,) = metastore.transactions.open(timeout=3600)
-    services = metastore._services
+    services = metastore.services
     with metastore.session(txn_id=txn_id, writer="load") as session:
         session.sql(sql)
     with services.store.read() as connection:

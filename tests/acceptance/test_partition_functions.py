@@ -142,7 +142,7 @@ def functions_of(expression: object) -> set[str]:
 
 
 @pytest.mark.evidence
-def test_nothing_is_lost_and_little_is_read(session: Session) -> None:
+def test_nothing_is_lost_and_little_is_read(metastore: Metastore, session: Session) -> None:
     """The same queries on a partitioned table and on one that has the keys as columns."""
     columns = "id INT, s STRING, d DATE, i INT"
     values = [
@@ -201,15 +201,15 @@ def test_nothing_is_lost_and_little_is_read(session: Session) -> None:
         if condition in asked:
             assert session.sql(query).rows == [row[:1] for row in plain if row[n]], condition
         assert session.explain(query).cluster == "c1"
-        assert partitions_read(session, condition) == most, condition
+        assert partitions_read(metastore, condition) == most, condition
 
 
-def partitions_read(session: Session, condition: str) -> int:
+def partitions_read(metastore: Metastore, condition: str) -> int:
     statement = read(f"SELECT id FROM p WHERE {condition}")
     assert isinstance(statement, Select)
-    table = session._services.catalog.get_table("default", "p")
+    table = metastore.catalog.get_table("default", "p")
     predicate = partition_predicate(statement.query.references[0].filters, table.partition_keys)
-    with session._services.store.read() as connection:
+    with metastore.services.store.read() as connection:
         return len(find_partitions(connection, table, predicate))
 
 

@@ -511,7 +511,7 @@ class CompactedPlay(Play):
         texts, row = self.constants(table)
         values = {each: value for each, value in row if each in {column.key for column in columns}}
         if self.chance.random() < 0.3:
-            self.metastore.transactions.abort(batch._open[0].txn_id, "it was lost")
+            self.metastore.transactions.abort(batch.txn_ids[0], "it was lost")
         self.log.append(f"batch writes {texts}")
         try:
             batch.write([{column.name: values.get(column.key) for column in columns}])

@@ -83,7 +83,7 @@ def test_root_that_is_not_mounted_is_not_changed(
     if is_upgraded:
         # By a release without markers.
         (root / MARKER).unlink()
-        metastore._services.store.write(lambda connection: connection.execute(delete(cluster_roots)))
+        metastore.services.store.write(lambda connection: connection.execute(delete(cluster_roots)))
     unmount(root)
     assert "Is it not mounted?" in change(metastore)
     assert list(root.iterdir()) == []
@@ -138,7 +138,7 @@ def test_a_lost_root_is_accepted_by_hand(metastore: Metastore, t: Session, root:
 
 
 def test_many_who_use_a_root_first_agree_on_its_marker(metastore: Metastore, clusters: Clusters, root: Path) -> None:
-    store = metastore._services.store
+    store = metastore.services.store
     for _ in range(20):
         shutil.rmtree(root, ignore_errors=True)
         store.write(lambda connection: connection.execute(delete(cluster_roots)))
@@ -156,9 +156,7 @@ def test_a_marker_that_its_writer_did_not_finish_is_finished(
     metastore: Metastore, metastore_url: str, clusters: Clusters, t: Session, root: Path, left: str | None
 ) -> None:
     whole = (root / MARKER).read_text()
-    metastore._services.store.write(
-        lambda connection: connection.execute(update(cluster_roots).values(is_marked=False))
-    )
+    metastore.services.store.write(lambda connection: connection.execute(update(cluster_roots).values(is_marked=False)))
     if left is None:
         (root / MARKER).unlink()
     else:

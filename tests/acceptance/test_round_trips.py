@@ -13,7 +13,7 @@ from tests.round_trips import RoundTrips, counted
 
 @pytest.fixture
 def store(metastore: Metastore) -> Store:
-    return metastore._services.store
+    return metastore.services.store
 
 
 @pytest.fixture

@@ -146,7 +146,7 @@ def test_views_have_no_files_on_any_cluster(t: Session, metastore: Metastore, tm
     with pytest.raises(InvalidOperationError, match="it is a view"):
         metastore.catalog.register_copy("d", "w", "c2")
     t.sql("DROP DATABASE d CASCADE")
-    with metastore._services.store.read() as connection:
+    with metastore.services.store.read() as connection:
         left = connection.execute(select(tables.c.name).where(tables.c.dropped)).all()
     assert left == []
     assert (tmp_path / "c1" / "default.db" / "t").exists()

@@ -196,13 +196,14 @@ def _die_at(point: str, count: int) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     configuration = hivex.HivexHook().get_configuration()
-    hivex._metastores[configuration.key] = Metastore.open(
+    metastore = Metastore.open(
         configuration.url,
         clusters=configuration.clusters,
         default_cluster=configuration.default_cluster,
         settings=configuration.settings,
         fault=fault,
     )
+    hivex.share_metastore(configuration, metastore)
 
 
 def _scheduled(dag: DAG) -> Any:

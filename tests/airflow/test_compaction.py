@@ -152,13 +152,14 @@ def test_task_that_is_killed_gives_its_compaction_back_and_a_retry_does_it(wareh
             to_kill.pop().on_kill()
 
     configuration = HivexHook().get_configuration()
-    metastore = hooks._metastores[configuration.key] = Metastore.open(
+    metastore = Metastore.open(
         configuration.url,
         clusters=configuration.clusters,
         default_cluster=configuration.default_cluster,
         settings=configuration.settings,
         fault=fault,
     )
+    hooks.share_metastore(configuration, metastore)
     fill(metastore)
     compaction_id = metastore.compactor.request("default", "t").id
     operator = HivexCompactionWorkerOperator(task_id="t", compaction_id=str(compaction_id))

@@ -261,12 +261,13 @@ def rivals(warehouse: dict[str, Any]) -> list[int]:
             other.transactions.allocate_write_ids([txn_id], "default", "sales", operation=Operation.UPDATE)
             other.transactions.commit(txn_id)
 
-    hooks._metastores[configuration.key] = Metastore.open(
+    metastore = Metastore.open(
         configuration.url,
         clusters=configuration.clusters,
         default_cluster=configuration.default_cluster,
         fault=fault,
     )
+    hooks.share_metastore(configuration, metastore)
     return left
 
 

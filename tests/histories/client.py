@@ -163,7 +163,7 @@ class Reader:
     """Reads lists and sets in a snapshot: what ``catalog.binding`` does, in one statement a table."""
 
     def __init__(self, metastore: Metastore, folder: Path) -> None:
-        self._store = metastore._services.store
+        self._store = metastore.services.store
         self._transactions = metastore.transactions
         self.root = folder / CLUSTER
         self.tables = {name: metastore.catalog.get_table(DATABASE, name) for name in (*LISTS, SETS)}

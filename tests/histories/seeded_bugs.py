@@ -75,7 +75,7 @@ def _register_at_once() -> None:
 
     def write_and_register(self: Work, running: Running, key: Key, elements: Sequence[int]) -> None:
         write(self, running, key, elements)
-        store = self._metastore._services.store
+        store = self._metastore.services.store
         store.write(lambda connection: self.register(connection, running, key, running.written[key]))
 
     Work.write = write_and_register  # type: ignore[method-assign]

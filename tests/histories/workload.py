@@ -226,14 +226,14 @@ class _Clients:
         self._time_of_round.go_on()
         self.ledger.read()
         self.reaped |= set(self._metastore.housekeeper.run().aborted)
-        self._metastore._services.store.write(_forget_aborted_components)
+        self._metastore.services.store.write(_forget_aborted_components)
 
 
 class Ledger:
     """How transactions have ended, as the metastore says, kept beyond the time that the metastore keeps it."""
 
     def __init__(self, metastore: Metastore) -> None:
-        self._store = metastore._services.store
+        self._store = metastore.services.store
         self.ended: dict[int, tuple[TxnState, int]] = {}
         self.changed: set[int] = set()
 

@@ -67,7 +67,7 @@ class QueryParser(_SparkParser):  # type: ignore[misc]
 
     def _parse_types(self, *options: Any, **named: Any) -> exp.Expr | None:
         # Spark's own parser takes VARCHAR(3) for STRING here.
-        return Parser._parse_types(self, *options, **named)
+        return Parser._parse_types(self, *options, **named)  # noqa: SLF001 - a method of its own base
 
 
 def called_function(node: exp.Expr) -> tuple[str, Sequence[exp.Expr]] | None:

@@ -92,7 +92,7 @@ def upgrade(store: Store) -> SchemaStatus:
             if before.state == "newer":
                 raise StoreTooNewError(store.name, str(before.found), before.head)
             if before.state != "current":
-                config = _config()
+                config = alembic_config()
                 config.attributes["connection"] = connection
                 command.upgrade(config, "head")
             connection.commit()
@@ -155,10 +155,11 @@ def _check_empty(store: Store, connection: Connection) -> None:
 @cache
 def _script() -> ScriptDirectory:
     # It runs the files of all revisions when it is first asked.
-    return ScriptDirectory.from_config(_config())
+    return ScriptDirectory.from_config(alembic_config())
 
 
-def _config() -> Config:
+def alembic_config() -> Config:
+    """Return the configuration of Alembic for the migrations of this package; ``connection`` is missing in it."""
     config = Config()
     # ConfigParser reads % as the start of an interpolation.
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))

@@ -173,7 +173,7 @@ class LockManager:
                     waiting(request.lock_id)
                 self._break_deadlock(txn_id)
                 if wait:
-                    response = self._wait(request, self._patience_s() if timeout is None else timeout)
+                    response = self._wait(request, self.patience_s() if timeout is None else timeout)
         if response.is_acquired:
             self._store.reach("while holding")
         return response
@@ -471,7 +471,8 @@ class LockManager:
                 log.warning("Request %s stays in the queue until it times out: %s", request.lock_id, failure)
             raise
 
-    def _patience_s(self) -> float:
+    def patience_s(self) -> float:
+        """Return how long a request waits if nobody says how long, by ``hive.lock.numretries`` and the pauses."""
         left, longest_s = int(self._settings["hive.lock.numretries"]), self._longest_setting_s()
         pauses_s, pause_s = 0.0, _FIRST_PAUSE_S
         while left and pause_s < longest_s:

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-import psycopg
 import pytest
-from psycopg.pq import ExecStatus
-from psycopg.pq.abc import PGconn, PGresult
 from sqlalchemy import BigInteger, Connection, String, bindparam, func, insert, select, text, update
 
 from airflow_hivex.core.errors import InvalidTextError, StoreRefusedError
-from airflow_hivex.core.store import migrating, pipeline
-from airflow_hivex.core.store.engine import Store
+from airflow_hivex.core.store import migrating
+from airflow_hivex.core.store.engine import OutcomeUnknownError, Store
 from airflow_hivex.core.store.exchange import Exchange, Prepared, joined
 from airflow_hivex.core.store.schema import counters
+from tests.postgresql_proxy import COMMITTED, PostgresqlProxy
 
 _INSERT = Prepared(
     insert(counters).values(name=bindparam("name", type_=String), value=bindparam("value", type_=BigInteger)).inline()
@@ -135,29 +133,32 @@ def test_work_is_repeated_when_its_connection_is_lost_before_the_commit(postgres
 
 
 def test_connection_that_is_lost_right_after_the_commit_is_not_used_again(
-    postgresql_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    postgresql_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    store, other = Store(postgresql_url), Store(postgresql_url)
-    migrating.prepare(store)
-    ((pid,),) = store.exchange(lambda exchange: exchange.finish(_PID()))[0]
-    next_result = pipeline._next_result
+    with PostgresqlProxy(postgresql_url) as proxy:
+        store = Store(proxy.url)
+        migrating.prepare(store)
+        store.exchange(lambda exchange: exchange.finish(_PID()))
+        proxy.cut_after(COMMITTED)
+        store.exchange(lambda exchange: exchange.finish(_INSERT(name="a", value=1)))
+        assert proxy.cuts == 1
+        assert find(store, "a") == [("a", 1)]
+        # The pool reports a failure, with a traceback, of a connection that it cannot make ready for others.
+        assert caplog.records == []
+        store.close()
 
-    def lost_in_front_of_the_last(pgconn: PGconn) -> PGresult:
-        result = next_result(pgconn)
-        if result.status != ExecStatus.PIPELINE_SYNC:
-            return result
-        monkeypatch.setattr(pipeline, "_next_result", next_result)
-        with other.read() as connection:
-            assert connection.execute(text(f"SELECT pg_terminate_backend({pid}, 10000)")).scalar_one()
-        raise psycopg.OperationalError("the connection is lost")
 
-    monkeypatch.setattr(pipeline, "_next_result", lost_in_front_of_the_last)
-    store.exchange(lambda exchange: exchange.finish(_INSERT(name="a", value=1)))
-    assert find(store, "a") == [("a", 1)]
-    # The pool reports a failure, with a traceback, of a connection that it cannot make ready for others.
-    assert caplog.records == []
-    store.close()
-    other.close()
+def test_commit_whose_answer_is_lost_has_an_unknown_outcome(postgresql_url: str) -> None:
+    with PostgresqlProxy(postgresql_url) as proxy:
+        store = Store(proxy.url)
+        migrating.prepare(store)
+        proxy.cut_before(COMMITTED)
+        with pytest.raises(OutcomeUnknownError):
+            store.exchange(lambda exchange: exchange.finish(_INSERT(name="a", value=1)))
+        assert proxy.cuts == 1
+        # Here it was applied. A repeated attempt would insert it twice.
+        assert find(store, "a") == [("a", 1)]
+        store.close()
 
 
 def test_prepared_statements_that_a_pooler_forgot_are_prepared_again(postgresql_url: str) -> None:

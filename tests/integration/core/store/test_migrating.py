@@ -49,7 +49,7 @@ def test_newer_database_is_refused(store: Store) -> None:
 def _create_revision(store: Store, revision: str) -> None:
     """Make the schema of an earlier release, as it did."""
     with store.engine.connect().execution_options(hivex_writing=True) as connection:
-        config = migrating._config()
+        config = migrating.alembic_config()
         config.attributes["connection"] = connection
         command.upgrade(config, revision)
         connection.commit()
