@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import NamedTuple
 
 from airflow_hivex.core.catalog.contents import TableContents
-from airflow_hivex.core.catalog.directories import RegisteredDirectory
-from airflow_hivex.core.catalog.pruning import FoundPartition, matching
+from airflow_hivex.core.catalog.directories import Directory, RegisteredDirectory
+from airflow_hivex.core.catalog.pruning import matching
 from airflow_hivex.core.model.directories import DirectoryState, directory_state, parse_directory
 from airflow_hivex.core.model.objects import StoredTable, Table
 from airflow_hivex.core.model.plans import WrittenDirectory
@@ -17,25 +18,21 @@ from airflow_hivex.core.model.routes import RouteInput
 from airflow_hivex.core.model.snapshots import Snapshot
 from airflow_hivex.core.model.write_ids import MAX_ID, ValidTxnList, ValidWriteIdList
 
-_UNREGISTERED = -1
 _ALL_TXNS = ValidTxnList(MAX_ID)
-
-WHOLE_TABLE = ""
-"""Stands for a partition's name where the table has no partitions."""
 
 
 @dataclass(frozen=True, slots=True)
 class BoundPartition:
-    """The directories and copies of one partition that a query reads (or of a table without partitions).
+    """The directories and copies of one partition that a query reads, or (None) of a table without partitions.
 
     ``location`` is relative to the primary cluster's file system; ``directories`` are the base and
     deltas that its snapshot sees, in reading order; plain tables have none. One that is not
     registered yet was made by the reader's own transaction.
     """
 
-    name: str
+    name: str | None
     location: str
-    directories: tuple[RegisteredDirectory, ...] = ()
+    directories: tuple[Directory, ...] = ()
     is_registered: bool = True
 
 
@@ -52,8 +49,19 @@ class BoundTable:
     partitions: tuple[BoundPartition, ...]
     write_ids: ValidWriteIdList | None = None
     partly_visible: bool = False
-    copies: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    stale: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    copies: Mapping[str, Mapping[str | None, str]] = field(default_factory=dict)
+    stale: Mapping[str, frozenset[str | None]] = field(default_factory=dict)
+
+    @property
+    def partition_names(self) -> list[str]:
+        """Return the names of the partitions; a table without partitions has none."""
+        return [each.name for each in self.partitions if each.name is not None]
+
+    @property
+    def registered_directories(self) -> tuple[RegisteredDirectory, ...]:
+        """Return the directories that are read, without those of the reader's own transaction."""
+        directories = (each for partition in self.partitions for each in partition.directories)
+        return tuple(each for each in directories if isinstance(each, RegisteredDirectory))
 
 
 def bind(
@@ -70,19 +78,15 @@ def bind(
     registered yet.
     """
     write_ids = snapshot.list_of(table)
-    needed: list[tuple[int | None, str, str]] = [(None, WHOLE_TABLE, table.storage.primary.location)]
-    if table.is_partitioned:
-        names_there = {each.name for each in contents.partitions}
-        found = [*contents.partitions, *_own_partitions(table, own, names_there, predicate)]
-        needed = [(each.id, each.name, each.location) for each in found]
-    visible: dict[int | None, tuple[RegisteredDirectory, ...]] = {}
+    needed = _needed(table, contents, predicate, own)
+    visible: dict[str | None, tuple[Directory, ...]] = {}
     partly_visible = False
     if write_ids is not None:
         states: dict[tuple[str, ...], DirectoryState] = {}
-        for partition_id, name, _ in needed:
-            registered: Sequence[RegisteredDirectory] = contents.directories.get(partition_id, ())
+        for each in needed:
+            registered: Sequence[Directory] = contents.directories.get(each.id, ()) if each.is_registered else ()
             if own:
-                registered = [*registered, *_unregistered(own.get(name or None, ()), table, partition_id)]
+                registered = [*registered, *_unregistered(own.get(each.name, ()), table)]
             by_name = {directory.name: directory for directory in registered}
             # Most partitions of a table have been written by the same few statements.
             names = tuple(by_name)
@@ -90,42 +94,54 @@ def bind(
                 states[names] = _state(names, write_ids, snapshot.valid_txns)
             state = states[names]
             read = (*((state.base,) if state.base else ()), *state.originals, *state.deltas)
-            visible[partition_id] = tuple(by_name[each] for each in read)
+            visible[each.name] = tuple(by_name[name] for name in read)
             partly_visible = partly_visible or bool(state.partial)
     partitions = tuple(
-        BoundPartition(name, location, visible.get(partition_id, ()), partition_id is None or partition_id > 0)
-        for partition_id, name, location in needed
+        BoundPartition(each.name, each.location, visible.get(each.name, ()), each.is_registered) for each in needed
     )
-    ids = [each[0] for each in needed]
     secondaries = [cluster for cluster in clusters if cluster != table.storage.primary.cluster]
-    copies, stale = _copies(contents, list(zip(ids, partitions, strict=True)), secondaries)
+    copies, stale = _copies(contents, list(zip(needed, partitions, strict=True)), secondaries)
     return BoundTable(table, partitions, write_ids, partly_visible, copies, stale)
 
 
-def _own_partitions(
-    table: Table, own: Iterable[str | None], existing: Collection[str], predicate: Predicate | None
-) -> list[FoundPartition]:
-    """Return the partitions of the predicate that the reader's transaction has made, with ids below 0."""
+class _Needed(NamedTuple):
+    """A partition that is read, or a table without partitions, whose ``name`` and ``id`` are None."""
+
+    name: str | None
+    location: str
+    id: int | None = None
+    is_registered: bool = True
+
+
+class _OwnPartition(NamedTuple):
+    name: str
+
+
+def _needed(
+    table: StoredTable,
+    contents: TableContents,
+    predicate: Predicate | None,
+    own: Iterable[str | None],
+) -> list[_Needed]:
+    """Return the partitions of the predicate, and those of them that the reader's transaction has made."""
     root = table.storage.primary.location
+    if not table.is_partitioned:
+        return [_Needed(None, root)]
+    existing = {each.name for each in contents.partitions}
     names = sorted(name for name in own if name is not None and name not in existing)
-    rows = [FoundPartition(-number, name, f"{root}/{name}") for number, name in enumerate(names, 1)]
-    return list(matching(rows, table.partition_keys, predicate))
-
-
-def _unregistered(
-    written: Iterable[WrittenDirectory], table: Table, partition_id: int | None
-) -> list[RegisteredDirectory]:
-    """Directories that have no row yet; with an id of nobody's, no copy on another cluster has them."""
     return [
-        RegisteredDirectory(
-            _UNREGISTERED,
-            partition_id,
-            each.name,
-            each.row_layout or table.row_layout,
-            each.files,
-            each.rows,
-            each.size_bytes,
-        )
+        *(_Needed(each.name, each.location, each.id) for each in contents.partitions),
+        *(
+            _Needed(each.name, f"{root}/{each.name}", is_registered=False)
+            for each in matching(list(map(_OwnPartition, names)), table.partition_keys, predicate)
+        ),
+    ]
+
+
+def _unregistered(written: Iterable[WrittenDirectory], table: Table) -> list[Directory]:
+    """Return directories that have no row yet; no copy on another cluster has them."""
+    return [
+        Directory(each.name, each.row_layout or table.row_layout, each.files, each.rows, each.size_bytes)
         for each in written
     ]
 
@@ -136,7 +152,7 @@ def route_input(bound: BoundTable) -> RouteInput:
     return RouteInput(
         table=table.full_name,
         primary=table.storage.primary.cluster,
-        partitions=tuple(partition.name for partition in bound.partitions) if table.is_partitioned else None,
+        partitions=tuple(partition.name for partition in bound.partitions),
         present={cluster: frozenset(locations) for cluster, locations in bound.copies.items()},
         stale=bound.stale,
     )
@@ -161,20 +177,24 @@ def _is_compaction_seen(name: str, write_ids: ValidWriteIdList, valid_txns: Vali
 
 
 def _copies(
-    contents: TableContents, partitions: Sequence[tuple[int | None, BoundPartition]], clusters: Sequence[str]
-) -> tuple[dict[str, dict[str, str]], dict[str, frozenset[str]]]:
-    copies: dict[str, dict[str, str]] = {cluster: {} for cluster in clusters}
-    stale: dict[str, frozenset[str]] = {}
+    contents: TableContents, partitions: Sequence[tuple[_Needed, BoundPartition]], clusters: Sequence[str]
+) -> tuple[dict[str, dict[str | None, str]], dict[str, frozenset[str | None]]]:
+    copies: dict[str, dict[str | None, str]] = {cluster: {} for cluster in clusters}
+    stale: dict[str, frozenset[str | None]] = {}
     for cluster, locations in contents.locations.items():
         held = contents.held.get(cluster, frozenset())
         behind = set()
-        for partition_id, partition in partitions:
-            location = locations.get(partition_id)
+        for needed, partition in partitions:
+            location = locations.get(needed.id) if needed.is_registered else None
             if location is None:
                 continue
-            if all(directory.id in held for directory in partition.directories):
+            if all(_is_held(directory, held) for directory in partition.directories):
                 copies[cluster][partition.name] = location
             else:
                 behind.add(partition.name)
         stale[cluster] = frozenset(behind)
     return copies, stale
+
+
+def _is_held(directory: Directory, held: frozenset[int]) -> bool:
+    return isinstance(directory, RegisteredDirectory) and directory.id in held

@@ -159,7 +159,7 @@ def _read(connection: Connection, parts: Sequence[Any]) -> TableContents:
             case 0:
                 names.append(FoundPartition(id_, name, text, files))
             case 1:
-                found[partition_id].append(RegisteredDirectory(id_, partition_id, name, text, files, rows, size_bytes))
+                found[partition_id].append(RegisteredDirectory(name, text, files, rows, size_bytes, id_, partition_id))
             case 2:
                 locations[name][partition_id] = text
             case _:

@@ -170,8 +170,10 @@ def _forget_copies(connection: Connection, table: Table, partition_ids: Sequence
         connection.execute(delete(directory_copies).where(copies.cluster == cluster, copies.directory_id.in_(each)))
 
 
-def place_in_copy(table: Table, name: str, location: str) -> str:
+def place_in_copy(table: Table, name: str | None, location: str) -> str:
     """Return where a partition lies below the folder of a copy: as on the primary, or by its name."""
+    if name is None:
+        return ""
     root = f"{table.storage.primary.location}/"
     return location.removeprefix(root) if location.startswith(root) else name
 
@@ -212,7 +214,7 @@ def compare(bound: BoundTable, primary: ClusterFiles, copy: ClusterFiles, copy_r
     inside, copied = primary.list_files(root), copy.list_files(copy_root)
     found = []
     for partition in bound.partitions:
-        place = "" if partition.location == root else place_in_copy(bound.table, partition.name, partition.location)
+        place = place_in_copy(bound.table, partition.name, partition.location)
         there = inside
         if not f"{partition.location}/".startswith(f"{root}/"):
             there = {f"{place}/{name}": size for name, size in primary.list_files(partition.location).items()}

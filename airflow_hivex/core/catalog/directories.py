@@ -35,11 +35,9 @@ from airflow_hivex.core.store.schema import (
 
 
 @dataclass(frozen=True, slots=True)
-class RegisteredDirectory:
-    """One row of ``directories``, without what a query does not need: a directory, or an original file."""
+class Directory:
+    """A directory of a table or partition as a reader knows it, or an original file."""
 
-    id: int
-    partition_id: int | None
     name: str
     row_layout: str
     files: int
@@ -61,6 +59,14 @@ class RegisteredDirectory:
     def is_original(self) -> bool:
         """Return whether it is an original file, by its path in the partition."""
         return parse_directory(self.name) is None
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredDirectory(Directory):
+    """One row of ``directories``, without what a query does not need. ``partition_id`` is None of a whole table's."""
+
+    id: int
+    partition_id: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +188,7 @@ def directories_of(
     ``partition_ids`` of None means all of the table, in one round trip.
     """
     d = directories.c
-    query = select(d.id, d.partition_id, d.name, d.row_layout, d.files, d.rows, d.size_bytes)
+    query = select(d.name, d.row_layout, d.files, d.rows, d.size_bytes, d.id, d.partition_id)
     if partition_ids is None:
         queries = [query.where(d.table_id == table.id)]
     else:

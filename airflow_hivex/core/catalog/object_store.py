@@ -621,12 +621,18 @@ class ObjectStore:
         )
         if found:
             raise CopyMismatchError(stored.full_name, cluster, found)
-        seen = tuple(each for partition in bound.partitions for each in partition.directories)
-        names = [partition.name for partition in bound.partitions] if stored.is_partitioned else []
+        names = bound.partition_names
         self._add_copies(
-            NewCopies(stored, target.name, seen, partitions=frozenset(names), location=root, write_ids=bound.write_ids)
+            NewCopies(
+                stored,
+                target.name,
+                bound.registered_directories,
+                partitions=frozenset(names),
+                location=root,
+                write_ids=bound.write_ids,
+            )
         )
-        return names or [stored.full_name]
+        return names if stored.is_partitioned else [stored.full_name]
 
     def add_copies(
         self,
@@ -721,12 +727,12 @@ class ObjectStore:
             names = {
                 partitions.name_of(table, partition_values(each) if isinstance(each, str) else each) for each in wanted
             }
-            missing = names - {partition.name for partition in bound.partitions}
+            missing = names.difference(bound.partition_names)
             if missing:
                 raise NoSuchPartitionError(table.database, table.name, min(missing))
             bound = replace(bound, partitions=tuple(each for each in bound.partitions if each.name in names))
         ids = {each.name: each.id for each in contents.partitions}
-        return bound, {each.name: ids[each.name] for each in bound.partitions if each.name in ids}
+        return bound, {name: ids[name] for name in bound.partition_names}
 
     # -- views of a cluster ---------------------------------------------------------
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime
 from itertools import chain
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, and_, or_, select
 
@@ -233,9 +233,19 @@ def _stored_text(value: Value, type: str) -> str | None:
     return None
 
 
-def matching(
-    rows: Sequence[FoundPartition], keys: Sequence[Column], predicate: Predicate | None
-) -> Sequence[FoundPartition]:
+class _Named(Protocol):
+    """Something that has the name of a partition."""
+
+    @property
+    def name(self) -> str:
+        """Return the name."""
+        ...
+
+
+_N = TypeVar("_N", bound=_Named)
+
+
+def matching(rows: Sequence[_N], keys: Sequence[Column], predicate: Predicate | None) -> Sequence[_N]:
     """Return the partitions whose rows may satisfy ``predicate``, decided by their names."""
     if predicate is None:
         return rows

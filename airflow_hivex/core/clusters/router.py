@@ -12,8 +12,6 @@ from airflow_hivex.core.model.routes import Candidate, Lack, Route, RouteInput, 
 
 NAMES_SHOWN = 10
 
-_WHOLE_TABLE = ("",)
-
 
 def choose_cluster(
     inputs: Sequence[RouteInput],
@@ -58,11 +56,8 @@ def _by_table(inputs: Iterable[RouteInput]) -> list[RouteInput]:
 
 
 def _merged(a: RouteInput, b: RouteInput) -> RouteInput:
-    if a.partitions is None or b.partitions is None:
-        partitions = None
-    else:
-        partitions = tuple(dict.fromkeys(a.partitions + b.partitions))
-    nothing: frozenset[str] = frozenset()
+    partitions = tuple(dict.fromkeys(a.partitions + b.partitions))
+    nothing: frozenset[str | None] = frozenset()
     present, stale = (
         {cluster: one.get(cluster, nothing) | two.get(cluster, nothing) for cluster in (*one, *two)}
         for one, two in ((a.present, b.present), (a.stale, b.stale))
@@ -109,22 +104,19 @@ def _lacks(
 
 
 def _missing_copies(cluster: str, one: RouteInput) -> Iterable[Lack]:
-    needed = _WHOLE_TABLE if one.partitions is None else one.partitions
     present = one.present.get(cluster, frozenset())
-    if present.issuperset(needed):
+    if present.issuperset(one.partitions):
         return
     stale = one.stale.get(cluster, frozenset())
-    absent = dict.fromkeys(name for name in needed if name not in present)
+    absent = dict.fromkeys(name for name in one.partitions if name not in present)
     for reason, names in (
         ("missing", [name for name in absent if name not in stale]),
         ("stale", [name for name in absent if name in stale]),
     ):
         if not names:
             continue
-        if one.partitions is None:
-            yield Lack(one.table, reason, one.primary)
-        else:
-            yield Lack(one.table, reason, one.primary, tuple(names[:NAMES_SHOWN]), len(names))
+        named = [name for name in names if name is not None]
+        yield Lack(one.table, reason, one.primary, tuple(named[:NAMES_SHOWN]), len(named))
 
 
 def _success(tried: Sequence[Candidate]) -> str:

@@ -19,6 +19,7 @@ from airflow_hivex.core.model.transactions import Operation, TxnState
 from airflow_hivex.core.model.write_ids import ValidCompactorWriteIdList, ValidTxnList
 from airflow_hivex.core.snapshots.valid_lists import read_valid_txns, read_valid_write_ids
 from airflow_hivex.core.store.batches import batches
+from airflow_hivex.core.store.partition_names import partition_from_column, partition_to_column
 from airflow_hivex.core.store.schema import (
     compaction_queue,
     completed_compactions,
@@ -265,7 +266,7 @@ def _active(connection: Connection, only: Resource | None) -> dict[Resource, str
     states = (CompactionState.INITIATED, CompactionState.WORKING)
     query = select(q.id, q.table_id, q.partition, q.state).where(q.state.in_([state.value for state in states]))
     return {
-        (table_id, partition or None): f"{CompactionState(state).shown} (compaction {compaction_id})"
+        (table_id, partition_from_column(partition)): f"{CompactionState(state).shown} (compaction {compaction_id})"
         for compaction_id, table_id, partition, state in connection.execute(_only_stored(query, q, only))
     }
 
@@ -299,7 +300,10 @@ def _failed(connection: Connection, failures: int, only: Resource | None) -> dic
         .group_by(last.table_id, last.partition)
         .having(func.min(last.state) == failed, func.max(last.state) == failed, func.count() == failures)
     )
-    return {(table_id, partition or None): ended_ms for table_id, partition, ended_ms in connection.execute(query)}
+    return {
+        (table_id, partition_from_column(partition)): ended_ms
+        for table_id, partition, ended_ms in connection.execute(query)
+    }
 
 
 def _only(
@@ -313,7 +317,7 @@ def _only(
 def _only_stored(query: Select[Any], columns: Any, only: Resource | None) -> Select[Any]:
     if only is None:
         return query
-    return query.where(columns.table_id == only[0], columns.partition == (only[1] or ""))
+    return query.where(columns.table_id == only[0], columns.partition == partition_to_column(only[1]))
 
 
 def names_of(candidates: Iterable[Candidate]) -> dict[int, str]:

@@ -280,7 +280,7 @@ class Cleaner:
                 work.message = "the table was dropped"
                 continue
             work.table, work.database, work.name = table, table.database, table.name
-            work.place = places.get((work.table_id, work.partition or ""))
+            work.place = places.get((work.table_id, work.partition))
             if work.outcome is CleaningOutcome.PAUSED:
                 continue
             if table.is_partitioned and work.partition is not None and work.place is None and work.aborted is None:
@@ -635,14 +635,14 @@ def _folders(table: Table, work: _Work, secondaries: Sequence[tuple[str, str]]) 
     return tuple(_Folder(*each) for each in dict.fromkeys(places))
 
 
-def _places(connection: Connection, works: Sequence[_Work]) -> dict[tuple[int, str], _Partition]:
+def _places(connection: Connection, works: Sequence[_Work]) -> dict[tuple[int, str | None], _Partition]:
     """Return the partitions that exist, by table and name. One statement for each 200 tables."""
     p = partitions.c
     by_table: defaultdict[int, list[str]] = defaultdict(list)
     for work in works:
         if work.partition is not None:
             by_table[work.table_id].append(work.partition)
-    found: dict[tuple[int, str], _Partition] = {}
+    found: dict[tuple[int, str | None], _Partition] = {}
     for batch in batches(list(by_table.items()), _TABLES_A_BATCH):
         conditions = [and_(p.table_id == table_id, p.name.in_(names)) for table_id, names in batch]
         query = select(p.table_id, p.name, p.id, p.location, p.parameters).where(~p.dropped, or_(*conditions))
@@ -652,7 +652,7 @@ def _places(connection: Connection, works: Sequence[_Work]) -> dict[tuple[int, s
 
 
 def _registered(
-    connection: Connection, works: Sequence[_Work], places: Mapping[tuple[int, str], _Partition]
+    connection: Connection, works: Sequence[_Work], places: Mapping[tuple[int, str | None], _Partition]
 ) -> dict[tuple[int, int | None], list[_Registered]]:
     """Return the registered directories of the places. One statement for each 10,000."""
     d = directories.c

@@ -30,6 +30,7 @@ from airflow_hivex.core.model.transactions import TxnState
 from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.engine import Store
+from airflow_hivex.core.store.partition_names import partition_to_column
 from airflow_hivex.core.store.schema import (
     compaction_queue,
     completed_txn_components,
@@ -84,7 +85,7 @@ class CleaningQueue:
 
         def work(connection: Connection) -> Compaction:
             new_id = lock_ids(connection)
-            of_resource = (Q.table_id == request.table_id, Q.partition == (request.partition or ""))
+            of_resource = (Q.table_id == request.table_id, Q.partition == partition_to_column(request.partition))
             stored = connection.execute(
                 select(*QUEUE_COLUMNS).where(IS_READY, IS_ABORT_CLEANUP, *of_resource).with_for_update()
             ).one_or_none()
@@ -192,7 +193,7 @@ class CleaningQueue:
                     IS_READY,
                     IS_ABORT_CLEANUP,
                     Q.table_id == entry.table_id,
-                    Q.partition == (entry.partition or ""),
+                    Q.partition == partition_to_column(entry.partition),
                 )
             )
             if entry.highest_write_id is not None:
@@ -220,7 +221,7 @@ class CleaningQueue:
             )
         rows = connection.execute(
             select(*QUEUE_COLUMNS)
-            .where(IS_READY, IS_ABORT_CLEANUP, Q.table_id == table_id, Q.partition == (partition or ""))
+            .where(IS_READY, IS_ABORT_CLEANUP, Q.table_id == table_id, Q.partition == partition_to_column(partition))
             .with_for_update()
         )
         entries = [compaction_from_row(row) for row in rows]
@@ -236,7 +237,7 @@ def _forget_completed(connection: Connection, entry: Compaction, highest: int) -
     completed = completed_txn_components.c
     own = (
         completed.table_id == entry.table_id,
-        completed.partition == entry.partition if entry.partition else completed.partition.is_(None),
+        completed.partition.is_(None) if entry.partition is None else completed.partition == entry.partition,
     )
     newest = select(func.max(completed.id)).where(*own).scalar_subquery()
     most = select(func.max(completed.write_id)).where(*own).scalar_subquery()
@@ -260,7 +261,7 @@ def _forget_aborted(
     aborted = select(txns.c.id).where(txns.c.state == TxnState.ABORTED.value)
     condition = and_(
         components.table_id == entry.table_id,
-        components.partition == entry.partition if entry.partition else components.partition.is_(None),
+        components.partition.is_(None) if entry.partition is None else components.partition == entry.partition,
         components.txn_id.in_(aborted),
         write_id <= highest,
     )

@@ -32,6 +32,7 @@ from airflow_hivex.core.model.compaction import (
 )
 from airflow_hivex.core.model.texts import told
 from airflow_hivex.core.store.batches import batches
+from airflow_hivex.core.store.partition_names import partition_to_column
 from airflow_hivex.core.store.schema import compaction_queue, completed_compactions, counters
 
 MESSAGE_LENGTH = 4096
@@ -66,7 +67,7 @@ def new_row(request: CompactionRequest, compaction_id: int, initiator: str, now_
         "table_id": request.table_id,
         "database": request.database,
         "table": request.table,
-        "partition": request.partition or "",
+        "partition": partition_to_column(request.partition),
         "state": CompactionState.INITIATED.value,
         "type": request.type.value,
         "properties": dict(request.properties),

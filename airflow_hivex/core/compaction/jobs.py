@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from airflow_hivex.core.catalog.directories import RegisteredDirectory
+from airflow_hivex.core.catalog.directories import Directory
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.directories import AcidDirectory, DirectoryKind, parse_directory
 from airflow_hivex.core.model.objects import ORIGINAL_LAYOUT, PLAIN_LAYOUT, StoredTable
@@ -42,7 +42,7 @@ class CompactionJob:
     """
 
     target: CompactionTarget
-    inputs: tuple[RegisteredDirectory, ...]
+    inputs: tuple[Directory, ...]
     is_major: bool
     txn_id: int
     write_ids: ValidCompactorWriteIdList
@@ -70,13 +70,13 @@ class CompactionJob:
             spark_conf=spark_conf,
         )
 
-    def _is_of_one_layout(self, rows: Sequence[RegisteredDirectory]) -> bool:
+    def _is_of_one_layout(self, rows: Sequence[Directory]) -> bool:
         return {each.row_layout for each in rows} == {self.target.table.row_layout} != {PLAIN_LAYOUT}
 
     def _scan(
         self,
         view: str,
-        rows: Sequence[RegisteredDirectory],
+        rows: Sequence[Directory],
         deletes: tuple[ScanPart, ...],
         valid: WriteIdFilter | None,
     ) -> Scan:
@@ -100,7 +100,7 @@ class CompactionJob:
     def _uri(self) -> str:
         return self.target.cluster.uri(self.target.location)
 
-    def _parts(self, rows: Sequence[RegisteredDirectory]) -> Iterator[ScanPart]:
+    def _parts(self, rows: Sequence[Directory]) -> Iterator[ScanPart]:
         """Yield the directories of each row layout."""
         originals = [each for each in rows if each.row_layout == ORIGINAL_LAYOUT]
         if originals:
@@ -116,7 +116,7 @@ class CompactionJob:
         for layout in dict.fromkeys(each.row_layout for each in rows if each.row_layout != ORIGINAL_LAYOUT):
             yield self._part([each for each in rows if each.row_layout == layout])
 
-    def _part(self, directories: Sequence[RegisteredDirectory]) -> ScanPart:
+    def _part(self, directories: Sequence[Directory]) -> ScanPart:
         return ScanPart(
             paths=tuple(f"{self._uri}/{each.name}" for each in directories),
             base_path=self._uri,
@@ -168,19 +168,11 @@ class CompactionJob:
             compacted=(lowest, highest, self.txn_id),
         )
 
-    def followed_by(self, written: Sequence[WrittenDirectory]) -> tuple[RegisteredDirectory, ...]:
+    def followed_by(self, written: Sequence[WrittenDirectory]) -> tuple[Directory, ...]:
         """Return the directories that the job has written, as inputs of a later one."""
+        layout = self.target.table.row_layout
         return tuple(
-            RegisteredDirectory(
-                -1,
-                self.target.partition_id,
-                each.name,
-                each.row_layout or self.target.table.row_layout,
-                each.files,
-                each.rows,
-                each.size_bytes,
-            )
-            for each in written
+            Directory(each.name, each.row_layout or layout, each.files, each.rows, each.size_bytes) for each in written
         )
 
 
@@ -209,7 +201,7 @@ def first_jobs(job: CompactionJob, most_deltas: int) -> list[CompactionJob]:
     return jobs
 
 
-def _write_ids(directory: RegisteredDirectory) -> tuple[int, int] | None:
+def _write_ids(directory: Directory) -> tuple[int, int] | None:
     """Return the first and last write id of a delta or delete delta; None of a base or an original file."""
     named = parse_directory(directory.name)
     if named is None or named.kind is DirectoryKind.BASE:

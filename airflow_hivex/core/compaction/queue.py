@@ -40,6 +40,7 @@ from airflow_hivex.core.model.transactions import Operation, TxnState
 from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.engine import Store
+from airflow_hivex.core.store.partition_names import partition_to_column
 from airflow_hivex.core.store.schema import compaction_queue, completed_compactions, counters, txn_components, txns
 from airflow_hivex.core.transactions.allocation import is_id
 
@@ -371,7 +372,7 @@ def _refusal(in_the_way: int, message: str) -> CompactionResponse:
 
 
 def _key(request: CompactionRequest) -> tuple[int, str]:
-    return request.table_id, request.partition or ""
+    return request.table_id, partition_to_column(request.partition)
 
 
 def _last_of(connection: Connection, table_ids: Collection[int]) -> dict[tuple[int, str], tuple[str, str | None]]:

@@ -9,6 +9,7 @@ from sqlalchemy import Row
 
 from airflow_hivex.core.clock import to_datetime
 from airflow_hivex.core.model.compaction import Compaction, CompactionState, CompactionType
+from airflow_hivex.core.store.partition_names import partition_from_column, partition_to_column
 from airflow_hivex.core.store.schema import compaction_queue, completed_compactions
 
 QUEUE_COLUMNS = tuple(compaction_queue.c)
@@ -23,7 +24,7 @@ def compaction_from_row(row: Row[Any]) -> Compaction:
     for name in _TIMES:
         time_ms = values.pop(f"{name}_ms", None)
         values[f"{name}_at"] = None if time_ms is None else to_datetime(time_ms)
-    values["partition"] = values["partition"] or None
+    values["partition"] = partition_from_column(values["partition"])
     values["state"] = CompactionState(values["state"])
     values["type"] = CompactionType(values["type"])
     return Compaction(**values)
@@ -35,7 +36,7 @@ def compaction_to_values(entry: Compaction) -> dict[str, Any]:
     for name in _TIMES:
         values[f"{name}_ms"] = to_milliseconds(values.pop(f"{name}_at"))
     return values | {
-        "partition": entry.partition or "",
+        "partition": partition_to_column(entry.partition),
         "state": entry.state.value,
         "type": entry.type.value,
         "properties": dict(entry.properties),

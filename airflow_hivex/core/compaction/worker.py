@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
 
-from airflow_hivex.core.catalog.directories import RegisteredDirectory, directories_of
+from airflow_hivex.core.catalog.directories import Directory, RegisteredDirectory, directories_of
 from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.catalog.partitions import select_partition
 from airflow_hivex.core.catalog.registration import Registration
@@ -422,7 +422,7 @@ class CompactionWorker:
         if found.entry.type is CompactionType.REBALANCE:
             first = 0 if found.target.partition_id is None else found.target.partition_id << _ROW_ID_BITS
             rebalance = Rebalance(found.entry.buckets, found.entry.order_by, first)
-        inputs = list(found.inputs(is_major=is_major))
+        inputs: list[Directory] = list(found.inputs(is_major=is_major))
         job = CompactionJob(found.target, tuple(inputs), is_major, running.txn_id, found.write_ids, rebalance)
         before = first_jobs(job, int(self._settings["hive.compactor.max.num.delta"]))
         for number, each in enumerate(before, 1):

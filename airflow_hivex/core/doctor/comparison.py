@@ -215,7 +215,7 @@ class _Judge:
     def _of_nobody(self, entry: Entry) -> tuple[FindingKind, str] | None:
         """Return what an entry is that no writer stands behind; None where somebody moves or removes directories."""
         rows = self._rows
-        if rows.changing and not rows.changing.isdisjoint(("", entry.partition or "")):
+        if rows.changing and not rows.changing.isdisjoint((None, entry.partition)):
             return None
         if entry.path in self._dropped:
             message = "its partition was dropped, and nobody reads it; delete it if that does not run any more"

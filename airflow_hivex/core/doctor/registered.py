@@ -21,6 +21,7 @@ from airflow_hivex.core.model.transactions import TxnState
 from airflow_hivex.core.model.write_ids import ValidTxnList, ValidWriteIdList
 from airflow_hivex.core.snapshots.valid_lists import read_valid_txns, read_valid_write_ids
 from airflow_hivex.core.store.batches import batches
+from airflow_hivex.core.store.partition_names import partition_from_column
 from airflow_hivex.core.store.schema import (
     cluster_storage_descriptors,
     compaction_queue,
@@ -63,7 +64,7 @@ class TableRows:
     ``dropped`` are the ids of partitions that were dropped and whose files are still to go; ``aborted`` has, by
     partition, what the next cleaning deletes; ``cleaning`` those that compactions are to be cleaned up after, with
     their transactions; ``pending`` write ids that transactions of several statements have noted, and whether these
-    are open; ``changing`` the partitions (the empty name: all) whose directories somebody moves or removes.
+    are open; ``changing`` the partitions (None: all) whose directories somebody moves or removes.
     """
 
     table: Table
@@ -77,7 +78,7 @@ class TableRows:
     aborted: dict[str | None, Aborted] = field(default_factory=dict)
     cleaning: dict[str | None, set[int]] = field(default_factory=dict)
     pending: dict[int, bool] = field(default_factory=dict)
-    changing: set[str] = field(default_factory=set)
+    changing: set[str | None] = field(default_factory=set)
 
     @property
     def depth(self) -> int:
@@ -211,7 +212,7 @@ def _add_writers(connection: Connection, rows: Mapping[int, TableRows]) -> None:
     for batch in batches(sorted(rows)):
         ready = select(Q.table_id, Q.partition, Q.txn_id).select_from(compaction_queue)
         for row in connection.execute(ready.where(IS_READY, Q.txn_id.is_not(None), Q.table_id.in_(batch))):
-            rows[row.table_id].cleaning.setdefault(row.partition or None, set()).add(row.txn_id)
+            rows[row.table_id].cleaning.setdefault(partition_from_column(row.partition), set()).add(row.txn_id)
         noted = select(pending_writes.c.table_id, pending_writes.c.document, txns.c.state).outerjoin(
             txns, txns.c.id == pending_writes.c.txn_id
         )
@@ -233,4 +234,4 @@ def _add_writers(connection: Connection, rows: Mapping[int, TableRows]) -> None:
             )
         )
         for table_id, partition in connection.execute(changing):
-            rows[table_id].changing.add(partition)
+            rows[table_id].changing.add(partition_from_column(partition))

@@ -97,6 +97,8 @@ def partition_values(name: str) -> tuple[str, ...]:
     return tuple(values)
 
 
-def nullable_values(name: str) -> tuple[str | None, ...]:
-    """Return the values of a partition's name, None for the default partition."""
+def nullable_values(name: str | None) -> tuple[str | None, ...]:
+    """Return the values of a partition's name, None for the default partition; a table without partitions has none."""
+    if name is None:
+        return ()
     return tuple(None if value == DEFAULT_PARTITION else value for value in partition_values(name))

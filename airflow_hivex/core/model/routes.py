@@ -10,17 +10,17 @@ from dataclasses import dataclass, field
 class RouteInput:
     """A table that a statement reads.
 
-    ``partitions`` are the names of those it needs, None for a table without partitions.
-    ``present`` tells, per cluster other than the primary, which of them are there and current
-    (``{""}`` stands for a table without partitions); ``stale`` those that are there but lag
-    behind the snapshot. The primary has everything (docs/reference/clusters.md, M6 and M11).
+    ``partitions`` are the names of those it needs; of a table without partitions that is the one None.
+    ``present`` tells, per cluster other than the primary, which of them are there and current,
+    ``stale`` those that are there but lag behind the snapshot. The primary has everything
+    (docs/reference/clusters.md, M6 and M11).
     """
 
     table: str
     primary: str
-    partitions: tuple[str, ...] | None = None
-    present: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    stale: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    partitions: tuple[str | None, ...] = (None,)
+    present: Mapping[str, frozenset[str | None]] = field(default_factory=dict)
+    stale: Mapping[str, frozenset[str | None]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

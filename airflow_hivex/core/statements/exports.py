@@ -109,7 +109,7 @@ def export_for_hive(
         cluster = chosen_cluster(context, routed)
         log.info("Transaction %s: %s", running.txn_id, routed.route.describe())
         (bound,) = routed.bound
-        _check_found(table, partitions, [each.name for each in bound.partitions])
+        _check_found(table, partitions, bound.partition_names)
         written = context.run(
             cluster, replace(plan_query(context, running, statement.query, routed, cluster), write=write)
         )

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from airflow_hivex.core.catalog.binding import BoundPartition, BoundTable
-from airflow_hivex.core.catalog.directories import RegisteredDirectory
+from airflow_hivex.core.catalog.directories import Directory
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.directories import parse_directory
 from airflow_hivex.core.model.objects import ORIGINAL_LAYOUT, PLAIN_LAYOUT, Table
@@ -88,12 +88,12 @@ def scan(bound: BoundTable, cluster: Cluster, view: str, *, row_ids: bool = Fals
     on_primary = cluster.name == table.storage.primary.cluster
     copy = table.storage.on(cluster.name)
     root = table.storage.primary.location if copy is None else copy.location
-    locations: Mapping[str, str] = {} if on_primary else bound.copies.get(cluster.name, {})
+    locations: Mapping[str | None, str] = {} if on_primary else bound.copies.get(cluster.name, {})
     parts: dict[object, _Part] = {}
     deletes: dict[str, _Part] = {}
     for partition in bound.partitions:
         location = partition.location if on_primary else locations[partition.name]
-        is_elsewhere = table.is_partitioned and location != f"{root}/{partition.name}"
+        is_elsewhere = partition.name is not None and location != f"{root}/{partition.name}"
         base, values = (location, nullable_values(partition.name)) if is_elsewhere else (root, None)
         has_ids = row_ids or row_id is not None or any(map(_deletes, partition.directories))
         place = cluster.uri(location)
@@ -189,7 +189,7 @@ class _Part:
         )
 
 
-def _deletes(directory: RegisteredDirectory) -> bool:
+def _deletes(directory: Directory) -> bool:
     """Return whether it takes rows away; a minor compaction also makes delete deltas without a file."""
     return directory.is_delete_delta and directory.files > 0
 

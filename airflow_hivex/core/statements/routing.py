@@ -301,7 +301,7 @@ def _late(context: StatementContext, wanted: _LockPlan, bound: BoundTable) -> li
 
 def _added(bound: BoundTable, locked: frozenset[str]) -> list[str]:
     """Return the partitions that were not there when the locks were asked for."""
-    return sorted({partition.name for partition in bound.partitions if partition.is_registered} - locked)
+    return sorted({each.name for each in bound.partitions if each.name is not None and each.is_registered} - locked)
 
 
 def _snapshot(

@@ -80,7 +80,7 @@ def _files(
     table = bound.table
     is_primary = cluster.name == table.storage.primary.cluster
     location = partition.location if is_primary else bound.copies[cluster.name][partition.name]
-    values = nullable_values(partition.name) if table.is_partitioned else ()
+    values = nullable_values(partition.name)
     by_key = dict(zip((key.name for key in table.partition_keys), values, strict=True))
     files = context.services.files(cluster)
     folders = (

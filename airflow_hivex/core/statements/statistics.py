@@ -123,7 +123,7 @@ def _covered(bound: BoundTable, specification: Predicate | None) -> BoundTable:
     if specification is None:
         return bound
     table = bound.table
-    names = set(covered([each.name for each in bound.partitions], specification, table.partition_keys))
+    names = set(covered(bound.partition_names, specification, table.partition_keys))
     if not names:
         raise NoSuchPartitionError(table.database, table.name, "that the PARTITION clause covers")
     return replace(bound, partitions=tuple(each for each in bound.partitions if each.name in names))
@@ -172,9 +172,8 @@ class _Analysis:
             unknown = [each for each in self.bound.partitions if self._known_rows(each) is None]
             counted = self._counted(unknown, (), total=False) if unknown else {}
         for partition in self.bound.partitions:
-            name = partition.name if table.is_partitioned else None
-            num_rows, of_columns = counted.get(name, (self._known_rows(partition), {}))
-            found[name] = self._statistics(None if noscan else num_rows, sizes[partition.name], of_columns)
+            num_rows, of_columns = counted.get(partition.name, (self._known_rows(partition), {}))
+            found[partition.name] = self._statistics(None if noscan else num_rows, sizes[partition.name], of_columns)
         if whole and table.is_partitioned:
             parts = [each.num_rows for each in found.values()]
             total = (sum(size[0] for size in sizes.values()), sum(size[1] for size in sizes.values()))
@@ -202,7 +201,7 @@ class _Analysis:
             return None
         return sum(directory.rows for directory in partition.directories)
 
-    def _sizes(self) -> dict[str, tuple[int, int]]:
+    def _sizes(self) -> dict[str | None, tuple[int, int]]:
         """Return the number of files, and of their bytes, by partition."""
         if self.bound.table.is_transactional:
             return {
@@ -214,17 +213,17 @@ class _Analysis:
             }
         return self._listed_sizes()
 
-    def _listed_sizes(self) -> dict[str, tuple[int, int]]:
+    def _listed_sizes(self) -> dict[str | None, tuple[int, int]]:
         table = self.bound.table
         files = self.context.services.files(self.cluster)
         copy = table.storage.on(self.cluster.name) or table.storage.primary
         on_primary = self.cluster.name == table.storage.primary.cluster
         copies = self.bound.copies.get(self.cluster.name, {})
-        found: dict[str, tuple[int, int]] = {}
+        found: dict[str | None, tuple[int, int]] = {}
         below: dict[str, list[int]] | None = None
         for partition in self.bound.partitions:
             location = partition.location if on_primary else copies[partition.name]
-            if partition.name and location == f"{copy.location}/{partition.name}":
+            if partition.name is not None and location == f"{copy.location}/{partition.name}":
                 if below is None:
                     # One listing for all that lie below the table.
                     below = defaultdict(list)

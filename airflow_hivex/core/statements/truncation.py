@@ -39,7 +39,7 @@ def run_truncate(context: StatementContext, statement: Truncate) -> Result:
             names = chosen if chosen is not None else _partitions(context, running, table, statement)
         cluster = context.services.clusters.get(table.storage.primary.cluster)
         write = begin_write(context, running, table, cluster, overwrite=True, static={}, partition=None)
-        written = write_empty_bases(write.write, [(name, nullable_values(name) if name else ()) for name in names])
+        written = write_empty_bases(write.write, [(name, nullable_values(name)) for name in names])
         end_write(context, running, write, written)
         return Result(cluster=cluster.name, txn_id=running.txn_id)
 

@@ -28,6 +28,7 @@ from airflow_hivex.core.model.locks import LockComponent, LockLevel, LockMatrix,
 from airflow_hivex.core.snapshots.txn_states import IS_OPEN
 from airflow_hivex.core.store.exchange import Call, Exchange, Prepared
 from airflow_hivex.core.store.json_text import JsonText
+from airflow_hivex.core.store.partition_names import partition_to_column
 from airflow_hivex.core.store.schema import counters, databases, locks, tables, txn_components, txns
 from airflow_hivex.core.transactions import txn_rows
 from airflow_hivex.core.transactions.allocation import is_id
@@ -142,7 +143,7 @@ def grant_at_once(
             txn_id=txn_id or 0,
             database=component.database,
             table=component.table or "",
-            partition=component.partition or "",
+            partition=partition_to_column(component.partition),
             full_table=component.full_table,
             resource=component.resource,
             type=component.type.value,

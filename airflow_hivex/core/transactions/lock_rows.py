@@ -24,6 +24,7 @@ from sqlalchemy import (
 from airflow_hivex.core.clock import to_datetime
 from airflow_hivex.core.model.locks import DataOperation, LockComponent, LockInfo, LockState, LockType
 from airflow_hivex.core.store.exchange import Call, Prepared
+from airflow_hivex.core.store.partition_names import partition_from_column
 from airflow_hivex.core.store.schema import locks, txns
 
 CHANNEL = "hivex_locks"
@@ -90,7 +91,8 @@ def lock_from_row(row: Row[Any]) -> LockInfo:
 
 def component_from_row(row: Row[Any]) -> LockComponent:
     """Return what a row locks and how; of its columns these only."""
-    return LockComponent(row.database, row.table or None, row.partition or None, LockType(row.type))
+    partition = partition_from_column(row.partition)
+    return LockComponent(row.database, row.table or None, partition, LockType(row.type))
 
 
 def release(connection: Connection, *conditions: ColumnElement[bool]) -> frozenset[int]:

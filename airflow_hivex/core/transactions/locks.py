@@ -42,6 +42,7 @@ from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.exchange import Exchange
 from airflow_hivex.core.store.listening import Listener, listening
+from airflow_hivex.core.store.partition_names import partition_to_column
 from airflow_hivex.core.store.schema import counters, locks
 from airflow_hivex.core.transactions.allocation import is_id
 from airflow_hivex.core.transactions.deadlocks import deadlock_of
@@ -294,7 +295,7 @@ class LockManager:
                 "txn_id": txn_id or 0,
                 "database": component.database,
                 "table": component.table or "",
-                "partition": component.partition or "",
+                "partition": partition_to_column(component.partition),
                 "full_table": component.full_table,
                 "resource": component.resource,
                 "type": component.type.value,

@@ -98,7 +98,7 @@ def test_copy_counts_when_the_last_of_its_directories_has_come(
     catalog.add_copies(table, "c2", [first])
     assert bound(catalog, table).copies["c2"] == {}
     catalog.add_copies(table, "c2", [second])
-    assert bound(catalog, table).copies["c2"] == {"": table.storage.primary.location}
+    assert bound(catalog, table).copies["c2"] == {None: table.storage.primary.location}
     insert(table)
     assert bound(catalog, table).copies["c2"] == {}
     catalog.add_copies(table, "c2", registered(catalog, table)[2:])

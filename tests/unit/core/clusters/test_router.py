@@ -19,7 +19,7 @@ T11, T12, T21, T31 = (
     RouteInput("T21", "C2"),
     RouteInput("T31", "C3"),
 )
-T11_COPIED = RouteInput("T11", "C1", present={"C2": frozenset({""})})
+T11_COPIED = RouteInput("T11", "C1", present={"C2": frozenset({None})})
 NEW = RouteOutput("T13", None)
 
 
@@ -134,8 +134,8 @@ def test_default_cluster_alone_is_tried_when_the_setting_says_so() -> None:
 
 def test_a_secondary_of_everything_is_no_candidate_but_named() -> None:
     copied = [
-        RouteInput("T11", "C1", present={"C3": frozenset({""})}),
-        RouteInput("T21", "C2", present={"C3": frozenset({""})}),
+        RouteInput("T11", "C1", present={"C3": frozenset({None})}),
+        RouteInput("T21", "C2", present={"C3": frozenset({None})}),
     ]
     decided = route(copied)
     assert [candidate.cluster for candidate in decided.candidates] == ["C1", "C2"]
@@ -159,7 +159,7 @@ def test_a_failure_names_the_first_ten_partitions_and_counts_all() -> None:
 
 
 def test_a_stale_table_is_not_present() -> None:
-    read = RouteInput("T11", "C1", None, {}, {"C2": frozenset({""})})
+    read = RouteInput("T11", "C1", stale={"C2": frozenset({None})})
     assert route([read, T21]).candidates[1].lacks == (Lack("T11", "stale", "C1"),)
 
 
@@ -192,7 +192,7 @@ def test_different_primaries_are_an_error_on_a_pinned_cluster_too() -> None:
 
 
 def test_a_primary_that_is_no_longer_configured_is_passed_over() -> None:
-    gone = RouteInput("T91", "C9", present={"C2": frozenset({""})})
+    gone = RouteInput("T91", "C9", present={"C2": frozenset({None})})
     decided = route([gone, T21])
     assert decided.cluster == "C2"
     assert decided.candidates[0].lacks == (Lack("", "not configured", "C9"),)
@@ -215,7 +215,7 @@ def test_a_hundred_thousand_partitions_are_checked_as_a_set() -> None:
 tables = st.integers(0, 3).flatmap(
     lambda number: st.builds(
         lambda primary, copies: RouteInput(
-            f"t{number}", primary, present={copy: frozenset({""}) for copy in copies - {primary}}
+            f"t{number}", primary, present={copy: frozenset({None}) for copy in copies - {primary}}
         ),
         st.sampled_from(CLUSTERS),
         st.frozensets(st.sampled_from(CLUSTERS)),

@@ -22,7 +22,7 @@ TABLE = Table(
 
 
 def directory(name: str, layout: str, files: int = 1) -> RegisteredDirectory:
-    return RegisteredDirectory(1, 1, name, layout, files, 10, 100)
+    return RegisteredDirectory(name, layout, files, 10, 100, 1, 1)
 
 
 def test_each_layout_and_each_partition_elsewhere_is_a_part() -> None:
@@ -64,7 +64,7 @@ def test_each_layout_and_each_partition_elsewhere_is_a_part() -> None:
 
 def test_tables_without_transactions_are_read_from_their_folders() -> None:
     plain = replace(TABLE, parameters={}, partition_keys=())
-    planned = scan(BoundTable(plain, (BoundPartition("", "d.db/t"),)), CLUSTER, "v")
+    planned = scan(BoundTable(plain, (BoundPartition(None, "d.db/t"),)), CLUSTER, "v")
     assert planned.parts == (ScanPart(("file:///data/d.db/t",), "file:///data/d.db/t"),)
     assert not planned.is_transactional
     parted = replace(TABLE, parameters={})

@@ -1,0 +1,16 @@
+"""How columns that are never NULL keep the partition of a table without partitions, which is None elsewhere.
+
+Those of locks and of compactions are a part of keys, in which NULL equals nothing.
+"""
+
+from __future__ import annotations
+
+
+def partition_to_column(partition: str | None) -> str:
+    """Return what such a column has for a partition's name, or for none."""
+    return "" if partition is None else partition
+
+
+def partition_from_column(text: str) -> str | None:
+    """Return the partition's name, or None, of what such a column has."""
+    return text or None
