@@ -278,6 +278,22 @@ class InvalidTextError(HivexError):
         self.position = position
 
 
+class InvalidTypeError(HivexError):
+    """A text is not a type of a column. ``position`` counts from 1."""
+
+    code = "INVALID_TYPE"
+
+    def __init__(self, text: str, index: int, reason: str) -> None:
+        super().__init__(
+            f"{text!r} is not a valid type, at position {index + 1}: {reason}. "
+            "Give a type as Hive spells it, such as array<decimal(10,2)>.",
+            text,
+            index,
+            reason,
+        )
+        self.position = index + 1
+
+
 class InvalidOperationError(HivexError):
     """The object exists, but does not allow the operation."""
 

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from airflow_hivex.core import Metastore, Session
 from airflow_hivex.core.catalog.pruning import find_partitions, partition_predicate
+from airflow_hivex.core.model.column_types import parse_type
 from airflow_hivex.core.model.expressions import Call, ColumnReference, UndecidedError, Value
 from airflow_hivex.core.model.functions import FUNCTIONS, compute
 from airflow_hivex.core.model.predicates import Comparison
@@ -36,6 +37,7 @@ EMPTY_AND_EDGES: dict[str, list[Value]] = {
     "f": [None, True, False],
 }
 TYPES = {"s": "string", "d": "date", "i": "int", "t": "tinyint", "b": "bigint", "f": "boolean"}
+PARSED = {name: parse_type(text) for name, text in TYPES.items()}
 EXPRESSIONS = """
 upper(s) lower(s) ucase(s) lcase(s) trim(s) ltrim(s) rtrim(s) length(s) char_length(s)
 substr(s,1,4) substr(s,0,2) substr(s,-2) substr(s,-2,1) substr(s,-9,8) substr(s,3,0) substr(s,2,-1) substring(s,6,2)
@@ -111,7 +113,7 @@ def test_every_function_gives_what_spark_gives_or_is_left_to_it(spark: SparkSess
                 continue
             seen.add(key)
             try:
-                asked[text][number] = compute(expression, row, TYPES).value
+                asked[text][number] = compute(expression, row, PARSED).value
             except UndecidedError:
                 continue
     assert {text for text, values in asked.items() if not values} == {"coalesce(t,i)", "coalesce(i,s)"}

@@ -17,6 +17,7 @@ from sqlalchemy.exc import IntegrityError
 
 from airflow_hivex.core.catalog.rows import STORAGE_COLUMNS, storage_to_values, stored_time
 from airflow_hivex.core.errors import AlreadyExistsError, InvalidObjectError, NoSuchPartitionError
+from airflow_hivex.core.model.column_types import ColumnType, Primitive
 from airflow_hivex.core.model.objects import ClusterStorageDescriptor, Column, Partition, Table
 from airflow_hivex.core.model.partitions import (
     DEFAULT_PARTITION,
@@ -61,24 +62,24 @@ def _stored(table: str, key: Column, value: Value) -> str:
         return DEFAULT_PARTITION
     text = text_of(value)
     try:
-        checked = _fitted(text, key.type) if isinstance(value, str) else typed(text, key.type)
+        checked = _fitted(text, key.parsed_type) if isinstance(value, str) else typed(text, key.parsed_type)
         if "\0" in text:
             raise ValueError("a path cannot hold it")
     except (ValueError, ArithmeticError) as error:
         raise InvalidObjectError(
             "partition", f"{key.name}={text}", f"the value is not of type {key.type}, the type of that key of {table}"
         ) from error
-    return text_of(checked, single=key.type.lower() == "float")
+    return text_of(checked, single=key.parsed_type == Primitive("float"))
 
 
-def _fitted(text: str, type: str) -> Value:
+def _fitted(text: str, type: ColumnType) -> Value:
     """Return the text as its key's type holds it: CHAR is padded, and only spaces may be cut off."""
-    base, _, length = type.lower().replace(" ", "").rstrip(")").partition("(")
-    if base not in ("char", "varchar") or not length:
+    if not isinstance(type, Primitive) or type.name not in ("char", "varchar"):
         return typed(text, type)
-    if len(text.rstrip(" ")) > int(length):
+    (length,) = type.parameters
+    if len(text.rstrip(" ")) > length:
         raise ValueError(f"the text is longer than {length} characters")
-    return text[: int(length)].ljust(int(length) if base == "char" else 0)
+    return text[:length].ljust(length if type.name == "char" else 0)
 
 
 def text_of(value: Value, *, single: bool = False) -> str:

@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol, TypeVar
 from sqlalchemy import ColumnElement, Connection, and_, or_, select
 
 from airflow_hivex.core.errors import InvalidOperationError
+from airflow_hivex.core.model.column_types import ColumnType, Family, Primitive
 from airflow_hivex.core.model.objects import Column, Table
 from airflow_hivex.core.model.partitions import DEFAULT_PARTITION, partition_values
 from airflow_hivex.core.model.predicates import (
@@ -32,7 +33,7 @@ from airflow_hivex.core.model.predicates import (
 from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.schema import partition_key_values, partitions, storage_descriptors
 
-_INTEGERS = frozenset({"tinyint", "smallint", "int", "bigint"})
+_STRING, _DATE, _BOOLEAN = Primitive("string"), Primitive("date"), Primitive("boolean")
 # More values than this in one IN list are filtered here instead.
 _MOST_VALUES = 1000
 
@@ -143,7 +144,7 @@ def _condition(table: Table, predicate: Predicate) -> ColumnElement[bool] | None
     key = _key(table, column)
     if key is None or len(values) > _MOST_VALUES:
         return None
-    texts = [_stored_text(value, table.partition_keys[key].type) for value in values if value is not None]
+    texts = [_stored_text(value, table.partition_keys[key].parsed_type) for value in values if value is not None]
     if not all(text is not None for text in texts):
         return None
     return _with_value(table, key, partition_key_values.c.value.in_(texts))
@@ -166,7 +167,7 @@ def _bounds(table: Table, predicate: Predicate, collation: str) -> ColumnElement
     position = _key(table, column)
     if position is None or (low is None and high is None):
         return None
-    is_date = table.partition_keys[position].type == "date"
+    is_date = table.partition_keys[position].parsed_type == _DATE
     # By code points, as Spark compares texts; the database's own order may be that of a language.
     stored = partition_key_values.c.value.collate(collation)
     # Days after the year 9999 begin with a sign.
@@ -178,10 +179,10 @@ def _bounds(table: Table, predicate: Predicate, collation: str) -> ColumnElement
 def _ordered_text(table: Table, column: ColumnReference, value: Value, *, of_dates: bool = True) -> str | None:
     """Return the text that is among the stored values of a key where ``value`` is among the values, None if none is."""
     position = _key(table, column)
-    key_type = "" if position is None else table.partition_keys[position].type
-    if key_type == "string" and isinstance(value, str):
+    key_type = None if position is None else table.partition_keys[position].parsed_type
+    if key_type == _STRING and isinstance(value, str):
         return value if _is_storable(value) else None
-    if key_type == "date" and of_dates:
+    if key_type == _DATE and of_dates:
         try:
             day = date.fromisoformat(value) if isinstance(value, str) and len(value) == len("2013-01-01") else value
         except ValueError:
@@ -217,18 +218,18 @@ def _key(table: Table, column: ColumnReference) -> int | None:
     return names.index(column.name.lower()) if column.name.lower() in names else None
 
 
-def _stored_text(value: Value, type: str) -> str | None:
+def _stored_text(value: Value, type: ColumnType) -> str | None:
     """Return the one text under which ``value`` is stored in a key of ``type``, or None if there may be others."""
     if isinstance(value, bool):
-        return str(value).lower() if type == "boolean" else None
+        return str(value).lower() if type == _BOOLEAN else None
     if isinstance(value, int):
-        return str(value) if type in _INTEGERS else None
+        return str(value) if isinstance(type, Primitive) and type.family is Family.WHOLE else None
     if isinstance(value, str):
         # NULL and the empty string share one stored value.
-        held = type == "string" and value not in ("", DEFAULT_PARTITION) and _is_storable(value)
+        held = type == _STRING and value not in ("", DEFAULT_PARTITION) and _is_storable(value)
         return value if held else None
     # A time of a day is a date to Python.
-    if type == "date" and isinstance(value, date) and not isinstance(value, datetime):
+    if type == _DATE and isinstance(value, date) and not isinstance(value, datetime):
         return value.isoformat()
     return None
 
@@ -258,7 +259,7 @@ def matching(rows: Sequence[_N], keys: Sequence[Column], predicate: Predicate | 
         (alone[own[0]] if own else together).append(conjunct)
     # Many partitions share a key's value; whatever is asked of it alone is asked once.
     tests = [_KeyTest(key, And(tuple(conjuncts))) for key, conjuncts in zip(keys, alone, strict=True)]
-    types = {key.name.lower(): key.type for key in keys}
+    types = {key.name.lower(): key.parsed_type for key in keys}
     rest = And(tuple(together))
     kept = []
     for row in rows:
@@ -275,7 +276,7 @@ class _KeyTest:
 
     def __init__(self, key: Column, predicate: And) -> None:
         self._name = key.name.lower()
-        self._type = key.type
+        self._type = key.parsed_type
         self._predicate = predicate
         self._known: dict[str, tuple[bool, Sequence[tuple[str, Value]]]] = {}
 

@@ -75,7 +75,7 @@ def covered(names: Iterable[str], specification: Predicate, keys: Sequence[Colum
     for name in names:
         try:
             values = {
-                key.name.lower(): typed(None if text == DEFAULT_PARTITION else text, key.type)
+                key.name.lower(): typed(None if text == DEFAULT_PARTITION else text, key.parsed_type)
                 for key, text in zip(keys, partition_values(name), strict=True)
             }
         except ValueError:
@@ -96,7 +96,7 @@ def _key(table: Table, column: ColumnReference) -> Column:
 def _typed_comparison(table: Table, key: Column, column: ColumnReference, operator: str, value: Value) -> Predicate:
     (text,) = stored_values(table.full_name, [key], [value])
     if text != DEFAULT_PARTITION:
-        return Comparison(column, operator, typed(text, key.type))
+        return Comparison(column, operator, typed(text, key.parsed_type))
     if operator == "=":
         return IsNull(column)
     if operator == "<>":

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
+from airflow_hivex.core.model.column_types import ColumnType, Primitive
 from airflow_hivex.core.model.literals import Value as Value
 
 VOID = "void"
@@ -60,7 +61,7 @@ def columns_read(expression: Expression) -> Iterator[ColumnReference]:
             yield from columns_read(argument)
 
 
-def column_value(column: ColumnReference, values: Mapping[str, Value], types: Mapping[str, str]) -> Typed:
+def column_value(column: ColumnReference, values: Mapping[str, Value], types: Mapping[str, ColumnType]) -> Typed:
     """Return a column's value for a function, from values and types by lower-case name.
 
     Raises:
@@ -69,13 +70,15 @@ def column_value(column: ColumnReference, values: Mapping[str, Value], types: Ma
     name = column.name.lower()
     if name not in values:
         raise UndecidedError
-    given = types.get(name, "").lower().replace(" ", "")
-    base = given.partition("(")[0]
+    declared = types.get(name)
     if values[name] is None:
-        return Typed(None, "string" if base == "varchar" else given or UNKNOWN_TYPE)
-    if base == "varchar":
-        return Typed(values[name], "string")
+        return Typed(None, UNKNOWN_TYPE if declared is None else computed_type(declared))
     # CHAR is padded, or is not, as Spark is set.
-    if not given or base == "char":
+    if declared is None or (isinstance(declared, Primitive) and declared.name == "char"):
         raise UndecidedError
-    return Typed(values[name], given)
+    return Typed(values[name], computed_type(declared))
+
+
+def computed_type(type: ColumnType) -> str:
+    """Return the name of the type that functions see: VARCHAR is a string to them."""
+    return "string" if isinstance(type, Primitive) and type.name == "varchar" else str(type)

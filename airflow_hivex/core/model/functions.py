@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from typing import TypeAlias
 
+from airflow_hivex.core.model.column_types import KINDS, ColumnType, parse_type
 from airflow_hivex.core.model.expressions import (
     UNKNOWN_TYPE,
     VOID,
@@ -24,18 +25,19 @@ from airflow_hivex.core.model.expressions import (
     UndecidedError,
     Value,
     column_value,
+    computed_type,
 )
 
 Function: TypeAlias = Callable[..., Typed]
 
-_BITS = {"tinyint": 7, "smallint": 15, "int": 31, "bigint": 63}
+_BITS = {name: kind.bits for name, kind in KINDS.items() if kind.bits}
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
 _FORMAT_PART = re.compile(r"([A-Za-z])\1*|[-/._ ]+")
 _LONGEST_TEXT = 10_000
 
 
-def compute(expression: Expression, values: Mapping[str, Value], types: Mapping[str, str]) -> Typed:
+def compute(expression: Expression, values: Mapping[str, Value], types: Mapping[str, ColumnType]) -> Typed:
     """Return the value of an expression for a row whose columns have ``values`` and ``types`` (keys in lower case).
 
     Raises:
@@ -45,7 +47,7 @@ def compute(expression: Expression, values: Mapping[str, Value], types: Mapping[
         case ColumnReference():
             return column_value(expression, values, types)
         case Constant(value, type):
-            return Typed(value, "string" if type.startswith("varchar") else type)
+            return Typed(value, computed_type(parse_type(type)))
         case Call(function, arguments):
             return call(function, [compute(argument, values, types) for argument in arguments])
 

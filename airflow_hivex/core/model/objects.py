@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from typing import Self
 
+from airflow_hivex.core.model.column_types import ColumnType, parse_type
 from airflow_hivex.core.model.file_properties import file_options
 from airflow_hivex.core.model.text_files import TEXTFILE, text_properties
 
@@ -46,7 +47,7 @@ class OwnerType(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: ``type`` is Spark's simple string, such as ``decimal(10,2)`` or ``array<int>``.
+    """A column: ``type`` is the text of its type as it was given, such as ``decimal(10,2)`` or ``array<int>``.
 
     ``stored_name`` is the name that it has in files, if that is another one: a column keeps it when it is
     renamed, and one that comes after a dropped one of its name has its own.
@@ -61,6 +62,15 @@ class Column:
     def in_files(self) -> str:
         """Its name in files."""
         return self.stored_name or self.name
+
+    @property
+    def parsed_type(self) -> ColumnType:
+        """Return its type.
+
+        Raises:
+            InvalidTypeError: the text names no type.
+        """
+        return parse_type(self.type)
 
 
 @dataclass(frozen=True, slots=True)

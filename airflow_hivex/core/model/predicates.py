@@ -18,6 +18,7 @@ from itertools import takewhile
 from types import MappingProxyType
 from typing import TypeAlias
 
+from airflow_hivex.core.model.column_types import ColumnType, Family, Primitive, is_partition_type
 from airflow_hivex.core.model.expressions import Call, ColumnReference, UndecidedError, Value, columns_read
 from airflow_hivex.core.model.functions import compute
 
@@ -175,7 +176,7 @@ def _may_hold(predicate: Predicate) -> bool:
 
 
 def evaluate(
-    predicate: Predicate, values: Mapping[str, Value], types: Mapping[str, str] = MappingProxyType({})
+    predicate: Predicate, values: Mapping[str, Value], types: Mapping[str, ColumnType] = MappingProxyType({})
 ) -> Truth:
     """Return what ``predicate`` says of a row whose columns have ``values`` and ``types`` (keys in lower case).
 
@@ -216,7 +217,7 @@ def _first_of(
     order: tuple[Truth, Truth, Truth],
     operands: Iterable[Predicate],
     values: Mapping[str, Value],
-    types: Mapping[str, str],
+    types: Mapping[str, ColumnType],
 ) -> Truth:
     """Return the strongest answer of the operands, in the given order.
 
@@ -348,18 +349,7 @@ def _like(value: Value, pattern: str) -> Truth:
     return Truth.YES if compiled.fullmatch(value) else Truth.NO
 
 
-_PARTITION_TYPES = frozenset(
-    {"string", "varchar", "char", "tinyint", "smallint", "int", "bigint", "decimal", "double", "float"}
-    | {"boolean", "date", "timestamp", "timestamp_ntz"}
-)
-
-
-def is_partition_type(type: str) -> bool:
-    """Return whether a partition key may have this type."""
-    return type.lower().partition("(")[0] in _PARTITION_TYPES
-
-
-def typed(text: str | None, type: str) -> Value:
+def typed(text: str | None, type: ColumnType) -> Value:
     """Return a partition value as its column's type; text that does not fit stays out of comparisons.
 
     Raises:
@@ -367,29 +357,25 @@ def typed(text: str | None, type: str) -> Value:
     """
     if text is None:
         return None
-    base, _, arguments = type.lower().replace(" ", "").rstrip(")").partition("(")
-    if base in ("string", "varchar"):
-        return text
-    if base == "char":
-        return PaddedText(text)
-    if base in _INTEGER_BITS:
-        return _integer(text, _INTEGER_BITS[base])
-    if base in ("decimal", "dec", "numeric"):
-        return _decimal(text, arguments)
-    if base in ("double", "float") and "_" not in text:
-        return float(text)
-    if base == "boolean" and text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    if base == "date" and _DAY.fullmatch(text):
-        return date.fromisoformat(text)
-    if base in ("timestamp", "timestamp_ntz") and _MOMENT.fullmatch(text):
-        return datetime.fromisoformat(text)
-    if not is_partition_type(type):
+    if not isinstance(type, Primitive) or not is_partition_type(type):
         raise ValueError(f"{type} cannot be a partition column's type")
+    match type.family:
+        case Family.TEXT:
+            return PaddedText(text) if type.name == "char" else text
+        case Family.WHOLE:
+            return _integer(text, type.kind.bits)
+        case Family.DECIMAL:
+            return _decimal(text, *type.parameters)
+        case Family.FLOATING if "_" not in text:
+            return float(text)
+        case Family.BOOLEAN if text.lower() in ("true", "false"):
+            return text.lower() == "true"
+        case Family.MOMENT if type.name == "date":
+            if _DAY.fullmatch(text):
+                return date.fromisoformat(text)
+        case Family.MOMENT if _MOMENT.fullmatch(text):
+            return datetime.fromisoformat(text)
     raise ValueError(f"{text!r} is not a value of type {type}")
-
-
-_INTEGER_BITS = {"tinyint": 7, "smallint": 15, "int": 31, "integer": 31, "bigint": 63}
 
 
 def _integer(text: str, bits: int) -> int:
@@ -400,14 +386,13 @@ def _integer(text: str, bits: int) -> int:
     raise ValueError(f"{text!r} is not a whole number of {bits + 1} bits")
 
 
-def _decimal(text: str, arguments: str) -> Decimal:
-    """Return the number with its type's scale, so that 1.5 and 1.50 are one value; a bare type is decimal(10,0)."""
-    precision, _, scale = (arguments or "10,0").partition(",")
+def _decimal(text: str, precision: int, scale: int) -> Decimal:
+    """Return the number with its type's scale, so that 1.5 and 1.50 are one value."""
     found = re.fullmatch(r"[+-]?0*([0-9]{0,38})(?:\.([0-9]{0,38}?)0*)?", text)
     if not found or not re.search(r"[0-9]", text):
         raise ValueError(f"{text!r} is not a decimal number")
     whole, fraction = found[1], found[2] or ""
-    if len(fraction) > int(scale or 0) or len(whole) > int(precision) - int(scale or 0):
-        raise ValueError(f"{text!r} has more digits than decimal({precision},{scale or 0})")
+    if len(fraction) > scale or len(whole) > precision - scale:
+        raise ValueError(f"{text!r} has more digits than decimal({precision},{scale})")
     sign = "-" if text.startswith("-") and (whole or fraction.strip("0")) else ""
-    return Decimal(f"{sign}{whole or '0'}.{fraction.ljust(int(scale or 0), '0')}")
+    return Decimal(f"{sign}{whole or '0'}.{fraction.ljust(scale, '0')}")

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
+from airflow_hivex.core.model.column_types import ColumnType, Family, Primitive
 from airflow_hivex.core.model.write_ids import ValidWriteIdList, equivalent
 
 
@@ -23,20 +24,19 @@ class StatisticsKind(enum.Enum):
 
 
 _KINDS = {
-    "boolean": StatisticsKind.BOOLEAN,
-    **dict.fromkeys(("tinyint", "smallint", "int", "bigint", "float", "double", "decimal"), StatisticsKind.ORDERED),
-    **dict.fromkeys(("date", "timestamp", "timestamp_ntz"), StatisticsKind.ORDERED),
-    **dict.fromkeys(("string", "varchar", "char"), StatisticsKind.TEXT),
-    "binary": StatisticsKind.BINARY,
+    Family.BOOLEAN: StatisticsKind.BOOLEAN,
+    **dict.fromkeys((Family.WHOLE, Family.FLOATING, Family.DECIMAL, Family.MOMENT), StatisticsKind.ORDERED),
+    Family.TEXT: StatisticsKind.TEXT,
+    Family.BINARY: StatisticsKind.BINARY,
 }
 
 
-def statistics_kind(type: str) -> StatisticsKind | None:
+def statistics_kind(type: ColumnType) -> StatisticsKind | None:
     """Return what is asked about a column of a type.
 
     None where there are no statistics (arrays, maps, structs, ...).
     """
-    return _KINDS.get(type.lower().partition("(")[0].strip())
+    return _KINDS.get(type.family) if isinstance(type, Primitive) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ _JOBS = "core/spark"
 _VALUES = (
     "core/errors",
     "core/model/buckets",
+    "core/model/column_types",
     "core/model/directories",
     "core/model/file_properties",
     "core/model/literals",
@@ -27,6 +28,7 @@ _VALUES = (
     "core/model/secrets",
     "core/model/text_files",
     "core/model/texts",
+    "core/model/type_conversions",
     "core/model/write_ids",
 )
 _PACKAGES = ("", "core", "core/model")

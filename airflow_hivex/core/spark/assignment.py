@@ -24,9 +24,10 @@ from pyspark.sql.types import (
     VarcharType,
 )
 
-from airflow_hivex.core.errors import TypeMismatchError
+from airflow_hivex.core.errors import InvalidTypeError, TypeMismatchError
+from airflow_hivex.core.model.column_types import Primitive, parse_type
 from airflow_hivex.core.model.objects import Column
-from airflow_hivex.core.spark.types import is_assignable, parse_atomic
+from airflow_hivex.core.model.type_conversions import is_assignable
 
 _DECLARED_TYPE = "__CHAR_VARCHAR_TYPE_STRING"
 """The metadata key of Spark for the declared type of a CHAR or VARCHAR column; the values are strings to it."""
@@ -160,12 +161,12 @@ def _assignable(source: DataType, target: DataType, by_name: bool) -> bool:
             )
     if source == target:
         return True
-    given, wanted = parse_atomic(source.simpleString()), parse_atomic(target.simpleString())
-    # An interval has no name of the simple form, and may become text.
-    is_text = isinstance(target, StringType | CharType | VarcharType)
-    if given is None or wanted is None:
-        return is_text and source.simpleString().startswith("interval")
-    return is_assignable(given[0], wanted[0])
+    try:
+        given, wanted = parse_type(source.simpleString()), parse_type(target.simpleString())
+    except InvalidTypeError:
+        # Spark has more types, such as GEOMETRY, and none of them becomes another one.
+        return False
+    return isinstance(given, Primitive) and isinstance(wanted, Primitive) and is_assignable(given, wanted)
 
 
 def _fitted(value: Expression, type: DataType) -> Expression:

@@ -14,41 +14,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-BUCKETABLE_TYPES = (
-    "boolean",
-    "tinyint",
-    "smallint",
-    "int",
-    "bigint",
-    "float",
-    "double",
-    "decimal",
-    "string",
-    "varchar",
-    "char",
-    "binary",
-    "date",
-)
-"""Types a table may be bucketed by. A timestamp is not one: Hive hashes local times, Spark's are instants."""
-
 _SEED = 104729
 _C1 = np.uint32(0xCC9E2D51)
 _C2 = np.uint32(0x1B873593)
 
 
-def check_bucketable(type: str) -> None:
-    """Accept the type of a bucket column.
-
-    Raises:
-        ValueError: rows cannot be bucketed by a column of this type.
-    """
-    base = _base(type)
-    if base not in BUCKETABLE_TYPES:
-        raise ValueError(f"a column of type {type} cannot be used for bucketing; use {', '.join(BUCKETABLE_TYPES)}")
-
-
 def bucket_numbers(columns: Sequence[pa.Array], types: Sequence[str], num_buckets: int) -> NDArray[np.int32]:
-    """Return the bucket of each row, from its bucket columns in their declared order."""
+    """Return the bucket of each row, from its bucket columns in their declared order.
+
+    ``types`` has the names of their primitive types, such as ``decimal``.
+    """
     total = np.zeros(len(columns[0]), dtype=np.uint32)
     for column, declared in zip(columns, types, strict=True):
         total = total * np.uint32(31) + bucket_hash(column, declared)
@@ -58,32 +33,27 @@ def bucket_numbers(columns: Sequence[pa.Array], types: Sequence[str], num_bucket
 
 def bucket_hash(column: pa.Array, type: str) -> NDArray[np.uint32]:
     """Return the hash of each value as an unsigned number; 0 for NULL."""
-    base = _base(type)
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
-    hashes = _hash(column, base)
+    hashes = _hash(column, type)
     if column.null_count:
         hashes[np.asarray(column.is_null())] = 0
     return hashes
 
 
-def _base(type: str) -> str:
-    return type.lower().partition("(")[0].strip()
-
-
-def _hash(column: pa.Array, base: str) -> NDArray[np.uint32]:
-    if base in ("boolean", "tinyint"):
+def _hash(column: pa.Array, type: str) -> NDArray[np.uint32]:
+    if type in ("boolean", "tinyint"):
         # These two are their own hash.
         return _filled(column.cast(pa.int8())).astype(np.int32).view(np.uint32)
-    if base in ("smallint", "int", "bigint"):
+    if type in ("smallint", "int", "bigint"):
         return _hash_fixed(_filled(column))
-    if base == "date":
+    if type == "date":
         return _hash_fixed(_filled(column.cast(pa.int32())))
-    if base in ("float", "double"):
+    if type in ("float", "double"):
         return _hash_fixed(_floating(column))
-    if base == "decimal":
+    if type == "decimal":
         return _hash_binary(pa.array([_decimal_bytes(value) for value in column.to_pylist()], pa.large_binary()))
-    if base == "char":
+    if type == "char":
         column = pc.utf8_rtrim(column, characters=" ")
     return _hash_binary(column.cast(pa.large_binary()))
 
@@ -169,7 +139,7 @@ def bucket_number_sql(names: Sequence[str], types: Sequence[str], num_buckets: i
 
     Spark hashes whole numbers as Hive does, but for the order of their bytes and the seed.
     """
-    hashes = [_hash_sql(name, _base(declared)) for name, declared in zip(names, types, strict=True)]
+    hashes = [_hash_sql(name, declared) for name, declared in zip(names, types, strict=True)]
     known = [each for each in hashes if each is not None]
     if len(known) < len(hashes):
         return None
@@ -184,14 +154,14 @@ _SEEDING = 1867871456
 """The number that Spark's hash, which begins with 42, turns into Hive's seed; what follows it is hashed with that."""
 
 
-def _hash_sql(name: str, base: str) -> str | None:
-    if base in ("boolean", "tinyint"):
+def _hash_sql(name: str, type: str) -> str | None:
+    if type in ("boolean", "tinyint"):
         return f"coalesce(CAST({name} AS INT), 0)"
-    if base == "date":
+    if type == "date":
         name = f"unix_date({name})"
-    elif base not in ("int", "bigint"):
+    elif type not in ("int", "bigint"):
         return None
-    width = 8 if base == "bigint" else 4
+    width = 8 if type == "bigint" else 4
     byte = [f"(shiftrightunsigned({name}, {8 * i}) & {0xFF})" for i in range(width)]
     reversed_bytes = " | ".join(f"shiftleft({each}, {8 * (width - 1 - i)})" for i, each in enumerate(byte))
     return f"if({name} IS NULL, 0, hash({_SEEDING}, {reversed_bytes}))"

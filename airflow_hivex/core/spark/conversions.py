@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 
 from airflow_hivex.core.errors import TypeMismatchError
+from airflow_hivex.core.model.column_types import MAX_PRECISION, Family, Primitive, parse_type
 from airflow_hivex.core.model.literals import Literal
 from airflow_hivex.core.model.objects import Column
-from airflow_hivex.core.spark.types import TEXT, WHOLE_NUMBERS, is_assignable, parse_atomic
+from airflow_hivex.core.model.type_conversions import is_assignable
 
-_EXACT = frozenset({*WHOLE_NUMBERS, "decimal"})
+_EXACT = (Family.WHOLE, Family.DECIMAL)
 _DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}
 _WIDE = Context(prec=100)
 
@@ -40,49 +41,53 @@ def stored_column(literals: Sequence[Literal], column: Column, table: str) -> li
     Raises:
         TypeMismatchError: values of that type cannot be stored there without a CAST.
     """
-    target = parse_atomic(column.type)
-    if target is None:
+    target = column.parsed_type
+    if not isinstance(target, Primitive):
         return None
-    types = {literal.type for literal in literals if literal.type != "void"}
-    parsed = {parse_atomic(given) for given in types}
-    names = {source[0] for source in parsed if source is not None}
-    if len(names) == 1 and not is_assignable(next(iter(names)), target[0]):
+    types = {literal.type: parse_type(literal.type) for literal in literals if literal.type != "void"}
+    sources = [source for source in types.values() if isinstance(source, Primitive)]
+    if len({source.name for source in sources}) == 1 and not is_assignable(sources[0], target):
         raise TypeMismatchError(table, column.name, column.type, f"a value of type {next(iter(types))}")
-    if None in parsed or (len(types) > 1 and not _is_one_exact_type(parsed, target[0])):
+    if len(sources) < len(types) or (len(types) > 1 and not _is_one_exact_type(sources, target)):
         return None
     try:
-        return [
-            None if literal.value is None else _converter(parse_atomic(literal.type), target)(literal.value)
-            for literal in literals
-        ]
+        converters = {text: _converter(source, target) for text, source in zip(types, sources, strict=True)}
+        return [None if literal.value is None else converters[literal.type](literal.value) for literal in literals]
     except _UncertainError:
         return None
 
 
-def _is_one_exact_type(sources: set[Any], target: str) -> bool:
+def _is_one_exact_type(sources: Sequence[Primitive], target: Primitive) -> bool:
     """Return whether the common type that Spark finds for a column of constants holds each of them exactly."""
-    if not all(name in _EXACT for name, _ in sources) or target not in {*_EXACT, "double"}:
+    if not all(source.family in _EXACT for source in sources):
         return False
-    scales = [parameters[1] if name == "decimal" else 0 for name, parameters in sources]
-    digits = [parameters[0] - parameters[1] if name == "decimal" else _DIGITS[name] for name, parameters in sources]
-    return max(digits) + max(scales) <= 38
+    if target.family not in _EXACT and target.name != "double":
+        return False
+    scales = [source.parameters[1] if source.family is Family.DECIMAL else 0 for source in sources]
+    digits = [
+        source.parameters[0] - source.parameters[1] if source.family is Family.DECIMAL else _DIGITS[source.name]
+        for source in sources
+    ]
+    return max(digits) + max(scales) <= MAX_PRECISION
 
 
-def _converter(source: Any, target: tuple[str, tuple[int, ...]]) -> Converter:
-    given, (wanted, parameters) = source[0], target
-    if wanted in WHOLE_NUMBERS and given in {*WHOLE_NUMBERS, "decimal", "double"}:
-        return lambda value: _whole(value, WHOLE_NUMBERS[wanted])
-    if wanted == "decimal" and given in _EXACT:
-        return lambda value: _decimal(value, *parameters)
-    if wanted in ("double", "float") and given in {*_EXACT, "double"}:
-        return _single if wanted == "float" else float
-    if wanted in TEXT:
-        text = _text(given)
-        return lambda value: _fitted(text(value), wanted, parameters)
-    if given == wanted and wanted in ("boolean", "binary"):
-        return lambda value: value
-    if wanted in ("date", "timestamp", "timestamp_ntz"):
-        return _moment(given, wanted)
+def _converter(source: Primitive, target: Primitive) -> Converter:
+    is_number = source.family in _EXACT or source.name == "double"
+    match target.family:
+        case Family.WHOLE if is_number:
+            bits = target.kind.bits
+            return lambda value: _whole(value, bits)
+        case Family.DECIMAL if source.family in _EXACT:
+            return lambda value: _decimal(value, *target.parameters)
+        case Family.FLOATING if is_number:
+            return _single if target.name == "float" else float
+        case Family.TEXT:
+            text = _text(source)
+            return lambda value: _fitted(text(value), target)
+        case Family.BOOLEAN | Family.BINARY if source == target:
+            return lambda value: value
+        case Family.MOMENT:
+            return _moment(source.name, target.name)
     raise _UncertainError
 
 
@@ -118,27 +123,25 @@ def _uncertain() -> Any:
     raise _UncertainError
 
 
-def _text(given: str) -> Converter:
-    if given in TEXT:
+def _text(source: Primitive) -> Converter:
+    if source.family in (Family.TEXT, Family.WHOLE):
         return str
-    if given in WHOLE_NUMBERS:
-        return str
-    if given == "boolean":
+    if source.family is Family.BOOLEAN:
         return lambda value: "true" if value else "false"
-    if given == "date":
+    if source.name == "date":
         return lambda value: _date(value).isoformat()
     raise _UncertainError
 
 
-def _fitted(text: str, wanted: str, parameters: tuple[int, ...]) -> str:
-    if wanted == "string":
+def _fitted(text: str, target: Primitive) -> str:
+    if not target.parameters:
         return text
-    (length,) = parameters
+    (length,) = target.parameters
     if len(text) > length:
         if text[length:].strip(" "):
             raise _UncertainError
         return text[:length]
-    return text.ljust(length) if wanted == "char" else text
+    return text.ljust(length) if target.name == "char" else text
 
 
 def _moment(given: str, wanted: str) -> Converter:

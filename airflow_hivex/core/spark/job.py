@@ -18,6 +18,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from airflow_hivex.core.errors import HivexError, InvalidOperationError, JobError
+from airflow_hivex.core.model.column_types import primitives
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.plans import JobResult, LoadedFiles, Plan
 from airflow_hivex.core.spark import (
@@ -173,7 +174,7 @@ def _check_timestamp_type(spark: SparkSession, plan: Plan) -> None:
 
 
 def _is_timestamp(column: Column) -> bool:
-    return "timestamp" in column.type.lower().replace("timestamp_ntz", "")
+    return any(each.kind.is_instant for each in primitives(column.parsed_type))
 
 
 def _check_time_zone(spark: SparkSession, plan: Plan) -> None:

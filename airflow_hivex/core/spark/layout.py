@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from airflow_hivex.core.errors import ColumnCountMismatchError, InvalidOperationError, NoSuchColumnError
 from airflow_hivex.core.model import file_properties
 from airflow_hivex.core.model.buckets import MAX_WRITER_ID, VERSION_SHIFT, WRITER_SHIFT
+from airflow_hivex.core.model.column_types import Primitive
 from airflow_hivex.core.model.directories import base_name, delete_delta_name, delta_name
 from airflow_hivex.core.model.objects import FLAT_LAYOUT, HIVE_LAYOUT, ORIGINAL_LAYOUT, PLAIN_LAYOUT, Column
 from airflow_hivex.core.model.partitions import DEFAULT_PARTITION, check_partition_name, partition_name
@@ -150,6 +151,14 @@ def dynamic_columns(write: Write) -> tuple[Column, ...]:
     """Return the partition columns whose values come from the rows."""
     static = static_values(write)
     return tuple(column for column in write.partition_columns if column.name.lower() not in static)
+
+
+def bucket_types(write: Write) -> list[str]:
+    """Return the names of the types of the bucket columns."""
+    types = {column.name.lower(): column.parsed_type for column in write.columns}
+    # Only primitive types can be bucketed by.
+    chosen = [types[name.lower()] for name in write.bucket_columns]
+    return [each.name for each in chosen if isinstance(each, Primitive)]
 
 
 def given_columns(write: Write, count: int) -> tuple[Column, ...]:

@@ -18,6 +18,7 @@ from pyarrow import orc
 
 from airflow_hivex.core.errors import JobError, StorageError
 from airflow_hivex.core.model.buckets import encode_bucket
+from airflow_hivex.core.model.column_types import ColumnType, Family, Primitive
 from airflow_hivex.core.model.literals import Literal
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.plans import JobResult, Write
@@ -26,7 +27,6 @@ from airflow_hivex.core.spark.conversions import stored_column
 from airflow_hivex.core.spark.new_directories import NewDirectories, PartitionValues
 from airflow_hivex.core.spark.orc_tail import nest
 from airflow_hivex.core.spark.storage import Place
-from airflow_hivex.core.spark.types import TEXT, WHOLE_NUMBERS, parse_atomic
 
 _ARROW_TYPES = {
     "boolean": pa.bool_(),
@@ -45,14 +45,13 @@ _ARROW_TYPES = {
     "timestamp_ntz": pa.timestamp("us"),
 }
 
-_PARTITION_TYPES = frozenset({*WHOLE_NUMBERS, *TEXT, "boolean", "date", "decimal"})
-
-# Spark has an order of its own for NaN.
-_UNSORTED = frozenset({"float", "double"})
+_PARTITION_FAMILIES = (Family.WHOLE, Family.DECIMAL, Family.TEXT, Family.BOOLEAN)
 
 # Spark notes its own type in a file where ORC's says less.
 _SPARK_TYPE = "spark.sql.catalyst.type"
 _NOTED_TYPES = {"string": "string", "varchar": "string", "char": "string", "timestamp": "timestamp"}
+
+_TIMESTAMP_NTZ = Primitive("timestamp_ntz")
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,11 +127,12 @@ def _put(write: Write, data: pa.Buffer, target: Place) -> int:
 def _files(write: Write, values: dict[str, list[Any]], count: int) -> list[_File] | None:
     """Return the files of all partitions and buckets, still in memory; None when Spark must make them."""
     sorted_by = {column.name.lower() for column in write.sort_columns}
-    if any(column.name.lower() in sorted_by and column.type.lower() in _UNSORTED for column in write.columns):
+    if any(column.name.lower() in sorted_by and _is_floating(column) for column in write.columns):
+        # Spark has an order of its own for NaN.
         return None
     columns = []
     for column in write.columns:
-        arrow_type = _arrow_type(column.type)
+        arrow_type = _arrow_type(column.parsed_type)
         if arrow_type is None:
             return None
         try:
@@ -158,25 +158,27 @@ def _files(write: Write, values: dict[str, list[Any]], count: int) -> list[_File
     return files
 
 
-def _arrow_type(type: str) -> pa.DataType | None:
-    parsed = parse_atomic(type)
-    if parsed is None:
+def _is_floating(column: Column) -> bool:
+    return isinstance(column.parsed_type, Primitive) and column.parsed_type.family is Family.FLOATING
+
+
+def _arrow_type(type: ColumnType) -> pa.DataType | None:
+    if not isinstance(type, Primitive):
         return None
-    name, parameters = parsed
-    return pa.decimal128(*parameters) if name == "decimal" else _ARROW_TYPES.get(name)
+    return pa.decimal128(*type.parameters) if type.family is Family.DECIMAL else _ARROW_TYPES.get(type.name)
 
 
 def _as_stored(array: pa.Array, column: Column) -> pa.Array:
     # Spark stores a time without a zone as a number of microseconds.
-    return array.cast(pa.int64()) if column.type.lower() == "timestamp_ntz" else array
+    return array.cast(pa.int64()) if column.parsed_type == _TIMESTAMP_NTZ else array
 
 
 def _schema(write: Write) -> pa.Schema:
     fields = []
     for column in write.columns:
-        name = (parse_atomic(column.type) or (column.type, ()))[0]
-        arrow_type = pa.int64() if name == "timestamp_ntz" else _arrow_type(column.type)
-        noted = _NOTED_TYPES.get(name)
+        declared = column.parsed_type
+        arrow_type = pa.int64() if declared == _TIMESTAMP_NTZ else _arrow_type(declared)
+        noted = _NOTED_TYPES.get(declared.name) if isinstance(declared, Primitive) else None
         fields.append(pa.field(column.in_files, arrow_type, metadata={_SPARK_TYPE: noted} if noted else None))
     return pa.schema(fields)
 
@@ -187,7 +189,7 @@ def _partitions(
     """Return the rows of each partition; None when the text of a key's values is not certain."""
     texts: dict[str, list[str | None]] = {}
     for column in layout.dynamic_columns(write):
-        if (parse_atomic(column.type) or ("", ()))[0] not in _PARTITION_TYPES:
+        if not _has_one_text(column.parsed_type):
             return None
         texts[column.name.lower()] = [_text(value) for value in values.get(column.name.lower(), [None] * count)]
     partitions: dict[tuple[str | None, PartitionValues], list[int]] = {}
@@ -195,6 +197,11 @@ def _partitions(
         found = layout.partition_of(write, {name: column[row] for name, column in texts.items()})
         partitions.setdefault(found, []).append(row)
     return partitions
+
+
+def _has_one_text(type: ColumnType) -> bool:
+    """Return whether a key of this type has the same text for a value, whatever the settings of Spark."""
+    return isinstance(type, Primitive) and (type.family in _PARTITION_FAMILIES or type.name == "date")
 
 
 def _text(value: Any) -> str | None:
@@ -211,10 +218,9 @@ def _text(value: Any) -> str | None:
 def _buckets(write: Write, table: pa.Table) -> Any:
     if write.num_buckets <= 0:
         return np.zeros(table.num_rows, dtype=np.int32)
-    by_name = {column.name.lower(): (i, column.type) for i, column in enumerate(write.columns)}
-    chosen = [by_name[name.lower()] for name in write.bucket_columns]
-    arrays = [table.column(i).combine_chunks() for i, _ in chosen]
-    return bucketing.bucket_numbers(arrays, [declared for _, declared in chosen], write.num_buckets)
+    positions = {column.name.lower(): i for i, column in enumerate(write.columns)}
+    arrays = [table.column(positions[name.lower()]).combine_chunks() for name in write.bucket_columns]
+    return bucketing.bucket_numbers(arrays, layout.bucket_types(write), write.num_buckets)
 
 
 def _sorted(table: pa.Table, write: Write) -> pa.Table:

@@ -98,8 +98,7 @@ def sort_order(write: Write) -> list[Expression]:
 
 def bucket_number(write: Write) -> Expression:
     """Return the bucket of a row of a bucketed table, by its bucketing columns."""
-    by_name = {column.name.lower(): column.type for column in write.columns}
-    types = [by_name[name.lower()] for name in write.bucket_columns]
+    types = layout.bucket_types(write)
     names = [quoted(name) for name in write.bucket_columns]
     in_sql = bucketing.bucket_number_sql(names, types, write.num_buckets)
     if in_sql is not None:

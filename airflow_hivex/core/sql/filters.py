@@ -196,7 +196,7 @@ class FilterReader:
         literal = self._literal(node)
         if literal is not None:
             value = literal.value
-            if isinstance(value, bytes) or literal.type.startswith("timestamp"):
+            if isinstance(value, bytes | datetime):
                 return None
             return Constant(value, literal.type)
         called = called_function(node)

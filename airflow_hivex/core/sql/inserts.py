@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Self
 
+from airflow_hivex.core.model.column_types import Family, Primitive, parse_type
 from airflow_hivex.core.model.statements import Insert, Literal, Query, TableName
 from airflow_hivex.core.sql.clauses import read_partition
 from airflow_hivex.core.sql.literals import read_constant
@@ -15,7 +16,7 @@ from airflow_hivex.core.sql.tokens import Cursor, Kind
 
 Rows = tuple[tuple[Literal, ...], ...]
 
-_EXACT = ("tinyint", "smallint", "int", "bigint", "decimal")
+_EXACT = (Family.WHOLE, Family.DECIMAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,12 +172,14 @@ def _columns_have_one_type(rows: list[tuple[Literal, ...]]) -> bool:
 
     Spark finds one type for each column of VALUES first: beside a number, the text '1' becomes one.
     """
-    families: list[str | None] = [None] * len(rows[0])
+    families: list[Family | Primitive | None] = [None] * len(rows[0])
     for row in rows:
         for position, literal in enumerate(row):
-            family = "exact" if literal.type.startswith(_EXACT) else literal.type
-            if family == "void":
+            given = parse_type(literal.type)
+            assert isinstance(given, Primitive), "constants have no parts"
+            if given.family is Family.VOID:
                 continue
+            family = Family.DECIMAL if given.family in _EXACT else given
             if families[position] not in (None, family):
                 return False
             families[position] = family

@@ -11,10 +11,9 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 
 from airflow_hivex.core.errors import InvalidParametersError
+from airflow_hivex.core.model.column_types import MAX_PRECISION
 from airflow_hivex.core.model.statements import Literal
 from airflow_hivex.core.model.texts import check_encodable, check_text
-
-MAX_PRECISION = 38
 
 
 class Markers:

@@ -1,102 +1,85 @@
-"""Column types as Spark's simple strings: ``decimal(10,2)``, ``array<struct<a:int>>``."""
+"""Column types in statements: ``DECIMAL(10, 2)``, ``ARRAY<STRUCT<a: INT>>``."""
 
 from __future__ import annotations
 
 import re
 
+from airflow_hivex.core.model.column_types import (
+    KINDS,
+    Array,
+    ColumnType,
+    Field,
+    Map,
+    Primitive,
+    Struct,
+    parameters_of,
+    primitive_name,
+)
 from airflow_hivex.core.sql.literals import read_integer
-from airflow_hivex.core.sql.markers import MAX_PRECISION
 from airflow_hivex.core.sql.tokens import Cursor, Token
 
-_PRIMITIVES = {
-    "BOOLEAN": "boolean",
-    "TINYINT": "tinyint",
-    "BYTE": "tinyint",
-    "SMALLINT": "smallint",
-    "SHORT": "smallint",
-    "INT": "int",
-    "INTEGER": "int",
-    "BIGINT": "bigint",
-    "LONG": "bigint",
-    "FLOAT": "float",
-    "REAL": "float",
-    "DOUBLE": "double",
-    "DATE": "date",
-    "TIMESTAMP": "timestamp",
-    "TIMESTAMP_LTZ": "timestamp",
-    "TIMESTAMP_NTZ": "timestamp_ntz",
-    "STRING": "string",
-    "BINARY": "binary",
-}
-_DECIMALS = ("DECIMAL", "DEC", "NUMERIC")
-_CHARACTERS = {"CHAR": "char", "CHARACTER": "char", "VARCHAR": "varchar"}
 _FIELD = re.compile(r"\w+")
 
 
 def read_type(cursor: Cursor) -> str:
-    """Return the type that must come next, in lower case with Spark's own names and lengths filled in.
+    """Return the type that must come next, as Hive spells it, with lengths filled in.
 
     Raises:
         StatementSyntaxError: there is no such type, or its parameters are wrong.
     """
+    return str(_type(cursor))
+
+
+def _type(cursor: Cursor) -> ColumnType:
     token = cursor.next("a type")
-    word = token.word
-    if word in _PRIMITIVES:
-        if word == "DOUBLE":
-            cursor.accept("PRECISION")
+    match token.word:
+        case "ARRAY":
+            cursor.expect_symbol("<")
+            element = _type(cursor)
+            cursor.expect_symbol(">")
+            return Array(element)
+        case "MAP":
+            cursor.expect_symbol("<")
+            key = _type(cursor)
+            cursor.expect_symbol(",")
+            value = _type(cursor)
+            cursor.expect_symbol(">")
+            return Map(key, value)
+        case "STRUCT":
+            return _struct(cursor)
+        case "":
+            raise cursor.error(f"expected a type, found {token.text}", token)
+    name = primitive_name(token.word)
+    if name is None or not KINDS[name].in_tables:
+        raise cursor.error(f"there is no type {token.text}", token)
+    if token.word == "DOUBLE":
+        cursor.accept("PRECISION")
+    return _primitive(cursor, name, token)
+
+
+def _primitive(cursor: Cursor, name: str, token: Token) -> Primitive:
+    """Return the type of that name with the parameters that follow."""
+    given: list[int] = []
+    if not KINDS[name].defaults:
         if cursor.at_symbol("("):
             raise cursor.error(f"type {token.text} takes no length")
-        return _PRIMITIVES[word]
-    if word in _DECIMALS:
-        return _decimal(cursor)
-    if word in _CHARACTERS:
-        return _character(cursor, token)
-    if word == "ARRAY":
-        cursor.expect_symbol("<")
-        element = read_type(cursor)
-        _close(cursor)
-        return f"array<{element}>"
-    if word == "MAP":
-        cursor.expect_symbol("<")
-        key = read_type(cursor)
-        cursor.expect_symbol(",")
-        value = read_type(cursor)
-        _close(cursor)
-        return f"map<{key},{value}>"
-    if word == "STRUCT":
-        return _struct(cursor)
-    if not word:
-        raise cursor.error(f"expected a type, found {token.text}", token)
-    raise cursor.error(f"there is no type {token.text}", token)
-
-
-def _decimal(cursor: Cursor) -> str:
-    precision, scale = 10, 0
-    if cursor.at_symbol("("):
-        first = cursor.next("'('")
-        precision = read_integer(cursor, "the number of digits")
-        if cursor.accept_symbol(","):
-            scale = read_integer(cursor, "the number of digits behind the point")
+    elif cursor.at_symbol("("):
+        token = cursor.next("'('")
+        if len(KINDS[name].defaults) == 1:
+            token = cursor.peek() or token
+        given.append(read_integer(cursor, "a length"))
+        while len(given) < len(KINDS[name].defaults) and cursor.accept_symbol(","):
+            given.append(read_integer(cursor, "the number of digits behind the point"))
         cursor.expect_symbol(")")
-        if not 1 <= precision <= MAX_PRECISION or scale > precision:
-            raise cursor.error(f"a decimal has 1 to {MAX_PRECISION} digits, including those after the point", first)
-    return f"decimal({precision},{scale})"
+    try:
+        return Primitive(name, parameters_of(name, tuple(given)))
+    except ValueError as error:
+        raise cursor.error(str(error), token) from error
 
 
-def _character(cursor: Cursor, token: Token) -> str:
-    if not cursor.accept_symbol("("):
-        raise cursor.error(f"type {token.text} needs a length, as in {token.text}(10)", token)
-    length_token = cursor.peek()
-    length = read_integer(cursor, "a length")
-    cursor.expect_symbol(")")
-    if length < 1:
-        raise cursor.error("a length is at least 1", length_token)
-    return f"{_CHARACTERS[token.word]}({length})"
-
-
-def _struct(cursor: Cursor) -> str:
+def _struct(cursor: Cursor) -> Struct:
     cursor.expect_symbol("<")
-    fields: dict[str, str] = {}
+    fields: dict[str, ColumnType] = {}
     while True:
         token = cursor.peek()
         name = cursor.name("the name of a field")
@@ -105,14 +88,10 @@ def _struct(cursor: Cursor) -> str:
         if name in fields:
             raise cursor.error(f"the struct has two fields {name}", token)
         cursor.accept_symbol(":")
-        fields[name] = read_type(cursor)
+        fields[name] = _type(cursor)
         if cursor.at("COMMENT") or cursor.at("NOT", "NULL"):
             raise cursor.unsupported("a struct's field has a name and a type only")
         if not cursor.accept_symbol(","):
             break
-    _close(cursor)
-    return f"struct<{','.join(f'{name}:{field}' for name, field in fields.items())}>"
-
-
-def _close(cursor: Cursor) -> None:
     cursor.expect_symbol(">")
+    return Struct(tuple(Field(*item) for item in fields.items()))

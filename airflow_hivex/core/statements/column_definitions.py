@@ -12,10 +12,11 @@ from dataclasses import replace
 from sqlalchemy import Connection
 
 from airflow_hivex.core.errors import InvalidObjectError, InvalidOperationError, NoSuchColumnError
+from airflow_hivex.core.model.column_types import parse_type
 from airflow_hivex.core.model.objects import Column, Table
 from airflow_hivex.core.model.statements import AddColumns, ChangeColumn, DropColumns, ReplaceColumns, TableName
+from airflow_hivex.core.model.type_conversions import is_widening
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
-from airflow_hivex.core.spark.types import is_widening
 from airflow_hivex.core.statements.context import Result, StatementContext
 from airflow_hivex.core.statements.metadata_changes import change_metadata
 from airflow_hivex.core.statements.table_definitions import DROPPED_COLUMNS, check_columns
@@ -167,7 +168,8 @@ def _dropped(table: Table) -> list[str]:
 
 
 def _retyped(table: Table, column: Column, type: str, comment: str | None) -> Column:
-    if type != column.type and not (table.storage.format == "orc" and is_widening(column.type, type)):
+    before, after = column.parsed_type, parse_type(type)
+    if after != before and not (table.storage.format == "orc" and is_widening(before, after)):
         reason = f"column {column.name} cannot change from {column.type} to {type}: its files could not be read as that"
         raise InvalidObjectError("table", table.full_name, reason)
     return replace(column, type=type, comment=column.comment if comment is None else comment)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from airflow_hivex.core.errors import InvalidOperationError, NoSuchColumnError, NoSuchPartitionError
+from airflow_hivex.core.model.column_types import primitives
 from airflow_hivex.core.model.objects import HIVE_LAYOUT, Table
 from airflow_hivex.core.model.partitions import nullable_values, partition_values
 from airflow_hivex.core.model.plans import Write, WrittenDirectory
@@ -22,7 +23,6 @@ from airflow_hivex.core.statements.transactions import in_transaction
 log = logging.getLogger(__name__)
 
 _WRITE_ID = 1
-_UNKNOWN_TO_HIVE = ("timestamp_ntz",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def export_for_hive(
         InvalidOperationError: the target holds something, or Hive has no such column type.
     """
     for column in table.columns:
-        if any(unknown in column.type.lower() for unknown in _UNKNOWN_TO_HIVE):
+        if not all(each.kind.in_hive for each in primitives(column.parsed_type)):
             reason = f"Hive has no type for column {column.name} {column.type}; CAST it in a CREATE TABLE AS SELECT"
             raise InvalidOperationError("Export for Hive", table.full_name, reason)
     target = target.absolute()

@@ -134,7 +134,7 @@ def _columns(table: Table, wanted: Sequence[str] | None) -> list[Column]:
     if wanted is None:
         return []
     if not wanted:
-        return [column for column in table.columns if statistics_kind(column.type) is not None]
+        return [column for column in table.columns if statistics_kind(column.parsed_type) is not None]
     by_name = {column.name.lower(): column for column in table.columns}
     found = []
     for name in wanted:
@@ -143,7 +143,7 @@ def _columns(table: Table, wanted: Sequence[str] | None) -> list[Column]:
         if name not in by_name:
             raise NoSuchColumnError(table.full_name, name, list(by_name))
         column = by_name[name]
-        if statistics_kind(column.type) is None:
+        if statistics_kind(column.parsed_type) is None:
             reason = f"there are no statistics of columns of type {column.type}"
             raise InvalidOperationError(_OPERATION, f"{table.full_name}.{name}", reason)
         found.append(column)
@@ -284,7 +284,7 @@ def _query(table: Table, columns: Sequence[Column], view: str, *, total: bool) -
     keys = [_quoted(key.name) for key in table.partition_keys]
     answers = ["count(*)"]
     for column in columns:
-        kind = statistics_kind(column.type)
+        kind = statistics_kind(column.parsed_type)
         assert kind is not None
         name = _quoted(column.name)
         answers += [f"count({name})", _QUESTIONS[kind].format(name)]
@@ -298,14 +298,14 @@ def _query(table: Table, columns: Sequence[Column], view: str, *, total: bool) -
 
 def _answers(column: Column) -> int:
     """Return how many answers a column's questions have, beside the number of its values."""
-    kind = statistics_kind(column.type)
+    kind = statistics_kind(column.parsed_type)
     return 3 if kind in (StatisticsKind.ORDERED, StatisticsKind.TEXT) else 2
 
 
 def _column_statistics(column: Column, rows: int, count: int, answers: Sequence[object]) -> ColumnStatistics:
     nulls = rows - count
     numbers = [0 if answer is None else answer for answer in answers]
-    match statistics_kind(column.type):
+    match statistics_kind(column.parsed_type):
         case StatisticsKind.BOOLEAN:
             return ColumnStatistics(nulls, num_true=int(str(numbers[0])), num_false=int(str(numbers[1])))
         case StatisticsKind.ORDERED:

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from airflow_hivex.core.compaction.spark_options import check_spark_options
 from airflow_hivex.core.errors import InvalidObjectError, NoSuchColumnError
 from airflow_hivex.core.model import table_properties
+from airflow_hivex.core.model.column_types import (
+    BUCKET_TYPES,
+    ColumnType,
+    Map,
+    Primitive,
+    is_bucket_type,
+    is_partition_type,
+    parts,
+    primitives,
+)
 from airflow_hivex.core.model.file_properties import check_file_options, file_options
 from airflow_hivex.core.model.objects import (
     BUCKETING_VERSION,
@@ -26,10 +35,8 @@ from airflow_hivex.core.model.objects import (
     Table,
     TableType,
 )
-from airflow_hivex.core.model.predicates import is_partition_type
 from airflow_hivex.core.model.statements import CreateTable
 from airflow_hivex.core.model.text_files import CHARSETS, LAZY_SIMPLE_SERDE, TEXTFILE, text_format
-from airflow_hivex.core.spark.bucketing import check_bucketable
 from airflow_hivex.core.statements.context import StatementContext
 from airflow_hivex.core.statements.metadata_changes import check_location
 
@@ -57,7 +64,6 @@ DROPPED_COLUMNS = "hivex.columns.dropped"
 
 _HIVE_FORMATS = {"jsonfile": "json"}
 _MOST_BUCKETS = 4095
-_NESTING = re.compile(r"\w+<|>")
 
 
 def describe_table(context: StatementContext, statement: CreateTable, cluster: str | None = None) -> Table:
@@ -142,7 +148,7 @@ def check_text(table: Table) -> None:
         form = text_format(table.read_options)
     except ValueError as error:
         raise InvalidObjectError("table", table.full_name, str(error)) from error
-    deepest = max(_depth(column.type) for column in table.columns)
+    deepest = max(_depth(column.parsed_type) for column in table.columns)
     if deepest >= len(form.separators):
         reason = f"text files have separators for {len(form.separators) - 1} levels of nesting, not for {deepest}"
         raise InvalidObjectError("table", table.full_name, reason)
@@ -155,18 +161,11 @@ def check_text(table: Table) -> None:
         raise InvalidObjectError("table", table.full_name, f"managed text files are written in {CHARSETS[0]} only")
 
 
-def _depth(type: str) -> int:
+def _depth(type: ColumnType) -> int:
     """Return how many separators a column of a type needs at most: a map takes two."""
-    depth = deepest = 0
-    weights: list[int] = []
-    for word in _NESTING.findall(type.lower()):
-        if word == ">":
-            depth -= weights.pop()
-        else:
-            weights.append(2 if word == "map<" else 1)
-            depth += weights[-1]
-            deepest = max(deepest, depth)
-    return deepest
+    if isinstance(type, Primitive):
+        return 0
+    return (2 if isinstance(type, Map) else 1) + max((_depth(part) for part in parts(type)), default=0)
 
 
 def check_columns(table: str, columns: Iterable[Column]) -> None:
@@ -184,7 +183,7 @@ def check_columns(table: str, columns: Iterable[Column]) -> None:
             raise InvalidObjectError("table", table, f"column name {name} is reserved for row identities")
         if name in seen:
             raise InvalidObjectError("table", table, f"it has column {name} twice")
-        if column.type == "void" or "interval" in column.type or column.type == "variant":
+        if not all(each.kind.in_files for each in primitives(column.parsed_type)):
             raise InvalidObjectError("table", table, f"column {name} has type {column.type}, which ORC cannot hold")
         seen.add(name)
 
@@ -235,10 +234,10 @@ def _fixed_columns(table: str, format: str, columns: tuple[Column, ...]) -> tupl
     fixed = _FIXED_COLUMNS.get(format)
     if fixed is None or not columns:
         return columns or fixed or ()
-    if format == "text" and [column.type for column in columns] == ["string"]:
+    if format == "text" and [column.parsed_type for column in columns] == [Primitive("string")]:
         # A line may have any name; in files it has none.
         return columns
-    if [(column.name, column.type) for column in columns] != [(column.name, column.type) for column in fixed]:
+    if [(each.name, each.parsed_type) for each in columns] != [(each.name, each.parsed_type) for each in fixed]:
         listed = ", ".join(f"{column.name} {column.type}" for column in fixed)
         raise InvalidObjectError(
             "table", table, f"files of format {format} have the columns ({listed}); leave them out"
@@ -247,7 +246,7 @@ def _fixed_columns(table: str, format: str, columns: tuple[Column, ...]) -> tupl
 
 
 def _check_partition_key(table: str, key: Column) -> None:
-    if not is_partition_type(key.type):
+    if not is_partition_type(key.parsed_type):
         raise InvalidObjectError("table", table, f"partition key {key.name} cannot have type {key.type}")
 
 
@@ -322,12 +321,11 @@ def _check_buckets(table: str, storage: StorageDescriptor) -> None:
         return
     if storage.num_buckets > _MOST_BUCKETS:
         raise InvalidObjectError("table", table, f"{storage.num_buckets} buckets are more than {_MOST_BUCKETS}")
-    types = {column.name: column.type for column in storage.columns}
+    types = {column.name: column.parsed_type for column in storage.columns}
     for name in (*storage.bucket_columns, *(column.name for column in storage.sort_columns)):
         if name not in types:
             raise NoSuchColumnError(table, name, list(types))
     for name in storage.bucket_columns:
-        try:
-            check_bucketable(types[name])
-        except ValueError as error:
-            raise InvalidObjectError("table", table, f"CLUSTERED BY {name}: {error}") from error
+        if not is_bucket_type(types[name]):
+            reason = f"a column of type {types[name]} cannot be used for bucketing; use {', '.join(BUCKET_TYPES)}"
+            raise InvalidObjectError("table", table, f"CLUSTERED BY {name}: {reason}")

@@ -29,6 +29,7 @@ EXAMPLES: dict[str, tuple[object, ...]] = {
     "AlreadyExistsError": ("table", "d.t"),
     "InvalidObjectError": ("table", "d.t", "it has no columns"),
     "InvalidTextError": ("The name of a user", "a\0b\ud800", 1),
+    "InvalidTypeError": ("array<in>", 6, "there is no type in"),
     "InvalidOperationError": ("DROP", "d.t", "it is a link"),
     "CopyMismatchError": ("d.t", "c2", [f"file {number} is missing" for number in range(12)]),
     "CopyOutdatedError": ("d.t", "c2", "delta_0000002_0000002_0000", "has grown"),

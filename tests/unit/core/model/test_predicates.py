@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from airflow_hivex.core.model.column_types import parse_type
 from airflow_hivex.core.model.expressions import Call, Constant
 from airflow_hivex.core.model.predicates import (
     And,
@@ -26,7 +27,6 @@ from airflow_hivex.core.model.predicates import (
     columns_in,
     evaluate,
     fixed_beginning,
-    is_partition_type,
     known_by,
     restricts,
     typed,
@@ -225,15 +225,15 @@ def test_what_reads_other_columns_is_unknown() -> None:
 
 def test_function_of_a_column_is_computed_by_its_type() -> None:
     first_of_2013 = Comparison(Call("year", (DS,)), "=", 2013)
-    assert evaluate(first_of_2013, {"ds": date(2013, 1, 1)}, {"ds": "date"}) is YES
-    assert evaluate(first_of_2013, {"ds": "2012-01-01"}, {"ds": "varchar(10)"}) is NO
-    assert evaluate(first_of_2013, {"ds": None}, {"ds": "date"}) is NULL
-    assert evaluate(first_of_2013, {"ds": "20130101"}, {"ds": "string"}) is MAYBE
+    assert evaluate(first_of_2013, {"ds": date(2013, 1, 1)}, {"ds": parse_type("date")}) is YES
+    assert evaluate(first_of_2013, {"ds": "2012-01-01"}, {"ds": parse_type("varchar(10)")}) is NO
+    assert evaluate(first_of_2013, {"ds": None}, {"ds": parse_type("date")}) is NULL
+    assert evaluate(first_of_2013, {"ds": "20130101"}, {"ds": parse_type("string")}) is MAYBE
     assert evaluate(first_of_2013, {"ds": date(2013, 1, 1)}) is MAYBE
-    assert evaluate(first_of_2013, {"ds": PaddedText("2013-01-01")}, {"ds": "char(10)"}) is MAYBE
+    assert evaluate(first_of_2013, {"ds": PaddedText("2013-01-01")}, {"ds": parse_type("char(10)")}) is MAYBE
     next_hour = Comparison(Call("+", (DS, DS)), "=", 200)
-    assert evaluate(next_hour, {"ds": 100}, {"ds": "int"}) is YES
-    assert evaluate(next_hour, {"ds": 100}, {"ds": "tinyint"}) is MAYBE
+    assert evaluate(next_hour, {"ds": 100}, {"ds": parse_type("int")}) is YES
+    assert evaluate(next_hour, {"ds": 100}, {"ds": parse_type("tinyint")}) is MAYBE
 
 
 @pytest.mark.parametrize(
@@ -265,14 +265,14 @@ def test_fixed_beginning_of_a_pattern(pattern: str, beginning: str) -> None:
     ],
 )
 def test_typed(text: str | None, type: str, value: Value) -> None:
-    found = typed(text, type)
+    found = typed(text, parse_type(type))
     assert found == value
     assert str(found) == str(value)
 
 
 def test_char_is_text_that_is_not_compared() -> None:
-    assert type(typed("ab", "char(5)")) is PaddedText
-    assert str(typed("ab", "char(5)")) == "ab"
+    assert type(typed("ab", parse_type("char(5)"))) is PaddedText
+    assert str(typed("ab", parse_type("char(5)"))) == "ab"
 
 
 @pytest.mark.parametrize(
@@ -307,11 +307,4 @@ def test_char_is_text_that_is_not_compared() -> None:
 )
 def test_text_that_does_not_fit_is_refused(text: str, type: str) -> None:
     with pytest.raises(ValueError, match=r"is not|has more digits|cannot be|could not convert|out of range|must be in"):
-        typed(text, type)
-
-
-def test_partition_types() -> None:
-    assert is_partition_type("decimal(10,2)")
-    assert is_partition_type("STRING")
-    assert not is_partition_type("array<int>")
-    assert not is_partition_type("binary")
+        typed(text, parse_type(type))

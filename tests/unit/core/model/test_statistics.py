@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from airflow_hivex.core.model.column_types import parse_type
 from airflow_hivex.core.model.statistics import (
     ColumnStatistics,
     Statistics,
@@ -30,7 +31,7 @@ def write_ids(text: str) -> ValidWriteIdList:
     ],
 )
 def test_kind_follows_from_the_type(type: str, kind: StatisticsKind | None) -> None:
-    assert statistics_kind(type) is kind
+    assert statistics_kind(parse_type(type)) is kind
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_hivex.core.spark.types import is_widening
+from airflow_hivex.core.model.column_types import parse_type
+from airflow_hivex.core.model.type_conversions import is_widening
 
 
 @pytest.mark.parametrize(
@@ -17,7 +18,7 @@ from airflow_hivex.core.spark.types import is_widening
     ],
 )
 def test_wider_types(given: str, target: str) -> None:
-    assert is_widening(given, target)
+    assert is_widening(parse_type(given), parse_type(target))
 
 
 @pytest.mark.parametrize(
@@ -36,4 +37,4 @@ def test_wider_types(given: str, target: str) -> None:
     ],
 )
 def test_types_whose_files_would_be_misread(given: str, target: str) -> None:
-    assert not is_widening(given, target)
+    assert not is_widening(parse_type(given), parse_type(target))

@@ -1,0 +1,388 @@
+"""Column types as values, read from the spelling of Hive or Spark.
+
+    >>> parse_type("STRUCT<id: INTEGER, tags: array<varchar(8)>>")
+    Struct(fields=(Field(name='id', type=Primitive(name='int', ...)), ...))
+
+The catalog keeps the text of a type as it was given. Whoever needs to know what the text means asks
+``parse_type``. The table of primitive types is the one place that lists them with their properties.
+
+Source: docs/reference/spark.md, "Names of types".
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NoReturn, TypeAlias, TypeVar
+
+from airflow_hivex.core.errors import InvalidTypeError
+
+MAX_PRECISION = 38
+"""The most digits of a decimal, in Hive and in Spark."""
+
+_MOST_DIGITS_OF_A_SECOND = 6
+
+
+class Family(enum.Enum):
+    """Primitive types that are stored, compared and converted alike."""
+
+    WHOLE = "whole number"
+    DECIMAL = "decimal"
+    FLOATING = "floating point number"
+    TEXT = "text"
+    MOMENT = "date or timestamp"
+    BOOLEAN = "boolean"
+    BINARY = "binary"
+    VOID = "void"
+    INTERVAL = "interval"
+    OTHER = "other"
+    """A type that no rule here knows more about: only Spark or Hive computes with it."""
+
+
+_OF_BUCKETS = (Family.BOOLEAN, Family.WHOLE, Family.FLOATING, Family.DECIMAL, Family.TEXT, Family.BINARY)
+_OF_PARTITIONS = (Family.WHOLE, Family.DECIMAL, Family.FLOATING, Family.TEXT, Family.MOMENT, Family.BOOLEAN)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """The properties that all types of one name share.
+
+    ``bits`` are those of a whole number beside the sign. ``defaults`` are its parameters where they are
+    left out; None: the parameter must be given. ``in_tables``: CREATE TABLE takes it. ``in_files``: ORC can hold it.
+    ``in_hive``: Hive has it. ``is_instant``: it is a point of time, which files of ORC have as a local time.
+    """
+
+    family: Family
+    synonyms: tuple[str, ...] = ()
+    bits: int = 0
+    defaults: tuple[int | None, ...] = ()
+    in_tables: bool = True
+    in_files: bool = True
+    in_hive: bool = True
+    is_instant: bool = False
+
+
+KINDS = {
+    "boolean": Kind(Family.BOOLEAN),
+    "tinyint": Kind(Family.WHOLE, ("byte",), bits=7),
+    "smallint": Kind(Family.WHOLE, ("short",), bits=15),
+    "int": Kind(Family.WHOLE, ("integer",), bits=31),
+    "bigint": Kind(Family.WHOLE, ("long",), bits=63),
+    "float": Kind(Family.FLOATING, ("real",)),
+    "double": Kind(Family.FLOATING),
+    "decimal": Kind(Family.DECIMAL, ("dec", "numeric"), defaults=(10, 0)),
+    "date": Kind(Family.MOMENT),
+    "timestamp": Kind(Family.MOMENT, ("timestamp_ltz",), is_instant=True),
+    "timestamp_ntz": Kind(Family.MOMENT, in_hive=False),
+    "string": Kind(Family.TEXT),
+    "varchar": Kind(Family.TEXT, defaults=(None,)),
+    "char": Kind(Family.TEXT, ("character",), defaults=(None,)),
+    "binary": Kind(Family.BINARY),
+    "void": Kind(Family.VOID, ("null",), in_tables=False, in_files=False),
+    "interval": Kind(Family.INTERVAL, in_tables=False, in_files=False, in_hive=False),
+    "interval_year_month": Kind(Family.INTERVAL, in_tables=False, in_files=False),
+    "interval_day_time": Kind(Family.INTERVAL, in_tables=False, in_files=False),
+    "variant": Kind(Family.OTHER, in_tables=False, in_files=False),
+    "time": Kind(Family.OTHER, defaults=(_MOST_DIGITS_OF_A_SECOND,), in_tables=False, in_hive=False),
+    "string collate": Kind(Family.OTHER, in_tables=False, in_hive=False),
+    "timestamp with local time zone": Kind(Family.OTHER, in_tables=False, is_instant=True),
+}
+"""Primitive types by their names."""
+
+BUCKET_TYPES = tuple(name for name, kind in KINDS.items() if name == "date" or kind.family in _OF_BUCKETS)
+"""Types a table may be bucketed by. A timestamp is not one: Hive hashes local times, Spark's are instants."""
+
+_NAMES = {spelling: name for name, kind in KINDS.items() for spelling in (name, *kind.synonyms)}
+
+
+def primitive_name(spelling: str) -> str | None:
+    """Return the name of the primitive type that has this spelling in one word; None if there is no such type."""
+    return _NAMES.get(spelling.lower())
+
+
+@dataclass(frozen=True, slots=True)
+class Primitive:
+    """A type without parts. ``qualifier`` is the collation of a text, or the units of an interval."""
+
+    name: str
+    parameters: tuple[int, ...] = ()
+    qualifier: str = ""
+
+    @property
+    def kind(self) -> Kind:
+        """Return the properties of all types of this name."""
+        return KINDS[self.name]
+
+    @property
+    def family(self) -> Family:
+        """Return the family that the type belongs to."""
+        return KINDS[self.name].family
+
+    def __str__(self) -> str:
+        parameters = f"({','.join(map(str, self.parameters))})" if self.parameters else ""
+        return f"{self.name}{parameters} {self.qualifier}".rstrip()
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """A list of values of one type."""
+
+    element: ColumnType
+
+    def __str__(self) -> str:
+        return f"array<{self.element}>"
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """Values by keys."""
+
+    key: ColumnType
+    value: ColumnType
+
+    def __str__(self) -> str:
+        return f"map<{self.key},{self.value}>"
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of a struct."""
+
+    name: str
+    type: ColumnType
+
+    def __str__(self) -> str:
+        name = self.name if _PLAIN_FIELD.fullmatch(self.name) else "`" + self.name.replace("`", "``") + "`"
+        return f"{name}:{self.type}"
+
+
+@dataclass(frozen=True, slots=True)
+class Struct:
+    """Named fields, in their order."""
+
+    fields: tuple[Field, ...]
+
+    def __str__(self) -> str:
+        return f"struct<{','.join(map(str, self.fields))}>"
+
+
+@dataclass(frozen=True, slots=True)
+class Union:
+    """A value of one of several types. Spark has no such type."""
+
+    alternatives: tuple[ColumnType, ...]
+
+    def __str__(self) -> str:
+        return f"uniontype<{','.join(map(str, self.alternatives))}>"
+
+
+ColumnType: TypeAlias = Primitive | Array | Map | Struct | Union
+"""A type of a column. Its text is the spelling of Hive, in lower case but for names."""
+
+
+def parts(type: ColumnType) -> tuple[ColumnType, ...]:
+    """Return the types that a type is directly made of."""
+    match type:
+        case Array(element):
+            return (element,)
+        case Map(key, value):
+            return (key, value)
+        case Struct(fields):
+            return tuple(each.type for each in fields)
+        case Union(alternatives):
+            return alternatives
+    return ()
+
+
+def primitives(type: ColumnType) -> Iterator[Primitive]:
+    """Yield the primitive types in a type, at any depth."""
+    if isinstance(type, Primitive):
+        yield type
+    for part in parts(type):
+        yield from primitives(part)
+
+
+def is_partition_type(type: ColumnType) -> bool:
+    """Return whether a partition key may have this type."""
+    return isinstance(type, Primitive) and type.family in _OF_PARTITIONS
+
+
+def is_bucket_type(type: ColumnType) -> bool:
+    """Return whether a table may be bucketed by a column of this type."""
+    return isinstance(type, Primitive) and type.name in BUCKET_TYPES
+
+
+# -- reading ---------------------------------------------------------------------------
+
+_PLAIN_FIELD = re.compile(r"\w+", re.ASCII)
+_UNIT = r"(?:year|month|day|hour|minute|second)"
+_SPACED = re.compile(
+    r"(?P<double>double\s+precision)\b"
+    r"|(?P<zoned>timestamp\s+with\s+local\s+time\s+zone)\b"
+    r"|(?P<unzoned>timestamp\s+without\s+time\s+zone)\b"
+    rf"|interval\s+(?P<units>{_UNIT}(?:\s+to\s+{_UNIT})?)\b"
+    r"|string\s+collate\s+(?P<collation>[\w.]+)",
+    re.IGNORECASE,
+)
+_WORD = re.compile(r"\w+")
+_NUMBER = re.compile(r"[0-9]{1,9}")
+# A field's name may have spaces and other characters where a colon ends it.
+_QUOTED_FIELD = re.compile(r"`((?:[^`]|``)+)`\s*:?")
+_FIELD = re.compile(r"([^`<>(),:\s](?:[^`<>(),:]*[^`<>(),:\s])?)\s*:|(\w+)(?=\s)")
+
+
+@lru_cache(maxsize=4096)
+def parse_type(text: str) -> ColumnType:
+    """Return the type that a text of Hive or Spark names.
+
+    Raises:
+        InvalidTypeError: the text is not a type. The error has the position.
+    """
+    reader = _Reader(text)
+    found = reader.type()
+    reader.end()
+    return found
+
+
+def parameters_of(name: str, given: tuple[int, ...]) -> tuple[int, ...]:
+    """Return all parameters of a primitive type, from those that a text has.
+
+    Raises:
+        ValueError: they are not parameters of that type. The text of the error is the reason.
+    """
+    defaults = KINDS[name].defaults
+    if len(given) > len(defaults):
+        raise ValueError(f"type {name} takes {len(defaults) or 'no'} parameter{'s' if len(defaults) > 1 else ''}")
+    filled = (*given, *defaults[len(given) :])
+    known = tuple(each for each in filled if each is not None)
+    if len(known) < len(filled):
+        raise ValueError(f"type {name} needs a length, as in {name}(10)")
+    if name == "decimal" and (not 1 <= known[0] <= MAX_PRECISION or known[1] > known[0]):
+        raise ValueError(f"a decimal has 1 to {MAX_PRECISION} digits, including those after the point")
+    if name == "time" and known[0] > _MOST_DIGITS_OF_A_SECOND:
+        raise ValueError(f"a time has at most {_MOST_DIGITS_OF_A_SECOND} digits of a second")
+    if KINDS[name].family is Family.TEXT and known and known[0] < 1:
+        raise ValueError("a length is at least 1")
+    return known
+
+
+Item = TypeVar("Item")
+
+
+class _Reader:
+    """Reads one type from a text."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+        self._skip_spaces()
+
+    def type(self) -> ColumnType:
+        """Return the type that comes next."""
+        if spaced := self._take(_SPACED):
+            return _spaced(spaced)
+        begin = self._at
+        word = self._take(_WORD)
+        if word is None:
+            self._fail("a type is expected")
+        match word[0].lower():
+            case "array":
+                self._expect("<")
+                element = self.type()
+                self._expect(">")
+                return Array(element)
+            case "map":
+                self._expect("<")
+                key = self.type()
+                self._expect(",")
+                value = self.type()
+                self._expect(">")
+                return Map(key, value)
+            case "struct":
+                self._expect("<")
+                return Struct(() if self._accept(">") else tuple(self._list(self._field)))
+            case "uniontype":
+                self._expect("<")
+                return Union(tuple(self._list(self.type)))
+        name = primitive_name(word[0])
+        if name is None or " " in name:
+            self._fail(f"there is no type {word[0]}", begin)
+        return self._primitive(name)
+
+    def end(self) -> None:
+        """Check that nothing follows."""
+        if self._at < len(self._text):
+            self._fail("the type should end here")
+
+    def _primitive(self, name: str) -> Primitive:
+        begin = self._at
+        given: list[int] = []
+        if self._accept("("):
+            while True:
+                number = self._take(_NUMBER)
+                if number is None:
+                    self._fail("a number is expected")
+                given.append(int(number[0]))
+                if not self._accept(","):
+                    break
+            self._expect(")")
+        try:
+            return Primitive(name, parameters_of(name, tuple(given)))
+        except ValueError as error:
+            self._fail(str(error), begin)
+
+    def _field(self) -> Field:
+        if quoted := self._take(_QUOTED_FIELD):
+            return Field(quoted[1].replace("``", "`"), self.type())
+        plain = self._take(_FIELD)
+        if plain is None:
+            self._fail("the name of a field is expected")
+        return Field(plain[1] or plain[2], self.type())
+
+    def _list(self, item: Callable[[], Item]) -> Iterator[Item]:
+        yield item()
+        while self._accept(","):
+            yield item()
+        self._expect(">")
+
+    def _take(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+        found = pattern.match(self._text, self._at)
+        if found is not None:
+            self._at = found.end()
+            self._skip_spaces()
+        return found
+
+    def _accept(self, symbol: str) -> bool:
+        if not self._text.startswith(symbol, self._at):
+            return False
+        self._at += len(symbol)
+        self._skip_spaces()
+        return True
+
+    def _expect(self, symbol: str) -> None:
+        if not self._accept(symbol):
+            self._fail(f"{symbol} is expected")
+
+    def _skip_spaces(self) -> None:
+        while self._at < len(self._text) and self._text[self._at].isspace():
+            self._at += 1
+
+    def _fail(self, reason: str, at: int | None = None) -> NoReturn:
+        raise InvalidTypeError(self._text, self._at if at is None else at, reason)
+
+
+def _spaced(found: re.Match[str]) -> Primitive:
+    """Return the type that is spelled in several words."""
+    match found.lastgroup:
+        case "double":
+            return Primitive("double")
+        case "zoned":
+            return Primitive("timestamp with local time zone")
+        case "unzoned":
+            return Primitive("timestamp_ntz")
+        case "units":
+            return Primitive("interval", qualifier=" ".join(found["units"].lower().split()))
+    return Primitive("string collate", qualifier=found["collation"].upper())

@@ -1,0 +1,38 @@
+"""The types whose values a column of another type can take."""
+
+from __future__ import annotations
+
+from airflow_hivex.core.model.column_types import ColumnType, Family, Primitive
+
+_NUMBERS = (Family.WHOLE, Family.DECIMAL, Family.FLOATING)
+_TO_TEXT = (*_NUMBERS, Family.TEXT, Family.MOMENT, Family.BOOLEAN, Family.BINARY, Family.INTERVAL)
+
+
+def is_assignable(given: Primitive, target: Primitive) -> bool:
+    """Return whether INSERT may store a value of one type in a column of another, whatever their parameters.
+
+    Source: Spark's store assignment policy ANSI (Cast.canANSIStoreAssign).
+    """
+    return (
+        given.family is Family.VOID
+        or given.name == target.name
+        or (given.family in _NUMBERS and target.family in _NUMBERS)
+        or (given.family is target.family is Family.MOMENT)
+        or (given.family in _TO_TEXT and target.family is Family.TEXT)
+    )
+
+
+def is_widening(before: ColumnType, after: ColumnType) -> bool:
+    """Return whether files with a column of one type can be read with the other, every value as it was."""
+    if not isinstance(before, Primitive) or not isinstance(after, Primitive):
+        return False
+    match before.family, after.family:
+        case Family.WHOLE, Family.WHOLE:
+            return before.kind.bits <= after.kind.bits
+        case Family.DECIMAL, Family.DECIMAL:
+            (digits, scale), (more, same) = before.parameters, after.parameters
+            return more >= digits and same == scale
+        case Family.TEXT, Family.TEXT if "char" not in (before.name, after.name):
+            # Texts are stored alike; CHAR is padded and compared in ways of its own.
+            return after.name == "string" or (before.name == "varchar" and after.parameters >= before.parameters)
+    return (before.name, after.name) == ("float", "double")
