@@ -97,8 +97,14 @@ def subclasses(error: type[HivexError]) -> Iterator[type[HivexError]]:
         yield from subclasses(each)
 
 
-# Only those of the one module; a test may define its own.
-CLASSES = [error for error in dict.fromkeys(subclasses(HivexError)) if error.__module__ == errors.__name__]
+# Only those of the package; a test may define its own.
+CLASSES = [error for error in dict.fromkeys(subclasses(HivexError)) if error.__module__.startswith(errors.__name__)]
+
+
+@pytest.mark.parametrize("error", CLASSES, ids=lambda error: error.__name__)
+def test_error_is_imported_from_the_package(error: type[HivexError]) -> None:
+    assert getattr(errors, error.__name__) is error
+    assert error.__name__ in errors.__all__
 
 
 @pytest.mark.parametrize("error", CLASSES, ids=lambda error: error.__name__)

@@ -1,0 +1,206 @@
+"""Errors of databases, tables, partitions, columns and the log of their changes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_hivex.core.errors.root import HivexError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class NoSuchObjectError(HivexError):
+    """A named object does not exist."""
+
+    code = "NO_SUCH_OBJECT"
+
+
+class NoSuchDatabaseError(NoSuchObjectError):
+    """The database does not exist."""
+
+    code = "NO_SUCH_DATABASE"
+
+    def __init__(self, database: str) -> None:
+        super().__init__(f"Database {database} does not exist; SHOW DATABASES lists those that do.", database)
+        self.database = database
+
+
+class NoSuchTableError(NoSuchObjectError):
+    """The table does not exist."""
+
+    code = "NO_SUCH_TABLE"
+
+    def __init__(self, database: str, table: str) -> None:
+        super().__init__(
+            f"Table {database}.{table} does not exist; SHOW TABLES IN {database} lists those that do.",
+            database,
+            table,
+        )
+        self.database = database
+        self.table = table
+
+
+class NoSuchPartitionError(NoSuchObjectError):
+    """The partition does not exist."""
+
+    code = "NO_SUCH_PARTITION"
+
+    def __init__(self, database: str, table: str, partition: str) -> None:
+        super().__init__(
+            f"Table {database}.{table} has no partition {partition}; SHOW PARTITIONS lists those it has.",
+            database,
+            table,
+            partition,
+        )
+        self.partition = partition
+
+
+class NoSuchColumnError(NoSuchObjectError):
+    """The table has no such column."""
+
+    code = "NO_SUCH_COLUMN"
+
+    def __init__(self, table: str, column: str, columns: Sequence[str] = ()) -> None:
+        super().__init__(
+            f"Table {table} has no column {column}; it has: {', '.join(columns)}.", table, column, tuple(columns)
+        )
+        self.table = table
+        self.column = column
+
+
+class NotOnClusterError(NoSuchObjectError):
+    """The object exists, but has no copy on the cluster asked for."""
+
+    code = "NOT_ON_CLUSTER"
+
+    def __init__(self, name: str, cluster: str, present_on: Sequence[str]) -> None:
+        super().__init__(
+            f"{name} has no copy on cluster {cluster}; it is on {', '.join(present_on)}.",
+            name,
+            cluster,
+            tuple(present_on),
+        )
+        self.cluster = cluster
+
+
+class AlreadyExistsError(HivexError):
+    """An object of that name exists already."""
+
+    code = "ALREADY_EXISTS"
+
+    def __init__(self, kind: str, name: str, advice: str = "use IF NOT EXISTS to accept it") -> None:
+        super().__init__(f"{kind.capitalize()} {name} exists already; {advice}.", kind, name, advice)
+        self.kind = kind
+        self.name = name
+
+
+class InvalidObjectError(HivexError):
+    """An object was described in a way that cannot be stored or used."""
+
+    code = "INVALID_OBJECT"
+
+    def __init__(self, kind: str, name: str, reason: str) -> None:
+        super().__init__(f"{kind.capitalize()} {name}: {reason}.", kind, name, reason)
+        self.kind = kind
+        self.name = name
+        self.reason = reason
+
+
+class InvalidTextError(HivexError):
+    """A text has a character that the metastore database cannot keep: NUL, or half of a surrogate pair."""
+
+    code = "INVALID_TEXT"
+
+    def __init__(self, what: str, text: str, position: int) -> None:
+        character = "a NUL character" if text[position] == "\0" else f"half of a surrogate pair ({text[position]!a})"
+        start = max(0, position - 40)
+        super().__init__(
+            f"{what} has {character} at position {position + 1}, which cannot be stored: "
+            f"{text[start : position + 40]!a}. Remove it.",
+            what,
+            text,
+            position,
+        )
+        self.position = position
+
+
+class InvalidTypeError(HivexError):
+    """A text is not a type of a column. ``position`` counts from 1."""
+
+    code = "INVALID_TYPE"
+
+    def __init__(self, text: str, index: int, reason: str) -> None:
+        super().__init__(
+            f"{text!r} is not a valid type, at position {index + 1}: {reason}. "
+            "Give a type as Hive spells it, such as array<decimal(10,2)>.",
+            text,
+            index,
+            reason,
+        )
+        self.position = index + 1
+
+
+class InvalidOperationError(HivexError):
+    """The object exists, but does not allow the operation."""
+
+    code = "INVALID_OPERATION"
+
+    def __init__(self, operation: str, name: str, reason: str) -> None:
+        super().__init__(f"{operation} on {name} is refused: {reason}.", operation, name, reason)
+        self.operation = operation
+        self.name = name
+        self.reason = reason
+
+
+class CopyMismatchError(HivexError):
+    """Files on a secondary cluster differ from those of the primary."""
+
+    code = "COPY_MISMATCH"
+
+    def __init__(self, name: str, cluster: str, differences: Sequence[str]) -> None:
+        shown = "; ".join(differences[:10])
+        more = f" and {len(differences) - 10} more" if len(differences) > 10 else ""
+        super().__init__(
+            f"The files of {name} on cluster {cluster} are not a complete copy of the primary: {shown}{more}. "
+            "Copy them again, then register the copy.",
+            name,
+            cluster,
+            tuple(differences),
+        )
+        self.differences = tuple(differences)
+
+
+class CopyOutdatedError(HivexError):
+    """What was copied to a secondary cluster is not what the primary has now."""
+
+    code = "COPY_OUTDATED"
+    retryable = True
+
+    def __init__(self, name: str, cluster: str, directory: str, reason: str) -> None:
+        super().__init__(
+            f"The copy of {name} on cluster {cluster} cannot be registered: directory {directory} {reason}. "
+            "Find out again what has to be copied, and copy that.",
+            name,
+            cluster,
+            directory,
+            reason,
+        )
+        self.cluster = cluster
+        self.directory = directory
+
+
+class EventsPurgedError(HivexError):
+    """A reader of the notification log asks for events that were purged: it has missed changes."""
+
+    code = "EVENTS_PURGED"
+
+    def __init__(self, after: int, purged: int) -> None:
+        super().__init__(
+            f"The events after {after} are not all there: those up to {purged} were purged. "
+            "Read the catalog again, and continue after the current event id.",
+            after,
+            purged,
+        )
+        self.after = after
+        self.purged = purged

@@ -1,0 +1,114 @@
+"""Errors of clusters: their files, their roots, and the choice among them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_hivex.core.errors.root import HivexError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from airflow_hivex.core.model.routes import Route
+
+
+class UnknownClusterError(HivexError):
+    """The cluster is not in hive.cluster.properties."""
+
+    code = "UNKNOWN_CLUSTER"
+
+    def __init__(self, cluster: str, known: Sequence[str] = ()) -> None:
+        super().__init__(
+            f"There is no cluster {cluster!r} in hive.cluster.properties; known are: {', '.join(known) or 'none'}.",
+            cluster,
+            tuple(known),
+        )
+        self.cluster = cluster
+        self.known = tuple(known)
+
+
+class LocationOutsideClusterError(HivexError):
+    """A location does not lie in the file system of the cluster that should hold it."""
+
+    code = "LOCATION_OUTSIDE_CLUSTER"
+
+    def __init__(self, location: str, cluster: str, filesystem: str) -> None:
+        super().__init__(
+            f"Location {location!r} lies outside cluster {cluster}, whose file system is "
+            f"{filesystem}. Give a path relative to it, or choose another cluster.",
+            location,
+            cluster,
+            filesystem,
+        )
+        self.location = location
+        self.cluster = cluster
+
+
+class RoutingError(HivexError):
+    """No cluster can run the statement. ``route`` has what each candidate lacks."""
+
+    code = "NO_ROUTE"
+
+    def __init__(self, route: Route) -> None:
+        super().__init__(route.describe(), route)
+        self.route = route
+
+
+class UnsupportedJobTrackerError(HivexError):
+    """No runner exists for a cluster's job tracker."""
+
+    code = "UNSUPPORTED_JOBTRACKER"
+
+    def __init__(self, cluster: str, jobtracker: str) -> None:
+        super().__init__(
+            f"Cluster {cluster} has jobtracker {jobtracker!r}; this release runs jobs on local[...] only.",
+            cluster,
+            jobtracker,
+        )
+
+
+class StorageError(HivexError):
+    """Files of a cluster could not be listed, written or deleted."""
+
+    code = "STORAGE"
+    retryable = True
+
+    def __init__(self, location: str, reason: str) -> None:
+        super().__init__(f"Storage at {location} cannot be used: {reason}.", location, reason)
+        self.location = location
+
+
+class RootMissingError(HivexError):
+    """The root of a cluster's file system lacks the marker that was written to it."""
+
+    code = "ROOT_MISSING"
+    retryable = True
+
+    def __init__(self, cluster: str, filesystem: str, missing: str) -> None:
+        super().__init__(
+            f"The root {filesystem} of cluster {cluster} is not the one that was written to: {missing}. Is it not "
+            "mounted? Nothing was written or deleted. Mount it and try again; if what it held is lost, "
+            f"`hivex metastore accept-root {cluster}` takes the root as it is now.",
+            cluster,
+            filesystem,
+            missing,
+        )
+        self.cluster = cluster
+
+
+class ForeignRootError(HivexError):
+    """The root of a cluster's file system has the marker of another metastore, or of another cluster."""
+
+    code = "FOREIGN_ROOT"
+
+    def __init__(self, cluster: str, filesystem: str, marker: str) -> None:
+        super().__init__(
+            f"The root {filesystem} of cluster {cluster} has a marker, {marker}, that this metastore has not written "
+            "for it. Two metastores, or two clusters, must not share a root: each would delete what the other one "
+            "writes. Give the cluster another root; if nobody else uses this one, "
+            f"`hivex metastore accept-root {cluster}` takes it.",
+            cluster,
+            filesystem,
+            marker,
+        )
+        self.cluster = cluster

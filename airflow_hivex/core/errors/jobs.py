@@ -1,0 +1,44 @@
+"""Errors of jobs and of the processes that run them."""
+
+from __future__ import annotations
+
+from airflow_hivex.core.errors.root import HivexError
+
+
+class JobError(HivexError):
+    """A job failed on its cluster."""
+
+    code = "JOB_FAILED"
+
+    def __init__(self, cluster: str, message: str) -> None:
+        super().__init__(f"The job on cluster {cluster} failed: {message}", cluster, message)
+        self.cluster = cluster
+
+
+class JobCause(HivexError):  # noqa: N818 - it is the cause of an error, and never raised by itself
+    """The message of Spark for a failed job; the ``__cause__`` of the job's error."""
+
+    code = "JOB_CAUSE"
+
+
+class JobCancelledError(JobError):
+    """A job was stopped on request."""
+
+    code = "JOB_CANCELLED"
+
+    def __init__(self, cluster: str, message: str = "it was cancelled") -> None:
+        super().__init__(cluster, message)
+
+
+class ExecutorsLostError(JobError):
+    """A job failed because processes of its cluster went away, as often as Spark tries its tasks."""
+
+    code = "EXECUTORS_LOST"
+    retryable = True
+
+
+class SparkProcessError(JobError):
+    """The process that runs Spark did not start, has ended, or ran out of memory. A new one may fare better."""
+
+    code = "SPARK_PROCESS"
+    retryable = True
