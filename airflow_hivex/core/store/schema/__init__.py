@@ -1,0 +1,72 @@
+"""The one schema of the metastore database, for SQLite and PostgreSQL: tables by subject.
+
+Names are stored in lower case. Times are milliseconds since the epoch, as in Hive.
+What is read and written as a whole (columns, parameters) is JSON in its row, so that a
+table or partition is one row. A dropped table or partition keeps its row, marked, until
+its files are gone; the unique indexes do not see it. No id of a table, partition or directory
+is given twice, for others may have it at hand when the row is gone (``sqlite_autoincrement``).
+"""
+
+from __future__ import annotations
+
+from airflow_hivex.core.store.schema.base import Cluster, Id, Name, metadata
+from airflow_hivex.core.store.schema.catalog import (
+    cluster_roots,
+    cluster_storage_descriptors,
+    databases,
+    partition_key_values,
+    partitions,
+    statistics,
+    storage_descriptors,
+    tables,
+)
+from airflow_hivex.core.store.schema.compactions import compaction_queue, completed_compactions
+from airflow_hivex.core.store.schema.counters import counters
+from airflow_hivex.core.store.schema.directories import directories, directory_copies
+from airflow_hivex.core.store.schema.events import notification_log, recorded_events
+from airflow_hivex.core.store.schema.locks import locks
+from airflow_hivex.core.store.schema.transactions import (
+    completed_txn_components,
+    kept_snapshots,
+    next_write_ids,
+    pending_writes,
+    replayed_txns,
+    txn_components,
+    txn_to_write_id,
+    txns,
+    write_set,
+    written_batches,
+)
+
+__all__ = [
+    "Cluster",
+    "Id",
+    "Name",
+    "cluster_roots",
+    "cluster_storage_descriptors",
+    "compaction_queue",
+    "completed_compactions",
+    "completed_txn_components",
+    "counters",
+    "databases",
+    "directories",
+    "directory_copies",
+    "kept_snapshots",
+    "locks",
+    "metadata",
+    "next_write_ids",
+    "notification_log",
+    "partition_key_values",
+    "partitions",
+    "pending_writes",
+    "recorded_events",
+    "replayed_txns",
+    "statistics",
+    "storage_descriptors",
+    "tables",
+    "txn_components",
+    "txn_to_write_id",
+    "txns",
+    "write_set",
+    "written_batches",
+]

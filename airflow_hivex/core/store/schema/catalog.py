@@ -1,0 +1,181 @@
+"""Databases, tables, partitions, their copies and statistics."""
+
+from __future__ import annotations
+
+from sqlalchemy import JSON, BigInteger, Boolean, Column, ForeignKey, Index, Integer, String, Table, Text, false, text
+
+from airflow_hivex.core.store.schema.base import Cluster, Id, Name, metadata
+
+databases = Table(
+    "databases",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("name", Name, nullable=False, unique=True),
+    Column("location", Text, nullable=False),
+    Column("description", Text),
+    Column("owner", Name),
+    Column("parameters", JSON, nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+)
+
+storage_descriptors = Table(
+    "storage_descriptors",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("columns", JSON, nullable=False),
+    Column("format", String(64), nullable=False),
+    Column("serde_parameters", JSON, nullable=False),
+    Column("num_buckets", Integer, nullable=False),
+    Column("bucket_columns", JSON, nullable=False),
+    Column("sort_columns", JSON, nullable=False),
+    Column("input_format", Text),
+    Column("output_format", Text),
+    Column("serde", JSON, nullable=False, server_default="{}"),
+    Column("parameters", JSON, nullable=False, server_default="{}"),
+    Column("compressed", Boolean, nullable=False, server_default=false()),
+    Column("skew", JSON(none_as_null=True)),
+    Column("stored_as_sub_directories", Boolean, nullable=False, server_default=false()),
+)
+"""How tables are stored, and those partitions that are stored in their own way."""
+
+tables = Table(
+    "tables",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("database_id", Id, ForeignKey("databases.id"), nullable=False),
+    Column("name", Name, nullable=False),
+    Column("type", String(32), nullable=False),
+    Column("storage_descriptor_id", Id, ForeignKey("storage_descriptors.id"), nullable=False, index=True),
+    Column("primary_cluster", Cluster, nullable=False),
+    Column("location", Text, nullable=False),
+    Column("partition_keys", JSON, nullable=False),
+    Column("parameters", JSON, nullable=False),
+    Column("owner", Name),
+    Column("comment", Text),
+    Column("created_ms", BigInteger, nullable=False),
+    Column("dropped", Boolean, nullable=False, default=False),
+    Column("view_original_text", Text),
+    Column("view_expanded_text", Text),
+    Column("owner_type", String(16), nullable=False, server_default="USER"),
+    Column("last_accessed_ms", BigInteger),
+    Column("retention", Integer, nullable=False, server_default="0"),
+    Column("version", BigInteger, nullable=False, server_default="0"),
+    Index(
+        "uq_tables_database_id_name",
+        "database_id",
+        "name",
+        unique=True,
+        sqlite_where=text("dropped = 0"),
+        postgresql_where=text("NOT dropped"),
+    ),
+    Index("ix_tables_location", "primary_cluster", "location"),
+    sqlite_autoincrement=True,
+)
+"""``version`` counts the changes of a table, its partitions, directories and copies that no write id of the table tells
+of (see ``catalog/reading.py``)."""
+
+partitions = Table(
+    "partitions",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("table_id", Id, ForeignKey("tables.id"), nullable=False),
+    Column("name", Text, nullable=False),
+    Column("location", Text, nullable=False),
+    Column("parameters", JSON, nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+    Column("dropped", Boolean, nullable=False, default=False),
+    Column("storage_descriptor_id", Id, ForeignKey("storage_descriptors.id"), index=True),
+    Column("last_accessed_ms", BigInteger),
+    Index(
+        "uq_partitions_table_id_name",
+        "table_id",
+        "name",
+        unique=True,
+        sqlite_where=text("dropped = 0"),
+        postgresql_where=text("NOT dropped"),
+    ),
+    sqlite_autoincrement=True,
+)
+
+partition_key_values = Table(
+    "partition_key_values",
+    metadata,
+    Column("partition_id", Id, ForeignKey("partitions.id"), primary_key=True),
+    Column("position", Integer, primary_key=True),
+    Column("table_id", Id, ForeignKey("tables.id"), nullable=False),
+    Column("value", Text, nullable=False),
+    Index("ix_partition_key_values_lookup", "table_id", "position", "value", "partition_id"),
+)
+"""The values of partitions by key, so that ``key = value`` is an index look-up whatever the key."""
+
+cluster_storage_descriptors = Table(
+    "cluster_storage_descriptors",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("table_id", Id, ForeignKey("tables.id"), nullable=False),
+    Column("partition_id", Id, ForeignKey("partitions.id"), index=True),
+    Column("cluster", Cluster, nullable=False),
+    Column("location", Text, nullable=False),
+    Column("valid_write_ids", Text),
+    Column("registered_ms", BigInteger, nullable=False),
+    Index(
+        "uq_cluster_storage_descriptors_table",
+        "table_id",
+        "cluster",
+        unique=True,
+        sqlite_where=text("partition_id IS NULL"),
+        postgresql_where=text("partition_id IS NULL"),
+    ),
+    Index(
+        "uq_cluster_storage_descriptors_partition",
+        "table_id",
+        "cluster",
+        "partition_id",
+        unique=True,
+        sqlite_where=text("partition_id IS NOT NULL"),
+        postgresql_where=text("partition_id IS NOT NULL"),
+    ),
+)
+"""The secondary copies of tables without partitions, and of partitions (docs/reference/clusters.md). The primary is
+in the table's own row: every table has exactly one, and its partitions share it."""
+
+cluster_roots = Table(
+    "cluster_roots",
+    metadata,
+    Column("cluster", Cluster, primary_key=True),
+    Column("root_id", String(36), nullable=False),
+    Column("is_marked", Boolean, nullable=False),
+    Column("registered_ms", BigInteger, nullable=False),
+)
+"""What the marker file in the root of a cluster's file system says. One that is not marked is being marked."""
+
+statistics = Table(
+    "statistics",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("table_id", Id, ForeignKey("tables.id"), nullable=False),
+    Column("partition_id", Id, ForeignKey("partitions.id")),
+    Column("num_rows", BigInteger),
+    Column("num_files", BigInteger, nullable=False),
+    Column("total_size", BigInteger, nullable=False),
+    Column("valid_write_ids", Text),
+    Column("computed_ms", BigInteger, nullable=False),
+    Column("columns", JSON, nullable=False),
+    Index(
+        "uq_statistics_table",
+        "table_id",
+        unique=True,
+        sqlite_where=text("partition_id IS NULL"),
+        postgresql_where=text("partition_id IS NULL"),
+    ),
+    Index("ix_statistics_table_id", "table_id"),
+    Index(
+        "uq_statistics_partition",
+        "partition_id",
+        unique=True,
+        sqlite_where=text("partition_id IS NOT NULL"),
+        postgresql_where=text("partition_id IS NOT NULL"),
+    ),
+)
+"""What ANALYZE has found of tables (without ``partition_id``) and partitions, and in which snapshot. ``columns`` has
+the statistics of columns by their names in files, so that renaming a column or what holds it changes nothing here."""

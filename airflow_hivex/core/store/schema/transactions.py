@@ -1,0 +1,168 @@
+"""Transactions, their components and pending writes, and write ids."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+    text,
+)
+
+from airflow_hivex.core.store.schema.base import Id, Name, metadata
+
+txns = Table(
+    "txns",
+    metadata,
+    Column("id", BigInteger, primary_key=True, autoincrement=False),
+    Column("state", String(1), nullable=False),
+    Column("type", Integer, nullable=False),
+    Column("started_ms", BigInteger, nullable=False),
+    Column("heartbeat_ms", BigInteger, nullable=False),
+    Column("timeout_s", Integer, nullable=False),
+    Column("user", Name, nullable=False),
+    Column("host", String(255), nullable=False),
+    Column("agent_info", Text),
+    Column("reason", Text),
+    Column("reason_code", Integer),
+    Column("min_open_id", BigInteger),
+    Column("ended_ms", BigInteger),
+    Column("key", String(1024)),
+    Column("statements", Integer, nullable=False, server_default="0"),
+    Column("snapshot", Text),
+    Index(
+        "uq_txns_key",
+        "key",
+        unique=True,
+        sqlite_where=text("key IS NOT NULL"),
+        postgresql_where=text("key IS NOT NULL"),
+    ),
+    Index(
+        "ix_txns_unsettled",
+        "state",
+        "id",
+        sqlite_where=text("state <> 'c'"),
+        postgresql_where=text("state <> 'c'"),
+    ),
+    Index(
+        "ix_txns_min_open_id",
+        "min_open_id",
+        sqlite_where=text("state = 'o'"),
+        postgresql_where=text("state = 'o'"),
+    ),
+)
+"""``min_open_id`` is the lowest transaction that was open when this one began (Hive's MIN_HISTORY_LEVEL),
+``key`` what its owner calls it (opening it twice gives the same one). Of a transaction of several statements,
+``statements`` is how many statement ids were handed out, and ``snapshot`` the ValidTxnList that all of them share,
+empty as long as none has read."""
+
+pending_writes = Table(
+    "pending_writes",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("txn_id", BigInteger, nullable=False, index=True),
+    Column("statement_id", Integer, nullable=False),
+    Column("table_id", Id, ForeignKey("tables.id"), nullable=False),
+    Column("writer", String(1024), nullable=False),
+    Column("document", JSON, nullable=False),
+    Column("written", JSON(none_as_null=True)),
+)
+"""What the statements of an open transaction have written, for its commit to register and its own
+reads to see. A row without ``written`` is a statement that runs, or whose process was killed.
+``writer`` is the part of the transaction's work that it belongs to: done anew, it replaces its rows."""
+
+replayed_txns = Table(
+    "replayed_txns",
+    metadata,
+    Column("policy", String(256), primary_key=True),
+    Column("source_txn_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("txn_id", BigInteger, nullable=False),
+)
+"""Our open transaction for each one of another warehouse that a replication policy replays (Hive's REPL_TXN_MAP)."""
+
+txn_components = Table(
+    "txn_components",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("txn_id", BigInteger, ForeignKey("txns.id"), nullable=False, index=True),
+    Column("table_id", Id, ForeignKey("tables.id"), nullable=False, index=True),
+    Column("partition", Text),
+    Column("operation", String(1), nullable=False),
+    Column("write_id", BigInteger),
+)
+"""What an unfinished or aborted transaction wrote, or may have written, for those who clean up."""
+
+completed_txn_components = Table(
+    "completed_txn_components",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("txn_id", BigInteger, nullable=False),
+    Column("table_id", Id, ForeignKey("tables.id"), nullable=False),
+    Column("partition", Text),
+    Column("write_id", BigInteger),
+    Column("updates", Boolean, nullable=False),
+    Column("committed_ms", BigInteger, nullable=False),
+    Index("ix_completed_txn_components_table_id_partition", "table_id", "partition"),
+)
+"""What committed transactions wrote, for those who decide on compaction; ``updates``: updated or deleted."""
+
+write_set = Table(
+    "write_set",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("table_id", Id, ForeignKey("tables.id"), nullable=False),
+    Column("partition", Text),
+    Column("txn_id", BigInteger, nullable=False),
+    Column("commit_id", BigInteger, nullable=False),
+    Column("operation", String(1), nullable=False),
+    Index("ix_write_set_table_id_commit_id", "table_id", "commit_id"),
+    Index("ix_write_set_commit_id", "commit_id"),
+)
+"""Committed updates and deletes, as long as a transaction is open that could conflict with them."""
+
+txn_to_write_id = Table(
+    "txn_to_write_id",
+    metadata,
+    Column("table_id", Id, ForeignKey("tables.id"), primary_key=True),
+    Column("txn_id", BigInteger, primary_key=True),
+    Column("write_id", BigInteger, nullable=False),
+    UniqueConstraint("table_id", "write_id"),
+    Index("ix_txn_to_write_id_txn_id", "txn_id"),
+)
+
+next_write_ids = Table(
+    "next_write_ids",
+    metadata,
+    Column("table_id", Id, ForeignKey("tables.id"), primary_key=True, autoincrement=False),
+    Column("next", BigInteger, nullable=False),
+)
+
+kept_snapshots = Table(
+    "kept_snapshots",
+    metadata,
+    Column("txn_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("table_id", Id, ForeignKey("tables.id"), primary_key=True, autoincrement=False),
+    Column("settled_txn_id", BigInteger, nullable=False),
+    Column("started_ms", BigInteger, nullable=False),
+    Column("expires_ms", BigInteger, nullable=False),
+    Column("user", String(128), nullable=False),
+)
+"""Snapshots of tables whose files the cleaner keeps until they expire, though their transactions have ended."""
+
+written_batches = Table(
+    "written_batches",
+    metadata,
+    Column("table_id", Id, ForeignKey("tables.id"), primary_key=True, autoincrement=False),
+    Column("app_id", String(128), primary_key=True),
+    Column("batch_id", BigInteger, nullable=False),
+    Column("txn_id", BigInteger, nullable=False),
+)
+"""The last batch that each application has written to a table: written with the commit of its rows."""
