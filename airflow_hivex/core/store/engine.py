@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import select
 import sqlite3
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -13,14 +11,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import tenacity
-from sqlalchemy import Connection, Engine, create_engine, event
-from sqlalchemy.engine import URL, make_url
+from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import (
-    ArgumentError,
     DatabaseError,
     DBAPIError,
     InterfaceError,
-    InvalidatePoolError,
     OperationalError,
     SQLAlchemyError,
     StatementError,
@@ -28,19 +23,9 @@ from sqlalchemy.exc import (
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.pool import Pool, PoolProxiedConnection
 
-from airflow_hivex.core.errors import (
-    HivexError,
-    InvalidSettingError,
-    NotAMetastoreError,
-    Outcome,
-    StoreDamagedError,
-    StoreDriverMissingError,
-    StoreError,
-    StoreRefusedError,
-    StoreUnavailableError,
-)
+from airflow_hivex.core.errors import HivexError, Outcome, StoreRefusedError, StoreUnavailableError
 from airflow_hivex.core.model.secrets import hide_in_database_url, remember, secrets_of_uri
-from airflow_hivex.core.model.texts import check_values
+from airflow_hivex.core.store.connecting import new_engine, parse_url
 from airflow_hivex.core.store.exchange import (
     BUSY_TIMEOUT_S,
     Call,
@@ -48,10 +33,10 @@ from airflow_hivex.core.store.exchange import (
     ExchangeError,
     Rows,
     as_sqlalchemy,
-    begin_immediate,
     exchange_on,
     joined,
 )
+from airflow_hivex.core.store.sqlite import WRITING, damage
 
 T = TypeVar("T")
 
@@ -60,9 +45,6 @@ T = TypeVar("T")
 _TRANSIENT_SQLSTATES = frozenset({"40001", "40P01", "55P03", "26000"})
 # The same: program_limit_exceeded and its kin, such as a text that is too long for an index.
 _LIMITS = "54"
-_WRITING = "hivex_writing"
-# An extended result code of SQLite has the primary one in its lowest byte.
-_PRIMARY_CODE = 0xFF
 
 ENGINE_LISTENERS: list[Callable[[Engine], None]] = []
 """Functions that get each engine that a store makes, before it is used; none by default."""
@@ -88,11 +70,11 @@ class Store:
     """
 
     def __init__(self, url: str, fault: Callable[[str], None] | None = None, *, create: bool = True) -> None:
-        self.url = _parse(url)
+        self.url = parse_url(url)
         self.name = hide_in_database_url(self.url.render_as_string(hide_password=True))
         """The URL without secrets, for messages."""
         remember([self.url.password, *secrets_of_uri(self.url.render_as_string(hide_password=False))])
-        self.engine = _engine(self.url, create=create)
+        self.engine = new_engine(self.url, create=create)
         for listener in ENGINE_LISTENERS:
             listener(self.engine)
         # A statement has its own snapshot anyway, so that a transaction around it is two round trips for nothing.
@@ -194,9 +176,9 @@ class Store:
             if isinstance(original, HivexError):
                 # Of a value that was refused on its way to the driver.
                 raise original from None
-            damage = self._damage(error) if isinstance(error, DatabaseError) else None
-            if damage is not None:
-                raise damage from original
+            damaged = damage(error, self.name) if isinstance(error, DatabaseError) else None
+            if damaged is not None:
+                raise damaged from original
             is_limit = (getattr(original, "sqlstate", None) or "").startswith(_LIMITS)
             unavailable = (OperationalError, InterfaceError, driver.OperationalError, driver.InterfaceError)
             if not is_limit and isinstance(error, (*unavailable, PoolTimeoutError)):
@@ -258,15 +240,6 @@ class Store:
                     raise
             return _RETRYING(attempt)
 
-    def _damage(self, error: DatabaseError) -> StoreError | None:
-        """Return the fault of a SQLite file, if the error is one."""
-        code = getattr(error.orig, "sqlite_errorcode", None)
-        if code == sqlite3.SQLITE_NOTADB:
-            return NotAMetastoreError(self.name, "the file is not a SQLite database")
-        if code is not None and code & _PRIMARY_CODE == sqlite3.SQLITE_CORRUPT:
-            return StoreDamagedError(self.name, _reason(error))
-        return None
-
     def _attempt_exchange(self, work: Callable[[Exchange], T], name: str) -> T:
         connection = self._raw_connection()
         exchange = _Committing(self, exchange_on(connection, self.engine.dialect), name)
@@ -307,7 +280,7 @@ class Store:
 
     def _attempt(self, work: Callable[[Connection], T], name: str) -> T:
         with (
-            self.engine.connect().execution_options(**{_WRITING: True}) as connection,
+            self.engine.connect().execution_options(**{WRITING: True}) as connection,
             _left_clean(connection),
         ):
             result = work(connection)
@@ -389,170 +362,6 @@ class _Committing:
             found = self._exchange.finish(*calls)
         self.is_finished = True
         return found
-
-
-def _parse(url: str) -> URL:
-    if not isinstance(url, str):
-        raise InvalidSettingError("metastore URL", type(url).__name__, "text is expected")
-
-    def unusable(reason: str) -> InvalidSettingError:
-        return InvalidSettingError("metastore URL", hide_in_database_url(url), reason)
-
-    try:
-        parsed = make_url(url.strip())
-    except (ArgumentError, ValueError):
-        # Their messages quote the URL, with its password.
-        raise unusable(
-            "it is not a database URL such as sqlite:////data/metastore.db or postgresql://user@host:5432/database"
-        ) from None
-    if any(character in url for character in "\0\r\n"):
-        raise unusable("it has control characters")
-    backend = parsed.drivername.partition("+")[0]
-    if backend in ("postgresql", "postgres"):
-        return parsed.set(drivername="postgresql+psycopg")
-    if backend != "sqlite":
-        raise unusable("the metastore is in SQLite or PostgreSQL")
-    database = parsed.database or ""
-    if database in ("", ":memory:"):
-        raise unusable("give a file: processes share the metastore")
-    if not Path(database).is_absolute():
-        raise unusable(
-            f"its path is relative, so that each process would mean another file by it; with four slashes it is "
-            f"absolute: sqlite:///{Path(database).absolute()}"
-        )
-    return parsed.set(drivername="sqlite")
-
-
-def _engine(url: URL, *, create: bool) -> Engine:
-    if url.get_backend_name() == "postgresql":
-        try:
-            engine = create_engine(url, isolation_level="READ COMMITTED", json_serializer=_to_json)
-        except ImportError as error:
-            # Of psycopg without its binary part and without libpq, the first line says so.
-            raise StoreDriverMissingError(str(error).partition("\n")[0].rstrip(".")) from error
-        event.listen(engine, "before_cursor_execute", _check_texts)
-        event.listen(engine, "connect", _prepare_postgresql)
-        event.listen(engine, "checkout", _check_alive)
-        return engine
-    file = Path(str(url.database))
-    if create:
-        try:
-            file.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StoreUnavailableError(str(url), f"its folder cannot be made: {error}") from error
-    elif not _exists(file):
-        url = url.set(database=":memory:")
-    if _exists(file) and file.is_dir():
-        raise StoreUnavailableError(f"sqlite:///{file}", "a folder is in the place of its file")
-    engine = create_engine(
-        url, connect_args={"timeout": BUSY_TIMEOUT_S, "check_same_thread": False}, json_serializer=_to_json
-    )
-    event.listen(engine, "before_cursor_execute", _check_texts)
-    if create:
-        # Not before the first connection: a caller that then refuses its other arguments leaves no file.
-        event.listen(engine, "do_connect", lambda *_: _create_private(file))
-    event.listen(engine, "connect", _prepare_sqlite)
-    event.listen(engine, "close", _end_sqlite)
-    if url.database == str(file):
-        event.listen(engine, "connect", lambda _, record: record.info.update(file=_identity(file)))
-        event.listen(engine, "checkout", lambda _, record, __: _check_same_file(file, record.info["file"]))
-    event.listen(engine, "begin", _begin_sqlite)
-    return engine
-
-
-def _create_private(file: Path) -> None:
-    """Create an empty SQLite file that is its owner's alone, if there is none; SQLite gives its log the same mode."""
-    try:
-        os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-    except FileExistsError:
-        pass
-    except OSError as error:
-        raise StoreUnavailableError(f"sqlite:///{file}", str(error)) from error
-
-
-def _exists(file: Path) -> bool:
-    try:
-        return file.exists()
-    except OSError as error:
-        # Such as a name of more bytes than the file system takes, or a folder that may not be looked into.
-        raise StoreUnavailableError(f"sqlite:///{file}", str(error)) from error
-
-
-def _check_texts(
-    _connection: Connection, _cursor: object, _statement: str, parameters: Any, _context: object, _many: object
-) -> None:
-    """Refuse a text that one of the databases cannot keep, so that both refuse the same."""
-    check_values("A text for the metastore", parameters.values() if isinstance(parameters, dict) else parameters)
-
-
-def _to_json(value: Any) -> str:
-    # Its text has escapes in place of the characters themselves.
-    check_values("A text for the metastore", [value])
-    return json.dumps(value)
-
-
-def _prepare_postgresql(connection: Any, _record: object) -> None:
-    # The driver drops all prepared statements, ours too, after a rollback in which it has some of its own.
-    # Those of the hot paths are prepared by their exchange; all others are planned as the tables are now.
-    connection.prepare_threshold = None
-
-
-def _check_alive(connection: Any, _record: object, _proxy: object) -> None:
-    """Look whether the server has ended the connection since it was last used, without asking it.
-
-    It says so before it does, and an idle connection hears of nothing else; asking would be a round trip.
-    """
-    poll = select.poll()
-    poll.register(connection.pgconn.socket, select.POLLIN)
-    if poll.poll(0):
-        raise InvalidatePoolError
-
-
-def _prepare_sqlite(connection: Any, _record: object) -> None:
-    # The driver's own transaction handling begins too late for DDL and for reads.
-    connection.isolation_level = None
-    cursor = connection.cursor()
-    # A commit is acknowledged when it is on disk. NORMAL loses the last ones with the machine's power.
-    cursor.execute("PRAGMA synchronous = FULL")
-    cursor.execute("PRAGMA foreign_keys = ON")
-    cursor.close()
-
-
-def _end_sqlite(connection: Any, _record: object) -> None:
-    # With a cursor left, closing it is put off, and its transaction would lock the file. An interrupt leaves such.
-    # What cannot be rolled back is closed next.
-    with suppress(sqlite3.Error):
-        connection.rollback()
-
-
-def _identity(file: Path) -> tuple[int, int] | None:
-    try:
-        found = file.stat()
-    except FileNotFoundError:
-        return None
-    return found.st_dev, found.st_ino
-
-
-def _check_same_file(file: Path, identity: tuple[int, int] | None) -> None:
-    """See to it that a connection writes to the file that is there: a deleted one would take commits, and lose them."""
-    found = _identity(file)
-    if found is None:
-        raise StoreUnavailableError(
-            f"sqlite:///{file}", "its file was deleted while it was in use; put it back, or open the metastore anew"
-        )
-    if found != identity:
-        # Another one has taken its place.
-        raise InvalidatePoolError
-
-
-def _begin_sqlite(connection: Connection) -> None:
-    # A writer takes the lock at once: a reader that turns into a writer cannot be made to wait.
-    writing = connection.get_execution_options().get(_WRITING)
-    if writing:
-        raw: Any = connection.connection.dbapi_connection
-        begin_immediate(raw)
-    else:
-        connection.exec_driver_sql("BEGIN")
 
 
 def _is_transient(error: BaseException) -> bool:

@@ -1,0 +1,84 @@
+"""From the URL of a metastore to an engine for its database."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, event
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError
+
+from airflow_hivex.core.errors import InvalidSettingError
+from airflow_hivex.core.model.secrets import hide_in_database_url
+from airflow_hivex.core.model.texts import check_values
+from airflow_hivex.core.store.postgresql import postgresql_engine
+from airflow_hivex.core.store.sqlite import sqlite_engine
+
+
+def parse_url(url: str) -> URL:
+    """Return the parts of the URL of a metastore, with the driver that connects to it.
+
+    Raises:
+        InvalidSettingError: it is not the URL of a SQLite file or a PostgreSQL database.
+    """
+    if not isinstance(url, str):
+        raise InvalidSettingError("metastore URL", type(url).__name__, "text is expected")
+
+    def unusable(reason: str) -> InvalidSettingError:
+        return InvalidSettingError("metastore URL", hide_in_database_url(url), reason)
+
+    try:
+        parsed = make_url(url.strip())
+    except (ArgumentError, ValueError):
+        # Their messages quote the URL, with its password.
+        raise unusable(
+            "it is not a database URL such as sqlite:////data/metastore.db or postgresql://user@host:5432/database"
+        ) from None
+    if any(character in url for character in "\0\r\n"):
+        raise unusable("it has control characters")
+    backend = parsed.drivername.partition("+")[0]
+    if backend in ("postgresql", "postgres"):
+        return parsed.set(drivername="postgresql+psycopg")
+    if backend != "sqlite":
+        raise unusable("the metastore is in SQLite or PostgreSQL")
+    database = parsed.database or ""
+    if database in ("", ":memory:"):
+        raise unusable("give a file: processes share the metastore")
+    if not Path(database).is_absolute():
+        raise unusable(
+            f"its path is relative, so that each process would mean another file by it; with four slashes it is "
+            f"absolute: sqlite:///{Path(database).absolute()}"
+        )
+    return parsed.set(drivername="sqlite")
+
+
+def new_engine(url: URL, *, create: bool) -> Engine:
+    """Return an engine that refuses texts that one of the databases cannot keep.
+
+    Without ``create`` a SQLite file that does not exist is an empty database, and stays away.
+
+    Raises:
+        StoreDriverMissingError: the driver of PostgreSQL cannot be imported.
+        StoreUnavailableError: the SQLite file, or its folder, cannot be used.
+    """
+    if url.get_backend_name() == "postgresql":
+        engine = postgresql_engine(url, json_serializer=_to_json)
+    else:
+        engine = sqlite_engine(url, create=create, json_serializer=_to_json)
+    event.listen(engine, "before_cursor_execute", _check_texts)
+    return engine
+
+
+def _check_texts(
+    _connection: Connection, _cursor: object, _statement: str, parameters: Any, _context: object, _many: object
+) -> None:
+    """Refuse a text that one of the databases cannot keep, so that both refuse the same."""
+    check_values("A text for the metastore", parameters.values() if isinstance(parameters, dict) else parameters)
+
+
+def _to_json(value: Any) -> str:
+    # Its text has escapes in place of the characters themselves.
+    check_values("A text for the metastore", [value])
+    return json.dumps(value)
