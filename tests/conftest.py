@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import shutil
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,7 +31,7 @@ os.environ.setdefault(spark_options.VARIABLE, spark_options.java_options())
 # They have an archive of classes of their own.
 os.environ.setdefault(class_archive.VARIABLE, "")
 
-_COUNT = "count: "
+_COUNTED = pytest.StashKey[evidence.Counted]()
 
 
 class Counts:
@@ -44,7 +42,7 @@ class Counts:
 
     def __setitem__(self, title: str, counted: str | Mapping[str, int]) -> None:
         """Tell a text, or numbers, to which those of other tests of that title are added."""
-        self._properties.append((f"{_COUNT}{title}", counted if isinstance(counted, str) else dict(counted)))
+        self._properties.append((f"{evidence.COUNT}{title}", counted if isinstance(counted, str) else dict(counted)))
 
 
 @pytest.fixture
@@ -53,25 +51,15 @@ def counts(request: pytest.FixtureRequest) -> Counts:
     return Counts(request)
 
 
-def _counted(terminalreporter: pytest.TerminalReporter) -> dict[str, str]:
-    texts: dict[str, str] = {}
-    sums: dict[str, Counter[str]] = {}
-    for report in itertools.chain.from_iterable(terminalreporter.stats.values()):
-        # The report of a test's teardown repeats what the test has told.
-        for name, counted in report.user_properties if getattr(report, "when", None) == "call" else ():
-            title = name.removeprefix(_COUNT)
-            if title == name:
-                continue
-            if isinstance(counted, str):
-                texts[title] = counted
-            else:
-                sums.setdefault(title, Counter()).update(counted)
-    summed = {title: ", ".join(f"{n:,} {what}" for what, n in numbers.items()) for title, numbers in sums.items()}
-    return dict(sorted((texts | summed).items()))
-
-
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--write-counts", metavar="FILE", help="write what tests have counted into this page, too")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    page = config.getoption("--write-counts")
+    config.stash[_COUNTED] = evidence.Counted(Path(page) if page else None)
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(config.stash[_COUNTED])
 
 
 def pytest_report_header() -> str:
@@ -80,13 +68,10 @@ def pytest_report_header() -> str:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Print what tests have counted."""
-    counted = _counted(terminalreporter)
-    if counted:
+    if counted := config.stash[_COUNTED].by_title():
         terminalreporter.section("counts")
         for title, text in counted.items():
             terminalreporter.write_line(f"{title}: {text}")
-    if page := config.getoption("--write-counts"):
-        evidence.write_counts(Path(page), counted)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -9,15 +9,22 @@ from __future__ import annotations
 import os
 import random
 import subprocess
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import date
+from functools import cache
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    import pytest
 
 T = TypeVar("T")
 
 IS_WHOLE = os.environ.get("HIVEX_EVIDENCE", "0") not in ("", "0")
 """Whether this run does all of the long tests."""
+COUNT = "count: "
+"""Begins the names of what tests have counted, among the properties of their reports."""
 SEED_VARIABLE = "HIVEX_RANDOM_SEED"
 _ROOT = Path(__file__).parents[1]
 
@@ -69,22 +76,70 @@ def described() -> str:
     return f"evidence: {does}, {SEED_VARIABLE}={SEED}"
 
 
+class Counted:
+    """What the tests of a run have counted, by title; numbers of one title are added up. A plugin of pytest.
+
+    With a page it is written there when a test has ended, so that a run that is stopped loses nothing.
+    """
+
+    def __init__(self, page: Path | None) -> None:
+        self._page = page
+        self._texts: dict[str, str] = {}
+        self._sums: dict[str, Counter[str]] = {}
+        self._modules: dict[str, Counter[str]] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Take note of a test. The report of its teardown repeats what it has told; failed tests count nothing."""
+        if report.when == "call" or not report.passed:
+            self._modules.setdefault(report.location[0], Counter())[report.outcome] += 1
+        titles = []
+        for name, counted in report.user_properties if report.when == "call" and report.passed else ():
+            title = name.removeprefix(COUNT)
+            if title == name:
+                continue
+            titles.append(title)
+            if isinstance(counted, str):
+                self._texts[title] = counted
+            else:
+                assert isinstance(counted, Mapping)
+                self._sums.setdefault(title, Counter()).update(counted)
+        if self._page is not None and (titles or report.when == "call" or not report.passed):
+            module = report.location[0]
+            by_title = self.by_title()
+            counts = {title: by_title[title] for title in titles}
+            write_counts(self._page, {**counts, f"`{module}`": _listed(self._modules[module])})
+
+    def by_title(self) -> dict[str, str]:
+        """Return the texts and the sums, sorted by title."""
+        summed = {title: _listed(numbers) for title, numbers in self._sums.items()}
+        return dict(sorted((self._texts | summed).items()))
+
+
+def _listed(numbers: Counter[str]) -> str:
+    return ", ".join(f"{n:,} {what}" for what, n in numbers.items())
+
+
 def write_counts(page: Path, counted: Mapping[str, str]) -> None:
     """Write what the tests have counted into a page; lines of tests that did not run stay as they are."""
     found = page.read_text() if page.exists() else ""
     lines = {line.split(" | ")[0]: line for line in found.splitlines() if line.startswith("| ") and line not in _HEAD}
-    commit = _git(_ROOT, "rev-parse", "--short", "HEAD") or "unknown"
     for title, text in counted.items():
         told = "<br>".join(each.strip() for each in text.replace("|", "\\|").splitlines())
-        lines[f"| {title}"] = f"| {title} | {told} | {commit} | {date.today():%Y-%m-%d} |"  # noqa: DTZ011
+        lines[f"| {title}"] = f"| {title} | {told} | {_commit()} | {date.today():%Y-%m-%d} |"  # noqa: DTZ011
     page.write_text("\n".join([*_HEAD, *(lines[key] for key in sorted(lines)), ""]))
+
+
+@cache
+def _commit() -> str:
+    return _git(_ROOT, "rev-parse", "--short", "HEAD") or "unknown"
 
 
 _HEAD = (
     "# Counts of the long tests",
     "",
-    "`make evidence` writes this page. [Evidence for the promises of transactions](transactions-evidence.md) explains",
-    "the histories; `tests/README.md` has all of the long tests.",
+    "`make evidence` writes a line of this page when a test has ended, and leaves the others as they are. A part:",
+    "`make evidence PYTEST=tests/histories`. [Evidence for the promises of transactions](transactions-evidence.md) has",
+    "the histories, `tests/README.md` all of the long tests.",
     "",
     "| Test | Counts | Commit | Date |",
     "|---|---|---|---|",

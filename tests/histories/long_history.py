@@ -32,9 +32,9 @@ def check_a_long_history(metastore_url: str, tmp_path: Path, counts: Counts) -> 
     # What the history is about has happened in it.
     assert outcome.kills >= KILLS // 2
     assert outcome.reaped
-    assert outcome.looked_up["aborted"] + outcome.looked_up["committed"]
     for error in ("WRITE_CONFLICT", "PLANNED", "TRANSACTION_ABORTED"):
         assert outcome.errors[error], f"no transaction ended with {error}"
     if TRANSACTIONS >= 20_000:
-        # They are too rare for a shorter one.
+        # They are too rare for a shorter one, which has three or four outcomes to look up on the average.
         assert outcome.report.write_skews
+        assert outcome.looked_up["aborted"] + outcome.looked_up["committed"]

@@ -53,3 +53,21 @@ def test_counts_of_tests_that_did_not_run_stay_on_the_page(tmp_path: Path) -> No
     lines = [line for line in page.read_text().splitlines() if line.startswith(("| kills", "| faults"))]
     assert [line.split(" | ")[1] for line in lines] == [r"7 \| 8<br>and more", "60 of each"]
     assert len(lines) == 2
+
+
+def report(kills: int, *, passed: bool = True) -> pytest.TestReport:
+    outcome = "passed" if passed else "failed"
+    properties = [(f"{evidence.COUNT}kills", {"of each": kills})]
+    place = ("tests/test_kills.py", 7, "test_kill")
+    return pytest.TestReport("a test", place, {}, outcome, None, "call", user_properties=properties)  # type: ignore[arg-type]
+
+
+def test_a_run_that_is_stopped_has_written_what_it_has_counted(tmp_path: Path) -> None:
+    page = tmp_path / "evidence.md"
+    evidence.write_counts(page, {"kills": "60 of each", "faults": "7"})
+    counted = evidence.Counted(page)
+    counted.pytest_runtest_logreport(report(10))
+    counted.pytest_runtest_logreport(report(15))
+    counted.pytest_runtest_logreport(report(70, passed=False))
+    lines = [line.split(" | ")[:2] for line in page.read_text().splitlines()[-3:]]
+    assert lines == [["| `tests/test_kills.py`", "2 passed, 1 failed"], ["| faults", "7"], ["| kills", "25 of each"]]
