@@ -61,6 +61,13 @@ test: setup postgresql $(CLASSES) ## Run all tests, and of the long ones a share
 evidence: setup postgresql $(CLASSES) ## Run all of the long tests, and write their counts into docs/evidence.md
 	HIVEX_EVIDENCE=1 $(BIN)/pytest $(SIDE_BY_SIDE) -m evidence --write-counts=docs/evidence.md $(PYTEST)
 
+.PHONY: coverage
+coverage: setup postgresql $(CLASSES) ## Run the tests, and print how much of each module they ran, the least first
+	@rm -rf build/coverage && mkdir -p build/coverage
+	$(BIN)/coverage run -m pytest $(SIDE_BY_SIDE) --timeout=600 $(PYTEST)
+	@$(BIN)/coverage combine --quiet
+	@$(BIN)/coverage report --sort=cover
+
 .PHONY: test-unit
 test-unit: setup postgresql ## Run the tests that start neither Spark nor Airflow
 	$(BIN)/pytest tests/unit $(PYTEST)
