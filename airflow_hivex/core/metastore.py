@@ -15,6 +15,7 @@ from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.catalog.pending_registration import register_pending_writes
 from airflow_hivex.core.checks import Check, check_clusters, check_database, local_cluster_properties
 from airflow_hivex.core.clock import Clock
+from airflow_hivex.core.clusters.health import ClusterHealth
 from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.clusters.roots import Roots
 from airflow_hivex.core.compaction.compactor import Compactor
@@ -135,6 +136,7 @@ class Metastore:
             compactor=Compactor(store, checked, clock, configured, catalog, transactions, locks, roots),
             clock=clock,
             roots=roots,
+            health=ClusterHealth(configured, roots),
         )
         return cls(services)
 

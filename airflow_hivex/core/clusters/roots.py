@@ -57,8 +57,7 @@ class Roots:
         """
         cluster = self._clusters.get(name)
         files = ClusterFiles(cluster.filesystem, cluster.storage_options)
-        known = self._known.get(name)
-        if known is not None and _read(files) == known:
+        if self._is_known(name, files):
             return
         root_id, is_marked, found = self._look(name, files)
         if is_marked:
@@ -73,7 +72,10 @@ class Roots:
             RootMissingError, ForeignRootError, StorageError: as in :meth:`check`.
         """
         cluster = self._clusters.get(name)
-        root_id, is_marked, found = self._look(name, ClusterFiles(cluster.filesystem, cluster.storage_options))
+        files = ClusterFiles(cluster.filesystem, cluster.storage_options)
+        if self._is_known(name, files):
+            return
+        root_id, is_marked, found = self._look(name, files)
         if is_marked:
             self._compare(cluster, root_id, found)
 
@@ -101,6 +103,11 @@ class Roots:
         with self._store.read() as connection:
             count = select(func.count()).select_from(directory_copies).where(copies.cluster == name)
             return int(connection.execute(count).scalar_one())
+
+    def _is_known(self, name: str, files: ClusterFiles) -> bool:
+        """Return whether the marker is the one that this process has seen before. Asks no database."""
+        known = self._known.get(name)
+        return known is not None and _read(files) == known
 
     def _look(self, name: str, files: ClusterFiles) -> tuple[str | None, bool, str | None]:
         """Return the id of a cluster's root, whether it was marked, and the id in the marker that is there.

@@ -1,13 +1,14 @@
-"""The choice of the cluster that runs a statement. A pure function of the tables' copies that returns a Route.
+"""The choice of the cluster that runs a statement: a Route, by the tables' copies and the clusters' health.
 
 Source: docs/reference/clusters.md, whose numbers (R7, S2) the comments cite.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 
+from airflow_hivex.core.model.health import USABLE, Health
 from airflow_hivex.core.model.routes import Candidate, Lack, Route, RouteInput, RouteOutput
 
 NAMES_SHOWN = 10
@@ -21,6 +22,7 @@ def choose_cluster(
     default: str,
     pinned: str | None = None,
     use_default: bool = False,
+    health: Callable[[str], Health] = lambda _: USABLE,
 ) -> Route:
     """Return the cluster that runs a statement, every candidate tried in order, and what each one lacks.
 
@@ -32,6 +34,7 @@ def choose_cluster(
         pinned: the cluster of USE CLUSTER, which alone is tried (S2).
         use_default: hive.use.default.cluster: where no written table decides, only the default
             cluster is tried instead of those of the tables read.
+        health: whether a cluster can be used now. One that cannot counts as one without a copy.
 
     Returns:
         A route whose ``cluster`` is None when no candidate will do; ``reason`` says why.
@@ -40,10 +43,16 @@ def choose_cluster(
     written = [output for output in outputs if output.primary is not None]
     candidates: list[Candidate] = []
     for cluster, why in _proposed(read, written, default, pinned, use_default):
-        candidates.append(Candidate(cluster, why, tuple(_lacks(cluster, read, written, clusters))))
+        candidates.append(Candidate(cluster, why, tuple(_lacks(cluster, read, written, clusters, health))))
         if not candidates[-1].lacks:
             return Route(cluster, _success(candidates), tuple(candidates))
-    return Route(None, _failure(candidates, read, written, clusters, pinned), tuple(candidates))
+    alternative = None
+    if not written and pinned is None:
+        # Secondaries are never candidates on their own (R11), but the user may want one.
+        tried = {candidate.cluster for candidate in candidates}
+        complete = (name for name in clusters if name not in tried)
+        alternative = next((name for name in complete if not any(_lacks(name, read, (), clusters, health))), None)
+    return Route(None, _failure(candidates, written, pinned, alternative), tuple(candidates), alternative)
 
 
 def _by_table(inputs: Iterable[RouteInput]) -> list[RouteInput]:
@@ -90,7 +99,11 @@ def _distinct(proposals: Iterable[tuple[str | None, str]]) -> list[tuple[str, st
 
 
 def _lacks(
-    cluster: str, read: Iterable[RouteInput], written: Iterable[RouteOutput], clusters: Collection[str]
+    cluster: str,
+    read: Iterable[RouteInput],
+    written: Iterable[RouteOutput],
+    clusters: Collection[str],
+    health: Callable[[str], Health],
 ) -> Iterable[Lack]:
     if cluster not in clusters:
         yield Lack("", "not configured", cluster)
@@ -101,6 +114,10 @@ def _lacks(
     for one in read:
         if one.primary != cluster:
             yield from _missing_copies(cluster, one)
+    # Last: whoever needs to know only whether anything is lacking asks no cluster that lacks a table.
+    problem = health(cluster).problem
+    if problem is not None:
+        yield Lack("", "not usable", cluster, problem=str(problem), may_pass=problem.retryable)
 
 
 def _missing_copies(cluster: str, one: RouteInput) -> Iterable[Lack]:
@@ -129,11 +146,7 @@ def _success(tried: Sequence[Candidate]) -> str:
 
 
 def _failure(
-    candidates: Sequence[Candidate],
-    read: Sequence[RouteInput],
-    written: Sequence[RouteOutput],
-    clusters: Collection[str],
-    pinned: str | None,
+    candidates: Sequence[Candidate], written: Sequence[RouteOutput], pinned: str | None, alternative: str | None
 ) -> str:
     primaries = dict.fromkeys(output.primary for output in written)
     if len(primaries) > 1:
@@ -144,16 +157,22 @@ def _failure(
             f"The statement cannot run on cluster {pinned}, which USE CLUSTER chose. "
             "USE CLUSTER without a name lets the warehouse choose."
         )
+    is_unusable = any(candidate.is_unusable for candidate in candidates)
     if written:
+        lacking = (
+            "which cannot be used now. Retry once it can"
+            if is_unusable
+            else ("which lacks something. Register a current copy of it there")
+        )
         return (
             f"The statement writes {written[0].table} and so must run on its primary cluster {written[0].primary}, "
-            "which lacks something. Register a current copy of it there."
+            f"{lacking}."
         )
     names = ", ".join(candidate.cluster for candidate in candidates)
-    reason = f"No cluster has everything that the statement reads; tried: {names}."
-    tried = {candidate.cluster for candidate in candidates}
-    # Secondaries are never candidates on their own (R11), but the user may want one.
-    complete = [name for name in clusters if name not in tried and not any(_lacks(name, read, (), clusters))]
-    if complete:
-        return f"{reason} Cluster {complete[0]} has copies of all of it: USE CLUSTER {complete[0]} runs it there."
+    what = "can be used now and has" if is_unusable else "has"
+    reason = f"No cluster {what} everything that the statement reads; tried: {names}."
+    if alternative is not None:
+        return f"{reason} Cluster {alternative} has copies of all of it: USE CLUSTER {alternative} runs it there."
+    if is_unusable:
+        return f"{reason} Retry once one of them can be used."
     return f"{reason} Register a current copy of what one of them lacks."

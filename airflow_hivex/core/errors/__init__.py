@@ -27,6 +27,7 @@ from airflow_hivex.core.errors.catalog import (
 from airflow_hivex.core.errors.clusters import (
     ForeignRootError,
     LocationOutsideClusterError,
+    NoUsableClusterError,
     RootMissingError,
     RoutingError,
     StorageError,
@@ -148,6 +149,7 @@ __all__ = [
     "NoSuchPartitionError",
     "NoSuchTableError",
     "NoSuchTransactionError",
+    "NoUsableClusterError",
     "NotAMetastoreError",
     "NotEnoughHistoryError",
     "NotOnClusterError",

@@ -54,6 +54,13 @@ class RoutingError(HivexError):
         self.route = route
 
 
+class NoUsableClusterError(RoutingError):
+    """A cluster has everything that the statement needs, and cannot be used now."""
+
+    code = "NO_USABLE_CLUSTER"
+    retryable = True
+
+
 class UnsupportedJobTrackerError(HivexError):
     """No runner exists for a cluster's job tracker."""
 

@@ -37,8 +37,9 @@ class Lack:
 
     ``reason`` is one of ``missing`` (no copy there), ``stale`` (the copy lags), ``not primary``
     (it may be written on its primary only), ``not configured`` (the cluster ``primary`` itself is
-    unknown; no table is named). ``partitions`` names the first ten, ``count`` all of them; both
-    are empty when the whole table is meant.
+    unknown; no table is named), ``not usable`` (the cluster cannot be reached, or the like; no table
+    is named, ``problem`` says why, and a retry may help if ``may_pass``). ``partitions`` names the
+    first ten, ``count`` all of them; both are empty when the whole table is meant.
     """
 
     table: str
@@ -46,6 +47,8 @@ class Lack:
     primary: str
     partitions: tuple[str, ...] = ()
     count: int = 0
+    problem: str = ""
+    may_pass: bool = False
 
     def describe(self) -> str:
         """Return one clause of a sentence."""
@@ -53,6 +56,8 @@ class Lack:
             return f"{self.table} may be written on its primary {self.primary} only"
         if self.reason == "not configured":
             return "it is not in hive.cluster.properties"
+        if self.reason == "not usable":
+            return f"it cannot be used now: {self.problem}"
         what = {"missing": "is not there", "stale": "is there, but behind its primary"}[self.reason]
         if not self.count:
             return f"{self.table} (primary {self.primary}) {what}"
@@ -71,14 +76,29 @@ class Candidate:
     why: str
     lacks: tuple[Lack, ...] = ()
 
+    @property
+    def is_unusable(self) -> bool:
+        """Return whether it has everything, and only cannot be used now."""
+        return bool(self.lacks) and all(lack.reason == "not usable" for lack in self.lacks)
+
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The decision: ``cluster`` is None when no candidate will do; ``reason`` then says why."""
+    """The decision: ``cluster`` is None when no candidate will do; ``reason`` then says why.
+
+    ``alternative`` is then a cluster that is not a candidate and could run the statement if USE CLUSTER chose it.
+    """
 
     cluster: str | None
     reason: str
     candidates: tuple[Candidate, ...] = ()
+    alternative: str | None = None
+
+    @property
+    def may_pass(self) -> bool:
+        """Return whether a retry may find a cluster: one has everything, and may be usable then."""
+        unusable = (candidate for candidate in self.candidates if candidate.is_unusable)
+        return any(all(lack.may_pass for lack in candidate.lacks) for candidate in unusable)
 
     def describe(self) -> str:
         """Return the decision as text for a log or an error."""

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark prog
 from pyspark.util import inheritable_thread_target
 
 from airflow_hivex.core.errors import ColumnCountMismatchError, NoSuchColumnError
+from airflow_hivex.core.model.health import Health
 from airflow_hivex.core.model.plans import JobResult, Plan
 from airflow_hivex.core.runners.running_jobs import RunningJob, RunningJobs
 from airflow_hivex.core.spark import documents, job
@@ -44,6 +45,10 @@ class GivenRunner:
     def cancel(self, tag: str) -> None:
         """Stop the job that runs under a plan's tag, if it does."""
         self._jobs.cancel(tag)
+
+    def health(self, cluster: str) -> Health:  # noqa: ARG002 - it is the same for all
+        """Return that jobs can run: the session is the user's, who has started it."""
+        return Health(version=self._spark.version)
 
     def _as_in_this_thread(self, work: Callable[[], str]) -> Callable[[], str]:
         """``work`` for another thread, with the pool, group and tags that the user has given this one."""

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_hivex.core.errors import HivexError, JobCancelledError, JobError
+from airflow_hivex.core.model.health import Health
 from airflow_hivex.core.model.plans import JobResult, Plan
 from airflow_hivex.core.runners import class_archive
 from airflow_hivex.core.runners.running_jobs import RunningJob, RunningJobs
@@ -81,6 +82,15 @@ class LocalRunner:
         """Stop the job with this tag, and wait until it ended, at most a minute; one that has not begun never will."""
         self._jobs.cancel(tag)
 
+    def health(self, cluster: str) -> Health:
+        """Return whether Spark runs in this process, or there is a Java to start it with."""
+        if not _SPARK.has_started() and not _is_started_by_others():
+            try:
+                _check_java(cluster)
+            except JobError as error:
+                return Health(error)
+        return Health(version=_installed_release())
+
 
 class _ProcessSpark:
     """The one Spark of this process, and a session of it for each configuration."""
@@ -116,6 +126,11 @@ class _ProcessSpark:
                 self._sessions[key] = started.newSession()
             return self._sessions[key]
 
+    def has_started(self) -> bool:
+        """Return whether Spark was started in this process, also if it has ended since."""
+        base = self._base
+        return base is not None and self._process == os.getpid() and base.done() and base.exception() is None
+
     def _start(self, master: str, conf: Mapping[str, str], cluster: str) -> Future[SparkSession]:
         """Spark's start, in a thread that nobody waits for when this process ends: it takes seconds, and may hang."""
         starting: Future[SparkSession] = Future()
@@ -131,6 +146,12 @@ class _ProcessSpark:
 
 
 _SPARK = _ProcessSpark()
+
+
+def _is_started_by_others() -> bool:
+    """Return whether the program that uses this package has started a Spark, which jobs then share."""
+    pyspark: Any = sys.modules.get("pyspark")
+    return pyspark is not None and pyspark.SparkContext._active_spark_context is not None
 
 
 def _is_alive(started: Future[SparkSession]) -> bool:
@@ -255,14 +276,21 @@ def _check_pyspark(cluster: str) -> None:
     """
     import pyspark
 
-    try:
-        installed = version("pyspark")
-    except PackageNotFoundError:
-        return  # Spark's own folder is on the path
-    if getattr(pyspark, "__version__", None) != installed:
+    installed = _installed_release()
+    # None where Spark's own folder is on the path.
+    if installed is not None and getattr(pyspark, "__version__", None) != installed:
         raise JobError(
             cluster,
             f"the files of the package pyspark {installed} were replaced or removed, as pyspark-client does. Install "
             f"the same release of both: pip install --force-reinstall --no-deps pyspark=={installed} "
             f"pyspark-client=={installed}",
         )
+
+
+@cache
+def _installed_release() -> str | None:
+    """Return the release of the package pyspark, None if it is not installed as a package."""
+    try:
+        return version("pyspark")
+    except PackageNotFoundError:
+        return None

@@ -8,6 +8,7 @@ from typing import Protocol, TypeAlias
 
 from airflow_hivex.core.errors import UnsupportedJobTrackerError
 from airflow_hivex.core.model.clusters import Cluster, JobTrackerKind
+from airflow_hivex.core.model.health import Health
 from airflow_hivex.core.model.plans import JobResult, Plan
 from airflow_hivex.core.runners.local import LocalRunner
 
@@ -25,6 +26,9 @@ class Runner(Protocol):
 
     def cancel(self, tag: str) -> None:
         """Stop the job that runs under a plan's tag, if it does; safe to repeat."""
+
+    def health(self, cluster: str) -> Health:
+        """Return whether a job could run now, without starting anything. Asked before a statement is routed."""
 
 
 RunnerFactory: TypeAlias = Callable[[Cluster], Runner]

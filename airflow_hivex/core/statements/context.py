@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.clock import Clock
+from airflow_hivex.core.clusters.health import ClusterHealth
 from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.clusters.roots import Roots
 from airflow_hivex.core.compaction.compactor import Compactor
@@ -16,6 +17,7 @@ from airflow_hivex.core.errors import InvalidOperationError, StatementCancelledE
 from airflow_hivex.core.files.filesystem import ClusterFiles
 from airflow_hivex.core.model.batches import BatchKey
 from airflow_hivex.core.model.clusters import Cluster
+from airflow_hivex.core.model.health import Health
 from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE
 from airflow_hivex.core.model.plans import JobResult, Plan
 from airflow_hivex.core.model.routes import Route
@@ -64,6 +66,7 @@ class Services:
     compactor: Compactor
     clock: Clock
     roots: Roots
+    health: ClusterHealth
 
     def files_to_change(self, cluster: Cluster) -> ClusterFiles:
         """Return the file system of a cluster, to write or delete there.
@@ -209,10 +212,22 @@ class StatementContext:
         """
         running = self.session.running
         assert running is not None
-        runner = self.runner or self.session.runner or self.services.runner(cluster)
+        runner = self._own_runner or self.services.runner(cluster)
         running.begin(runner, plan.tag)
         running.check_not_cancelled()
         return runner.run(plan, cluster.name)
+
+    def health(self, cluster: str, *, runs_job: bool) -> Health:
+        """Return whether the statement could run on a cluster now; it asks the runner only if it ``runs_job``."""
+        health = self.services.health.of_root(cluster)
+        if health.problem is not None or not runs_job:
+            return health
+        runner = self._own_runner
+        return self.services.health.of_runner(cluster) if runner is None else runner.health(cluster)
+
+    @property
+    def _own_runner(self) -> Runner | None:
+        return self.runner or self.session.runner
 
 
 def new_tag(txn_id: int) -> str:

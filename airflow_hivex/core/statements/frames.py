@@ -28,7 +28,8 @@ def query_frame(context: StatementContext, statement: Select, spark: GivenSessio
     from airflow_hivex.core.runners import given
 
     def work(running: Running) -> Frame:
-        routed = route(context, statement, running)
+        # The job is the user's own.
+        routed = route(context, statement, running, runs_job=False)
         cluster = chosen_cluster(context, routed)
         log.info("Transaction %s: %s", running.txn_id, routed.route.describe())
         rows = given.frame(spark, plan_query(context, running, routed.statement.query, routed, cluster))

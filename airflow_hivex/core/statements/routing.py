@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from airflow_hivex.core.catalog.binding import BoundTable, bind, route_input
 from airflow_hivex.core.catalog.contents import TableContents
 from airflow_hivex.core.catalog.pruning import partition_predicate
 from airflow_hivex.core.clusters.router import choose_cluster
-from airflow_hivex.core.errors import InvalidObjectError, InvalidOperationError, RoutingError
+from airflow_hivex.core.errors import (
+    HivexError,
+    InvalidObjectError,
+    InvalidOperationError,
+    NoUsableClusterError,
+    RoutingError,
+)
 from airflow_hivex.core.model.clusters import Cluster
+from airflow_hivex.core.model.health import Health
 from airflow_hivex.core.model.locks import DataOperation, LockComponent
 from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.plans import WrittenDirectory
@@ -47,6 +55,7 @@ class RoutedQuery(Generic[S]):
     """A statement bound to a snapshot and routed: one bound table a reference, the targets of its writes, the route.
 
     ``statement`` has the queries of ``views`` in place of their names, and the columns of row ids in place of ROW__ID.
+    ``problems`` are those of the clusters that cannot be used now.
     """
 
     statement: S
@@ -54,6 +63,7 @@ class RoutedQuery(Generic[S]):
     bound: tuple[BoundTable, ...]
     targets: tuple[StoredTable, ...]
     route: Route
+    problems: Mapping[str, HivexError] = field(default_factory=dict)
 
     @property
     def target(self) -> StoredTable:
@@ -67,8 +77,13 @@ class RoutedQuery(Generic[S]):
         return tuple(reference.row_id for reference in self.statement.references)
 
 
-def route(context: StatementContext, statement: S, running: Running | None = None) -> RoutedQuery[S]:
+def route(
+    context: StatementContext, statement: S, running: Running | None = None, *, runs_job: bool = True
+) -> RoutedQuery[S]:
     """Bind a statement's tables and choose its cluster.
+
+    Without ``runs_job`` it does not matter whether jobs can run on the cluster, only whether its files are there; nor
+    does it for an INSERT of constants.
 
     With ``running`` the statement's locks are had first, and a transaction of its own takes its
     snapshot after that; without, it is bound in the snapshot of now and nothing is locked.
@@ -85,14 +100,14 @@ def route(context: StatementContext, statement: S, running: Running | None = Non
     _refuse_code(context, statement)
     reading = _Reading(context, snapshot)
     if running is None:
-        return _bind_and_route(context, statement, views, reading, None)
+        return _bind_and_route(context, statement, views, reading, None, runs_job=runs_job)
     wanted = _lock_plan(context, statement, reading)
     acquire(context, running, wanted.components)
     check_not_outrun(context, running, wanted.updated)
     have = set(wanted.components)
     for _ in range(int(context.services.settings["hive.txn.retrysnapshot.max.count"])):
         reading.take_snapshot(running)
-        routed = _bind_and_route(context, statement, views, reading, running)
+        routed = _bind_and_route(context, statement, views, reading, running, runs_job=runs_job)
         for target, locked_id in zip(routed.targets, wanted.target_ids, strict=True):
             if target.id != locked_id:
                 raise OutrunError(f"table {target.full_name} was dropped and created again while the statement waited")
@@ -182,6 +197,8 @@ def _bind_and_route(
     views: frozenset[QualifiedName],
     reading: _Reading,
     running: Running | None,
+    *,
+    runs_job: bool,
 ) -> RoutedQuery[S]:
     session, tables = context.session, reading.snapshot.tables
     targets = tuple(tables[session.qualify(name)] for name in statement.targets)
@@ -203,6 +220,8 @@ def _bind_and_route(
     found = {reference.table: each.table for reference, each in zip(references, bound, strict=True)}
     statement = with_row_ids(statement, lambda reference: found[reference.table])
     clusters = context.services.clusters
+    writes_constants = isinstance(statement, Insert) and statement.rows is not None
+    health = _Health(context, runs_job=runs_job and not writes_constants)
     chosen = choose_cluster(
         [route_input(each) for each in bound],
         outputs,
@@ -210,8 +229,24 @@ def _bind_and_route(
         default=clusters.default,
         pinned=session.cluster,
         use_default=clusters.use_default,
+        health=health,
     )
-    return RoutedQuery(statement, views, tuple(bound), targets, chosen)
+    return RoutedQuery(statement, views, tuple(bound), targets, chosen, health.problems)
+
+
+class _Health:
+    """The health of the clusters that the router asks for, and the problems that it was told of."""
+
+    def __init__(self, context: StatementContext, *, runs_job: bool) -> None:
+        self.problems: dict[str, HivexError] = {}
+        self._context = context
+        self._runs_job = runs_job
+
+    def __call__(self, cluster: str) -> Health:
+        found = self._context.health(cluster, runs_job=self._runs_job)
+        if found.problem is not None:
+            self.problems[cluster] = found.problem
+        return found
 
 
 def _candidates(context: StatementContext, statement: RoutedStatement, snapshot: Snapshot) -> frozenset[str]:
@@ -331,10 +366,21 @@ def chosen_cluster(context: StatementContext, routed: RoutedQuery[Any]) -> Clust
 
     Raises:
         RoutingError: no cluster can run the statement; its ``route`` says what each lacks.
+        NoUsableClusterError: one has everything, and cannot be used now.
+        HivexError: the only cluster that could run it cannot be used now; RootMissingError, for example.
     """
     if routed.route.cluster is None:
-        raise RoutingError(routed.route)
+        raise _refusal(routed)
     return context.services.clusters.get(routed.route.cluster)
+
+
+def _refusal(routed: RoutedQuery[Any]) -> HivexError:
+    """Return why no cluster can run a statement: in the words of the problem itself, if that is all there is to say."""
+    found = routed.route
+    if len(found.candidates) == 1 and found.candidates[0].is_unusable and found.alternative is None:
+        # A problem is remembered, and other threads may raise it, too.
+        return copy.copy(routed.problems[found.candidates[0].cluster])
+    return NoUsableClusterError(found) if found.may_pass else RoutingError(found)
 
 
 def _inserts(statement: RoutedStatement) -> tuple[Insert, ...]:

@@ -51,7 +51,7 @@ def snapshot_files(context: StatementContext, statement: Select) -> SnapshotFile
     """Return the files of the one table that a query reads."""
 
     def work(running: Running) -> SnapshotFiles:
-        routed = route(context, statement, running)
+        routed = route(context, statement, running, runs_job=False)
         cluster = chosen_cluster(context, routed)
         found = _found(context, routed, cluster)
         commit_kept(context, running, (bound.table for bound in routed.bound))

@@ -58,7 +58,7 @@ def run_analyze(context: StatementContext, statement: Analyze) -> Result:
         if table.is_view:
             raise InvalidOperationError(_OPERATION, table.full_name, "it is a view; analyze the tables that it reads")
         specification = _specification(table, statement.partition)
-        routed = route(context, _reading(table, specification), running)
+        routed = route(context, _reading(table, specification), running, runs_job=not statement.noscan)
         (bound,) = routed.bound
         columns = _columns(bound.table, statement.columns)
         cluster = chosen_cluster(context, routed)

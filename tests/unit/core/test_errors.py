@@ -42,6 +42,7 @@ EXAMPLES: dict[str, tuple[object, ...]] = {
     "AnalysisError": ("column x cannot be resolved",),
     "InvalidParametersError": ("no value for :x",),
     "RoutingError": (ROUTE,),
+    "NoUsableClusterError": (ROUTE,),
     "TransactionError": ("not in that state",),
     "NoSuchTransactionError": (7,),
     "TransactionAbortedError": (7, "it timed out"),

@@ -9,33 +9,9 @@ import pytest
 
 from airflow_hivex.core import Metastore, Session
 from airflow_hivex.core.errors import JobError
-from airflow_hivex.core.model.clusters import JobTrackerKind
-from airflow_hivex.core.model.plans import JobResult, Plan
-from airflow_hivex.core.runners.registry import register_runner
+from tests.integration.core.statements.recorder import Recorder
 
 PUSHDOWN = "spark.sql.orc.filterPushdown"
-
-
-class Recorder:
-    """A runner that keeps what it is asked to run, and runs nothing."""
-
-    def __init__(self) -> None:
-        self.plans: list[Plan] = []
-
-    def run(self, plan: Plan, cluster: str) -> JobResult:
-        self.plans.append(plan)
-        raise JobError(cluster, "only recorded")
-
-    def cancel(self, tag: str) -> None:
-        pass
-
-
-@pytest.fixture
-def recorder() -> Iterator[Recorder]:
-    recorder = Recorder()
-    before = register_runner(JobTrackerKind.CONNECT, lambda _: recorder)
-    yield recorder
-    register_runner(JobTrackerKind.CONNECT, before)
 
 
 @pytest.fixture

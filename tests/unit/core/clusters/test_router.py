@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pytest
@@ -8,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_hivex.core.clusters.router import choose_cluster
-from airflow_hivex.core.errors import RoutingError
+from airflow_hivex.core.errors import InvalidOperationError, RootMissingError, RoutingError
+from airflow_hivex.core.model.health import USABLE, Health
 from airflow_hivex.core.model.routes import Lack, Route, RouteInput, RouteOutput
 
 CLUSTERS = ("C1", "C2", "C3")
@@ -36,9 +38,16 @@ def route(
     *,
     pinned: str | None = None,
     use_default: bool = False,
+    health: Callable[[str], Health] = lambda _: USABLE,
 ) -> Route:
     return choose_cluster(
-        inputs, outputs or [], clusters=CLUSTERS, default="C1", pinned=pinned, use_default=use_default
+        inputs,
+        outputs or [],
+        clusters=CLUSTERS,
+        default="C1",
+        pinned=pinned,
+        use_default=use_default,
+        health=health,
     )
 
 
@@ -189,6 +198,60 @@ def test_different_primaries_are_an_error_on_a_pinned_cluster_too() -> None:
     decided = route([], [T11_WRITTEN, T21_WRITTEN], pinned="C1")
     assert decided.cluster is None
     assert "different primary clusters: T11 (primary C1), T21 (primary C2)" in decided.reason
+
+
+UNMOUNTED = Health(RootMissingError("C1", "file:///c1", "its marker is not there"))
+
+
+def without(*names: str, health: Health = UNMOUNTED) -> Callable[[str], Health]:
+    """The health of clusters of which some cannot be used."""
+    return lambda cluster: health if cluster in names else USABLE
+
+
+def test_a_cluster_that_cannot_be_used_counts_as_one_without_a_copy() -> None:
+    decided = route([T11_COPIED, T21], health=without("C1"))
+    assert decided.cluster == "C2"
+    assert decided.candidates[0].lacks[-1].reason == "not usable"
+    assert "Is it not mounted?" in decided.describe()
+
+
+def test_a_route_may_be_found_later_if_only_the_use_of_a_cluster_is_lacking() -> None:
+    decided = route([T11_COPIED, T21], health=without("C1", "C2"))
+    assert decided.cluster is None
+    assert decided.may_pass
+    assert "Retry once one of them can be used." in decided.reason
+    assert not route([T11, T21], health=without("C1", "C2")).may_pass
+    lasting = Health(InvalidOperationError("A job", "C1", "this will never do"))
+    assert not route([T11], health=without("C1", health=lasting)).may_pass
+
+
+def test_a_cluster_that_cannot_be_used_is_not_recommended() -> None:
+    copied = [
+        RouteInput("T11", "C1", present={"C3": frozenset({None})}),
+        RouteInput("T21", "C2", present={"C3": frozenset({None})}),
+    ]
+    assert route(copied).alternative == "C3"
+    assert route(copied, health=without("C3")).alternative is None
+    assert "USE CLUSTER C2 runs it there" in route([T11_COPIED], health=without("C1")).reason
+
+
+def test_a_write_to_a_cluster_that_cannot_be_used_is_not_sent_elsewhere() -> None:
+    decided = route([], [T11_WRITTEN], health=without("C1"))
+    assert (decided.cluster, decided.alternative) == (None, None)
+    assert "which cannot be used now" in decided.reason
+
+
+def test_clusters_that_are_not_tried_and_lack_a_table_are_not_asked() -> None:
+    asked: list[str] = []
+
+    def health(cluster: str) -> Health:
+        asked.append(cluster)
+        return USABLE
+
+    assert route([T11], health=health).cluster == "C1"
+    assert asked == ["C1"]
+    assert route([T11, T31], health=health).cluster is None
+    assert asked == ["C1", "C1", "C3"]
 
 
 def test_a_primary_that_is_no_longer_configured_is_passed_over() -> None:

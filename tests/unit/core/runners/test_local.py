@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import re
 import subprocess
 import sys
 from importlib.metadata import version
@@ -76,6 +78,18 @@ def test_a_missing_java_is_a_clear_error() -> None:
         env={"JAVA_HOME": "/nowhere", "PATH": ""},
     )
     assert "Java 17" in found.stdout
+
+
+def test_a_missing_java_is_known_before_a_job_is_sent() -> None:
+    program = (
+        "from airflow_hivex.core.runners.local import LocalRunner\n"
+        "health = LocalRunner('local[1]').health('c1')\nprint(health.version, health.problem)"
+    )
+    for home, says in (("/nowhere", "cluster c1 failed: .*Java 17"), (os.environ.get("JAVA_HOME"), "None$")):
+        env = {"PATH": os.environ["PATH"]} | ({} if home is None else {"JAVA_HOME": home})
+        ran = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, env=env)
+        assert re.search(says, ran.stdout)
+        assert (version("pyspark") in ran.stdout) is (says == "None$")
 
 
 @pytest.mark.parametrize("left", ["__version__ = '4.3.0'", ""], ids=["replaced by another release", "removed"])

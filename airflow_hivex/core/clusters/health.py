@@ -1,0 +1,87 @@
+"""The health of the clusters: whether their file systems are there, and whether their runners can run jobs.
+
+The router asks for each cluster that it tries. Answers are remembered for a short time, so that a statement does not
+pay for them, and a cluster that takes long to fail is not asked by each one.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from cachetools import TTLCache
+
+from airflow_hivex.core.clusters.properties import Clusters
+from airflow_hivex.core.clusters.roots import Roots
+from airflow_hivex.core.errors import ForeignRootError, RootMissingError, StorageError, UnsupportedJobTrackerError
+from airflow_hivex.core.model.health import USABLE, Health
+from airflow_hivex.core.runners.registry import runner_for
+
+_REMEMBERED_S = 10.0
+_MOST_CLUSTERS = 1000
+
+
+class ClusterHealth:
+    """Answers whether the clusters can be used; safe to share between threads."""
+
+    def __init__(self, clusters: Clusters, roots: Roots, timer: Callable[[], float] = time.monotonic) -> None:
+        """``timer`` returns the time in seconds, by which answers are forgotten."""
+        self._clusters = clusters
+        self._roots = roots
+        self._lock = threading.Lock()
+        self._of_roots: TTLCache[str, Health] = TTLCache(_MOST_CLUSTERS, _REMEMBERED_S, timer)
+        self._of_runners: TTLCache[str, Health] = TTLCache(_MOST_CLUSTERS, _REMEMBERED_S, timer)
+
+    def of_root(self, cluster: str) -> Health:
+        """Return whether the root of a cluster's file system is there, and the one that it was.
+
+        One that is not is looked at again for each statement: it may be mounted at any moment.
+
+        Raises:
+            UnknownClusterError: the cluster is not configured.
+        """
+        return _remembered(self._of_roots, self._lock, cluster, self._examine, only_usable=True)
+
+    def of_runner(self, cluster: str) -> Health:
+        """Return whether the runner of a cluster can run jobs.
+
+        Raises:
+            UnknownClusterError: the cluster is not configured.
+        """
+        return _remembered(self._of_runners, self._lock, cluster, self._ask_runner)
+
+    def _examine(self, cluster: str) -> Health:
+        try:
+            self._roots.examine(cluster)
+        except (RootMissingError, ForeignRootError, StorageError) as error:
+            return Health(error)
+        return USABLE
+
+    def _ask_runner(self, cluster: str) -> Health:
+        configured = self._clusters.get(cluster)
+        try:
+            runner = runner_for(configured)
+        except UnsupportedJobTrackerError as error:
+            return Health(error)
+        return runner.health(cluster)
+
+
+def _remembered(
+    cache: TTLCache[str, Health],
+    lock: threading.Lock,
+    cluster: str,
+    ask: Callable[[str], Health],
+    *,
+    only_usable: bool = False,
+) -> Health:
+    with lock:
+        known = cache.get(cluster)
+    if known is not None:
+        return known
+    # Without the lock: one cluster may take long to answer, and others must not wait for it.
+    found = ask(cluster)
+    if found.problem is None or not only_usable:
+        with lock:
+            cache[cluster] = found
+    return found
