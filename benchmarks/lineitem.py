@@ -166,7 +166,7 @@ class Lineitem:
         return [tuple(row.values()) for row in found.to_pylist()]
 
     def copy_on_write(self, change: Callable[[Any], Any]) -> Callable[[], None]:
-        """Writing the whole table anew with a change: what plain Spark has instead of changes of rows."""
+        """Rewriting the whole table with a change: what plain Spark has instead of changes of rows."""
         return lambda: self.write_plain(change(self.read_plain()), self.folder / "rewritten")
 
     # -- deltalake -----------------------------------------------------------------------------

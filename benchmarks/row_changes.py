@@ -1,7 +1,7 @@
 """UPDATE, DELETE and MERGE of TPC-H's lineitem, beside plain Spark ORC and deltalake.
 
-Plain Spark has no row changes; its peer is to write the whole table anew (copy on write). deltalake changes a copy of
-the same rows in Parquet, and writes anew the files that it touches. Every change is undone before the next round.
+Plain Spark has no row changes; its peer is to rewrite the whole table (copy on write). deltalake changes a copy of
+the same rows in Parquet, and rewrites the files that it touches. Every change is undone before the next round.
 """
 
 from __future__ import annotations

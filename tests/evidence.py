@@ -1,4 +1,4 @@
-"""How much of the long tests a run does: a share that each commit draws anew, or all of it.
+"""How much of the long tests a run does: a share that each commit draws, or all of it.
 
 ``make evidence`` does all (``HIVEX_EVIDENCE=1``). ``make test`` does a share of each long test. The seed that draws
 the shares is the commit; the first lines of a run print it, and ``HIVEX_RANDOM_SEED`` repeats one.

@@ -99,10 +99,10 @@ class EmptiedDatabases:
             self._server.drop_database(url)
 
     def _empty(self, connection: psycopg.Connection[Any], used: Sequence[str]) -> None:
-        # TRUNCATE makes each file of each table anew, which takes longer for a few rows.
+        # TRUNCATE makes each file of each table again, which takes longer for a few rows.
         for name in reversed(used):
             connection.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier(name)))
-        # Rows are to lie in the order in which they are written again.
+        # Rows are to lie in the order in which they are rewritten.
         connection.execute(sql.SQL("VACUUM {}").format(sql.SQL(", ").join(map(sql.Identifier, used))))
         connection.execute(_RESTART_SEQUENCES)
         for name, text in self._rows.items():

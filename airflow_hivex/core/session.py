@@ -216,7 +216,7 @@ class Session:
             return route(self._context(parameters), statement).route
 
     def inspect(self, text: str) -> tuple[Inspection, ...]:
-        """Return what each statement of a text reads and writes, by kind, role, name and place; nothing is run.
+        """Return the objects of each statement of a text, by kind, role, name and place; nothing is run.
 
         No database is asked. Tables that are named without a database belong to the current one. Markers need no
         values. See :func:`airflow_hivex.core.inspect`, which needs no session.

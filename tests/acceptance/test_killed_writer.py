@@ -1,6 +1,6 @@
 """kill -9 of a process in the middle of a statement that writes, once for each kind of statement.
 
-``test_faults.py`` ends statements at each of their steps without starting Spark anew; here whole processes die, with
+``test_faults.py`` ends statements at each of their steps without starting Spark again; here whole processes die, with
 their Spark in the middle of its work.
 """
 

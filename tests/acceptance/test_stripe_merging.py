@@ -1,4 +1,4 @@
-"""Compactions that copy stripes and write others anew: every value, id and order stays, for us and for Hive."""
+"""Compactions that copy stripes and rewrite others: every value, id and order stays, for us and for Hive."""
 
 from __future__ import annotations
 

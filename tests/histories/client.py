@@ -261,7 +261,7 @@ class Work:
         slow = self._rng.random() < self._client.slow
         self._read(running, keys, pause_s=_PAUSE_S if slow else 0)
         if slow or self._rng.random() < 0.1:
-            # The same snapshot, asked for anew: later commits and the housekeeper must not change it.
+            # The same snapshot, asked for again: later commits and the housekeeper must not change it.
             self._read(running, keys[:1])
 
     def _append(self, running: Running) -> None:

@@ -147,7 +147,7 @@ def _unregistered(written: Iterable[WrittenDirectory], table: Table) -> list[Dir
 
 
 def route_input(bound: BoundTable) -> RouteInput:
-    """Return what the router needs to know of one place where a table is read."""
+    """Return the input of the router for one place where a table is read."""
     table = bound.table
     return RouteInput(
         table=table.full_name,

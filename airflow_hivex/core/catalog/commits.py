@@ -45,7 +45,7 @@ class CommitMark:
 
     Write ids are handed out when a transaction begins to write, so that a lower one may be committed
     after a higher one: ``open_ids`` are those up to ``write_id`` that were still open. ``table_id``
-    tells a table from a later one of the same name, which counts its write ids anew.
+    tells a table from a later one of the same name, which counts its write ids from 1.
     """
 
     table_id: int

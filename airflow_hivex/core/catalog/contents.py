@@ -118,7 +118,7 @@ def _part(kind: int, *columns: ColumnElement[Any]) -> Any:
 
 
 def _of_partitions(table: StoredTable, secondaries: Sequence[str], restriction: _Restriction | None) -> list[Any]:
-    """Return what there is besides the names of partitions; with ``restriction`` of some of them."""
+    """Return the contents besides the names of partitions; with ``restriction`` of some of them."""
 
     def chosen(part: Any, column: ColumnElement[Any]) -> Any:
         return part if restriction is None else part.where(restriction(column))

@@ -114,7 +114,7 @@ def _reading_options(parameters: Mapping[str, str]) -> dict[str, str]:
 
 
 def partition_predicate(filters: Iterable[Predicate], keys: Sequence[Column]) -> Predicate | None:
-    """Return what a table reference's filters say of partition keys, whatever they say of other columns.
+    """Return the conditions on partition keys in a table reference's filters, without those on other columns.
 
     None for nothing.
     """

@@ -40,7 +40,7 @@ def select_statistics(
 
 
 def store_statistics(connection: Connection, table: StoredTable, found: Mapping[str | None, Statistics]) -> None:
-    """Keep what ANALYZE has found, by the partition's name or None for the table, in the place of what was there.
+    """Store the statistics of ANALYZE, by the partition's name or None for the table; they replace earlier ones.
 
     Statistics of columns that were not asked about stay as they are, and partitions that were dropped
     meanwhile are left out. Two round trips, and three a batch of partitions.

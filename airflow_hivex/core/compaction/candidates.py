@@ -86,7 +86,7 @@ def read_candidates(
     promising: Container[Place] | None = None,
     only: Resource | None = None,
 ) -> list[Candidate]:
-    """Return what was written to, with all that decides on it but its directories; two statements.
+    """Return the tables and partitions that were written to, with all facts but their directories; two statements.
 
     ``failures`` in a row are too many. With ``promising`` those are left out that are not among these places, unless
     aborted transactions have written to them, or they have failed too often.

@@ -199,7 +199,7 @@ class Compactor:
         return self._worker.work(worker_id or own, pool, compaction_id)
 
     def cancel(self, worker_id: str) -> None:
-        """Stop what a worker of this process does; its compaction goes back to the queue.
+        """Stop the compaction of a worker of this process; it returns to the queue.
 
         For other threads and signal handlers. One that has written everything is committed.
         """
@@ -281,7 +281,7 @@ def _check_clauses(type: CompactionType, buckets: int | None, order_by: Sequence
 
 
 def check_compactable(table: StoredTable, operation: str = COMPACT) -> None:
-    """Refuse what has no directories of ours to merge.
+    """Refuse a table that has no directories of ours.
 
     Raises:
         InvalidOperationError: it is a view, or not transactional.

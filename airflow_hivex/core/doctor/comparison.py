@@ -173,7 +173,7 @@ class _Judge:
         return self._of_writer(entry, range(lowest, acid.max_write_id + 1), None)
 
     def _of_writer(self, entry: Entry, write_ids: range, txn_id: int | None) -> tuple[FindingKind, str] | None:
-        """Return what an entry is that such write ids, or the compaction in such a transaction, have made."""
+        """Return the finding for an entry that such write ids, or the compaction in such a transaction, have made."""
         rows = self._rows
         if self._is_at_work(write_ids, txn_id):
             return None
@@ -213,7 +213,7 @@ class _Judge:
         return is_open or any(is_pending and each in write_ids for each, is_pending in rows.pending.items())
 
     def _of_nobody(self, entry: Entry) -> tuple[FindingKind, str] | None:
-        """Return what an entry is that no writer stands behind; None where somebody moves or removes directories."""
+        """Return the finding for an entry without a writer; None where somebody moves or removes directories."""
         rows = self._rows
         if rows.changing and not rows.changing.isdisjoint((None, entry.partition)):
             return None

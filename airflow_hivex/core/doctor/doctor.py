@@ -152,7 +152,7 @@ class Doctor:
     def _differences(
         self, rows: Mapping[int, TableRows], looked: Mapping[Looked, object], disks: Disks
     ) -> _Differences:
-        """Return what differs between rows, what was on disk after that, and rows after that."""
+        """Return the differences between the rows, the directories on disk after that, and the rows after that."""
         self._store.reach("doctor looked")
         found: _Differences = {}
         suspicious = set()

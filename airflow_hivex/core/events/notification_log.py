@@ -156,7 +156,7 @@ class NotificationLog:
 
         Raises:
             EventsPurgedError: events above ``after`` were purged. The reader has missed changes: it reads the
-                catalog anew and continues after :meth:`current_event_id`.
+                catalog again and continues after :meth:`current_event_id`.
         """
         self._number()
         log = notification_log.c

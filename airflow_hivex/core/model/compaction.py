@@ -272,7 +272,7 @@ def pool_name(text: str | None) -> str | None:
 
 
 def job_properties(table: Mapping[str, str], request: Mapping[str, str]) -> dict[str, str]:
-    """Return what ``compactor.`` properties change in a compaction's job; those of the request beat the table's."""
+    """Return the ``compactor.`` properties of a compaction's job; those of the request override the table's."""
     return {
         name.removeprefix(JOB_PREFIX): value
         for properties in (table, request)

@@ -37,7 +37,7 @@ def is_file_property(name: str) -> bool:
 
 
 def file_options(format: str, properties: Mapping[str, str], options: Mapping[str, str]) -> dict[str, str]:
-    """Return what a writer of ``format`` is given.
+    """Return the options of a writer of ``format``.
 
     The data source's options, and properties of its own with small letters.
     """
@@ -52,7 +52,7 @@ def compression(format: str, options: Mapping[str, str]) -> str | None:
 
 
 def check_file_options(table: str, format: str, options: Mapping[str, str]) -> None:
-    """Refuse what a writer would stumble over.
+    """Refuse options that no writer accepts.
 
     Raises:
         InvalidObjectError: a compression that is not known, or a number that is none or too small.

@@ -218,7 +218,7 @@ class Compaction:
     The plan's ``write`` says which: with ``overwrite`` a base, without what the scan's delete deltas take away; else
     a delta, and a delete delta with the events of ``deletes``.
     With ``is_of_one_layout`` all files have the row layout that the new ones get, so that the job may copy parts of
-    them instead of writing all rows anew. ``rows`` and ``size_bytes`` are what is registered of the scan's directories.
+    them instead of rewriting all rows. ``rows`` and ``size_bytes`` are what is registered of the scan's directories.
     A ``rebalance`` gives the rows of a base new ids.
     """
 

@@ -178,7 +178,7 @@ def _may_hold(predicate: Predicate) -> bool:
 def evaluate(
     predicate: Predicate, values: Mapping[str, Value], types: Mapping[str, ColumnType] = MappingProxyType({})
 ) -> Truth:
-    """Return what ``predicate`` says of a row whose columns have ``values`` and ``types`` (keys in lower case).
+    """Return the truth of ``predicate`` for a row whose columns have ``values`` and ``types`` (keys in lower case).
 
     A column that is not in ``values``, two values whose comparison depends on Spark's
     settings or casts, and a function of a column whose type is not known give MAYBE.
@@ -330,7 +330,7 @@ def _pattern(like: str) -> re.Pattern[str] | None:
 
 
 def fixed_beginning(like: str) -> str:
-    """Return what every text that matches a pattern of LIKE begins with."""
+    """Return the common beginning of all texts that match a pattern of LIKE."""
     if _pattern(like) is None:
         return ""
     return "".join(map(_unescaped, takewhile(lambda part: part not in ("%", "_"), _LIKE_PART.findall(like))))

@@ -32,7 +32,7 @@ _KINDS = {
 
 
 def statistics_kind(type: ColumnType) -> StatisticsKind | None:
-    """Return what is asked about a column of a type.
+    """Return the kind of the statistics of a column, by its type.
 
     None where there are no statistics (arrays, maps, structs, ...).
     """

@@ -277,7 +277,7 @@ class ValidCompactorWriteIdList(ValidWriteIdList):
 
     @classmethod
     def from_snapshot(cls, snapshot: ValidWriteIdList) -> Self:
-        """Return what a compaction in ``snapshot`` may touch."""
+        """Return the write ids that a compaction in ``snapshot`` may merge."""
         return cls(snapshot.high_watermark, snapshot.open_ids, snapshot.aborted_ids, snapshot.min_open, snapshot.table)
 
     def is_range_valid(self, lo: int, hi: int) -> RangeResponse:  # noqa: ARG002

@@ -43,7 +43,7 @@ def query(spark: SparkSession, sql: str, arguments: Mapping[str, Any], views: Se
 
 
 def _leaves(rows: DataFrame) -> Any:
-    """Return what a plan reads, sub-queries included, as a set in the JVM; None where there is no JVM to ask.
+    """Return the leaves of a plan, with those of sub-queries, as a set in the JVM; None where there is no JVM to ask.
 
     In their canonical form, which is the same wherever a view is used.
     """

@@ -1,6 +1,6 @@
 """Compaction: the rows of several directories in one, each with the ids and write ids that it has.
 
-Where the files allow it their stripes are put behind each other, and only some of them are written anew; else one pass
+Where the files allow it their stripes are put behind each other, and only some of them are rewritten; else one pass
 reads, sorts and writes the rows, a file for each writer that has numbered them.
 Source: docs/reference/spark.md, "Compaction"; docs/reference/directories.md.
 """
@@ -35,7 +35,7 @@ _KIND = "__kind"
 _WRITER = "__writer"
 _EVENT, _ROW = 0, 1
 _WRITTEN_EXACTLY = ("orc", "parquet", "avro")
-"""Formats whose values are the same after they were read and written again; files of others are copied."""
+"""Formats whose values are the same after they were read and rewritten; files of others are copied."""
 
 
 def compact(spark: SparkSession, plan: Plan, views: list[str]) -> tuple[WrittenDirectory, ...]:
@@ -103,7 +103,7 @@ def _compact_full_acid(
     # Nothing is computed behind the sort, so that Spark has no reason to sort again by less.
     rows = reduce(DataFrame.union, events).repartition(F.col(_WRITER)).sortWithinPartitions(*order)
     if staging.place.exists():
-        # Stripes were written there anew.
+        # Stripes were written there again.
         staging.discard()
     staging.write(rows, parted_by)
     for file in staging.files(parted_by):

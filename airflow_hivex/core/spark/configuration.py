@@ -123,7 +123,7 @@ def configured(spark: SparkSession, conf: Mapping[str, str]) -> Iterator[None]:
 
 
 def _change(spark: SparkSession, conf: Mapping[str, str]) -> dict[str, str | None]:
-    """Set what a job needs; return the values from before of all that was changed."""
+    """Set the configuration of a job; return the earlier values of all that was changed."""
     found = {key: value for key, value in dict(spark.conf.getAll).items() if key.startswith("spark.sql.")}
     wanted: dict[str, str | None] = {
         key: conf.get(key) for key in found if key not in conf and _OF_SPEED.match(key) is None

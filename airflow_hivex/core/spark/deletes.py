@@ -154,7 +154,7 @@ class Bitmaps:
         return (max(write_id for write_id, _ in self.offsets) - first + 1) * buckets * lows
 
     def arrays(self) -> dict[str, Any]:
-        """Return what the expression looks things up in."""
+        """Return the arrays in which the expression looks up rows."""
         if self._is_small:
             return {"words": self.words}
         first, first_bucket, first_low, buckets, lows = self._shape

@@ -25,7 +25,7 @@ class Fingerprint:
 
     @property
     def aggregates(self) -> list[Expression]:
-        """Return what to compute of rows to compare with these: of all, or of parts of them."""
+        """Return the aggregates to compute of rows that are compared with these: of all, or of parts of them."""
         sums = [
             F.expr(f"sum({half})").alias(name)
             for number, column in enumerate(self._columns)

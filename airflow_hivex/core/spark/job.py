@@ -105,7 +105,7 @@ def _register_files(spark: SparkSession, loaded: LoadedFiles) -> str:
 
 
 def cancel(spark: SparkSession, tag: str) -> None:
-    """Stop what runs under a plan's tag now; called from another thread than the job's."""
+    """Stop the jobs that run under a plan's tag now. It is called from another thread than the job's."""
     if _is_connect(spark):
         spark.interruptTag(tag)
     else:

@@ -1,4 +1,4 @@
-"""The files of each bucket in one new file: their stripes as they are, and only those written anew that must be.
+"""The files of each bucket in one new file: their stripes as they are, and only those rewritten that must be.
 
 Those are stripes with rows to leave out, and small ones beside each other. The files of a bucket follow each other in
 the order of their rows' keys: the write ids of a delta are below those of the next one, bucket properties tell the
@@ -56,7 +56,7 @@ SMALL_STRIPE = 20_000
 PIECE_BYTES = 16 << 20
 """Bytes of the stripes that a task makes one of."""
 FEW_ROWS = 100_000
-"""So many rows are written anew in this process: Spark's tasks would take longer to begin."""
+"""So many rows are rewritten in this process: Spark's tasks would take longer to begin."""
 MOST_TASKS = 4000
 
 _READERS = 16
@@ -73,7 +73,7 @@ def put_together(spark: SparkSession, scan: Scan, write: Write, staging: Staging
     """Make the files of a base or delta of those in the scan's directories, which are of the write's row layout.
 
     Returns whether that could be done; if not, no file is there but in the staging directory. Spark runs only where
-    many rows are written anew.
+    many rows are rewritten.
     """
     try:
         if not scan.parts:
@@ -261,13 +261,13 @@ class _Part:
 
 
 def _parts(stripes: Sequence[_Stripe], write: Write) -> list[_Part]:
-    """Return what is copied and what is written anew of a bucket."""
+    """Return the parts of a bucket: stripes that are copied, and rows that are rewritten."""
     stripes = [stripe for stripe in stripes if not stripe.is_gone]
     changed = [stripe.is_touched or stripe.is_small for stripe in stripes]
     if any(changed) and not _are_rewritable(list(compress(stripes, changed)), stripes[0], write):
         small = sum(stripe.rows for stripe in stripes) < SMALL_STRIPE * len(stripes)
         if small or any(stripe.is_touched for stripe in stripes):
-            raise _UnfitError("some stripes have to be written anew, and have values that Spark has to write")
+            raise _UnfitError("some stripes have to be rewritten, and have values that Spark has to write")
         changed = [False] * len(stripes)
     parts: list[_Part] = []
     for at, stripe in enumerate(stripes):
@@ -281,7 +281,7 @@ def _parts(stripes: Sequence[_Stripe], write: Write) -> list[_Part]:
 
 
 def _are_rewritable(stripes: Sequence[_Stripe], first: _Stripe, write: Write) -> bool:
-    """Return whether stripes can be written anew to be put behind the first one."""
+    """Return whether stripes can be rewritten to be put behind the first one."""
     is_nested = write.layout == layout.HIVE
     # Other options are for Spark's writer.
     return {name.lower() for name in write.options} <= _KNOWN_OPTIONS and all(

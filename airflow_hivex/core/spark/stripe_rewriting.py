@@ -1,4 +1,4 @@
-"""Stripes of full ACID files written anew without the rows that are left out: what a task does, with pyarrow alone.
+"""Stripes of full ACID files rewritten without the rows that are left out: what a task does, with pyarrow alone.
 
 Decoding and encoding in C++ takes a fraction of what Spark takes for it, and rows that are in the order of their keys
 already need neither a shuffle nor a sort. Goes to executors by value, with what it imports of ours.

@@ -193,7 +193,7 @@ _INSTEAD = {
 
 
 def instead(words: str) -> str:
-    """Return what to do instead of a statement that begins with ``words``, behind a semicolon; empty if unknown."""
+    """Return the advice for a statement that begins with ``words``, behind a semicolon; empty if there is none."""
     found = next((advice for beginning, advice in _INSTEAD.items() if f"{words} ".startswith(f"{beginning} ")), None)
     return "" if found is None else f"; {found}"
 

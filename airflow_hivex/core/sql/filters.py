@@ -189,7 +189,7 @@ class FilterReader:
         return expression if isinstance(expression, Call) and any(columns_read(expression)) else None
 
     def _expression(self, node: exp.Expr) -> Expression | None:
-        """Return what a column, a constant, or a function that is computed here is of; None for all else."""
+        """Return the expression of a column, a constant, or a function that is computed here; None for all else."""
         node = node.unnest()
         if isinstance(node, exp.Column):
             return self._find_column(node)

@@ -86,7 +86,7 @@ def _inserts(cursor: Cursor) -> Iterator[int]:
 
 
 def _sources(beginning: Sequence[Token], at_from: int) -> Iterator[_Source]:
-    """Yield what FROM names that can be computed by itself: it depends on nothing beside it."""
+    """Yield the sources of FROM that can be computed on their own: they depend on no other source."""
     common = set(_common_names(beginning[:at_from]))
     is_next = in_view = False
     for index, token in _outer(beginning):

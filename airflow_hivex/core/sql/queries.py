@@ -72,7 +72,7 @@ def _code_functions(tokens: Sequence[Token]) -> frozenset[str]:
 
 
 def _refuse_tokens(text: str, tokens: Sequence[Token]) -> None:
-    """Refuse what sqlglot would read as something else than Spark does."""
+    """Refuse tokens that sqlglot reads differently from Spark."""
     for index, token in enumerate(tokens):
         following = tokens[index + 1] if index + 1 < len(tokens) else None
         if token.is_symbol("?"):

@@ -26,7 +26,7 @@ _RESULT_FIRST = ("order", "sort", "cluster", "distribute", "having")
 def read_row_ids(
     text: str, reader: ScopeReader, tokens: Sequence[Token], places: Mapping[Source, int], resolve: Resolve
 ) -> RowIdReads:
-    """Return what the query says about ROW__ID; ``places`` are those of its tables among its references.
+    """Return the uses of ROW__ID in the query; ``places`` are those of its tables among its references.
 
     Raises:
         UnsupportedStatementError: it has no SELECT where one is needed to leave a column out.

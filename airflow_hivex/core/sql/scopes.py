@@ -79,7 +79,7 @@ class Source:
 
     @property
     def brings(self) -> Output:
-        """Return what a star over it brings under the name ROW__ID."""
+        """Return the columns named ROW__ID that a star over it returns."""
         if self.inner:
             return _together(source.brings for source in self.inner if source.visible)
         if self.output is not None:
@@ -393,14 +393,14 @@ def _together(outputs: Iterable[Output]) -> Output:
 
 
 def _renamed(output: Output, node: exp.Expr) -> Output:
-    """Return what is left of ``output`` where an alias may give all columns names."""
+    """Return the part of ``output`` that remains where an alias may rename all columns."""
     alias = node.args.get("alias")
     columns = alias.args.get("columns") if isinstance(alias, exp.TableAlias) else None
     return Output(sum(_is_row_id(column.name) for column in columns)) if columns else output
 
 
 def _output(expression: exp.Expr, scope: Scope) -> Output:
-    """Return what one expression behind SELECT brings."""
+    """Return the output of one expression behind SELECT."""
     star = expression.this if isinstance(expression, exp.Column) else expression
     if isinstance(star, exp.Star):
         output = UNKNOWN if scope.pivoted else _together(source.brings for source in _starred(expression, scope))

@@ -85,5 +85,5 @@ def text_options(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def format_of_input(name: str) -> str | None:
-    """Return what STORED AS calls the files of an input format, None for one that is not known."""
+    """Return the name of an input format in STORED AS, None for an unknown one."""
     return _INPUTS.get(name.lower())

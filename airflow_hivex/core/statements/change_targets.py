@@ -15,7 +15,7 @@ _OPERATIONS = {
 
 
 def check_change(statement: ChangeRows, target: Table) -> frozenset[DataOperation]:
-    """Return what the statement may do to the target's rows, after it was held against the table.
+    """Return the operations of the statement on the target's rows, after a comparison with the table.
 
     Raises:
         InvalidOperationError: the table's rows cannot be changed, or a column that decides where a row
@@ -47,7 +47,7 @@ def _check_update(statement: ChangeRows, clause: ChangeClause, target: Table) ->
             raise InvalidOperationError(
                 statement.operation,
                 target.full_name,
-                f"partition column {name} cannot be updated; INSERT the rows anew and DELETE them where they were",
+                f"partition column {name} cannot be updated; INSERT the new rows and DELETE them where they were",
             )
         if name.lower() not in {each.lower() for each in names}:
             raise NoSuchColumnError(target.full_name, name, names)
@@ -55,7 +55,7 @@ def _check_update(statement: ChangeRows, clause: ChangeClause, target: Table) ->
             raise InvalidOperationError(
                 statement.operation,
                 target.full_name,
-                f"bucketing column {name} cannot be updated; INSERT the rows anew and DELETE them where they were",
+                f"bucketing column {name} cannot be updated; INSERT the new rows and DELETE them where they were",
             )
 
 

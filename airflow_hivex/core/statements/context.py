@@ -138,7 +138,7 @@ class Running(TransactionJob):
             )
 
     def check_not_cancelled(self) -> None:
-        """Raise what a statement that was cancelled ends with.
+        """Raise the error of a statement that was cancelled.
 
         Raises:
             TransactionAbortedError: it was cancelled, or its transaction was aborted by somebody else.

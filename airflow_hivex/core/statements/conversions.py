@@ -194,7 +194,7 @@ def _check_place(table: Table, path: str, name: str) -> None:
         reason = f"{path} lies in a directory of a transactional table; its rows would count whether committed or not"
     elif any("=" in folder for folder in folders):
         reason = (
-            f"{path} lies in what looks like a partition, and the table has no such key; make the table anew with it"
+            f"{path} lies in what looks like a partition, and the table has no such key; create the table again with it"
         )
     elif len(name) > _LONGEST_NAME:
         reason = f"the name of {path} is longer than {_LONGEST_NAME} characters below its partition; rename it"

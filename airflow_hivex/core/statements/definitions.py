@@ -175,7 +175,7 @@ def set_table_properties(context: StatementContext, statement: SetTablePropertie
         check_spark_options(context.services.settings, current.full_name, statement.set)
         changed = replace(current, parameters=after)
         if changed.is_transactional and changed.read_options != current.read_options:
-            reason = "its rows are stored by the properties of text files that it has; make it anew with others"
+            reason = "its rows are stored by the properties of text files that it has; create it again with others"
             raise InvalidObjectError("table", changed.full_name, reason)
         check_text(changed)
         if changed.is_transactional:

@@ -54,7 +54,7 @@ def statistics_facts(
 def partition_rows(
     context: StatementContext, table: StoredTable, partition: StoredPartition
 ) -> Iterator[tuple[str, str]]:
-    """Yield what there is to tell of a partition, as Spark names it."""
+    """Yield the facts of a partition, by the names of Spark."""
     keys = (key.name for key in table.partition_keys)
     values = ", ".join(f"{key}={value}" for key, value in zip(keys, partition.values, strict=True))
     yield "Database", table.database
@@ -72,7 +72,7 @@ def partition_rows(
 def column_rows(
     context: StatementContext, table: StoredTable, name: str, partition: StoredPartition | None, *, extended: bool
 ) -> Rows:
-    """Return what there is to tell of a column; what is not known is the text NULL, as in Spark.
+    """Return the facts of a column; an unknown one is the text NULL, as in Spark.
 
     Raises:
         NoSuchColumnError: there is none of that name.

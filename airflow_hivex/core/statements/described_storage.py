@@ -9,7 +9,7 @@ from airflow_hivex.core.model.secrets import hide_in_properties, hide_in_uri
 
 
 def storage_facts(storage: StorageDescriptor) -> dict[str, str]:
-    """Return what a storage descriptor has besides the format and its options, by the names of Spark and of Hive."""
+    """Return the facts of a storage descriptor besides format and options, by the names of Spark and of Hive."""
     facts = {
         "Serde Library": storage.serde.library,
         "InputFormat": storage.input_format,

@@ -142,7 +142,7 @@ def join(context: StatementContext, txn_id: int, writer: str) -> None:
 
 
 def leave(context: StatementContext) -> None:
-    """End what a session that is closed has of a transaction: its own is rolled back, another's goes on.
+    """End the part of a closed session in a transaction: its own is rolled back, another's continues.
 
     One that cannot be rolled back now has no more heartbeats and times out.
     """
@@ -193,7 +193,7 @@ def abort_transactions(services: Services, txn_ids: list[int], reason: str) -> l
 
 
 def _delete_pending(services: Services, txn_id: int) -> None:
-    """Delete what a transaction that has ended has left; its end is certain, whatever becomes of this."""
+    """Delete the files that a finished transaction has left. Its end is certain, also if this fails."""
     try:
         take_back_writer(services, txn_id)
     except HivexError as error:

@@ -204,7 +204,7 @@ def _delete_partitions(
 ) -> None:
     """Delete exactly the directories that dropped partitions had.
 
-    Never the folder with all in it: an INSERT that runs now may be writing the same partition anew.
+    Never the folder with all in it: an INSERT that runs now may be writing the same partition.
     """
     gone = []
     for partition, directories in dropped:

@@ -147,7 +147,7 @@ class _Reading:
         self.snapshot = _snapshot(self._context, names, running, known=self.snapshot.tables.values())
 
     def contents(self, table: StoredTable, predicate: Predicate | None, clusters: Collection[str]) -> TableContents:
-        """Return what ``predicate`` leaves of a table of the snapshot, with its copies on ``clusters``."""
+        """Return the partitions of a table that ``predicate`` leaves in the snapshot, with copies on ``clusters``."""
         key = (table.id, predicate)
         if key in self._read:
             earlier, on, contents = self._read[key]
@@ -273,7 +273,10 @@ class _LockPlan:
 
 
 def _lock_plan(context: StatementContext, statement: RoutedStatement, reading: _Reading) -> _LockPlan:
-    """Return what to lock, by what is there now. One round trip for each table that a filter prunes."""
+    """Return the locks of the statement, by the partitions of now.
+
+    One round trip for each table that a filter prunes.
+    """
     rules = context.services.statement_locks
     tables = reading.snapshot.tables
     candidates = _candidates(context, statement, reading.snapshot)

@@ -150,7 +150,7 @@ def _columns(
     *,
     is_repeated: bool,
 ) -> dict[int, str]:
-    """Return what the column of each table is called.
+    """Return the name of the column of each table.
 
     Names that nothing else in the query has can neither be ambiguous nor be joined on by NATURAL. Where
     nothing else is called ROW__ID, that name is as safe, and Spark names results such as max(ROW__ID) after it.

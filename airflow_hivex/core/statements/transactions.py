@@ -176,7 +176,7 @@ def commit_kept(context: StatementContext, running: Running, tables: Iterable[St
 
 
 def _undo(running: Running) -> None:
-    """Delete what a failed statement has written. Its own error is the one to tell."""
+    """Delete the files of a failed statement. Errors are logged: the caller needs that of the statement."""
     for undo in running.undo:
         try:
             undo()

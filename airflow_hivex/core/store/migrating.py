@@ -108,7 +108,7 @@ def upgrade(store: Store) -> SchemaStatus:
 def _connected(store: Store) -> Iterator[Connection]:
     """Yield a connection that writes.
 
-    SQLite does not look at foreign keys, so that tables can be made anew with their rows.
+    SQLite does not look at foreign keys, so that tables can be made again with their rows.
 
     Source: https://www.sqlite.org/lang_altertable.html, "Making Other Kinds Of Table Schema Changes".
     """

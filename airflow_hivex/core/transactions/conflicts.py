@@ -162,7 +162,7 @@ WRITES = Prepared(
 
 
 def writes_from(rows: Rows) -> list[Write]:
-    """Return what the rows of :data:`WRITES` say, without repetitions."""
+    """Return the writes in rows of :data:`WRITES`, without repetitions."""
     write_ids = {table_id: write_id for table_id, _, _, _, operation, write_id in rows if operation is None}
     found = (
         Write(table_id, database, table, partition, operation, write_ids.get(table_id))
@@ -253,7 +253,7 @@ def recording_write_set(txn_id: int, written: Iterable[Write]) -> list[Call]:
 
 
 def completing(txn_id: int, written: Iterable[Write], now_ms: int) -> list[Call]:
-    """Note what a transaction that commits has written, one row a resource."""
+    """Return the calls that note the writes of a transaction at its commit, one row a resource."""
     updates: dict[tuple[int, str | None, int | None], bool] = {}
     for write in written:
         if write.operation in _WRITES:

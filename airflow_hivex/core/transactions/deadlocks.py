@@ -126,7 +126,7 @@ class _Queue:
             self._in_database[component.database].add(each)
 
     def that_meet(self, reach: Reach, ahead: LockComponent) -> Iterable[_Waiting]:
-        """Return what waits at a lock or below it, or, where it is in a table or database, at that."""
+        """Return the requests that wait at a lock or below it, or at the table or database that it lies in."""
         if reach is Reach.IN_TABLE:
             return self._at[ahead.database, ahead.table, None]
         if reach is Reach.IN_DATABASE:

@@ -30,7 +30,7 @@ def keep(
     retention_s: int,
     user: str,
 ) -> None:
-    """Keep what a snapshot sees of some tables, in the caller's database transaction. One round trip."""
+    """Keep a snapshot for readers of some tables, in the caller's database transaction. One round trip."""
     rows = [
         {
             "txn_id": txn_id,

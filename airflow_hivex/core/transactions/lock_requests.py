@@ -80,7 +80,7 @@ def note_components(
     txn_id: int,
     transactional: Mapping[tuple[str, str], int],
 ) -> None:
-    """Store what a transaction is about to write: for transactional tables only. Two round trips, or none."""
+    """Store the resources of transactional tables that a transaction will write. Two round trips, or none."""
     rows = [
         {"txn_id": txn_id, "table_id": transactional[name], "partition": partition, "operation": operation.value}
         for name, partition, operation in writes_of_request(components)
@@ -100,7 +100,7 @@ def note_components(
 def writes_of_request(
     components: Iterable[LockComponent],
 ) -> list[tuple[tuple[str, str], str | None, Operation]]:
-    """Return what a request says about writes: database and table, partition and operation, without repetitions.
+    """Return the writes of a request: database and table, partition and operation, without repetitions.
 
     A write to partitions that are not known yet is one to the table: an update if any of them is.
     """

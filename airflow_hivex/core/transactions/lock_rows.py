@@ -90,7 +90,7 @@ def lock_from_row(row: Row[Any]) -> LockInfo:
 
 
 def component_from_row(row: Row[Any]) -> LockComponent:
-    """Return what a row locks and how; of its columns these only."""
+    """Return the lock of a row, without its state."""
     partition = partition_from_column(row.partition)
     return LockComponent(row.database, row.table or None, partition, LockType(row.type))
 

@@ -40,7 +40,7 @@ class PendingWrite:
 
     @property
     def operations(self) -> frozenset[tuple[str | None, Operation]]:
-        """Return what it has done to which partitions, None standing for a table without partitions."""
+        """Return its operations by partition; None stands for a table without partitions."""
         facts = self.facts
         named = frozenset() if facts.partition is None else frozenset(((facts.partition, facts.operation),))
         return named | facts.operations(self.directories or ())
@@ -102,7 +102,7 @@ def begin(
 def record(
     connection: Connection, table: StoredTable, write: PendingWrite, written: Sequence[WrittenDirectory]
 ) -> None:
-    """Note what a statement has written; the transaction's next statements see it. The caller is :func:`one_at_a_time`.
+    """Note the directories of a statement, for the transaction's next ones. The caller is :func:`one_at_a_time`.
 
     Raises:
         InvalidOperationError: an INSERT OVERWRITE of this transaction has written the same partition
@@ -129,7 +129,7 @@ def check_not_overwritten(
     *,
     except_for: int | None = None,
 ) -> None:
-    """Raise what a second write to something that the transaction has overwritten brings; see :func:`record`.
+    """Raise the error of a second write to a place that the transaction has overwritten; see :func:`record`.
 
     ``except_for`` is the id of the write that is asked about, where it is noted already.
     """
@@ -145,7 +145,7 @@ def check_not_overwritten(
 
 
 def check_not_being_overwritten(connection: Connection, table: StoredTable, txn_id: int, partition: str | None) -> None:
-    """Raise what an INSERT OVERWRITE brings while another one of the transaction may write to the same place.
+    """Raise the error of an INSERT OVERWRITE while another one of the transaction may write to the same place.
 
     Both would make the same base directory, and whoever failed would delete that of the other.
     ``partition`` is None when the rows decide, or the table has none.
@@ -200,7 +200,7 @@ def of_transaction(
 def written_directories(
     connection: Connection, txn_id: int
 ) -> Mapping[int, Mapping[str | None, list[WrittenDirectory]]]:
-    """Return what a transaction has written so far: directories by table id and by partition (None: of the table)."""
+    """Return the directories of a transaction so far, by table id and by partition (None: of the table)."""
     found: dict[int, dict[str | None, list[WrittenDirectory]]] = defaultdict(lambda: defaultdict(list))
     for write in of_transaction(connection, txn_id):
         if write.directories is None:

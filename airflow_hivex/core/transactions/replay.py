@@ -89,7 +89,7 @@ class ReplayedTransactions:
         """Give our transactions the source's write ids (by source transaction) in a table; ours to write id.
 
         Ids follow each other. Where the table was going to hand out others, its earlier write ids
-        are forgotten: the policy loads the table anew.
+        are forgotten: the policy loads the table again.
 
         Raises:
             InvalidTransactionRequestError: the policy has not opened one of the transactions, or the

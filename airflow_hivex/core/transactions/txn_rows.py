@@ -35,7 +35,7 @@ LOCK = Prepared(_OF_ID.with_for_update())
 
 
 def raise_if_settled(txn_id: int, row: Any) -> None:
-    """Raise what a use of a transaction (its state, reason and reason's code) brings when it is not open.
+    """Raise the error of the use of a transaction (its state, reason and reason's code) that is not open.
 
     Raises:
         DeadlockError, TransactionAbortedError, TransactionCommittedError: it has ended.

@@ -44,5 +44,5 @@ class ExplainRoute(Statement):
 
     @property
     def uses(self) -> Uses:
-        """Return what the statement names; nothing of it is read or written."""
+        """Return the objects that the statement names; none of them is read or written."""
         return tuple(dict.fromkeys(replace(each, role=Role.DESCRIBE) for each in self.statement.uses))

@@ -86,7 +86,7 @@ def join(target: Place, slices: Sequence[Slice]) -> Concatenated:
 
 
 def _refuse_differences(sources: Sequence[Place], tails: Sequence[Tail]) -> None:
-    """Refuse what readers of one file could not tell apart any more."""
+    """Refuse files whose differences readers of one file could no longer see."""
     attributed = _first_with_attributes(tails)
     noted = attributes(tails[attributed].types)
     for source, tail in zip(sources, tails, strict=True):
@@ -104,7 +104,7 @@ def _refuse_differences(sources: Sequence[Place], tails: Sequence[Tail]) -> None
 
 def _difference(source: Place, other: Place, what: str) -> JobError:
     return JobError(
-        "", f"{source.path} cannot be put behind {other.path}: they differ in {what}; write the rows of both anew."
+        "", f"{source.path} cannot be put behind {other.path}: they differ in {what}; rewrite the rows of both."
     )
 
 

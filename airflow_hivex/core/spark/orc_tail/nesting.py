@@ -2,7 +2,7 @@
 
 ORC numbers its columns in pre-order: the sixth column of a flat file, a placeholder, has the number that
 the struct ``row`` needs, and what comes behind it has the numbers of the struct's fields. So only the tail
-is written anew, whatever the size of the file. A struct has a stream that says which of its values are
+is rewritten, whatever the size of the file. A struct has a stream that says which of its values are
 there, as the placeholder has; readers leave the placeholder's other stream alone.
 Source: docs/reference/directories.md, "Row layout"; https://orc.apache.org/docs/acid.html.
 """

@@ -1,4 +1,4 @@
-"""Stripes of full ACID files that are written anew by pyarrow: which can be, and what a file of them says in its tail.
+"""Stripes of full ACID files that are rewritten by pyarrow: which can be, and what a file of them says in its tail.
 
 Source: Apache ORC's C++ reader and writer as pyarrow uses them.
 """
@@ -57,7 +57,7 @@ class Keys(NamedTuple):
 
 
 def stripe_keys(file: Place, tail: Tail) -> list[Keys]:
-    """Return what the statistics say about the keys of each stripe.
+    """Return the keys of each stripe, as far as its statistics have them.
 
     Raises:
         JobError: they do not say it.
@@ -130,6 +130,6 @@ def rewritten(file: Place, sources: Sequence[Tail], *, is_nested: bool) -> Slice
 
 
 def _stored(type_: Message) -> tuple[int, list[int], tuple[int, int]]:
-    """Return what a type is in the stripes, where all texts are alike."""
+    """Return the type as stripes store it, where all texts are alike."""
     of = Kind.STRING if kind(type_) in _TEXTS else kind(type_)
     return of, children(type_), decimal_parameters(type_)

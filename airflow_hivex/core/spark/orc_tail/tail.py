@@ -71,7 +71,7 @@ class Tail:
 
     @property
     def form(self) -> dict[str, object]:
-        """Return what is said of a file as a whole that readers need for its stripes, by its name."""
+        """Return the attributes of the whole file that readers need for its stripes, by name."""
         return {
             "compression": self.compression,
             "ORC version": self.postscript.numbers(_PS_VERSION),
@@ -257,7 +257,7 @@ def _end(data: Any, size: int, length: int) -> bytes:
 
 @contextmanager
 def as_job_error(file: Place, doing: str = "read") -> Iterator[None]:
-    """Turn what goes wrong with a file's bytes into a JobError that names the file, and what it cannot be."""
+    """Turn an error in a file's bytes into a JobError that names the file."""
     try:
         yield
     except (OSError, pa.ArrowException) as error:

@@ -87,7 +87,7 @@ def described(types: Sequence[Message]) -> list[Message]:
 
 
 def attributes(types: Sequence[Message]) -> list[list[bytes]]:
-    """Return what writers have noted at each type; Spark notes what it calls it."""
+    """Return the attributes of each type that its writer has noted; Spark notes its own name of the type."""
     return [sorted(type_.all(_TYPE_ATTRIBUTE)) for type_ in types]
 
 

@@ -19,7 +19,7 @@ def replace_tail(source: Place, target: Place, tail: Tail) -> int:
 
     In a local file system the file is changed where it is and moved; elsewhere it is copied.
     """
-    with as_job_error(source, "written anew"):
+    with as_job_error(source, "rewritten"):
         if isinstance(source.filesystem, pafs.LocalFileSystem) and isinstance(target.filesystem, pafs.LocalFileSystem):
             return _edit(Path(source.path), Path(target.path), tail)
         return _copy(source, target, tail)

@@ -1,4 +1,4 @@
-"""Files of buckets put together: what is copied, what is written anew, and that the rows that stay are all there."""
+"""Files of buckets put together: what is copied, what is rewritten, and that the rows that stay are all there."""
 
 from __future__ import annotations
 

@@ -215,7 +215,7 @@ def test_a_file_without_room_for_its_tail_is_a_clear_error(tmp_path: Path) -> No
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
     try:
         for target in (place(str(tmp_path / "bucket")), Place(pafs.SubTreeFileSystem(str(tmp_path), LOCAL), "bucket")):
-            with pytest.raises(JobError, match=r"part cannot be written anew: .*File too large"):
+            with pytest.raises(JobError, match=r"part cannot be rewritten: .*File too large"):
                 nest(place(str(source)), target)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
