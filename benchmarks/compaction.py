@@ -1,4 +1,4 @@
-"""Compactions of TPC-H's lineitem beside Spark, ``cat`` and deltalake, and what they do for readers.
+"""Compactions of TPC-H's lineitem compared with Spark, ``cat`` and deltalake, and what they do for readers.
 
 A minor compaction merges 50 deltas that only INSERTs have made; its fixed cost is that of 50 deltas with hardly any
 data. A major one merges ten deltas of which no, 1% or 10% of the rows are deleted, here and there.

@@ -34,11 +34,11 @@ def run(folder: Path) -> list[Figure]:
                     session.sql(f"CREATE TABLE {table} (id int) PARTITIONED BY (p int)")
             cases = _cases(metastore, "many", READERS) | _cases(metastore, "few", 1)
             seconds = interleave(cases, rounds=ROUNDS, warm_up=2)
-            others = f"beside {READERS} readers of {PARTITIONS:,} partitions, {name}"
-            figures.append(within(f"asking again {others}", seconds[f"ask beside {READERS}"], LIMIT_S))
+            others = f"among {READERS} readers of {PARTITIONS:,} partitions, {name}"
+            figures.append(within(f"asking again {others}", seconds[f"ask among {READERS}"], LIMIT_S))
             # Most of it is writing the locks.
             figures.append(
-                compare(f"acquiring {others}", seconds, f"acquire beside {READERS}", "acquire beside 1", goal=1.5)
+                compare(f"acquiring {others}", seconds, f"acquire among {READERS}", "acquire among 1", goal=1.5)
             )
     return figures
 
@@ -66,4 +66,4 @@ def _cases(metastore: Metastore, table: str, readers: int) -> dict[str, Callable
         locks.check(waiting[-1])
         return time.perf_counter() - started
 
-    return {f"acquire beside {readers}": acquire, f"ask beside {readers}": ask}
+    return {f"acquire among {readers}": acquire, f"ask among {readers}": ask}

@@ -1,4 +1,4 @@
-"""Scans of TPC-H's lineitem that came by 10, 50 and 500 INSERTs, beside plain Spark ORC, and deltalake with as many."""
+"""Scans of TPC-H's lineitem that came by 10, 50 and 500 INSERTs, vs. plain Spark ORC, and deltalake with as many."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""INSERT of TPC-H's lineitem beside plain Spark ORC and deltalake, and of ten rows beside a Spark job."""
+"""INSERT of TPC-H's lineitem compared with plain Spark ORC and deltalake, and of ten rows with a Spark job."""
 
 from __future__ import annotations
 

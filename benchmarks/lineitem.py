@@ -220,7 +220,7 @@ class Lineitem:
 
         return case
 
-    # -- beside each other ---------------------------------------------------------------------
+    # -- next to each other ---------------------------------------------------------------------
 
     def scan(
         self, name: str, query: str, goal: float, table: str = "lineitem", **others: Callable[[], object]

@@ -1,4 +1,4 @@
-"""UPDATE, DELETE and MERGE of TPC-H's lineitem, beside plain Spark ORC and deltalake.
+"""UPDATE, DELETE and MERGE of TPC-H's lineitem, compared with plain Spark ORC and deltalake.
 
 Plain Spark has no row changes; its peer is to rewrite the whole table (copy on write). deltalake changes a copy of
 the same rows in Parquet, and rewrites the files that it touches. Every change is undone before the next round.

@@ -1,4 +1,4 @@
-"""Scans of TPC-H's lineitem, clean and with deleted rows, beside plain Spark ORC and deltalake with the same rows."""
+"""Scans of TPC-H's lineitem, clean and with deleted rows, against plain Spark ORC and deltalake with the same rows."""
 
 from __future__ import annotations
 

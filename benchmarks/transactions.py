@@ -1,4 +1,4 @@
-"""Transactions and locks per second, beside a real Hive Metastore 2.3 on the same PostgreSQL server.
+"""Transactions and locks per second, compared with a real Hive Metastore 2.3 on the same PostgreSQL server.
 
 A transaction here is open, a write lock, a write id, commit: four calls. Hive 2.3 knows no write ids,
 so there it is open, lock, commit. PostgreSQL flushes every commit to disk, as in production. Clients are
@@ -47,7 +47,7 @@ _SIOCSIFFLAGS, _IFF_UP = 0x8914, 0x1
 
 
 def run(folder: Path) -> list[Figure]:
-    """Figures for transactions and locks with 1 and 8 clients, and for locks beside many others.
+    """Figures for transactions and locks with 1 and 8 clients, and for locks among many others.
 
     In a network namespace of its own, because Hive's server listens on all addresses.
     """
@@ -234,7 +234,7 @@ def _beside_others(stack: ExitStack, name: str, folder: Path, create_database: C
         cases[str(others)] = _acquiring(metastore)
     seconds = interleave(cases, rounds=ROUNDS, warm_up=2)
     few, many = map(str, OTHER_LOCKS)
-    return compare(f"acquire beside {many} locks, {name}", seconds, many, few, goal=1.5, count=ACQUIRED)
+    return compare(f"acquire among {many} locks, {name}", seconds, many, few, goal=1.5, count=ACQUIRED)
 
 
 def _acquiring(metastore: Metastore) -> Callable[[], float]:

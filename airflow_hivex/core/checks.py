@@ -72,7 +72,7 @@ def describe(checks: list[Check]) -> tuple[bool, str]:
 
 
 def local_cluster_properties(store: Store) -> Mapping[str, Any] | None:
-    """Return the description of the one cluster of users who configure none: beside SQLite's file."""
+    """Return the description of the one cluster of users who configure none: next to SQLite's file."""
     if store.is_postgresql:
         return None
     folder = store.file.parent / "warehouse"

@@ -99,7 +99,7 @@ class Metastore:
         Args:
             url: ``sqlite:////path/to/metastore.db`` or ``postgresql://user@host/database``.
             clusters: ``hive.cluster.properties``: a mapping, JSON text, or a file with it. With a
-                SQLite database it may be left out: one local cluster beside the file then holds all data.
+                SQLite database it may be left out: one local cluster next to the file then holds all data.
             default_cluster: ``hive.default.cluster.name``; may be left out when there is one cluster.
             settings: any ``hive.*`` parameters by Hive's names.
             clock: the current time in milliseconds since the epoch; by default the database's.

@@ -5,7 +5,7 @@ lists what waits there, requests of people too, and one task `compact` for each 
 them, the oldest first; the next run goes on. `clean` then deletes what was replaced and what aborted transactions have
 left, also when a compaction has failed. `report` ends the run, and fails if anything before it has.
 
-Any task can be killed, retried and run beside others of its kind: a table reads the same before, during and after.
+Any task can be killed, retried and run in parallel with others: a table reads the same before, during and after.
 
 The tasks `compact` run in Airflow's pool that `airflow_pool` names, else the environment variable
 `HIVEX_COMPACTION_AIRFLOW_POOL`, else `default_pool`. Make a small one, so that compactions leave room for other tasks:

@@ -1,4 +1,4 @@
-"""What the benchmark prints and leaves: seconds of each step, beside those of plain Spark."""
+"""What the benchmark prints and leaves: seconds of each step, next to those of plain Spark."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from benchmarks.harness import RESULTS
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Seconds of a step; what plain Spark does for it, if there is such a thing, is beside it."""
+    """Seconds of a step; with the seconds of plain Spark, if it has an equal step."""
 
     step: str
     seconds: float
@@ -31,8 +31,8 @@ class Timings:
     def add(self, step: str, seconds: float, plain_seconds: float | None = None) -> None:
         """Keep a step's seconds, and print them: all of it takes minutes."""
         self.steps.append(Timing(step, round(seconds, 4), None if plain_seconds is None else round(plain_seconds, 4)))
-        beside = "" if plain_seconds is None else f", plain Spark {plain_seconds:.2f} s"
-        print(f"{step}: {seconds:.2f} s{beside}", file=sys.stderr, flush=True)
+        of_spark = "" if plain_seconds is None else f", plain Spark {plain_seconds:.2f} s"
+        print(f"{step}: {seconds:.2f} s{of_spark}", file=sys.stderr, flush=True)
 
     def note(self, text: str) -> None:
         self.notes.append(text)
@@ -46,8 +46,8 @@ def report(timings: Timings, scale: float) -> None:
         table.add_column(heading, justify="left" if heading == "step" else "right")
     for step in timings.steps:
         plain = step.plain_seconds
-        beside = ("", "") if plain is None else (f"{plain:.2f}", f"{step.seconds / plain:.2f}")
-        table.add_row(step.step, f"{step.seconds:.2f}", *beside)
+        of_spark = ("", "") if plain is None else (f"{plain:.2f}", f"{step.seconds / plain:.2f}")
+        table.add_row(step.step, f"{step.seconds:.2f}", *of_spark)
     console = Console(width=120)
     console.print(table)
     for note in timings.notes:

@@ -38,7 +38,7 @@ def run(folder: Path, scale: float, streams: int, rounds: int) -> Timings:
                 timings.add(f"RF1 and RF2, stream {stream}", seconds(lambda s=stream: warehouse.refresh(session, s)))
                 warehouse.verify(session, KEYS)
             timings.add(
-                f"RF1 and RF2, streams {streams - 1} and {streams} at once, beside a reader",
+                f"RF1 and RF2, streams {streams - 1} and {streams} at once, with a reader",
                 seconds(lambda: refresh_beside_reader(warehouse, (streams - 1, streams))),
             )
             warehouse.verify(session)
@@ -59,7 +59,7 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 def load(warehouse: TpchWarehouse, session: Session, plain: PlainSpark, timings: Timings) -> None:
-    """Fill all tables, as plain Spark does beside it, and verify them."""
+    """Fill all tables, as plain Spark does for comparison, and verify them."""
     for names in LOADS:
         ours = seconds(lambda names=names: warehouse.load(session, *names))
         theirs = seconds(lambda names=names: [plain.write(name) for name in names])

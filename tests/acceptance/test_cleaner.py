@@ -573,7 +573,7 @@ def test_many_directories_on_two_clusters_take_few_listings(
 
 
 class _History:
-    """Random steps beside a plain model: what a new reader sees, and each open one in its snapshot."""
+    """Random steps compared with a plain model: what a new reader sees, and each open one in its snapshot."""
 
     steps = {"insert": 6, "overwrite": 1, "delete": 2, "abort": 2, "open": 2, "close": 2, "compact": 4, "lost": 1}  # noqa: RUF012
 

@@ -727,7 +727,7 @@ class Play:
         return f"PARTITION ({', '.join(parts)})", tuple(value for _, value in found)
 
     def a_partition(self, table: Table) -> tuple[str, tuple[Value, ...]]:
-        """One that has rows, if there is such."""
+        """One that has rows, if there is one."""
         there = [part for part in map(table.partition, self.model.committed.get(table.key, ())) if None not in part]
         if not there:
             return self.whole_partition(table)

@@ -375,7 +375,7 @@ def test_writer_that_begins_again_replaces_what_it_wrote(metastore: Metastore, t
 def test_writer_that_was_replaced_and_goes_on_is_left_out(
     metastore: Metastore, tables: Session, tmp_path: Path, goes_on: str
 ) -> None:
-    """A task whose worker was taken for dead, and that runs beside its next try."""
+    """A task whose worker was taken for dead, and that runs at the same time as its next try."""
     (txn_id,) = metastore.transactions.open(timeout=3600)
     with metastore.session(txn_id=txn_id, writer="load") as old:
         old.sql("INSERT INTO t VALUES (1)")

@@ -1,4 +1,4 @@
-"""TRUNCATE TABLE: rows go at once, without a job; nobody who reads or writes beside it is surprised."""
+"""TRUNCATE TABLE: rows go at once, without a job; nobody who reads or writes meanwhile is surprised."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def create_run(dag: DAG) -> DagRun:
 
 
 def create_run_without_date(dag: DAG) -> DagRun:
-    """A run as an asset or the API starts it: without a logical date, beside others of this kind."""
+    """A run as an asset or the API starts it: without a logical date, with others of this kind."""
     from airflow.sdk import timezone
     from airflow.utils.session import create_session
     from airflow.utils.state import DagRunState

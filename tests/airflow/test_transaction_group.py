@@ -314,7 +314,7 @@ def test_commit_that_lost_fails_for_good_and_leaves_nothing(
 
 
 def loading(dag_id: str, *, two: Any = None, **arguments: Any) -> DAG:
-    """A DAG with a group of two tasks beside each other; ``two`` is called before the second writes."""
+    """A DAG with a group of two parallel tasks; ``two`` is called before the second writes."""
     with DAG(dag_id, schedule=None) as dag, HivexTransaction("load", task_arguments=QUICK, **arguments) as transaction:
         write(transaction, "one", "orders", 1)
 

@@ -199,7 +199,7 @@ def _parallel_runs(trial: Trial) -> str:
         trial.expect_end("trial_group", run, "success")
         trial.expect_rows("parts", run, 3)
     trial.expect_end("trial_compaction", compaction, "success")
-    return "three runs of a group beside a compaction: 3 rows each"
+    return "three runs of a group during a compaction: 3 rows each"
 
 
 SCENARIOS: dict[str, Callable[[Trial], str]] = {

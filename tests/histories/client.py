@@ -199,9 +199,9 @@ def read_elements(directory: Path) -> Elements:
 def write_elements(directory: Path, elements: Sequence[int]) -> None:
     """Make a directory with its one file; a file that is there already is replaced at once."""
     directory.mkdir(parents=True, exist_ok=True)
-    beside = directory / f"_{_FILE}_{os.getpid()}"
-    beside.write_text(json.dumps(elements))
-    beside.replace(directory / _FILE)
+    temporary = directory / f"_{_FILE}_{os.getpid()}"
+    temporary.write_text(json.dumps(elements))
+    temporary.replace(directory / _FILE)
 
 
 class Work:

@@ -88,7 +88,7 @@ class Doctor:
 
         Args:
             database: only of this database.
-            table: only this table (of ``database``, else of ``default``), and nothing beside it.
+            table: only this table (of ``database``, else of ``default``), and nothing else.
             cluster: only on this cluster.
             progress: is told in a sentence how far it has come.
 
@@ -179,8 +179,8 @@ class Doctor:
         for each in suspicious:
             entries = looked[each]
             if each.table_id in after and isinstance(entries, dict):
-                beside = unregistered(after[each.table_id], disks.cluster(each.cluster), entries)
-                found |= {(each, *difference.key): difference for difference in beside}
+                found_here = unregistered(after[each.table_id], disks.cluster(each.cluster), entries)
+                found |= {(each, *difference.key): difference for difference in found_here}
         return found
 
     def _as_read(
@@ -219,10 +219,10 @@ class Doctor:
         self._store.reach("doctor read")
         return found
 
-    # -- beside tables --------------------------------------------------------------
+    # -- next to tables --------------------------------------------------------------
 
     def _beside(self, disks: Disks, name: str, database: str | None) -> list[Finding]:
-        """Return the folders beside the tables on a cluster that two looks have found."""
+        """Return the folders next to the tables on a cluster that two looks have found."""
         try:
             found = self._folders(disks, name, database)
             for _ in range(_MOST_LOOKS):
@@ -235,7 +235,7 @@ class Doctor:
                 found = [each for each in found if each in before]
         except StorageError as error:
             uri = disks.cluster(name).shown_filesystem
-            message = f"{error} What lies beside its tables was not examined"
+            message = f"{error} The folders next to its tables were not examined"
             return [Finding(FindingKind.UNREACHABLE, name, database, None, None, uri, message)]
         return found
 

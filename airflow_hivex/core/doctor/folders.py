@@ -1,4 +1,4 @@
-"""Folders beside the tables: those that belong to no table of the database, and those of dropped tables."""
+"""Folders next to the tables: those that belong to no table of the database, and those of dropped tables."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Folders:
     databases: Mapping[str, str]
 
     def findings(self, cluster: Cluster, files: ClusterFiles, database: str | None) -> Iterator[Finding]:
-        """Yield the folders beside the tables of a database, or of all, on a cluster, except empty ones.
+        """Yield the folders next to the tables of a database, or of all, on a cluster, except empty ones.
 
         Raises:
             StorageError: a folder cannot be read.

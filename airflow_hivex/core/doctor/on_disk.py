@@ -57,7 +57,7 @@ def entries(
     """Return the entries that hold files, by path, given all files below a folder: paths below it, and sizes.
 
     ``depth`` is the number of partition keys, or 0 where the folder is that of ``partition``. What lies in the folders
-    ``elsewhere`` is left out, and so are the markers and checksums that writers of plain files leave beside them.
+    ``elsewhere`` is left out, and so are the markers and checksums that writers of plain files leave next to them.
     """
     found: dict[str, Entry] = {}
     folder, entry = None, None

@@ -214,12 +214,12 @@ class ClusterFiles:
                 # Object stores show what is written as a whole.
                 self._fs.pipe_file(path, text.encode())
                 return
-            beside = f"{path}.{uuid.uuid4().hex}"
+            temporary = f"{path}.{uuid.uuid4().hex}"
             try:
-                self._fs.pipe_file(beside, text.encode())
-                Path(beside).replace(path)
+                self._fs.pipe_file(temporary, text.encode())
+                Path(temporary).replace(path)
             finally:
-                Path(beside).unlink(missing_ok=True)
+                Path(temporary).unlink(missing_ok=True)
 
     def make_directory(self, location: str) -> None:
         """Make a directory and those above it; it may exist.

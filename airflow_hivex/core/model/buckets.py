@@ -48,7 +48,7 @@ def encode_bucket(bucket_id: int, statement_id: int = 0, max_statement_id: int |
         if statement.bit_length() > bits:
             raise ValueError(f"statement id {statement_id} is above the highest one announced, {max_statement_id}")
         if overflow.bit_length() > _FIELD_BITS - bits:
-            raise ValueError(f"bucket id {bucket_id} does not fit beside statement ids up to {max_statement_id}")
+            raise ValueError(f"bucket id {bucket_id} does not fit with statement ids up to {max_statement_id}")
         statement |= overflow << bits
     return 1 << VERSION_SHIFT | (bucket_id & _FIELD_MASK) << WRITER_SHIFT | statement
 

@@ -50,7 +50,7 @@ _OF_PARTITIONS = (Family.WHOLE, Family.DECIMAL, Family.FLOATING, Family.TEXT, Fa
 class Kind:
     """The properties that all types of one name share.
 
-    ``bits`` are those of a whole number beside the sign. ``defaults`` are its parameters where they are
+    ``bits`` are those of a whole number without the sign. ``defaults`` are its parameters where they are
     left out; None: the parameter must be given. ``in_tables``: CREATE TABLE takes it. ``in_files``: ORC can hold it.
     ``in_hive``: Hive has it. ``is_instant``: it is a point of time, which files of ORC have as a local time.
     """

@@ -122,7 +122,7 @@ _PLAIN_NUMBER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 
 
 def columns_in(predicate: Predicate) -> frozenset[ColumnReference]:
-    """Return the columns that a predicate names, beside whatever its unknown parts read."""
+    """Return the columns that a predicate names, without those that its unknown parts read."""
     match predicate:
         case Unknown():
             return frozenset()

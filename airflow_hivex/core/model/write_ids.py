@@ -269,7 +269,7 @@ class ValidCompactorWriteIdList(ValidWriteIdList):
         if self.open_ids:
             object.__setattr__(self, "high_watermark", min(self.high_watermark, self.open_ids[0] - 1))
             object.__setattr__(self, "open_ids", ())
-            # The lowered high watermark says it all; Hive keeps min open beside exceptions only.
+            # The lowered high watermark says it all; Hive keeps min open with exceptions only.
             object.__setattr__(self, "min_open", self.min_open if self.aborted_ids else None)
         kept = self.aborted_ids[: bisect_right(self.aborted_ids, self.high_watermark)]
         object.__setattr__(self, "aborted_ids", kept)

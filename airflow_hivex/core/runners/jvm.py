@@ -114,7 +114,7 @@ def start(master: str, conf: Mapping[str, str], cluster: str) -> SparkSession:
 def _keep_classes() -> None:
     """Give py4j the classes that pyspark asks for by their short names, or part by part.
 
-    py4j asks the JVM each time, which looks for such a name in all of its jars, in one package after the other: a
+    py4j asks the JVM each time, which looks for the name in all of its jars, in one package after the other: a
     millisecond for each use of a column, and a twentieth of a second for each exception.
     """
     jvm: Any = SparkContext._jvm

@@ -1,4 +1,4 @@
-"""The files of a write, and the columns that a full ACID file has beside the user's.
+"""The files of a write, and the columns that a full ACID file has besides the user's.
 
 Both writers, Spark and the one of small VALUES lists, take every name from here.
 Source: docs/reference/directories.md.
@@ -43,7 +43,7 @@ ROW_PLACE = "__row"
 
 FLAT = FLAT_LAYOUT
 HIVE = HIVE_LAYOUT
-"""The row layout of Hive's own files: metadata columns beside one struct that holds the row."""
+"""The row layout of Hive's own files: metadata columns and one struct that holds the row."""
 ORIGINAL = ORIGINAL_LAYOUT
 PLAIN = PLAIN_LAYOUT
 """The row layout of insert-only tables: files of any format with the table's columns and nothing else."""

@@ -28,7 +28,7 @@ from airflow_hivex.core.spark.storage import place
 from airflow_hivex.core.spark.writes import ROW_ID_MASK
 
 OWNER = "__owner"
-"""The owner of an original row's number, beside its bucket: the number of a partition and write id."""
+"""The owner of an original row's number, besides its bucket: the number of a partition and write id."""
 _FILE = "__file"
 _FIRST = "__first_row_id"
 _ROWS = "__rows"

@@ -181,7 +181,7 @@ def _check_names(source: DataFrame) -> None:
     """Refuse a source that hides a column of ours from the clauses.
 
     Raises:
-        InvalidObjectError: it has a column of such a name.
+        InvalidObjectError: it has a column of that name.
     """
     if CLAUSE in (name.lower() for name in source.columns):
         raise InvalidObjectError("column", CLAUSE, "the source of a MERGE cannot have this name; give it an alias")

@@ -1,6 +1,6 @@
 """The files of each bucket in one new file: their stripes as they are, and only those rewritten that must be.
 
-Those are stripes with rows to leave out, and small ones beside each other. The files of a bucket follow each other in
+Those are stripes with rows to leave out, and small ones next to each other. The files of a bucket follow each other in
 the order of their rows' keys: the write ids of a delta are below those of the next one, bucket properties tell the
 statements of a transaction apart, and whoever wrote a file has sorted its rows. What stripes say of their keys must
 prove it, and rows that are read are looked at. Source: docs/reference/spark.md, "Compaction".
@@ -52,7 +52,7 @@ from airflow_hivex.core.spark.stripe_rewriting import Form, Piece, Rewritten, re
 log = logging.getLogger(__name__)
 
 SMALL_STRIPE = 20_000
-"""Stripes with fewer rows slow readers down; those beside each other are put together."""
+"""Stripes with fewer rows slow readers down; those next to each other are put together."""
 PIECE_BYTES = 16 << 20
 """Bytes of the stripes that a task makes one of."""
 FEW_ROWS = 100_000
@@ -272,8 +272,8 @@ def _parts(stripes: Sequence[_Stripe], write: Write) -> list[_Part]:
     parts: list[_Part] = []
     for at, stripe in enumerate(stripes):
         # Of a small one alone nothing better would become.
-        beside = changed[max(at - 1, 0) : at] + changed[at + 1 : at + 2]
-        is_rewritten = stripe.is_touched or (changed[at] and any(beside))
+        neighbours = changed[max(at - 1, 0) : at] + changed[at + 1 : at + 2]
+        is_rewritten = stripe.is_touched or (changed[at] and any(neighbours))
         if not parts or parts[-1].is_rewritten != is_rewritten or not parts[-1].has_room(stripe):
             parts.append(_Part(is_rewritten))
         parts[-1].add(stripe)

@@ -170,7 +170,7 @@ def _constant_row(cursor: Cursor) -> tuple[Literal, ...] | None:
 def _columns_have_one_type(rows: list[tuple[Literal, ...]]) -> bool:
     """Return whether no value would be cast to the type of another row's before it is stored.
 
-    Spark finds one type for each column of VALUES first: beside a number, the text '1' becomes one.
+    Spark finds one type for each column of VALUES first: in a column with a number, the text '1' becomes one.
     """
     families: list[Family | Primitive | None] = [None] * len(rows[0])
     for row in rows:

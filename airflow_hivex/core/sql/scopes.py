@@ -141,7 +141,7 @@ class ScopeReader:
     # -- queries -----------------------------------------------------------------
 
     def _query(self, node: exp.Expr, names: Names, outer: Scope | None) -> Output:
-        # Chains of UNION are deep trees on their left side, hence the loop.
+        # Chains of UNION are deep trees on their left side, and recursion would be too deep.
         while True:
             names = self._with(node, names)
             if isinstance(node, exp.Select):

@@ -80,7 +80,7 @@ def _check_apart(branches: Sequence[_Branch]) -> None:
     """Refuse INSERTs that write to one place when one overwrites: all have one write id, and a base hides the rest.
 
     Raises:
-        InvalidOperationError: there are such.
+        InvalidOperationError: there are two of them.
     """
     for first, second in combinations(branches, 2):
         same = first.target.id == second.target.id and (first.insert.overwrite or second.insert.overwrite)

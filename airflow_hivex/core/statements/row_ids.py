@@ -120,7 +120,7 @@ def _settled(query: Query, tables: _Tables, names: Mapping[int | None, str] | No
     kinds = [tables.kind(reference) for reference in query.references]
     chosen = [(use, _chosen(use, query, kinds, tables)) for use in uses]
     marked = sorted({place for _, (place, _) in chosen if place is not None})
-    # A sub-query that brings the ids of a table beside it.
+    # A sub-query with the ids of a table next to it.
     is_repeated = any(use.alias is not None and depth > 0 for use, (_, depth) in chosen)
     columns = _columns(query, marked, kinds, names or {}, is_repeated=is_repeated)
     edits = list(query.qualifiers)

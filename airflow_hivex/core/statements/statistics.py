@@ -297,7 +297,7 @@ def _query(table: Table, columns: Sequence[Column], view: str, *, total: bool) -
 
 
 def _answers(column: Column) -> int:
-    """Return how many answers a column's questions have, beside the number of its values."""
+    """Return the number of answers to a column's questions, besides the number of its values."""
     kind = statistics_kind(column.parsed_type)
     return 3 if kind in (StatisticsKind.ORDERED, StatisticsKind.TEXT) else 2
 

@@ -137,7 +137,7 @@ def _status(store: Store, connection: Connection) -> SchemaStatus:
 
 
 def _check_empty(store: Store, connection: Connection) -> None:
-    """Refuse to make the schema beside the tables of others, such as Airflow's own.
+    """Refuse to make the schema among the tables of others, such as Airflow's own.
 
     A database that some other program calls its own is most often given by mistake, and ours would be in its way.
     """

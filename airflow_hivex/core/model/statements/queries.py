@@ -51,7 +51,7 @@ class Query:
     how the column is called once the table's name was replaced. ``row_ids`` is where it may read ROW__ID,
     as long as that is not settled by edits, too.
     ``parameters`` are the names of its ``:name`` markers. ``code_functions`` are the functions that it calls
-    which run any code of the statement's author. ``loaded`` are files that it reads beside its references.
+    which run any code of the statement's author. ``loaded`` are files that it reads besides its references.
     """
 
     text: str

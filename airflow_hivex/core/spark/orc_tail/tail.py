@@ -194,7 +194,7 @@ class Tail:
         )
 
     def with_user_metadata(self, metadata: Mapping[str, bytes]) -> Tail:
-        """Return the tail with these keys beside those that it has; an equal key is replaced."""
+        """Return the tail with these keys besides those that it has; an equal key is replaced."""
         items = [
             Message().replaced(_ITEM_NAME, [name.encode()]).replaced(_ITEM_VALUE, [value])
             for name, value in {**self.user_metadata, **metadata}.items()
