@@ -90,7 +90,7 @@ def _connection_fields() -> dict[str, Any]:
             "description": (
                 'hive.cluster.properties: JSON text such as {"c1": {"filesystem": "file:///data/c1", '
                 '"jobtracker": "local[2]"}}, or the path of a file with it, such as /etc/hivex/clusters.json. '
-                "May be left out with SQLite: one local cluster beside its file then holds all data."
+                "May be left out with SQLite: one local cluster next to its file then holds all data."
             ),
             "schema": {"type": text, "format": "multiline"},
         },

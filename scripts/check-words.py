@@ -25,6 +25,9 @@ _PATTERNS = {
     r"\b(?:begin|begins|began|begun|beginning|done) again\b": "write retry, continue or repeat",
     r"\b(?:may|can|could|cannot|not|to) be had\b": "a lock is acquired, a thing is available",
     r"\ball the same\b": "write still, or nevertheless",
+    r"\banew\b": "write again, or rewrite",
+    r"(?<![\w./\"'])beside (?=[a-z`A-Z])": "write next to, meanwhile or besides",
+    r"\b(?:therein|thereof|whereby|whence|hence)\b": "write two sentences",
     r"hive-semantics|(?:spark|airflow|thrift)-notes|\bseed 0\d\d\b|\.\./shared\b": "cite a page of this repository",
     r"\b[Ss]ection \d+\.\d+\b|[a-z] \(\d\.\d\)": "cite a page and its heading, not the number of a section",
 }
@@ -32,6 +35,10 @@ _CITATION = re.compile(r"docs/reference/([a-z-]+\.md)(?:[\s#]*,[\s#]*\"([^\"\n]+
 _ROOTS = ("airflow_hivex", "benchmarks", "dags", "docs", "scripts", "tests", "README.md", "CONTRIBUTING.md")
 # The first word of a function's docstring is a verb.
 _NOUN_FIRST = re.compile(r"(?:The|A|An|Those|What|Whether|How|Who|Where|Which|Everything|All|One|None) ")
+
+
+# It names the thing that is returned.
+_NAMELESS = re.compile(r"(?:Return|Yield|Raise) (?:what|who|that which) ")
 
 
 def main() -> None:
@@ -80,6 +87,8 @@ def _docstrings(name: Path, text: str) -> Iterator[str]:
             first = (ast.get_docstring(node) or "").partition("\n")[0]
             if _NOUN_FIRST.match(first):
                 yield f"{name}:{node.lineno}: the docstring of {node.name} begins with a verb, such as Return"
+            if _NAMELESS.match(first):
+                yield f"{name}:{node.lineno}: the docstring of {node.name} names the thing that it returns or raises"
 
 
 def _line(text: str, match: re.Match[str]) -> int:

@@ -67,7 +67,7 @@ def look(session: Session, cluster: Path, location: str) -> Look:
 
 
 def table_of_looks(looks: dict[str, Look]) -> Table:
-    """Return what December is like at several times, in a table."""
+    """Return a table of December at several times."""
     table = Table(box=box.SIMPLE_HEAD)
     table.add_column("flights, month=12")
     for column in looks:

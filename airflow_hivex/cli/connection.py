@@ -42,7 +42,7 @@ def _add(parser: argparse.ArgumentParser, metastore: str | None, clusters: str |
         default=clusters,
         help=(
             f"hive.cluster.properties as JSON text or the path of a file (default: ${CLUSTERS_VARIABLE}, "
-            "or with SQLite one local cluster beside its file)"
+            "or with SQLite one local cluster next to its file)"
         ),
     )
     group.add_argument(

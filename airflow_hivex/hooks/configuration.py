@@ -39,7 +39,7 @@ DIALECTS = {
 class Configuration:
     """How to open a metastore.
 
-    ``clusters`` is a mapping, JSON text or the path of a file; None for one local cluster beside SQLite's file.
+    ``clusters`` is a mapping, JSON text or the path of a file; None for one local cluster next to SQLite's file.
     """
 
     url: str = field(repr=False)
@@ -55,7 +55,7 @@ class Configuration:
 
 
 def embedded_configuration() -> Configuration:
-    """SQLite under ``$AIRFLOW_HOME/hivex``, which is made if it is not there, and one local cluster beside it."""
+    """SQLite under ``$AIRFLOW_HOME/hivex``, which is made if it is not there, and one local cluster next to it."""
     home = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser().resolve() / "hivex"
     home.mkdir(parents=True, exist_ok=True)
     return Configuration(url=f"sqlite:///{home / 'metastore.db'}")

@@ -174,7 +174,7 @@ class HivexHook(BaseHook):
         :param user: who owns its transactions and what it creates
         :param database: the current database; None for that of the connection
         :param cluster: the cluster to pin, as USE CLUSTER does
-        :param agent_info: who runs it, as shown beside its transactions and locks; in a task, the DAG, task, run and
+        :param agent_info: who runs it, as shown with its transactions and locks; in a task, the DAG, task, run and
             try by default
         :param txn_id: the open transaction to join
         :param writer: what part of that transaction's work it does: what an earlier session of the same

@@ -27,7 +27,7 @@ def part_name(context: Context) -> str:
 
 
 def cause_of(error: HivexError) -> BaseException | None:
-    """Return what the log shows beside the sentence of an error: nothing for one that the sentence explains as a whole.
+    """Return the error if the log shows its traceback, None if its sentence explains it as a whole.
 
     A statement that is wrong needs no stack; where something broke, the stack tells where.
     """

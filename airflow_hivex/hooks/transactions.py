@@ -1,4 +1,4 @@
-"""What the tasks of a transaction have in common: its id, the states of the tasks beside them, lasting failures."""
+"""What the tasks of a transaction have in common: its id, the states of the other tasks, lasting failures."""
 
 from __future__ import annotations
 
@@ -60,6 +60,6 @@ def states_of_tasks(context: Context, task_ids: Sequence[str]) -> dict[str, str 
     found = ti.get_task_states(dag_id=ti.dag_id, task_ids=list(task_ids), run_ids=[ti.run_id])
     states: dict[str, str | None] = found.get(ti.run_id, {})
     if ti.map_index is not None and ti.map_index >= 0:
-        # Of a group that is mapped as a whole, the tasks beside this one.
+        # Of a group that is mapped as a whole, the tasks next to this one.
         states = {name: state for name, state in states.items() if name.endswith(f"_{ti.map_index}")}
     return states

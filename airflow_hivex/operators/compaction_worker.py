@@ -34,7 +34,7 @@ class HivexCompactionWorkerOperator(BaseOperator):
 
     Readers and writers go on meanwhile. It returns a list with ``{"compaction_id", "table", "partition", "type",
     "state", "message", "txn_id"}`` of each one: an empty list if none waits. If any has failed, the task fails
-    without a retry when all are done; the initiator begins it anew in a later round.
+    without a retry when all are done; the initiator requests it again in a later round.
 
     A retry is harmless: what the try before has finished stays, and what it has not goes back to the queue, at once
     when the task was ended or timed out, and when its transaction's heartbeat is missed if its process was killed.

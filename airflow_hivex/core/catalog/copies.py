@@ -179,7 +179,7 @@ def place_in_copy(table: Table, name: str | None, location: str) -> str:
 
 
 def differences(primary: Files, secondary: Files) -> list[str]:
-    """Return what a copy lacks or has otherwise, one text a file; empty when it is complete.
+    """Return the differences of a copy, one text a file; empty when it is complete.
 
     Files that only the copy has do not matter: readers go by the registered directories, and a
     plain table's additional file is told below.

@@ -57,7 +57,7 @@ class Registration:
         *,
         reveals_table: bool = False,
     ) -> Self:
-        """Return what a statement has written."""
+        """Return the registration of the directories that a statement has written."""
         first, last = write.batch or (write.write_id, write.write_id)
         found = tuple(
             NewDirectory(
@@ -89,7 +89,7 @@ class Registration:
     def of_compaction(
         cls, table: StoredTable, partition: str | None, written: Iterable[WrittenDirectory], txn_id: int, cluster: str
     ) -> Self:
-        """Return what a compaction has made of a table (None) or a partition."""
+        """Return the registration of the directories of a compaction of a table (None) or a partition."""
         found = []
         for each in written:
             named = parse_directory(each.name)

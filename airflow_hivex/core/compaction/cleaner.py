@@ -552,7 +552,7 @@ def _on_the_way(work: _Work, folder: _Folder, there: Iterable[str]) -> Iterable[
 
 
 def _of_nobody(work: _Work, folder: _Folder, there: Collection[str]) -> Iterable[_Doomed]:
-    """Return what writers have made at a place on its primary cluster whose transactions had ended by then.
+    """Return the directories at a place on its primary cluster of writers whose transactions had ended by then.
 
     Nothing where a registered directory is missing. The metastore's database may be older than the files then, and
     what it does not know may be the last copy of rows.

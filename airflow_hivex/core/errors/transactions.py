@@ -146,7 +146,7 @@ class StatementCancelledError(TransactionError):
 
 
 class WriteTakenBackError(TransactionError):
-    """Another session has begun the same part of a transaction anew, so this one's write does not count."""
+    """Another session has repeated the same part of a transaction, so this one's write does not count."""
 
     code = "WRITE_TAKEN_BACK"
 

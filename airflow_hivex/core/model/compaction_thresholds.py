@@ -149,7 +149,7 @@ def flag(properties: Mapping[str, str], name: str) -> bool | None:
 
 
 def is_compaction_off(table: CandidateTable) -> str | None:
-    """Return who has switched the initiator off, or None. What the database says counts before what the table says."""
+    """Return the owner of the property that switches the initiator off, or None. The database comes first."""
     for owner, properties in (("database", table.database_parameters), ("table", table.parameters)):
         value = flag(properties, NO_AUTO_COMPACTION)
         if value is not None:

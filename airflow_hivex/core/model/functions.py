@@ -53,7 +53,7 @@ def compute(expression: Expression, values: Mapping[str, Value], types: Mapping[
 
 
 def call(name: str, arguments: Sequence[Typed]) -> Typed:
-    """Return what a function gives for these arguments.
+    """Return the value of a function for these arguments.
 
     Raises:
         UndecidedError: it is not certain.

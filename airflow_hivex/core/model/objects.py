@@ -82,7 +82,7 @@ class SortColumn:
 
     @classmethod
     def read(cls, text: str) -> Self:
-        """Return what ``column``, ``column ASC`` or ``column DESC`` says, as a command or task gives it."""
+        """Return the column of ``column``, ``column ASC`` or ``column DESC``, as a command or task gives it."""
         name, _, direction = text.strip().rpartition(" ")
         if name.strip() and direction.upper() in ("ASC", "DESC"):
             return cls(name.strip(), direction.upper() == "ASC")
@@ -252,7 +252,7 @@ class Table:
 
     @property
     def read_options(self) -> Mapping[str, str]:
-        """Return what a reader of its files is given.
+        """Return the options of a reader of its files.
 
         As in Hive, a property of the table overrides one of its SerDe.
         """
@@ -262,7 +262,7 @@ class Table:
 
     @property
     def file_options(self) -> dict[str, str]:
-        """Return what a writer of its files is given.
+        """Return the options of a writer of its files.
 
         Options of the data source, and properties such as ``orc.compress``.
         """

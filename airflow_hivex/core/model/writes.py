@@ -49,7 +49,7 @@ class TableWrite:
         return frozenset(named) | {each.partition for each in written}
 
     def operations(self, written: Collection[WrittenDirectory]) -> frozenset[tuple[str | None, Operation]]:
-        """Return what these directories do to their partitions. A change of rows is an insert where it takes none."""
+        """Return the operations of directories on their partitions. A change of rows without deletes is an insert."""
         return frozenset(
             (each.partition, self.operation if self.overwrite or each.is_delete_delta else Operation.INSERT)
             for each in written

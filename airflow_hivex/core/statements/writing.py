@@ -81,10 +81,10 @@ def begin_write(
             pending_writes.one_at_a_time(connection, [running.txn_id])
         # Base directories of one write id have one name. Whoever still writes or deletes one that was taken
         # back must not meet this one, so it gets an id of its own unless other writes count under the last one.
-        anew = joined is not None and overwrite
-        if anew and pending_writes.of_transaction(connection, running.txn_id, table_id=table.id):
-            anew = False
-        allocated = services.transactions.allocate_in(connection, [running.txn_id], table.id, reallocate=anew)
+        needs_new_id = joined is not None and overwrite
+        if needs_new_id and pending_writes.of_transaction(connection, running.txn_id, table_id=table.id):
+            needs_new_id = False
+        allocated = services.transactions.allocate_in(connection, [running.txn_id], table.id, reallocate=needs_new_id)
         facts = TableWrite(
             running.txn_id,
             allocated[running.txn_id],

@@ -118,7 +118,7 @@ class Store:
         return Path(str(self.url.database))
 
     def enable_write_ahead_log(self) -> None:
-        """Let readers of a SQLite file go on beside a writer. The file keeps it; other people's files are left alone.
+        """Let readers of a SQLite file continue while others write. The file keeps it; other files are left alone.
 
         Raises:
             StoreUnavailableError: others kept the file busy.

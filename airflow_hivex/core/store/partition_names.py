@@ -7,7 +7,7 @@ from __future__ import annotations
 
 
 def partition_to_column(partition: str | None) -> str:
-    """Return what such a column has for a partition's name, or for none."""
+    """Return the value of such a column for a partition's name, or for none."""
     return "" if partition is None else partition
 
 

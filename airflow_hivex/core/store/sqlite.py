@@ -109,7 +109,7 @@ def _check_same_file(file: Path, identity: tuple[int, int] | None) -> None:
     found = _identity(file)
     if found is None:
         raise StoreUnavailableError(
-            f"sqlite:///{file}", "its file was deleted while it was in use; put it back, or open the metastore anew"
+            f"sqlite:///{file}", "its file was deleted while it was in use; put it back, or open the metastore again"
         )
     if found != identity:
         # Another one has taken its place.

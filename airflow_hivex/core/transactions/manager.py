@@ -294,7 +294,7 @@ class TransactionManager:
     def begin_again(self, txn_id: int, reason: str) -> int:
         """Abort a transaction, and open one like it that has its locks: nobody comes in between. The new one's id.
 
-        So a statement that was outrun while it waited for a lock need not queue up for it anew.
+        So a statement that was outrun while it waited for a lock need not queue up for it again.
 
         Raises:
             TransactionAbortedError, TransactionCommittedError: so has it ended meanwhile.

@@ -77,7 +77,7 @@ pending_writes = Table(
 )
 """What the statements of an open transaction have written, for its commit to register and its own
 reads to see. A row without ``written`` is a statement that runs, or whose process was killed.
-``writer`` is the part of the transaction's work that it belongs to: done anew, it replaces its rows."""
+``writer`` is the part of the transaction's work that it belongs to: repeated, it replaces its rows."""
 
 replayed_txns = Table(
     "replayed_txns",
