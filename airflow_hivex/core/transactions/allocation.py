@@ -21,7 +21,12 @@ from sqlalchemy import (
     update,
 )
 
-from airflow_hivex.core.errors import InvalidTransactionRequestError, NoSuchObjectError, TransactionNotOpenError
+from airflow_hivex.core.errors import (
+    InvalidTransactionRequestError,
+    NoSuchObjectError,
+    NoSuchTransactionError,
+    TransactionNotOpenError,
+)
 from airflow_hivex.core.model.transactions import Operation, TxnState, TxnType
 from airflow_hivex.core.model.write_ids import MAX_ID
 from airflow_hivex.core.snapshots.txn_states import IS_OPEN
@@ -294,3 +299,13 @@ def seed_txn_ids(connection: Connection, next_txn_id: int) -> None:
 def is_id(value: object) -> bool:
     """Return whether a value is a number that an id can have: the database takes no others."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 < value <= MAX_ID
+
+
+def check_id(txn_id: int) -> None:
+    """Refuse a number that no transaction can have.
+
+    Raises:
+        NoSuchTransactionError: it is not a possible id.
+    """
+    if not is_id(txn_id):
+        raise NoSuchTransactionError(txn_id)

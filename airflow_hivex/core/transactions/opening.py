@@ -7,11 +7,15 @@ from dataclasses import dataclass
 
 from sqlalchemy import BigInteger, Integer, String, bindparam, func, insert, literal_column, select, update
 
+from airflow_hivex.core.errors import InvalidTransactionRequestError
+from airflow_hivex.core.model.texts import is_storable
 from airflow_hivex.core.model.transactions import TxnType
 from airflow_hivex.core.snapshots.txn_states import IS_OPEN
 from airflow_hivex.core.store.exchange import Exchange, Prepared
 from airflow_hivex.core.store.schema import counters, txns
 from airflow_hivex.core.transactions.txn_rows import SELECT_ROW, TxnRow
+
+_KEY_LENGTH = 1024
 
 _OPEN_COUNT = select(func.count()).select_from(txns).where(IS_OPEN).scalar_subquery()
 _LOWEST_OPEN = select(func.min(txns.c.id)).where(IS_OPEN).scalar_subquery()
@@ -115,3 +119,16 @@ def open_transactions(
         exchange.finish(*rows)
     last = int(taken[0][0])
     return list(range(last - count + 1, last + 1))
+
+
+def check_key(key: str) -> None:
+    """Refuse a text that cannot be the key of a transaction.
+
+    Raises:
+        InvalidTransactionRequestError: it is empty, too long, or cannot be stored.
+    """
+    if not (isinstance(key, str) and 0 < len(key) <= _KEY_LENGTH and is_storable(key)):
+        raise InvalidTransactionRequestError(
+            f"{key!a:.100} cannot be the key of a transaction: it has 1 to {_KEY_LENGTH} characters, none of them NUL "
+            "or half of a surrogate pair."
+        )

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from sqlalchemy import BigInteger, bindparam, select
+from sqlalchemy import BigInteger, Connection, Row, bindparam, select
 
-from airflow_hivex.core.errors import DeadlockError, TransactionAbortedError, TransactionCommittedError
-from airflow_hivex.core.model.transactions import AbortReason, TxnState
-from airflow_hivex.core.store.exchange import Prepared
+from airflow_hivex.core.clock import to_datetime
+from airflow_hivex.core.errors import (
+    DeadlockError,
+    NoSuchTransactionError,
+    TransactionAbortedError,
+    TransactionCommittedError,
+)
+from airflow_hivex.core.model.transactions import AbortReason, Transaction, TxnState, TxnType
+from airflow_hivex.core.store.exchange import Prepared, Rows
 from airflow_hivex.core.store.schema import txns
 
 
@@ -46,3 +52,53 @@ def raise_if_settled(txn_id: int, row: Any) -> None:
         if row.reason_code == AbortReason.DEADLOCK.number:
             raise DeadlockError(txn_id, row.reason or AbortReason.DEADLOCK.words)
         raise TransactionAbortedError(txn_id, row.reason)
+
+
+def read_row(connection: Connection, txn_id: int, *, shared: bool = False) -> Row[Any]:
+    """Return the row of a transaction; with ``shared`` it stays as it is until the database transaction ends.
+
+    Raises:
+        NoSuchTransactionError: there is no transaction of that id.
+    """
+    query = SELECT_ROW.where(txns.c.id == txn_id)
+    row = connection.execute(query.with_for_update(read=True) if shared else query).one_or_none()
+    if row is None:
+        raise NoSuchTransactionError(txn_id)
+    return row
+
+
+def check_open(connection: Connection, txn_id: int) -> None:
+    """Ensure that a transaction is open, and stays so until the caller's database transaction ends.
+
+    Raises:
+        TransactionAbortedError, TransactionCommittedError, NoSuchTransactionError: it is not.
+    """
+    raise_if_settled(txn_id, read_row(connection, txn_id, shared=True))
+
+
+def row_from(txn_id: int, found: Rows) -> TxnRow:
+    """Return the row of a transaction from the answer of a prepared statement.
+
+    Raises:
+        NoSuchTransactionError: there is no transaction of that id.
+    """
+    if not found:
+        raise NoSuchTransactionError(txn_id)
+    return TxnRow(*found[0])
+
+
+def transaction_from(row: Row[Any]) -> Transaction:
+    """Return the record of a transaction from all columns of its row."""
+    return Transaction(
+        id=row.id,
+        state=TxnState(row.state),
+        type=TxnType(row.type),
+        started_at=to_datetime(row.started_ms),
+        heartbeat_at=to_datetime(row.heartbeat_ms),
+        timeout_s=row.timeout_s,
+        user=row.user,
+        host=row.host,
+        agent_info=row.agent_info,
+        reason=row.reason,
+        reason_code=row.reason_code,
+    )

@@ -1,0 +1,80 @@
+"""Snapshots, and what others have committed since, as transactions ask for them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from sqlalchemy import Connection
+
+from airflow_hivex.core.model.identifiers import normalise
+from airflow_hivex.core.model.write_ids import ValidTxnList, ValidWriteIdList
+from airflow_hivex.core.snapshots.valid_lists import read_valid_txns, read_valid_write_ids
+from airflow_hivex.core.store.engine import Store
+from airflow_hivex.core.transactions import conflicts
+from airflow_hivex.core.transactions.allocation import check_id
+from airflow_hivex.core.transactions.table_names import read_table_ids, split_name
+
+
+class SnapshotReader:
+    """Reads the snapshots of transactions, and compares them with what has been committed since."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def valid_txns(self, txn_id: int | None = None) -> ValidTxnList:
+        """Return the snapshot of now, or the one that transaction ``txn_id`` has of it. One round trip.
+
+        Raises:
+            NoSuchTransactionError: no transaction can have this id.
+        """
+        if txn_id is not None:
+            check_id(txn_id)
+        with self._store.read() as connection:
+            return read_valid_txns(connection, txn_id)
+
+    def valid_write_ids(self, names: Sequence[str], valid_txns: ValidTxnList) -> dict[str, ValidWriteIdList]:
+        """Return the write id lists of tables (``database.table``) in a snapshot.
+
+        Raises:
+            NoSuchTableError: one of them does not exist.
+        """
+        with self._store.read() as connection:
+            found = _by_id(connection, names)
+            lists = read_valid_write_ids(connection, found, valid_txns)
+        return {found[table_id]: write_ids for table_id, write_ids in lists.items()}
+
+    def written_since(
+        self, names: Sequence[str], valid_txns: ValidTxnList, *, updates_only: bool = False
+    ) -> frozenset[str]:
+        """Return the tables (``database.table``) to which something was committed after the snapshot.
+
+        For whoever has waited for locks: if it is not empty, the snapshot is too old for a statement
+        that keeps others from writing. ``updates_only`` leaves out inserts. The snapshot's
+        transaction is still open, which keeps the records that are needed.
+
+        Raises:
+            NoSuchTableError: one of them does not exist.
+        """
+        with self._store.read() as connection:
+            found = _by_id(connection, names)
+            return conflicts.written_since(connection, found, valid_txns, updates_only=updates_only)
+
+    def would_conflict(self, txn_id: int, resources: Collection[tuple[int, str | None]]) -> bool:
+        """Return whether :meth:`commit` would lose now, had the transaction updated the ``resources``.
+
+        Each is the id of a table and a partition, or None for all of the table. No row is locked: what
+        is committed after this is not known. One round trip for up to 10,000 tables.
+
+        Raises:
+            NoSuchTransactionError: no transaction can have this id.
+        """
+        check_id(txn_id)
+        with self._store.read() as connection:
+            return conflicts.would_conflict(connection, txn_id, resources)
+
+
+def _by_id(connection: Connection, names: Sequence[str]) -> dict[int, str]:
+    """Return the ids of tables (``database.table``), with the names as they were given. One round trip."""
+    wanted = {name: split_name(name) for name in names}
+    found = read_table_ids(connection, wanted.values())
+    return {found[normalise(database), normalise(table)]: name for name, (database, table) in wanted.items()}
