@@ -74,7 +74,7 @@ class Metastore:
             keep_compactions=services.compactor.housekeep,
         )
         # A waiter settles what a dead holder has left, even where no housekeeping is scheduled.
-        services.locks.while_waiting = self._housekeep
+        services.locks.waiter.while_waiting = self._housekeep
 
     def _housekeep(self) -> None:
         try:

@@ -10,17 +10,13 @@ from __future__ import annotations
 import logging
 import socket
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, insert, select, update
 
 from airflow_hivex.core.clock import Clock
 from airflow_hivex.core.errors import (
-    DeadlockError,
-    HivexError,
     InvalidLockRequestError,
     LockOfOpenTransactionError,
     LockTimeoutError,
@@ -36,46 +32,27 @@ from airflow_hivex.core.model.locks import (
     show_order,
 )
 from airflow_hivex.core.model.texts import check_text, told
-from airflow_hivex.core.model.transactions import AbortReason
 from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.exchange import Exchange
-from airflow_hivex.core.store.listening import Listener, listening
 from airflow_hivex.core.store.partition_names import partition_to_column
 from airflow_hivex.core.store.schema import counters, locks
 from airflow_hivex.core.transactions.allocation import is_id
-from airflow_hivex.core.transactions.deadlocks import deadlock_of
 from airflow_hivex.core.transactions.lock_grants import grant_at_once, is_simple
 from airflow_hivex.core.transactions.lock_queue import blocker_of
 from airflow_hivex.core.transactions.lock_requests import check_components, check_request, note_components
 from airflow_hivex.core.transactions.lock_rows import (
-    CHANNEL,
     component_from_row,
     lock_from_row,
     release,
     select_locks,
     unlocking,
 )
+from airflow_hivex.core.transactions.lock_waiting import LockWaiter, WaitingRequest
 from airflow_hivex.core.transactions.manager import TransactionManager
 
 log = logging.getLogger(__name__)
-
-# Source: docs/reference/locks.md, "Queue" (Hive DbLockManager).
-_FIRST_PAUSE_S = 0.1
-_SHORTEST_LIMIT_S = 15
-# How often a waiter tells in the log what it waits for.
-_TOLD_EVERY_S = 60
-_LONGEST_SHOWN = 500
-# How often a waiter looks whether its blocker is still there, where nobody tells.
-_POLL_S = 0.05
-
-
-@dataclass(frozen=True, slots=True)
-class _Request:
-    lock_id: int
-    txn_id: int | None
-    wanted: str
 
 
 class LockManager:
@@ -98,10 +75,8 @@ class LockManager:
         self._settings = settings
         self._clock = clock
         self._transactions = transactions
-        self._monotonic = monotonic
         self._matrix = MATRICES[settings["hivex.lock.matrix"]]
-        self.while_waiting: Callable[[], object] | None = None
-        """Called again and again while somebody waits: whoever is in the way may be dead."""
+        self.waiter = LockWaiter(store, settings, transactions, self._matrix, monotonic)
 
     def acquire(
         self,
@@ -168,13 +143,13 @@ class LockManager:
             except _NotGrantedError as refused:
                 return refused.response
         if response.state is LockState.WAITING:
-            request = _Request(response.lock_id, txn_id, ", ".join(component.resource for component in wanted))
-            with self._released_on_error(request):
+            request = WaitingRequest(response.lock_id, txn_id, ", ".join(component.resource for component in wanted))
+            with self.waiter.released_on_error(request):
                 if waiting is not None:
                     waiting(request.lock_id)
-                self._break_deadlock(txn_id)
+                self.waiter.break_deadlock(txn_id)
                 if wait:
-                    response = self._wait(request, self.patience_s() if timeout is None else timeout)
+                    response = self._wait(request, self.waiter.patience_s() if timeout is None else timeout)
         if response.is_acquired:
             self._store.reach("while holding")
         return response
@@ -357,147 +332,16 @@ class LockManager:
             )
         return LockResponse(lock_id, LockState.WAITING, blocker)
 
-    def _wait(self, request: _Request, timeout_s: float) -> LockResponse:
-        """Wait until a request is granted; it ends early when its transaction does."""
-        began = self._monotonic()
-        told: float | None = None
-        longest_pause_s = self._longest_pause_s(request.txn_id)
-        pause_s = min(_FIRST_PAUSE_S, longest_pause_s)
-        with listening(self._store, CHANNEL) as listener:
-            while True:
-                response = self._check_waiting(request)
-                blocker = response.blocked_by
-                if blocker is None:
-                    return response
-                if self._break_deadlock(request.txn_id) or not self._is_there(blocker):
-                    continue
-                now = self._monotonic()
-                left_s = timeout_s - (now - began)
-                if left_s <= 0:
-                    self._dump()
-                    raise LockTimeoutError(request.wanted, timeout_s, blocker)
-                if told is None or now - told >= _TOLD_EVERY_S:
-                    told = now
-                    log.info(
-                        "Waiting for locks on %s, for %d s so far and %d s at most: %s",
-                        _shortened(request.wanted),
-                        now - began,
-                        timeout_s,
-                        blocker.describe(),
-                    )
-                self._store.reach("while waiting")
-                if self.while_waiting is not None:
-                    self.while_waiting()
-                self._rest(listener, request, blocker, min(pause_s, left_s, told + _TOLD_EVERY_S - now))
-                pause_s = min(pause_s * 2, longest_pause_s)
-
-    def _check_waiting(self, request: _Request) -> LockResponse:
+    def _wait(self, request: WaitingRequest, timeout_s: float) -> LockResponse:
         try:
-            return self.check(request.lock_id)
-        except NoSuchLockError:
-            if request.txn_id is not None:
-                txn_id = request.txn_id
-                # Whoever has removed the lock has aborted the transaction, and this says why.
-                self._store.write(lambda connection: self._transactions.check_open(connection, txn_id))
+            return self.waiter.wait(request, self.check, timeout_s)
+        except LockTimeoutError:
+            self._dump()
             raise
-
-    def _is_there(self, blocker: LockInfo) -> bool:
-        """Return whether a lock still exists, and will announce its end to those who listen now.
-
-        Its owner may be about to delete it, without having seen that somebody waits: then this waits
-        for the row, and finds that it is gone.
-        """
-        query = (
-            select(locks.c.lock_id)
-            .where(locks.c.lock_id == blocker.lock_id, locks.c.internal_id == blocker.internal_id)
-            .with_for_update(read=True, key_share=True)
-        )
-        if not self._store.is_postgresql:
-            return True
-        return self._store.write(lambda connection: connection.execute(query).one_or_none() is not None)
-
-    def _rest(self, listener: Listener, request: _Request, blocker: LockInfo, pause_s: float) -> None:
-        """Let time pass until the blocker or the request itself is gone, at most ``pause_s``."""
-        interesting = {blocker.lock_id, request.lock_id}
-        end = self._monotonic() + pause_s
-        while (left_s := end - self._monotonic()) > 0:
-            heard = listener.wait(left_s if self._store.is_postgresql else min(left_s, _POLL_S))
-            if heard is None:
-                with self._store.read() as connection:
-                    present = set(
-                        connection.execute(select(locks.c.lock_id).where(locks.c.lock_id.in_(interesting))).scalars()
-                    )
-                if present != interesting:
-                    return
-                continue
-            released = {number for payload in heard for number in payload.split(",")}
-            if "" in released or not interesting.isdisjoint(int(number) for number in released):
-                return
-
-    def _break_deadlock(self, txn_id: int | None) -> bool:
-        """Abort the youngest transaction of a circle of waiting that this one is part of, if there is one.
-
-        Raises:
-            DeadlockError: that was this one.
-        """
-        if txn_id is None:
-            return False
-        with self._store.read() as connection:
-            circle = deadlock_of(connection, self._matrix, txn_id)
-        if not circle:
-            return False
-        victim = max(circle)
-        way = " -> ".join(map(str, (*circle, circle[0])))
-        reason = f"deadlock: transactions {way} wait for each other's locks, and {victim} is the youngest"
-        aborted = self._transactions.abort_many([victim], reason, AbortReason.DEADLOCK)
-        log.warning("Transaction %s is aborted: %s", victim, reason)
-        if victim == txn_id and aborted:
-            raise DeadlockError(txn_id, reason)
-        return True
-
-    @contextmanager
-    def _released_on_error(self, request: _Request) -> Iterator[None]:
-        """Remove the request from the queue if the waiting fails."""
-        try:
-            yield
-        except BaseException:
-            try:
-                self._store.write(
-                    lambda connection: release(
-                        connection, locks.c.lock_id == request.lock_id, locks.c.state == LockState.WAITING.value
-                    )
-                )
-            except HivexError as failure:
-                # The first error is the one to tell; the housekeeper removes what is left.
-                log.warning("Request %s stays in the queue until it times out: %s", request.lock_id, failure)
-            raise
-
-    def patience_s(self) -> float:
-        """Return how long a request waits if nobody says how long, by ``hive.lock.numretries`` and the pauses."""
-        left, longest_s = int(self._settings["hive.lock.numretries"]), self._longest_setting_s()
-        pauses_s, pause_s = 0.0, _FIRST_PAUSE_S
-        while left and pause_s < longest_s:
-            pauses_s += pause_s
-            pause_s *= 2
-            left -= 1
-        return pauses_s + left * longest_s
-
-    def _longest_setting_s(self) -> float:
-        return max(_SHORTEST_LIMIT_S, float(self._settings["hive.lock.sleep.between.retries"]))
-
-    def _longest_pause_s(self, txn_id: int | None) -> float:
-        # A pause is also the time between two heartbeats.
-        shared_s = int(self._settings["hive.txn.timeout"])
-        timeout_s = shared_s if txn_id is None else self._transactions.get(txn_id).timeout_s
-        return min(self._longest_setting_s(), timeout_s / 3)
 
     def _dump(self) -> None:
         if self._settings["hive.txn.manager.dump.lock.state.on.acquire.timeout"]:
             log.warning("The locks: %s", "; ".join(lock.describe() for lock in self.show()))
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
 
 
 class _NotGrantedError(Exception):

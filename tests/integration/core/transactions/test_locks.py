@@ -278,7 +278,7 @@ def test_no_retries_means_no_waiting(store: Store, clock: Clock, transactions: T
 
 def test_default_patience_is_that_of_hive(locks: LockManager) -> None:
     # 100 ms doubled up to 51.2 s, then 60 s each: about 91 minutes and 42 seconds.
-    assert locks.patience_s() == pytest.approx(91 * 60 + 42, abs=1)
+    assert locks.waiter.patience_s() == pytest.approx(91 * 60 + 42, abs=1)
 
 
 def test_waiter_whose_transaction_is_aborted_is_told_why(locks: LockManager, transactions: TransactionManager) -> None:
