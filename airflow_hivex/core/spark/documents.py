@@ -34,26 +34,9 @@ from airflow_hivex.core.errors import (
     StorageError,
     TypeMismatchError,
 )
-from airflow_hivex.core.model.objects import Column, SortColumn
-from airflow_hivex.core.model.plans import (
-    VERSION,
-    ChangePart,
-    ChangeRule,
-    Changes,
-    Compaction,
-    JobResult,
-    LoadedFiles,
-    OriginalFiles,
-    Plan,
-    PlannedInsert,
-    Rebalance,
-    Scan,
-    ScanPart,
-    Source,
-    Write,
-    WriteIdFilter,
-    WrittenDirectory,
-)
+from airflow_hivex.core.model.objects import Column
+from airflow_hivex.core.model.plans import VERSION, JobResult, Plan
+from airflow_hivex.core.spark.codec import built, plain
 
 # A frame of Java's or Python's stack, and how many were left out.
 _FRAME = re.compile(r"\s+(?:at |\.\.\. \d+ more|File \")|\s*Traceback ")
@@ -87,7 +70,7 @@ def plan_to_json(plan: Plan) -> str:
     Raises:
         InvalidParametersError: a parameter is of a type that a query cannot take.
     """
-    document = _plain(plan)
+    document = plain(plan, without="parameters")
     document["version"] = VERSION
     document["parameters"] = {name: _tagged(name, value) for name, value in plan.parameters.items()}
     return json.dumps(document)
@@ -103,20 +86,13 @@ def plan_from_json(text: str) -> Plan:
     version = document.pop("version")
     if version != VERSION:
         raise InvalidOperationError("Job", f"version {version}", f"this release runs plans of version {VERSION}")
-    document["scans"] = tuple(_scan(scan) for scan in document["scans"])
     document["parameters"] = {name: _untagged(value) for name, value in document["parameters"].items()}
-    document["write"] = _write(document["write"]) if document["write"] else None
-    document["changes"] = _changes(document["changes"]) if document["changes"] else None
-    document["sources"] = tuple(Source(**source) for source in document["sources"])
-    document["inserts"] = tuple(PlannedInsert(insert["sql"], _write(insert["write"])) for insert in document["inserts"])
-    document["compaction"] = _compaction(document["compaction"]) if document["compaction"] else None
-    document["loaded"] = LoadedFiles(**document["loaded"]) if document["loaded"] else None
-    return Plan(**document)
+    return built(Plan, document)
 
 
 def result_to_json(result: JobResult, rows: pa.Table | None = None) -> str:
     """Return the document of a result; the rows of a query come as an Arrow table instead of in ``result``."""
-    document = {"version": VERSION, **_plain(dataclasses.replace(result, rows=()))}
+    document = {"version": VERSION, **plain(dataclasses.replace(result, rows=()))}
     document["rows"] = None if rows is None else _arrow_to_text(rows)
     return json.dumps(document)
 
@@ -127,7 +103,7 @@ def error_to_json(error: HivexError, cause: BaseException | None = None) -> str:
     if isinstance(error, JobError):
         kind = next((kind for kind, of_kind in _JOB_ERRORS.items() if type(error) is of_kind), "job")
         return json.dumps({"version": VERSION, "error": {"kind": kind, "facts": list(error.facts[1:]), **said}})
-    return json.dumps({"version": VERSION, "error": {"kind": error.code, "facts": _plain(error.facts), **said}})
+    return json.dumps({"version": VERSION, "error": {"kind": error.code, "facts": plain(error.facts), **said}})
 
 
 def _cause(error: BaseException) -> str:
@@ -158,17 +134,10 @@ def result_from_json(text: str, cluster: str) -> JobResult:
     if "error" in document:
         cause = document["error"].get("cause")
         raise _error(document["error"], cluster) from (JobCause(cause) if cause else None)
-    columns = tuple(Column(**column) for column in document["columns"])
-    directories = _directories(document["directories"])
-    inserted = tuple(map(_directories, document["inserted"]))
-    rows: tuple[tuple[object, ...], ...] = ()
-    if document["rows"] is not None:
-        rows = _rows(_text_to_arrow(document["rows"]), columns, cluster)
-    return JobResult(columns, rows, document["truncated"], directories, inserted)
-
-
-def _directories(documents: Sequence[Mapping[str, Any]]) -> tuple[WrittenDirectory, ...]:
-    return tuple(WrittenDirectory(**{**directory, "values": tuple(directory["values"])}) for directory in documents)
+    result = built(JobResult, {name: value for name, value in document.items() if name not in ("version", "rows")})
+    if document["rows"] is None:
+        return result
+    return dataclasses.replace(result, rows=_rows(_text_to_arrow(document["rows"]), result.columns, cluster))
 
 
 def _error(document: Mapping[str, Any], cluster: str) -> HivexError:
@@ -176,91 +145,6 @@ def _error(document: Mapping[str, Any], cluster: str) -> HivexError:
     if document["kind"] in _ERRORS:
         return _ERRORS[document["kind"]](*facts)
     return _JOB_ERRORS.get(document["kind"], JobError)(cluster, *facts)
-
-
-def _plain(value: Any) -> Any:
-    if dataclasses.is_dataclass(value):
-        return {
-            field.name: _plain(getattr(value, field.name))
-            for field in dataclasses.fields(value)
-            if field.name != "parameters"
-        }
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_plain(item) for item in value]
-    return value
-
-
-def _column(document: Mapping[str, Any]) -> Column:
-    return Column(**document)
-
-
-def _scan(document: dict[str, Any]) -> Scan:
-    return Scan(
-        **{
-            **document,
-            "columns": tuple(map(_column, document["columns"])),
-            "partition_columns": tuple(map(_column, document["partition_columns"])),
-            "parts": tuple(map(_scan_part, document["parts"])),
-            "deletes": tuple(map(_scan_part, document["deletes"])),
-            "filter": document["filter"]
-            and WriteIdFilter(document["filter"]["high_watermark"], tuple(document["filter"]["exceptions"])),
-        }
-    )
-
-
-def _scan_part(document: dict[str, Any]) -> ScanPart:
-    values = document["values"]
-    return ScanPart(
-        **{
-            **document,
-            "paths": tuple(document["paths"]),
-            "values": None if values is None else tuple(values),
-            "originals": tuple(
-                OriginalFiles(**{**group, "files": tuple((name, rows) for name, rows in group["files"])})
-                for group in document["originals"]
-            ),
-        }
-    )
-
-
-def _write(document: dict[str, Any]) -> Write:
-    return Write(
-        **{
-            **document,
-            "columns": tuple(map(_column, document["columns"])),
-            "partition_columns": tuple(map(_column, document["partition_columns"])),
-            **{name: tuple(document[name]) for name in ("input_columns", "bucket_columns")},
-            "sort_columns": tuple(SortColumn(**column) for column in document["sort_columns"]),
-            **{name: tuple(document[name]) if document[name] else None for name in ("batch", "compacted")},
-        }
-    )
-
-
-def _compaction(document: dict[str, Any]) -> Compaction:
-    rebalance = document["rebalance"]
-    return Compaction(
-        **{
-            **document,
-            "deletes": tuple(map(_scan_part, document["deletes"])),
-            "rebalance": None if rebalance is None else Rebalance(**rebalance),
-        }
-    )
-
-
-def _changes(document: dict[str, Any]) -> Changes:
-    parts = {name: _part(document[name]) for name in ("matched", "unmatched", "unmatched_by_source")}
-    return Changes(**{**document, **parts})
-
-
-def _part(document: dict[str, Any] | None) -> ChangePart | None:
-    if document is None:
-        return None
-    rules = (
-        ChangeRule(**{**rule, "columns": rule["columns"] and tuple(rule["columns"])}) for rule in document["rules"]
-    )
-    return ChangePart(document["sql"], tuple(rules))
 
 
 # -- parameters ----------------------------------------------------------------------

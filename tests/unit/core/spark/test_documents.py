@@ -1,11 +1,16 @@
 from __future__ import annotations
 
+import dataclasses
 import json
+import types
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import pyarrow as pa
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from airflow_hivex.core.errors import (
     AnalysisError,
@@ -101,6 +106,25 @@ def test_plan_survives_its_document() -> None:
         scheduler_pool="night",
         spark_conf={"spark.sql.shuffle.partitions": "3"},
     )
+    assert plan_from_json(plan_to_json(plan)) == plan
+
+
+def whole(of: Any) -> st.SearchStrategy[Any]:
+    """Return values of a type of plans in which no field is left to its default."""
+    if dataclasses.is_dataclass(of):
+        hints = get_type_hints(of)
+        return st.builds(of, **{name: whole(hints[name]) for name in hints if name != "parameters"})
+    arguments = get_args(of)
+    if get_origin(of) is tuple and arguments[-1] is Ellipsis:
+        return st.lists(whole(arguments[0]), max_size=2).map(tuple)
+    if get_origin(of) in (Union, types.UnionType):
+        return st.one_of(*(whole(each) for each in reversed(arguments)))
+    return st.from_type(of)
+
+
+@settings(suppress_health_check=list(HealthCheck), max_examples=30, deadline=None)
+@given(whole(Plan))
+def test_every_plan_survives_its_document(plan: Plan) -> None:
     assert plan_from_json(plan_to_json(plan)) == plan
 
 
