@@ -34,7 +34,7 @@ def query(spark: SparkSession, sql: str, arguments: Mapping[str, Any], views: Se
     leaves = _leaves(rows)
     if leaves is not None:
         for view in views:
-            leaves = leaves.diff(_leaves(spark.table(view)))
+            leaves = leaves.diff(_leaves_of_view(spark, view))
         for leaf in _each(leaves.toSeq()):
             if leaf.getClass().getSimpleName().rstrip("$") not in _OF_THE_TEXT:
                 name = str(leaf.toString()).strip()
@@ -50,7 +50,20 @@ def _leaves(rows: DataFrame) -> Any:
     classic = getattr(rows, "_jdf", None)
     if classic is None:
         return None
-    plan = classic.queryExecution().analyzed().canonicalized()
+    return _leaves_of_plan(classic.queryExecution().analyzed())
+
+
+def _leaves_of_view(spark: SparkSession, view: str) -> Any:
+    """Return the leaves of a temporary view's plan, as :func:`_leaves`."""
+    session: Any = spark
+    found = session._jsparkSession.sessionState().catalog().getTempView(view)
+    plan = found.get().child() if found.isDefined() else None
+    # The view of a DataFrame keeps its plan, so that there is nothing to analyse again.
+    return _leaves(spark.table(view)) if plan is None or not plan.resolved() else _leaves_of_plan(plan)
+
+
+def _leaves_of_plan(analyzed: Any) -> Any:
+    plan = analyzed.canonicalized()
     leaves = plan.collectLeaves()
     for subquery in _each(plan.subqueriesAll()):
         leaves = leaves.concat(subquery.collectLeaves())

@@ -58,6 +58,9 @@ FIXED_CONF = {
 READ_OPTIONS = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
 """The options of each reader of ours: they hold for a DataFrame whenever it is computed, in whatever session."""
 
+OWN_FILES_OPTIONS = {**READ_OPTIONS, "orc.force.positional.evolution": "false"}
+"""The options of readers of files with row ids. A setting of ORC would find columns by place instead of by name."""
+
 # What a DataFrame relies on when it is computed, which may be long after it was made.
 _LASTING = (_NESTED_PUSHDOWN,)
 

@@ -26,7 +26,7 @@ from airflow_hivex.core.model.originals import ORIGINAL_WRITE_ID as FIRST_WRITE_
 from airflow_hivex.core.model.plans import Scan, ScanPart, WriteIdFilter
 from airflow_hivex.core.spark import loading, nested_rows
 from airflow_hivex.core.spark.assignment import field
-from airflow_hivex.core.spark.configuration import READ_OPTIONS
+from airflow_hivex.core.spark.configuration import OWN_FILES_OPTIONS
 from airflow_hivex.core.spark.layout import BUCKET, HIVE, METADATA_COLUMNS, ORIGINAL_WRITE_ID, ROW_ID, WRITE_ID
 from airflow_hivex.core.spark.nested_rows import HIVE_NAMES
 from airflow_hivex.core.spark.row_keys import Writer, runs
@@ -107,7 +107,7 @@ def _events_of(spark: SparkSession, scan: Scan, part: ScanPart) -> DataFrame:
         rows = nested_rows.load(spark, part.paths, scan.columns)
         return rows.select(*(column.name for column in METADATA_COLUMNS))
     schema = StructType([field(column) for column in METADATA_COLUMNS])
-    reader = spark.read.format("orc").schema(schema).options(__globPaths__="false", **READ_OPTIONS)
+    reader = spark.read.format("orc").schema(schema).options(__globPaths__="false", **OWN_FILES_OPTIONS)
     return loading.load(reader, part.paths)
 
 

@@ -20,7 +20,7 @@ from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.partitions import DEFAULT_PARTITION
 from airflow_hivex.core.spark import loading, local_times
 from airflow_hivex.core.spark.assignment import field
-from airflow_hivex.core.spark.configuration import READ_OPTIONS
+from airflow_hivex.core.spark.configuration import OWN_FILES_OPTIONS
 from airflow_hivex.core.spark.layout import BUCKET, METADATA_COLUMNS, OPERATION, ORIGINAL_WRITE_ID, ROW_ID, WRITE_ID
 
 HIVE_NAMES: Mapping[str, str] = {
@@ -55,7 +55,7 @@ def load(
         .option("__globPaths__", "false")
         # Nothing in a path becomes a column.
         .option("recursiveFileLookup", "true")
-        .options(**READ_OPTIONS)
+        .options(**OWN_FILES_OPTIONS)
     )
     rows = loading.load(reader, paths)
     # Filters on an expression are not pushed down, and the values are never NULL.

@@ -21,6 +21,7 @@ from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.plans import Scan, ScanPart
 from airflow_hivex.core.spark import data_files, loading, local_times, nested_rows, originals
 from airflow_hivex.core.spark.assignment import field, quoted
+from airflow_hivex.core.spark.configuration import OWN_FILES_OPTIONS
 from airflow_hivex.core.spark.deleted_originals import DeletedOriginals
 from airflow_hivex.core.spark.deletes import DeletedRows
 from airflow_hivex.core.spark.layout import FLAT, HIVE, METADATA_COLUMNS, ORIGINAL, PLAIN, ROW_ID_FIELDS, WRITE_ID
@@ -103,6 +104,14 @@ def _metadata(scan: Scan) -> tuple[Column, ...]:
     return METADATA_COLUMNS if scan.row_ids or scan.row_id is not None else ()
 
 
+def _needs_metadata(scan: Scan, deleted: Deleted | None) -> bool:
+    """Return whether anything is asked of the metadata columns of a flat file.
+
+    Without them a scan is the one of a plain ORC table to Spark.
+    """
+    return bool(_metadata(scan)) or scan.filter is not None or deleted is not None
+
+
 def _fields(scan: Scan) -> list[StructField]:
     return [field(column) for column in (*_metadata(scan), *scan.columns, *scan.partition_columns)]
 
@@ -144,9 +153,9 @@ def _load(
         return _load_nested(spark, scan, part, deleted)
     keys = scan.partition_columns if part.values is None else ()
     columns = (*scan.columns, *keys)
-    metadata = METADATA_COLUMNS if part.layout == FLAT else ()
+    metadata = METADATA_COLUMNS if part.layout == FLAT and _needs_metadata(scan, deleted) else ()
     stored = StructType([field(replace(column, name=column.in_files)) for column in (*metadata, *scan.columns)])
-    numbered_times = scan.format == "orc" and _is_written_here(part)
+    numbered_times = scan.format == "orc" and local_times.holds_local_times(stored) and _is_written_here(part)
     if numbered_times:
         stored = local_times.as_stored(stored)
     key_fields = [field(replace(key, name=key.in_files)) for key in keys]
@@ -157,6 +166,8 @@ def _load(
         .option("basePath", part.base_path)
         .option(_NO_GLOBBING, "false")
     )
+    if part.layout == FLAT:
+        reader = reader.options(**OWN_FILES_OPTIONS)
     try:
         rows = loading.load(reader, paths)
     except AnalysisException as error:
@@ -176,15 +187,11 @@ def _load(
         rows = _visible(rows, scan, part, deleted)
     renamed = any(column.stored_name for column in columns)
     opaque = {column.name for column in scan.columns if _is_misjudged(column, scan.format)}
-    if (
-        not metadata
-        and not numbered
-        and not renamed
-        and not opaque
-        and not numbered_times
-        and not any(item.metadata for item in schema.fields)
-    ):
-        return rows
+    as_declared = not (renamed or opaque or numbered_times or any(item.metadata for item in schema.fields))
+    if as_declared and not numbered:
+        # In SQL: each function of pyspark's that makes a column is several calls of the JVM.
+        names = [quoted(column.name) for column in (*_metadata(scan), *columns)]
+        return rows.selectExpr(*names) if metadata else rows
     # Spark forgets what a field notes, such as that it is CHAR, when it finds the values in the path.
     own = (
         _named(column, opaque=column.name in opaque, numbered_times=numbered_times)
@@ -268,7 +275,12 @@ def _named(column: Column, *, opaque: bool = False, numbered_times: bool = False
 def _file_count(rows: DataFrame) -> int:
     """Return how many files a scan has found. A list of their names would cost a call of the JVM for each."""
     classic = getattr(rows, "_jdf", None)
-    return len(rows.inputFiles() if classic is None else classic.inputFiles())
+    if classic is None:
+        return len(rows.inputFiles())
+    scanned = classic.queryExecution().analyzed()
+    # A DataFrame optimizes its plan before it tells its files; the relation just tells them.
+    is_relation = scanned.getClass().getSimpleName() == "LogicalRelation"
+    return len(scanned.relation().inputFiles() if is_relation else classic.inputFiles())
 
 
 def _exists(spark: SparkSession, format: str, path: str) -> bool:

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyarrow import orc
@@ -16,8 +17,12 @@ from airflow_hivex.core.errors import (
 from airflow_hivex.core.model.buckets import decode_bucket
 from airflow_hivex.core.model.partitions import partition_name
 from airflow_hivex.core.model.plans import ScanPart
+from airflow_hivex.core.runners.given import GivenRunner
 from airflow_hivex.core.spark import layout
-from tests.integration.core.spark.conftest import TableOnDisk
+from tests.integration.core.spark.conftest import TableOnDisk, parse
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 layouts = pytest.mark.parametrize("layout", ["flat", "hive"])
@@ -345,3 +350,15 @@ def test_values_out_of_range_fail(table: Any, type: str, expression: str, proble
     with pytest.raises(JobError, match=problem):
         t.insert(f"SELECT {expression}", spark_conf={"spark.sql.ansi.enabled": ansi})
     assert t.files() == []
+
+
+@layouts
+def test_columns_of_files_are_found_by_their_names(table: Any, spark: SparkSession, layout: str) -> None:
+    own = spark.newSession()
+    # A setting of ORC that some users of Hive have: columns are those at the same places.
+    own.conf.set("orc.force.positional.evolution", "true")
+    t = replace(table("a int; b string", layout=layout), runner=GivenRunner(own))
+    t.insert("SELECT 1, 'x'")
+    t.columns = parse("b string; a int")
+    assert t.rows() == [("x", 1)]
+    assert t.rows("SELECT a FROM t") == [(1,)]
