@@ -61,6 +61,17 @@ def test_a_table_is_a_frame_of_one_snapshot(warehouse: Warehouse, session: Sessi
     assert [tuple(row) for row in joined.collect()] == [(1, "one")]  # type: ignore[union-attr]
 
 
+def test_a_cached_frame_stays_cached_when_its_table_is_read_again(warehouse: Warehouse, session: Session) -> None:
+    session.sql("CREATE TABLE cached (id int)")
+    session.sql("INSERT INTO cached VALUES (1)")
+    rows = warehouse.table("cached").cache()
+    assert rows.count() == 1
+    warehouse.table("cached").collect()
+    session.sql("SELECT * FROM cached")
+    assert rows.storageLevel.useMemory
+    rows.unpersist()
+
+
 def test_frames_are_written(warehouse: Warehouse, session: Session, spark: SparkSession) -> None:
     frame = spark.createDataFrame([(1, "x", 7), (1, "y", 8)], "p int, V string, id int")
     assert warehouse.write(frame, "t").rows_written == 2

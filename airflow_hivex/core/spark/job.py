@@ -81,8 +81,7 @@ def frame(spark: SparkSession, plan: Plan) -> DataFrame:
         raise as_error(error, plan) from error
     finally:
         # The DataFrame has looked them up.
-        for view in registered:
-            spark.catalog.dropTempView(view)
+        _drop(spark, registered)
 
 
 def _configured(spark: SparkSession, plan: Plan, *, is_shared: bool) -> AbstractContextManager[None]:
@@ -143,8 +142,18 @@ def _run(spark: SparkSession, plan: Plan, views: Sequence[str]) -> tuple[JobResu
             return selects.fetch(rows, plan.max_rows)
         return JobResult(directories=writes.write_rows(rows, plan.write)), None
     finally:
-        for view in registered:
-            spark.catalog.dropTempView(view)
+        _drop(spark, registered)
+
+
+def _drop(spark: SparkSession, views: Sequence[str]) -> None:
+    """Drop temporary views, and leave alone whatever rows are cached.
+
+    The public call also drops the cached rows of an equal query: those of a DataFrame that a user has cached.
+    """
+    classic = getattr(spark, "_jsparkSession", None)
+    catalog = spark.catalog if classic is None else classic.sessionState().catalog()
+    for view in views:
+        catalog.dropTempView(view)
 
 
 def _arguments(spark: SparkSession, parameters: Mapping[str, object]) -> dict[str, Any]:
