@@ -1,22 +1,27 @@
 """How long a SELECT takes until Spark has its physical plan, with many deltas and with many partitions.
 
 That is everything but running the job: reading the statement, a transaction with its locks and snapshot, the route,
-the listing of the files, and Spark's own planning.
+the listing of the files, and Spark's own planning. Plain Spark is given the same directories, the columns with their
+types and the base path: it lists them, takes the partition values from the paths, and plans the same query.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from airflow_hivex.core import Metastore
-from benchmarks.harness import Figure, interleave, within
+from benchmarks.harness import Figure, compare, interleave
 
 DELTAS = 500
 PARTITIONS = 10_000
+PLAIN = "plain Spark ORC"
+GOAL = 1.3
 
 
 def run(folder: Path) -> list[Figure]:
-    """Figures for 500 deltas and for 10,000 partitions, against what they may take."""
+    """Figures for 500 deltas and for 10,000 partitions, against plain Spark with the same directories."""
     clusters = {"c1": {"filesystem": (folder / "c1").as_uri(), "jobtracker": "local[2]"}}
     with (
         Metastore.open(f"sqlite:///{folder / 'planning.db'}", clusters=clusters) as metastore,
@@ -32,20 +37,36 @@ def run(folder: Path) -> list[Figure]:
         session.sql(f"INSERT INTO partitions VALUES {values}")
         from pyspark.sql import SparkSession
 
-        warehouse = session.warehouse(SparkSession.builder.getOrCreate())
+        spark = SparkSession.builder.getOrCreate()
+        warehouse = session.warehouse(spark)
 
-        def plan(table: str, count: int) -> None:
-            rows = warehouse.sql(f"SELECT count(id), sum(id) FROM {table}")
-            rows._jdf.queryExecution().executedPlan()
-            if count not in checked:
-                assert tuple(rows.collect()[0]) == (count, count * (count - 1) // 2)
-                checked.add(count)
+        def plain(table: str, columns: str) -> Callable[[], Any]:
+            (root,) = (folder / "c1").glob(f"*/{table}")
+            paths = sorted(str(path) for path in root.glob("**/delta_*"))
+            reader = spark.read.schema(columns).option("basePath", str(root))
+            return lambda: reader.orc(paths).selectExpr("count(id)", "sum(id)")
 
-        checked: set[int] = set()
-        cases = {
-            f"{DELTAS} deltas": lambda: plan("deltas", DELTAS),
-            f"{PARTITIONS:,} partitions": lambda: plan("partitions", PARTITIONS),
-        }
-        seconds = interleave(cases, rounds=10, warm_up=2)
-    limits = dict(zip(cases, (0.5, 1.0), strict=True))
-    return [within(f"planning, {name}", seconds[name], limit) for name, limit in limits.items()]
+        def ours(table: str) -> Callable[[], Any]:
+            return lambda: warehouse.sql(f"SELECT count(id), sum(id) FROM {table}")
+
+        figures: list[Figure] = []
+        for name, count, table, columns in (
+            (f"{DELTAS} deltas", DELTAS, "deltas", "id bigint"),
+            (f"{PARTITIONS:,} partitions", PARTITIONS, "partitions", "id bigint, n int"),
+        ):
+            cases = {name: ours(table), PLAIN: plain(table, columns)}
+            for title, rows in cases.items():
+                found = tuple(rows().collect()[0])
+                assert found == (count, count * (count - 1) // 2), f"{title}: {found}"
+            seconds = interleave({title: _planned(rows) for title, rows in cases.items()}, rounds=10, warm_up=2)
+            figures.append(compare(f"planning, {name}", seconds, name, PLAIN, goal=GOAL))
+        return figures
+
+
+def _planned(rows: Callable[[], Any]) -> Callable[[], None]:
+    """Return what makes a DataFrame, and has Spark plan it."""
+
+    def plan() -> None:
+        rows()._jdf.queryExecution().executedPlan()
+
+    return plan
