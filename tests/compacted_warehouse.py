@@ -138,7 +138,7 @@ class CompactedWarehouse:
 
         def finish(connection: Connection) -> None:
             self._register(connection, found, partition, made, txn_id)
-            compactor.queue.mark_ready_for_cleaning(entry, connection=connection)
+            compactor.queue.joining(connection).mark_ready_for_cleaning(entry)
 
         transactions.commit(txn_id, finish)
         return entry.id

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 from sqlalchemy import Connection, Row
 
@@ -50,8 +49,8 @@ from airflow_hivex.core.model.write_ids import ValidTxnList, ValidWriteIdList
 from airflow_hivex.core.snapshots.valid_lists import read_valid_write_ids
 from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.engine import Store
+from airflow_hivex.core.store.joining import JoinsTransactions
 
-T = TypeVar("T")
 EndCompactions: TypeAlias = Callable[[Connection, Collection[int], Collection[str] | None, int], None]
 """Ends the queued compactions of tables, or of partitions of one table (names), that are dropped at a time in ms."""
 
@@ -64,7 +63,7 @@ def _is_behind(table: StoredTable | None, mark: TableMark | None) -> bool:
     return table is None or mark is None or table.id != mark.id or table.version < mark.version
 
 
-class ObjectStore:
+class ObjectStore(JoinsTransactions):
     """Databases, tables and partitions in the metastore database. See ``RawStore`` for the interface.
 
     Every change is one database transaction together with its event; those of :meth:`joining` are part
@@ -73,23 +72,10 @@ class ObjectStore:
     """
 
     def __init__(self, store: Store, clusters: Clusters, clock: Clock, end_compactions: EndCompactions) -> None:
-        self._store = store
+        super().__init__(store)
         self._clusters = clusters
         self._clock = clock
         self._end_compactions = end_compactions
-        self._connection: Connection | None = None
-
-    def joining(self, connection: Connection) -> ObjectStore:
-        """Return the same catalog within a database transaction of the caller, who commits what it changes."""
-        joined = ObjectStore(self._store, self._clusters, self._clock, self._end_compactions)
-        joined._connection = connection
-        return joined
-
-    def _read(self) -> AbstractContextManager[Connection]:
-        return self._store.read(self._connection)
-
-    def _write(self, work: Callable[[Connection], T]) -> T:
-        return self._store.write(work, self._connection)
 
     # -- reading as of a snapshot -----------------------------------------------------
 

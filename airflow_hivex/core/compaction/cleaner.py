@@ -13,7 +13,6 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 from sqlalchemy import Connection, and_, delete, or_, select
 
@@ -189,10 +188,7 @@ class Cleaner:
             aborted = read_aborted(connection)
         for entry in entries:
             if (entry.table_id, entry.partition) not in aborted:
-                self._store.write(partial(self._forget_aborted, entry), name="cleaned")
-
-    def _forget_aborted(self, entry: Compaction, connection: Connection) -> None:
-        self._cleaning.forget_aborted(entry.table_id, entry.partition, (), connection=connection)
+                self._cleaning.forget_aborted(entry.table_id, entry.partition, ())
 
     # -- what is to be done ---------------------------------------------------------
 
@@ -335,7 +331,7 @@ class Cleaner:
                 return False
             if not work.waiting:
                 # Components of aborted writes went one by one, with their files.
-                self._cleaning.mark_cleaned(entry, (), connection=connection)
+                self._cleaning.joining(connection).mark_cleaned(entry, ())
             return True
 
         if not self._store.write(finish, name="cleaned"):
@@ -398,7 +394,8 @@ class Cleaner:
             connection.execute(delete(directory_copies).where(directory_copies.c.directory_id.in_(batch)))
             connection.execute(delete(directories).where(directories.c.id.in_(batch)))
         if work.aborted is not None:
-            self._cleaning.forget_aborted(work.table_id, work.partition, work.aborted.txn_ids, connection=connection)
+            cleaning = self._cleaning.joining(connection)
+            cleaning.forget_aborted(work.table_id, work.partition, work.aborted.txn_ids)
         if gone and work.table is not None:
             message = {"partition": work.partition, "directories": gone_names}
             record_table_event(connection, self._clock(), EventType.REMOVE_DIRECTORIES, work.table, None, None, message)

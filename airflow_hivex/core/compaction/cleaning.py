@@ -30,6 +30,7 @@ from airflow_hivex.core.model.transactions import TxnState
 from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.engine import Store
+from airflow_hivex.core.store.joining import JoinsTransactions
 from airflow_hivex.core.store.partition_names import partition_to_column
 from airflow_hivex.core.store.schema import (
     compaction_queue,
@@ -40,11 +41,14 @@ from airflow_hivex.core.store.schema import (
 )
 
 
-class CleaningQueue:
-    """The entries that are ready for cleaning. Methods that take a ``connection`` join the caller's transaction."""
+class CleaningQueue(JoinsTransactions):
+    """The entries that are ready for cleaning.
+
+    Every change is a database transaction, or with :meth:`joining` a part of the caller's.
+    """
 
     def __init__(self, store: Store, settings: Settings, clock: Clock) -> None:
-        self._store = store
+        super().__init__(store)
         self._clock = clock
         self._most = int(settings["metastore.compactor.fetch.size"])
         delayed = bool(settings["hive.compactor.delayed.cleanup.enabled"])
@@ -65,7 +69,7 @@ class CleaningQueue:
 
         One statement.
         """
-        with self._store.read() as connection:
+        with self._read() as connection:
             rows = connection.execute(select(*QUEUE_COLUMNS).where(IS_READY, ~IS_ABORT_CLEANUP).order_by(Q.id))
             found = [compaction_from_row(row) for row in rows]
         lowest: dict[tuple[int, str | None], Compaction] = {}
@@ -91,7 +95,7 @@ class CleaningQueue:
             ).one_or_none()
             if stored is not None:
                 entry = compaction_from_row(stored)
-                return self.mark_cleaning_failed(entry, message, connection=connection) or entry
+                return self.joining(connection).mark_cleaning_failed(entry, message) or entry
             now = self._clock()
             cleanup = replace(request, type=CompactionType.ABORT_CLEANUP)
             values = {
@@ -105,14 +109,14 @@ class CleaningQueue:
             row = connection.execute(insert(compaction_queue).values(**values).returning(*QUEUE_COLUMNS)).one()
             return compaction_from_row(row)
 
-        return self._store.write(work, name="note cleanup")
+        return self._write(work, "note cleanup")
 
     def abort_cleanups(self) -> list[Compaction]:
         """Return the entries of type ABORT_CLEANUP; such a resource is left alone until its pause is over.
 
         One statement.
         """
-        with self._store.read() as connection:
+        with self._read() as connection:
             rows = connection.execute(select(*QUEUE_COLUMNS).where(IS_READY, IS_ABORT_CLEANUP).order_by(Q.id))
             return [compaction_from_row(row) for row in rows]
 
@@ -128,7 +132,7 @@ class CleaningQueue:
             CompactionLostError: it is not ready for cleaning any more.
         """
         values = {"cleaner_started_ms": self._clock()}
-        return self._store.write(lambda connection: change(connection, entry, values), name="start cleaning")
+        return self._write(lambda connection: change(connection, entry, values), "start cleaning")
 
     def clear_cleaning_started(self, entry: Compaction) -> Compaction:
         """Leave it for a later cycle: not all of it could be removed yet.
@@ -137,11 +141,9 @@ class CleaningQueue:
             CompactionLostError: it is not ready for cleaning any more.
         """
         values = {"cleaner_started_ms": None}
-        return self._store.write(lambda connection: change(connection, entry, values), name="stop cleaning")
+        return self._write(lambda connection: change(connection, entry, values), "stop cleaning")
 
-    def mark_cleaning_failed(
-        self, entry: Compaction, message: str, *, connection: Connection | None = None
-    ) -> Compaction | None:
+    def mark_cleaning_failed(self, entry: Compaction, message: str) -> Compaction | None:
         """Note an error of the cleaner, which pauses twice as long each time; the entry, or None once it is given up.
 
         Raises:
@@ -152,29 +154,27 @@ class CleaningQueue:
             # As Hive does, from the pause alone: whole powers of two times the first one.
             attempts = max(1, entry.retry_retention_ms // self._pause_ms).bit_length()
         if 0 < self._attempts <= attempts:
-            self._end(entry, CompactionState.FAILED, message, connection)
+            self._end(entry, CompactionState.FAILED, message)
             return None
         values = {
             "retry_retention_ms": self._pause_ms << min(attempts, 20),
             "error_message": told(message, MESSAGE_LENGTH),
             "cleaner_started_ms": None,
         }
-        return self._store.write(lambda joined: change(joined, entry, values), connection, name="cleaning failed")
+        return self._write(lambda connection: change(connection, entry, values), "cleaning failed")
 
-    def mark_refused(self, entry: Compaction, message: str, *, connection: Connection | None = None) -> None:
+    def mark_refused(self, entry: Compaction, message: str) -> None:
         """There is nothing to do, or nothing may be done: by its worker, or by the cleaner.
 
         Raises:
             CompactionLostError: the entry is with somebody else, or over.
         """
-        self._end(entry, CompactionState.REFUSED, message, connection)
+        self._end(entry, CompactionState.REFUSED, message)
 
     def mark_cleaned(
         self,
         entry: Compaction,
         removed_write_ids: Collection[int] | None = None,
-        *,
-        connection: Connection | None = None,
     ) -> None:
         """Record the success of a compaction whose replaced directories are removed, and delete its records.
 
@@ -200,11 +200,9 @@ class CleaningQueue:
                 _forget_completed(connection, entry, entry.highest_write_id)
                 _forget_aborted(connection, entry, entry.highest_write_id, removed_write_ids)
 
-        self._store.write(work, connection, name="cleaned")
+        self._write(work, "cleaned")
 
-    def forget_aborted(
-        self, table_id: int, partition: str | None, txn_ids: Collection[int], *, connection: Connection
-    ) -> None:
+    def forget_aborted(self, table_id: int, partition: str | None, txn_ids: Collection[int]) -> None:
         """Nothing is left of what aborted transactions have written to a table or partition: they may be forgotten.
 
         An ABORT_CLEANUP entry of it has succeeded.
@@ -215,22 +213,28 @@ class CleaningQueue:
             components.table_id == table_id,
             components.partition.is_(None) if partition is None else components.partition == partition,
         )
-        for batch in batches(sorted(txn_ids)):
-            connection.execute(
-                delete(txn_components).where(*of_place, components.txn_id.in_(batch), components.txn_id.in_(aborted))
-            )
-        rows = connection.execute(
-            select(*QUEUE_COLUMNS)
-            .where(IS_READY, IS_ABORT_CLEANUP, Q.table_id == table_id, Q.partition == partition_to_column(partition))
-            .with_for_update()
-        )
-        entries = [compaction_from_row(row) for row in rows]
-        end_locked(connection, entries, CompactionState.SUCCEEDED, None, self._clock())
 
-    def _end(self, entry: Compaction, state: CompactionState, message: str, connection: Connection | None) -> None:
-        self._store.write(
-            lambda joined: end(joined, entry, state, message, self._clock()), connection, name=f"mark {state.shown}"
-        )
+        def work(connection: Connection) -> None:
+            for batch in batches(sorted(txn_ids)):
+                connection.execute(
+                    delete(txn_components).where(
+                        *of_place, components.txn_id.in_(batch), components.txn_id.in_(aborted)
+                    )
+                )
+            rows = connection.execute(
+                select(*QUEUE_COLUMNS)
+                .where(
+                    IS_READY, IS_ABORT_CLEANUP, Q.table_id == table_id, Q.partition == partition_to_column(partition)
+                )
+                .with_for_update()
+            )
+            entries = [compaction_from_row(row) for row in rows]
+            end_locked(connection, entries, CompactionState.SUCCEEDED, None, self._clock())
+
+        self._write(work, "cleaned")
+
+    def _end(self, entry: Compaction, state: CompactionState, message: str) -> None:
+        self._write(lambda connection: end(connection, entry, state, message, self._clock()), f"mark {state.shown}")
 
 
 def _forget_completed(connection: Connection, entry: Compaction, highest: int) -> None:

@@ -145,7 +145,7 @@ class Compactor:
                 run_as=self._settings["metastore.compactor.run.as.user"] or found.owner,
                 high_watermark=snapshot.write_ids[table_id].high_watermark,
             )
-            (response,) = self.queue.enqueue([request], initiator=MANUALLY, connection=connection)
+            (response,) = self.queue.joining(connection).enqueue([request], initiator=MANUALLY)
             return response
 
         return self._store.write(work, name="enqueue")

@@ -40,6 +40,7 @@ from airflow_hivex.core.model.transactions import Operation, TxnState
 from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.engine import Store
+from airflow_hivex.core.store.joining import JoinsTransactions
 from airflow_hivex.core.store.partition_names import partition_to_column
 from airflow_hivex.core.store.schema import compaction_queue, completed_compactions, counters, txn_components, txns
 from airflow_hivex.core.transactions.allocation import is_id
@@ -50,11 +51,14 @@ _NOBODYS: dict[str, None] = dict.fromkeys(
 """The columns that an entry without a worker does not have."""
 
 
-class CompactionQueue:
-    """The entries that wait or are at work. Methods that take a ``connection`` join the caller's transaction."""
+class CompactionQueue(JoinsTransactions):
+    """The entries that wait or are at work.
+
+    Every change is a database transaction, or with :meth:`joining` a part of the caller's.
+    """
 
     def __init__(self, store: Store, settings: Settings, clock: Clock) -> None:
-        self._store = store
+        super().__init__(store)
         self._clock = clock
         self._pool_timeout_ms = round(float(settings["metastore.compactor.worker.pool.timeout"]) * 3_600_000)
         self._worker_timeout_ms = int(settings["hive.compactor.worker.timeout"]) * 1000
@@ -62,9 +66,7 @@ class CompactionQueue:
 
     # -- asking ---------------------------------------------------------------------
 
-    def enqueue(
-        self, requests: Sequence[CompactionRequest], *, initiator: str, connection: Connection | None = None
-    ) -> list[CompactionResponse]:
+    def enqueue(self, requests: Sequence[CompactionRequest], *, initiator: str) -> list[CompactionResponse]:
         """Put compactions into the queue; what became of each, in their order.
 
         One is refused when the same table or partition has an entry that waits or is at work, or one that waits to
@@ -94,7 +96,7 @@ class CompactionQueue:
                 connection.execute(insert(compaction_queue), batch)
             return responses
 
-        return self._store.write(work, connection, name="enqueue")
+        return self._write(work, "enqueue")
 
     def record_not_initiated(
         self, requests: Sequence[tuple[CompactionRequest, str]], *, initiator: str
@@ -130,7 +132,7 @@ class CompactionQueue:
                 connection.execute(insert(completed_compactions), batch)
             return tuple(row["id"] for row in rows)
 
-        return self._store.write(work, name="record")
+        return self._write(work, "record")
 
     def abort(self, compaction_ids: Iterable[int]) -> dict[int, str | None]:
         """Take compactions out of the queue that nobody works on yet. Of each id, why it could not be, or None.
@@ -153,7 +155,7 @@ class CompactionQueue:
             end_locked(connection, taken, CompactionState.ABORTED, "aborted by ABORT COMPACTIONS", self._clock())
             return answers
 
-        return self._store.write(work, name="abort compactions") if wanted else {}
+        return self._write(work, "abort compactions") if wanted else {}
 
     # -- working --------------------------------------------------------------------
 
@@ -194,12 +196,12 @@ class CompactionQueue:
             row = connection.execute(taking).one_or_none()
             return None if row is None else compaction_from_row(row)
 
-        return self._store.write(work, name="take")
+        return self._write(work, "take")
 
     def waiting(self, pool: str | None = None, *, limit: int | None = None) -> list[Compaction]:
         """Return the entries that workers of a pool would take now, the oldest first. One statement."""
         query = select(*QUEUE_COLUMNS).where(IS_INITIATED, self._is_for(pool, self._clock())).order_by(Q.id)
-        with self._store.read() as connection:
+        with self._read() as connection:
             return [compaction_from_row(row) for row in connection.execute(query.limit(limit))]
 
     def _is_for(self, pool: str | None, now: int) -> ColumnElement[bool]:
@@ -207,9 +209,7 @@ class CompactionQueue:
         name = pool_name(pool)
         return Q.pool == name if name else or_(Q.pool.is_(None), Q.enqueued_ms < now - self._pool_timeout_ms)
 
-    def mark_started(
-        self, entry: Compaction, txn_id: int, highest_write_id: int, *, connection: Connection | None = None
-    ) -> Compaction:
+    def mark_started(self, entry: Compaction, txn_id: int, highest_write_id: int) -> Compaction:
         """Note the transaction of a worker and what it covers; the entry as it is then.
 
         From here the transaction's heartbeat tells whether the worker is alive. A component row of the transaction
@@ -232,21 +232,21 @@ class CompactionQueue:
             )
             return found
 
-        return self._store.write(work, connection, name="start compaction")
+        return self._write(work, "start compaction")
 
-    def note_job(self, entry: Compaction, job_id: str, *, connection: Connection | None = None) -> Compaction:
+    def note_job(self, entry: Compaction, job_id: str) -> Compaction:
         """Note the job that a worker has started.
 
         Raises:
             CompactionLostError: the entry is with somebody else, or over.
         """
         values = {"job_id": job_id[:255]}
-        return self._store.write(lambda joined: change(joined, entry, values), connection, name="note job")
+        return self._write(lambda connection: change(connection, entry, values), "note job")
 
-    def mark_ready_for_cleaning(self, entry: Compaction, *, connection: Connection | None = None) -> Compaction:
+    def mark_ready_for_cleaning(self, entry: Compaction) -> Compaction:
         """Record that the compaction is done: replaced directories can be removed once their readers are gone.
 
-        Give the ``connection`` of the commit of its transaction: then it counts with it, or not at all. No
+        Call it :meth:`joining` the commit of its transaction: then it counts with it, or not at all. No
         transaction is opened until that has committed: whoever has an id above ``next_txn_id`` sees the compaction.
 
         Raises:
@@ -260,38 +260,36 @@ class CompactionQueue:
             values = {"next_txn_id": highest, "committed_ms": self._clock()}
             return change(connection, entry, values, CompactionState.READY_FOR_CLEANING)
 
-        return self._store.write(work, connection, name="ready for cleaning")
+        return self._write(work, "ready for cleaning")
 
-    def give_back(self, entry: Compaction, *, connection: Connection | None = None) -> Compaction:
+    def give_back(self, entry: Compaction) -> Compaction:
         """Its worker does not go on: the entry waits again. The worker's transaction is aborted before.
 
         Raises:
             CompactionLostError: the entry is with somebody else, or over.
         """
-        return self._store.write(
-            lambda joined: change(joined, entry, _NOBODYS, CompactionState.INITIATED), connection, name="give back"
+        return self._write(
+            lambda connection: change(connection, entry, _NOBODYS, CompactionState.INITIATED), "give back"
         )
 
-    def mark_failed(self, entry: Compaction, message: str, *, connection: Connection | None = None) -> None:
+    def mark_failed(self, entry: Compaction, message: str) -> None:
         """Give it up with an error: as its worker, or as the cleaner.
 
         Raises:
             CompactionLostError: the entry is with somebody else, or over.
         """
-        self._end(entry, CompactionState.FAILED, message, connection)
+        self._end(entry, CompactionState.FAILED, message)
 
-    def mark_refused(self, entry: Compaction, message: str, *, connection: Connection | None = None) -> None:
+    def mark_refused(self, entry: Compaction, message: str) -> None:
         """There is nothing to do, or nothing may be done: by its worker, or by the cleaner.
 
         Raises:
             CompactionLostError: the entry is with somebody else, or over.
         """
-        self._end(entry, CompactionState.REFUSED, message, connection)
+        self._end(entry, CompactionState.REFUSED, message)
 
-    def _end(self, entry: Compaction, state: CompactionState, message: str, connection: Connection | None) -> None:
-        self._store.write(
-            lambda joined: end(joined, entry, state, message, self._clock()), connection, name=f"mark {state.shown}"
-        )
+    def _end(self, entry: Compaction, state: CompactionState, message: str) -> None:
+        self._write(lambda connection: end(connection, entry, state, message, self._clock()), f"mark {state.shown}")
 
     def requeue_lost(self) -> list[int]:
         """Give entries back to the queue whose worker is gone; their ids. Two statements, three if one has failed.
@@ -325,7 +323,7 @@ class CompactionQueue:
             )
             return sorted(requeued.scalars())
 
-        return self._store.write(work, name="requeue")
+        return self._write(work, "requeue")
 
 
 class _InTheWay:

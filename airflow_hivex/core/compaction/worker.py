@@ -329,7 +329,7 @@ class CompactionWorker:
         write_ids = ValidCompactorWriteIdList.from_snapshot(seen)
         # After the snapshot: nothing in it has columns that the table has not got now.
         target = self._target(entry, connection)
-        started = self._queue.mark_started(entry, txn_id, write_ids.high_watermark, connection=connection)
+        started = self._queue.joining(connection).mark_started(entry, txn_id, write_ids.high_watermark)
         partition_ids = [target.partition_id] if target.partition_id is not None else []
         found = directories_of(connection, target.table, partition_ids if target.table.is_partitioned else None).get(
             target.partition_id, []
@@ -348,7 +348,7 @@ class CompactionWorker:
         if todo is CompactionState.REFUSED:
             message = _nothing_to_do(entry.type, found.state)
             self._transactions.commit(
-                txn_id, lambda joined: self._queue.mark_refused(found.entry, message, connection=joined)
+                txn_id, lambda connection: self._queue.joining(connection).mark_refused(found.entry, message)
             )
             log.info("Compaction %s of %s is refused: %s", entry.id, entry.name, message)
             return
@@ -370,7 +370,7 @@ class CompactionWorker:
             self._catalog.joining(connection).register(
                 Registration.of_compaction(target.table, entry.partition, written, txn_id, target.cluster.name)
             )
-            self._queue.mark_ready_for_cleaning(found.entry, connection=connection)
+            self._queue.joining(connection).mark_ready_for_cleaning(found.entry)
 
         self._transactions.commit(txn_id, commit)
         log.info("Compaction %s of %s has made %s", entry.id, entry.name, ", ".join(each.name for each in written))

@@ -227,7 +227,7 @@ def test_compaction_and_its_transaction_count_together(
     assert (component.txn_id, component.operation, component.write_id) == (txn_id, "c", 1)
     later = warehouse.transactions.open(3)
     warehouse.transactions.commit(
-        txn_id, lambda connection: void(compactor.queue.mark_ready_for_cleaning(entry, connection=connection))
+        txn_id, lambda connection: void(compactor.queue.joining(connection).mark_ready_for_cleaning(entry))
     )
     found = compactor.history.get(entry.id)
     assert (found.state, found.txn_id, found.next_txn_id) == (S.READY_FOR_CLEANING, txn_id, later[-1])
@@ -247,7 +247,7 @@ def test_aborted_transaction_leaves_no_compaction_that_counts(
     warehouse.transactions.abort(txn_id)
     with pytest.raises(TransactionAbortedError):
         warehouse.transactions.commit(
-            txn_id, lambda connection: void(compactor.queue.mark_ready_for_cleaning(entry, connection=connection))
+            txn_id, lambda connection: void(compactor.queue.joining(connection).mark_ready_for_cleaning(entry))
         )
     assert state(compactor, entry.id) is S.WORKING
     assert compactor.queue.requeue_lost() == [entry.id]
@@ -384,7 +384,7 @@ def ready(compactor: Compactor, warehouse: Warehouse, table: str, highest: int) 
     done: list[Compaction] = []
     warehouse.transactions.commit(
         txn_id,
-        lambda connection: done.append(compactor.queue.mark_ready_for_cleaning(entry, connection=connection)),
+        lambda connection: done.append(compactor.queue.joining(connection).mark_ready_for_cleaning(entry)),
     )
     return done[0]
 
