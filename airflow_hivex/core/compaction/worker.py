@@ -11,25 +11,29 @@ import threading
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sqlalchemy import Connection
 
-from airflow_hivex.core.catalog.directories import Directory, RegisteredDirectory, directories_of
+from airflow_hivex.core.catalog.directories import Directory, directories_of
 from airflow_hivex.core.catalog.object_store import ObjectStore
-from airflow_hivex.core.catalog.partitions import select_partition
 from airflow_hivex.core.catalog.registration import Registration
 from airflow_hivex.core.catalog.table_events import record_statistics_event
-from airflow_hivex.core.catalog.tables import lock_for_change, select_tables_by_id
+from airflow_hivex.core.catalog.tables import lock_for_change
 from airflow_hivex.core.clock import Clock
 from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.clusters.roots import Roots
 from airflow_hivex.core.compaction.history import CompactionHistory
 from airflow_hivex.core.compaction.jobs import CompactionJob, CompactionTarget, first_jobs
-from airflow_hivex.core.compaction.leftovers import read_aborted
 from airflow_hivex.core.compaction.queue import CompactionQueue
-from airflow_hivex.core.compaction.spark_options import check_spark_options
 from airflow_hivex.core.compaction.statistics import GATHER_STATISTICS, refresh_statistics
+from airflow_hivex.core.compaction.targets import (
+    CompactionWork,
+    RefusedError,
+    find_place,
+    find_target,
+    has_leftovers,
+)
 from airflow_hivex.core.errors import (
     CommitOutcomeUnknownError,
     CompactionLostError,
@@ -37,7 +41,6 @@ from airflow_hivex.core.errors import (
     InvalidOperationError,
     JobCancelledError,
     LockNotAcquiredError,
-    NoSuchPartitionError,
     TransactionCommittedError,
 )
 from airflow_hivex.core.files.filesystem import ClusterFiles
@@ -48,13 +51,10 @@ from airflow_hivex.core.model.compaction import (
     CompactionType,
     job_properties,
     job_queue,
-    table_properties,
 )
-from airflow_hivex.core.model.compaction_thresholds import INSERT_ONLY, next_state
-from airflow_hivex.core.model.directories import DirectoryState, directory_state, parse_directory
-from airflow_hivex.core.model.file_properties import check_file_options, is_file_property
+from airflow_hivex.core.model.compaction_thresholds import next_state
+from airflow_hivex.core.model.directories import DirectoryState, directory_state
 from airflow_hivex.core.model.locks import DataOperation, LockComponent, LockType
-from airflow_hivex.core.model.objects import FLAT_LAYOUT, HIVE_LAYOUT, ROW_LAYOUT, StoredTable
 from airflow_hivex.core.model.plans import Rebalance, WrittenDirectory
 from airflow_hivex.core.model.statement_locks import StatementLocks
 from airflow_hivex.core.model.transactions import AbortReason, TxnType
@@ -74,48 +74,6 @@ _SPARK_PROPERTY = "spark."
 _ROW_ID_BITS = 33
 """Of the rows of one partition that is rebalanced. The id of the partition stands above them: writes number their rows
 through all partitions, and a delete event does not say in which one its row lies."""
-
-
-class _RefusedError(Exception):
-    """There is nothing to compact, or it must not be."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """The work of a worker: its entry, its target and the directories, in its transaction's snapshot."""
-
-    entry: Compaction
-    target: CompactionTarget
-    write_ids: ValidCompactorWriteIdList
-    state: DirectoryState
-    directories: dict[str, RegisteredDirectory]
-    aborted_ids: tuple[int, ...]
-    has_leftovers: bool
-
-    def check_ids(self) -> None:
-        """Refuse to give rows new ids by which others are about to be deleted.
-
-        Raises:
-            InvalidOperationError: a write that is not settled stands before one that has deleted rows.
-            _RefusedError: there are no rows.
-        """
-        if not self.inputs(is_major=True):
-            raise _RefusedError("there is nothing in it")
-        for name, directory in self.directories.items():
-            named = parse_directory(name) if directory.is_delete_delta else None
-            if named is None or named.max_write_id <= self.write_ids.high_watermark:
-                continue
-            if named.max_write_id not in self.aborted_ids:
-                reason = (
-                    f"{name} deletes rows by their ids, and cannot be merged before write id "
-                    f"{self.write_ids.high_watermark + 1} is settled; ask again then"
-                )
-                raise InvalidOperationError("Rebalancing", self.entry.name, reason)
-
-    def inputs(self, *, is_major: bool) -> tuple[RegisteredDirectory, ...]:
-        """Return the merged directories, in reading order."""
-        first = (*((self.state.base,) if self.state.base else ()), *self.state.originals) if is_major else ()
-        return tuple(self.directories[name] for name in (*first, *self.state.deltas))
 
 
 class CompactionWorker:
@@ -200,7 +158,7 @@ class CompactionWorker:
             self._work(entry)
         except CompactionLostError:
             raise
-        except _RefusedError as refused:
+        except RefusedError as refused:
             self._queue.mark_refused(entry, str(refused))
         except CommitOutcomeUnknownError:
             # The housekeeping finds out by the transaction.
@@ -233,7 +191,8 @@ class CompactionWorker:
             log.warning("Compaction %s of %s could not be marked as failed: %s", entry.id, entry.name, failure)
 
     def _work(self, entry: Compaction) -> None:
-        target = self._target(entry)
+        with self._store.read() as connection:
+            target = find_target(connection, entry, self._settings, self._clusters)
         (txn_id,) = self._transactions.open(
             user=entry.run_as or "",
             agent_info=f"compaction {entry.id} of {entry.name} by {entry.worker_id}",
@@ -260,75 +219,13 @@ class CompactionWorker:
 
     # -- what is there ------------------------------------------------------------------
 
-    def _target(self, entry: Compaction, connection: Connection | None = None) -> CompactionTarget:
-        """Return the table or partition of an entry as it is now.
-
-        Raises:
-            _RefusedError: it is gone, or of a kind that is not compacted.
-            InvalidOperationError: it is insert-only, and the settings exclude such tables.
-        """
-        with self._store.read(connection) as joined:
-            found = self._stored(joined, entry)
-            has_leftovers = self._has_leftovers(joined, entry)
-        if found is None:
-            raise _RefusedError("the table or partition was dropped")
-        table, partition_id, location = found
-        if not table.is_transactional:
-            raise _RefusedError("it is not a transactional table any more")
-        # A transaction that was aborted may have written to any partition.
-        is_cleanup = has_leftovers and entry.type is not CompactionType.REBALANCE
-        if table.is_partitioned and partition_id is None and not is_cleanup:
-            raise _RefusedError("it has partitions, which are compacted one by one")
-        if table.storage.sort_columns:
-            raise _RefusedError("its files are sorted (SORTED BY), and no compaction keeps that order")
-        if entry.type is CompactionType.REBALANCE and (table.is_insert_only or table.storage.num_buckets > 0):
-            kind = "insert-only" if table.is_insert_only else "bucketed (CLUSTERED BY)"
-            raise _RefusedError(f"it is {kind}: there is nothing that its rows could be spread by")
-        if table.is_insert_only and not self._settings[INSERT_ONLY]:
-            raise InvalidOperationError("Compaction", entry.name, f"it is insert-only, and {INSERT_ONLY} is false")
-        cluster = self._clusters.get(table.storage.primary.cluster)
-        return CompactionTarget(self._as_requested(table, entry), entry.partition, partition_id, location, cluster)
-
-    def _has_leftovers(self, connection: Connection, entry: Compaction) -> bool:
-        """Return whether the cleaner has to look for what aborted transactions have written there."""
-        return bool(read_aborted(connection, (entry.table_id, entry.partition)))
-
-    def _stored(self, connection: Connection, entry: Compaction) -> tuple[StoredTable, int | None, str] | None:
-        """Return the table as it is now, the id of the partition, and the location of what is compacted."""
-        found = select_tables_by_id(connection, [entry.table_id])
-        if not found:
-            return None
-        (table,) = found
-        if entry.partition is None:
-            return table, None, table.storage.primary.location
-        try:
-            row = select_partition(connection, table, entry.partition)
-        except NoSuchPartitionError:
-            return None
-        return table, int(row.id), str(row.location)
-
-    def _as_requested(self, table: StoredTable, entry: Compaction) -> StoredTable:
-        """Return the table with the row layout and the properties that its files get, which the request may say."""
-        given = table_properties(table.parameters, entry.properties)
-        own = {name: value for name, value in given.items() if is_file_property(name)}
-        if not table.is_insert_only:
-            own[ROW_LAYOUT] = given.get(ROW_LAYOUT, table.row_layout).lower()
-            if own[ROW_LAYOUT] not in (FLAT_LAYOUT, HIVE_LAYOUT):
-                known = f"{FLAT_LAYOUT} and {HIVE_LAYOUT}"
-                reason = f"there is no row layout {own[ROW_LAYOUT]!r}; have {known}"
-                raise InvalidOperationError("Compaction", entry.name, reason)
-        check_spark_options(self._settings, entry.name, {**table.parameters, **entry.properties})
-        requested = replace(table, parameters={**table.parameters, **own})
-        check_file_options(table.full_name, table.storage.format, requested.file_options)
-        return requested
-
-    def _find(self, connection: Connection, entry: Compaction, txn_id: int) -> _Found:
+    def _find(self, connection: Connection, entry: Compaction, txn_id: int) -> CompactionWork:
         valid_txns = read_valid_txns(connection, txn_id)
         names = {entry.table_id: f"{entry.database}.{entry.table}"}
         seen = read_valid_write_ids(connection, names, valid_txns)[entry.table_id]
         write_ids = ValidCompactorWriteIdList.from_snapshot(seen)
         # After the snapshot: nothing in it has columns that the table has not got now.
-        target = self._target(entry, connection)
+        target = find_target(connection, entry, self._settings, self._clusters)
         started = self._queue.joining(connection).mark_started(entry, txn_id, write_ids.high_watermark)
         partition_ids = [target.partition_id] if target.partition_id is not None else []
         found = directories_of(connection, target.table, partition_ids if target.table.is_partitioned else None).get(
@@ -336,12 +233,12 @@ class CompactionWorker:
         )
         by_name = {each.name: each for each in found}
         state = directory_state(by_name, write_ids, valid_txns)
-        has_leftovers = self._has_leftovers(connection, entry)
-        return _Found(started, target, write_ids, state, by_name, seen.aborted_ids, has_leftovers)
+        leftovers = has_leftovers(connection, entry)
+        return CompactionWork(started, target, write_ids, state, by_name, seen.aborted_ids, leftovers)
 
     # -- work ---------------------------------------------------------------------------
 
-    def _compact(self, found: _Found, running: TransactionJob, made: list[str]) -> None:
+    def _compact(self, found: CompactionWork, running: TransactionJob, made: list[str]) -> None:
         """Do it; the names of directories that were made join ``made``."""
         entry, target, txn_id = found.entry, found.target, running.txn_id
         todo = next_state(entry.type, found.state, has_leftovers=found.has_leftovers)
@@ -409,14 +306,14 @@ class CompactionWorker:
         Raises:
             InvalidOperationError: that is so.
         """
-        stored = self._stored(connection, entry)
+        stored = find_place(connection, entry)
         there = stored is not None and stored[1:] == (target.partition_id, target.location)
         if stored is None or not there or stored[0].storage.primary.cluster != target.cluster.name:
             raise InvalidOperationError(
                 "Compaction", entry.name, "it was dropped, renamed or moved meanwhile; ask again for it"
             )
 
-    def _run(self, found: _Found, running: TransactionJob, made: list[str]) -> tuple[WrittenDirectory, ...]:
+    def _run(self, found: CompactionWork, running: TransactionJob, made: list[str]) -> tuple[WrittenDirectory, ...]:
         is_major = found.entry.type is not CompactionType.MINOR
         rebalance = None
         if found.entry.type is CompactionType.REBALANCE:
