@@ -28,11 +28,7 @@ from airflow_hivex.core.compaction.cleaning_work import CleaningWork, read_parti
 from airflow_hivex.core.compaction.leftovers import read_aborted
 from airflow_hivex.core.errors import CompactionLostError, HivexError, StorageError
 from airflow_hivex.core.events.notification_log import EventType
-from airflow_hivex.core.model.cleaning import (
-    CleaningOutcome,
-    CleaningTask,
-    Deletion,
-)
+from airflow_hivex.core.model.cleaning import CleaningOutcome, CleaningTask, Deletion
 from airflow_hivex.core.model.compaction import Compaction, CompactionRequest, CompactionType
 from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.store.batches import batches

@@ -10,11 +10,7 @@ from airflow_hivex.core.clusters.roots import Roots
 from airflow_hivex.core.compaction.cleaning_work import CleanedFolder, CleaningWork
 from airflow_hivex.core.errors import ReplacementMissingError
 from airflow_hivex.core.files.filesystem import ClusterFiles
-from airflow_hivex.core.model.cleaning import (
-    Aborted,
-    is_of_nobody,
-    is_settled,
-)
+from airflow_hivex.core.model.cleaning import Aborted, is_of_nobody, is_settled
 from airflow_hivex.core.model.objects import PLAIN_LAYOUT
 
 _SUFFIXED = "bucket_"

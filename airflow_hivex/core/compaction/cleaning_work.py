@@ -80,7 +80,7 @@ class CleaningWork:
         return self.outcome in (CleaningOutcome.CLEANED, CleaningOutcome.WAITING) and bool(self.folders)
 
     def task(self, deleted: Iterable[Deletion] = ()) -> CleaningTask:
-        """Return what is told of the work, with what was deleted or would be."""
+        """Return the report of the work, with the files that were deleted or would be."""
         return CleaningTask(
             compaction_id=None if self.entry is None else self.entry.id,
             database=self.database,

@@ -27,13 +27,7 @@ from airflow_hivex.core.compaction.history import CompactionHistory
 from airflow_hivex.core.compaction.jobs import CompactionJob, CompactionTarget, first_jobs
 from airflow_hivex.core.compaction.queue import CompactionQueue
 from airflow_hivex.core.compaction.statistics import GATHER_STATISTICS, refresh_statistics
-from airflow_hivex.core.compaction.targets import (
-    CompactionWork,
-    RefusedError,
-    find_place,
-    find_target,
-    has_leftovers,
-)
+from airflow_hivex.core.compaction.targets import CompactionWork, RefusedError, find_place, find_target, has_leftovers
 from airflow_hivex.core.errors import (
     CommitOutcomeUnknownError,
     CompactionLostError,

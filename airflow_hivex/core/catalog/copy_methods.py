@@ -1,0 +1,180 @@
+"""The secondary copies of the ObjectStore."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+from sqlalchemy import Connection
+
+from airflow_hivex.core.catalog import copies, partitions, tables
+from airflow_hivex.core.catalog.binding import BoundTable, bind
+from airflow_hivex.core.catalog.copies import NewCopies
+from airflow_hivex.core.catalog.directories import RegisteredDirectory
+from airflow_hivex.core.catalog.snapshot_reading import SnapshotReading
+from airflow_hivex.core.errors import CopyMismatchError, InvalidOperationError, NoSuchPartitionError, NoSuchTableError
+from airflow_hivex.core.events.notification_log import EventType
+from airflow_hivex.core.files.filesystem import ClusterFiles
+from airflow_hivex.core.model.identifiers import normalise
+from airflow_hivex.core.model.objects import StoredTable
+from airflow_hivex.core.model.partitions import partition_values
+from airflow_hivex.core.model.predicates import Value
+from airflow_hivex.core.model.write_ids import ValidWriteIdList
+
+
+class CopyMethods(SnapshotReading):
+    """Registers copies on secondary clusters, and withdraws them."""
+
+    def register_copy(
+        self,
+        database: str,
+        table: str,
+        cluster: str,
+        partitions: Sequence[str | Sequence[Value]] | None = None,
+        *,
+        location: str | None = None,
+    ) -> list[str]:
+        """Make known that files which others copied are on ``cluster``; return what is there now.
+
+        ``partitions`` are names (``month=1``) or values; None means all, or the table without
+        partitions, which comes back as its name. ``location`` is the table's folder there, by default
+        the same as on the primary. The files that the current snapshot reads are compared by name
+        and size first; what is written to the primary later makes the copy stale until it is
+        registered again (docs/reference/clusters.md, M11).
+
+        Raises:
+            UnknownClusterError: the cluster is not configured.
+            InvalidOperationError: the cluster is the table's primary, or the table is a view.
+            NoSuchPartitionError: a partition does not exist.
+            CopyMismatchError: files are missing or differ; nothing was registered.
+            CopyOutdatedError: the table has changed while the files were compared; nothing was registered.
+        """
+        target = self._clusters.get(cluster)
+        bound, _ = self._bind_copies(database, table, partitions)
+        stored = bound.table
+        if stored.is_view:
+            raise InvalidOperationError("register_copy", stored.full_name, "it is a view, which has no files")
+        if target.name == stored.storage.primary.cluster:
+            raise InvalidOperationError("register_copy", stored.full_name, f"{cluster} is its primary cluster")
+        root = target.relative(location) if location else stored.storage.primary.location
+        primary = self._clusters.get(stored.storage.primary.cluster)
+        found = copies.compare(
+            bound,
+            ClusterFiles(primary.filesystem, primary.storage_options),
+            ClusterFiles(target.filesystem, target.storage_options),
+            root,
+        )
+        if found:
+            raise CopyMismatchError(stored.full_name, cluster, found)
+        names = bound.partition_names
+        self._add_copies(
+            NewCopies(
+                stored,
+                target.name,
+                bound.registered_directories,
+                partitions=frozenset(names),
+                location=root,
+                write_ids=bound.write_ids,
+            )
+        )
+        return names if stored.is_partitioned else [stored.full_name]
+
+    def add_copies(
+        self,
+        table: StoredTable,
+        cluster: str,
+        directories: Collection[RegisteredDirectory],
+        checksums: Mapping[int, str] | None = None,
+        *,
+        partitions: Collection[str] = (),
+        location: str | None = None,
+        write_ids: ValidWriteIdList | None = None,
+    ) -> None:
+        """Make known that copies of registered directories are on ``cluster`` now. One transaction; safe to repeat.
+
+        The caller has copied and verified the files; ``checksums`` are what it has found, by directory id. Queries use
+        the copy of a partition if it holds all directories that their snapshot reads. So the directories may come in
+        several calls, and those of earlier calls stay. ``partitions`` are copied besides those of the directories,
+        since they are empty or the table is not transactional. ``location`` is the table's folder there, by default
+        where its copies are, or else the same as on the primary. ``write_ids`` are those that the copy has, for people
+        to see. On the primary cluster checksums are kept, and nothing else.
+
+        Raises:
+            UnknownClusterError: the cluster is not configured.
+            NoSuchTableError, NoSuchPartitionError: it was dropped meanwhile.
+            CopyOutdatedError: a directory is not registered any more, or has grown since it was given.
+        """
+        target = self._clusters.get(cluster)
+        self._add_copies(
+            NewCopies(
+                table,
+                target.name,
+                tuple(directories),
+                checksums or {},
+                frozenset(partitions),
+                target.relative(location) if location else None,
+                write_ids,
+            )
+        )
+
+    def _add_copies(self, new: NewCopies) -> None:
+        table = new.table
+
+        def work(connection: Connection) -> None:
+            self._lock_for_copies(connection, table)
+            names = copies.add_copies(connection, new, self._clock())
+            message = {
+                "cluster": new.cluster,
+                "partitions": names if table.is_partitioned else None,
+                "directories": sorted({each.name for each in new.directories}),
+            }
+            self._record(connection, EventType.REGISTER_COPY, table, new.write_ids, None, message)
+
+        self._write(work)
+
+    def unregister_copy(
+        self, database: str, table: str, cluster: str, partitions: Sequence[str | Sequence[Value]] | None = None
+    ) -> None:
+        """Forget the copies of partitions (None: of all, or of the table) on ``cluster``; files stay.
+
+        Raises:
+            NoSuchPartitionError: a partition does not exist.
+        """
+        bound, ids = self._bind_copies(database, table, partitions)
+        stored = bound.table
+
+        def work(connection: Connection) -> None:
+            self._lock_for_copies(connection, stored)
+            copies.drop_copies(connection, stored, list(ids.values()) if stored.is_partitioned else None, cluster)
+            message = {"cluster": cluster, "partitions": sorted(ids) if stored.is_partitioned else None}
+            self._record(connection, EventType.UNREGISTER_COPY, stored, bound.write_ids, None, message)
+
+        self._write(work)
+
+    @staticmethod
+    def _lock_for_copies(connection: Connection, table: StoredTable) -> None:
+        if not tables.lock_for_change(connection, [table.id]):
+            raise NoSuchTableError(table.database, table.name)
+        tables.raise_versions(connection, [table.id])
+
+    def _bind_copies(
+        self, database: str, name: str, wanted: Sequence[str | Sequence[Value]] | None
+    ) -> tuple[BoundTable, dict[str, int]]:
+        """Return the chosen partitions in the snapshot of now, and their ids by name."""
+        named = (normalise(database), normalise(name))
+        snapshot = self.snapshot([named])
+        table = snapshot.tables[named]
+        contents = self.contents(snapshot, table, None, ())
+        bound = bind(table, contents, None, snapshot, ())
+        if wanted is not None and not table.is_partitioned:
+            raise InvalidOperationError("register_copy", table.full_name, "the table has no partition keys")
+        if wanted is not None:
+            names = {
+                partitions.name_of(table, partition_values(each) if isinstance(each, str) else each) for each in wanted
+            }
+            missing = names.difference(bound.partition_names)
+            if missing:
+                raise NoSuchPartitionError(table.database, table.name, min(missing))
+            bound = replace(bound, partitions=tuple(each for each in bound.partitions if each.name in names))
+        ids = {each.name: each.id for each in contents.partitions}
+        return bound, {name: ids[name] for name in bound.partition_names}

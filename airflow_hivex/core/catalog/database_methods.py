@@ -1,0 +1,94 @@
+"""The databases of the ObjectStore."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlalchemy import Connection
+
+from airflow_hivex.core.catalog import databases, tables
+from airflow_hivex.core.catalog.rows import database_document, database_from_row
+from airflow_hivex.core.catalog.store_part import StorePart
+from airflow_hivex.core.catalog.table_events import of_table
+from airflow_hivex.core.events import notification_log
+from airflow_hivex.core.events.notification_log import EventType
+from airflow_hivex.core.model.objects import Database, StoredTable
+from airflow_hivex.core.store.batches import batches
+
+
+class DatabaseMethods(StorePart):
+    """The methods of ``RawStore`` for databases."""
+
+    def create_database(self, database: Database) -> Database:
+        """Add a database and return it as stored.
+
+        Raises:
+            AlreadyExistsError: one of that name exists.
+            InvalidObjectError: the name is not a name.
+        """
+        placed = replace(
+            database, location=self._default_cluster.relative(database.location) if database.location else ""
+        )
+
+        def work(connection: Connection) -> Database:
+            name = databases.insert_database(connection, placed, self._clock())
+            stored = database_from_row(databases.select_database(connection, name))
+            self._record_database(connection, EventType.CREATE_DATABASE, stored)
+            return stored
+
+        return self._write(work)
+
+    def get_database(self, name: str) -> Database:
+        """Return a database.
+
+        Raises:
+            NoSuchDatabaseError: it does not exist.
+        """
+        with self._read() as connection:
+            return database_from_row(databases.select_database(connection, name))
+
+    def alter_database(self, name: str, database: Database) -> Database:
+        """Store description, owner, location and parameters of a database; its name stays."""
+        placed = replace(
+            database, location=self._default_cluster.relative(database.location) if database.location else ""
+        )
+
+        def work(connection: Connection) -> Database:
+            databases.update_database(connection, name, placed)
+            stored = database_from_row(databases.select_database(connection, name))
+            self._record_database(connection, EventType.ALTER_DATABASE, stored)
+            return stored
+
+        return self._write(work)
+
+    def drop_database(self, name: str, *, cascade: bool = False) -> list[StoredTable]:
+        """Remove a database; with ``cascade`` its tables first. Returns the tables that were dropped.
+
+        Raises:
+            InvalidOperationError: it has tables and ``cascade`` is false, or is the default database.
+        """
+
+        def work(connection: Connection) -> list[StoredTable]:
+            stored = database_from_row(databases.select_database(connection, name))
+            names = tables.select_table_names(connection, stored.name, None) if cascade else []
+            ids = [table.id for table in tables.select_tables(connection, [(stored.name, each) for each in names])]
+            dropped = tables.select_tables_by_id(connection, tables.lock_for_change(connection, ids))
+            for batch in batches([table.id for table in dropped]):
+                tables.mark_dropped(connection, batch)
+                self._end_compactions(connection, batch, None, self._clock())
+            databases.delete_database(connection, stored.name)
+            for table in dropped:
+                self._record(connection, EventType.DROP_TABLE, table, message=of_table(table))
+            self._record_database(connection, EventType.DROP_DATABASE, stored)
+            return dropped
+
+        return self._write(work)
+
+    def list_databases(self, pattern: str | None = None) -> list[str]:
+        """Return the names of databases that match a SHOW pattern, sorted."""
+        with self._read() as connection:
+            return databases.select_database_names(connection, pattern)
+
+    def _record_database(self, connection: Connection, type: EventType, database: Database) -> None:
+        message = {"object": database_document(database)}
+        notification_log.record(connection, self._clock(), type, database=database.name, message=message)

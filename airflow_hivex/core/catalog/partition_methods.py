@@ -1,0 +1,268 @@
+"""The partitions of the ObjectStore."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import Connection, Row
+
+from airflow_hivex.core.catalog import directories, partitions, tables
+from airflow_hivex.core.catalog.pruning import find_partitions
+from airflow_hivex.core.catalog.rows import partition_from_row
+from airflow_hivex.core.catalog.store_part import StorePart
+from airflow_hivex.core.catalog.table_events import of_partitions
+from airflow_hivex.core.errors import (
+    AlreadyExistsError,
+    InvalidObjectError,
+    InvalidOperationError,
+    NoSuchPartitionError,
+)
+from airflow_hivex.core.events.notification_log import EventType
+from airflow_hivex.core.model.objects import ClusterStorageDescriptor, Partition, StoredPartition, StoredTable, Table
+from airflow_hivex.core.model.predicates import Predicate, Value
+from airflow_hivex.core.model.write_ids import ValidWriteIdList
+from airflow_hivex.core.store.batches import batches
+
+
+class PartitionMethods(StorePart):
+    """The methods of ``RawStore`` for partitions, and :meth:`forget_partitions`."""
+
+    def new_partition(self, table: Table, values: Sequence[Value], location: str = "") -> Partition:
+        """Return a partition of ``table`` to give to :meth:`add_partitions`; no round trip.
+
+        Raises:
+            InvalidObjectError: the values do not fit the table's partition keys.
+        """
+        texts = partitions.stored_values(table.full_name, table.partition_keys, values)
+        return Partition(table.database, table.name, texts, partitions.name_of(table, texts), location)
+
+    def add_partitions(
+        self,
+        database: str,
+        table: str,
+        new: Sequence[Partition],
+        valid_write_ids: ValidWriteIdList | None = None,
+        *,
+        if_not_exists: bool = False,
+        txn_id: int | None = None,
+    ) -> list[str]:
+        """Add partitions, all or none, and return the names of the added ones.
+
+        Raises:
+            AlreadyExistsError: one exists already and ``if_not_exists`` is false.
+            InvalidObjectError: values do not fit the keys, or a location is not apart from a managed table.
+            LocationOutsideClusterError: a location is not on the table's primary cluster.
+        """
+
+        def work(connection: Connection) -> list[str]:
+            stored = self._partitioned(connection, database, table, "ADD PARTITION", for_change=True)
+            by_name = {partitions.name_of(stored, partition.values): partition for partition in new}
+            existing = partitions.partition_ids(connection, stored, list(by_name))
+            names = partitions.new_partition_names(stored, new, existing, if_not_exists)
+            places = {name: self._place(stored, by_name[name]) for name in names}
+            for name, place in places.items():
+                if place:
+                    tables.check_partition_apart(connection, stored, name, place)
+            added = partitions.insert_partitions(
+                connection, stored, places, self._clock(), {name: by_name[name] for name in names}
+            )
+            lost = sorted(set(names) - set(added))
+            if lost and not if_not_exists:
+                raise AlreadyExistsError("partition", f"{stored.full_name} {lost[0]}")
+            if added:
+                tables.raise_versions(connection, [stored.id])
+                message = of_partitions(self._stored(connection, stored, added.values()))
+                self._record(connection, EventType.ADD_PARTITION, stored, valid_write_ids, txn_id, message)
+            return sorted(added)
+
+        return self._write(work)
+
+    def _place(self, table: Table, partition: Partition) -> str:
+        """Return the location that a new partition is given, relative to the file system of its table's primary.
+
+        Or "".
+        """
+        cluster = self._clusters.get(table.storage.primary.cluster)
+        location = partition.location
+        if partition.storage is not None:
+            if partition.storage.primary.cluster != cluster.name:
+                reason = f"its primary copy is on {cluster.name}, as its table's"
+                raise InvalidObjectError("partition", f"{table.full_name} {partition.name}", reason)
+            location = location or partition.storage.primary.location
+        return cluster.relative(location) if location else ""
+
+    def get_partition(
+        self,
+        database: str,
+        table: str,
+        values: Sequence[str],
+        valid_write_ids: ValidWriteIdList | None = None,  # noqa: ARG002 - for caches; the database is never stale
+        cluster: str | None = None,
+    ) -> StoredPartition:
+        """Return the partition with these values.
+
+        Raises:
+            NoSuchPartitionError: the table has no such partition.
+            NotOnClusterError: it has no copy on ``cluster``.
+        """
+        with self._read() as connection:
+            stored = self._partitioned(connection, database, table, "get_partition")
+            row = partitions.select_partition(connection, stored, partitions.name_of(stored, values))
+            secondaries = partitions.secondaries_of(connection, [row.id])
+            return self._partition_seen_from(stored, row, secondaries.get(row.id, ()), cluster)
+
+    def get_partitions(
+        self,
+        database: str,
+        table: str,
+        valid_write_ids: ValidWriteIdList | None = None,  # noqa: ARG002 - for caches; the database is never stale
+        *,
+        batch_size: int = 1000,
+        cluster: str | None = None,
+    ) -> Iterator[list[StoredPartition]]:
+        """Yield all partitions (with ``cluster``, those with a copy there), in lists of up to ``batch_size``."""
+        with self._read() as connection:
+            stored = self._partitioned(connection, database, table, "get_partitions")
+            ids = [row.id for row in find_partitions(connection, stored)]
+        for batch in batches(ids, batch_size):
+            with self._read() as connection:
+                yield self._load(connection, stored, batch, cluster)
+
+    def get_partitions_by_expr(
+        self,
+        database: str,
+        table: str,
+        expr: Predicate | None,
+        valid_write_ids: ValidWriteIdList | None = None,  # noqa: ARG002 - for caches; the database is never stale
+        cluster: str | None = None,
+    ) -> list[StoredPartition]:
+        """Return the partitions whose rows may satisfy ``expr`` (and, with ``cluster``, have a copy there)."""
+        with self._read() as connection:
+            stored = self._partitioned(connection, database, table, "get_partitions_by_expr")
+            ids = [row.id for row in find_partitions(connection, stored, expr)]
+            return self._load(connection, stored, ids, cluster)
+
+    def list_partition_names(
+        self,
+        database: str,
+        table: str,
+        expr: Predicate | None = None,
+        valid_write_ids: ValidWriteIdList | None = None,  # noqa: ARG002 - for caches; the database is never stale
+    ) -> list[str]:
+        """Return the names of a table's partitions that may satisfy ``expr``, sorted.
+
+        Raises:
+            InvalidOperationError: the table has no partition keys.
+        """
+        with self._read() as connection:
+            stored = self._partitioned(connection, database, table, "SHOW PARTITIONS")
+            return sorted(row.name for row in find_partitions(connection, stored, expr))
+
+    def drop_partitions(
+        self,
+        database: str,
+        table: str,
+        names: Sequence[str],
+        valid_write_ids: ValidWriteIdList | None = None,
+        *,
+        if_exists: bool = False,
+        txn_id: int | None = None,
+    ) -> list[StoredPartition]:
+        """Take partitions out of sight, all or none, and return them.
+
+        Their files stay, for :meth:`forget_partitions` to follow.
+
+        Raises:
+            NoSuchPartitionError: one does not exist and ``if_exists`` is false.
+        """
+
+        def work(connection: Connection) -> list[StoredPartition]:
+            stored = self._partitioned(connection, database, table, "DROP PARTITION", for_change=True)
+            ids = partitions.partition_ids(connection, stored, names)
+            missing = [name for name in names if name not in ids]
+            if missing and not if_exists:
+                raise NoSuchPartitionError(stored.database, stored.name, missing[0])
+            dropped = self._load(connection, stored, list(ids.values()), None)
+            gone = self._stored(connection, stored, ids.values())
+            partitions.mark_partitions_dropped(connection, list(ids.values()))
+            self._end_compactions(connection, [stored.id], list(ids), self._clock())
+            if dropped:
+                tables.raise_versions(connection, [stored.id])
+                message = of_partitions(gone)
+                self._record(connection, EventType.DROP_PARTITION, stored, valid_write_ids, txn_id, message)
+            return dropped
+
+        return self._write(work)
+
+    def rename_partition(
+        self,
+        database: str,
+        table: str,
+        name: str,
+        new_name: str,
+        valid_write_ids: ValidWriteIdList | None = None,
+        *,
+        txn_id: int | None = None,
+    ) -> None:
+        """Give a partition other values; where it lies changes with its name, and its files are the caller's.
+
+        Raises:
+            NoSuchPartitionError: it does not exist.
+            AlreadyExistsError: there is one of the new name.
+        """
+
+        def work(connection: Connection) -> None:
+            stored = self._partitioned(connection, database, table, "RENAME PARTITION", for_change=True)
+            row = partitions.select_partition(connection, stored, name)
+            if not partitions.partition_ids(connection, stored, [new_name]):
+                # Those of a partition of that name that an earlier release has dropped.
+                self._end_compactions(connection, [stored.id], [new_name], self._clock())
+            partitions.rename_partition(connection, stored, row, new_name)
+            tables.raise_versions(connection, [stored.id])
+            message = of_partitions(self._stored(connection, stored, [row.id]), was=name)
+            self._record(connection, EventType.ALTER_PARTITION, stored, valid_write_ids, txn_id, message)
+
+        self._write(work)
+
+    def forget_partitions(self, dropped: Sequence[StoredPartition]) -> None:
+        """Remove the last rows of dropped partitions, once their files are gone. Safe to repeat."""
+        self._write(
+            lambda connection: directories.forget_partitions(connection, [partition.id for partition in dropped])
+        )
+
+    def _partition_seen_from(
+        self, table: Table, row: Row[Any], secondaries: Sequence[ClusterStorageDescriptor], cluster: str | None
+    ) -> StoredPartition:
+        partition = partition_from_row(table, row, secondaries)
+        primary = ClusterStorageDescriptor(table.storage.primary.cluster, row.location)
+        copy = self._visible_copy(primary, secondaries, cluster, f"{table.full_name} partition {row.name}")
+        return replace(partition, location=self._uri(copy))
+
+    def _load(
+        self, connection: Connection, table: StoredTable, ids: Sequence[int], cluster: str | None
+    ) -> list[StoredPartition]:
+        if cluster is not None:
+            self._clusters.get(cluster)
+        secondaries: Mapping[int, Sequence[ClusterStorageDescriptor]] = partitions.secondaries_of(connection, ids)
+        everywhere = cluster is None or cluster == table.storage.primary.cluster
+        return [
+            self._partition_seen_from(table, row, secondaries.get(row.id, ()), cluster)
+            for row in partitions.select_partitions(connection, ids)
+            if everywhere or any(copy.cluster == cluster for copy in secondaries.get(row.id, ()))
+        ]
+
+    def _partitioned(
+        self, connection: Connection, database: str, name: str, operation: str, *, for_change: bool = False
+    ) -> StoredTable:
+        find = tables.select_table_for_change if for_change else tables.select_table
+        table = find(connection, database, name)
+        if not table.is_partitioned:
+            raise InvalidOperationError(operation, table.full_name, "the table has no partition keys")
+        return table
+
+    @staticmethod
+    def _stored(connection: Connection, table: Table, ids: Iterable[int]) -> list[StoredPartition]:
+        """Partitions by id, with their locations as they are stored."""
+        return [partition_from_row(table, row) for row in partitions.select_partitions(connection, sorted(ids))]

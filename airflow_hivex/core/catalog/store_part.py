@@ -1,0 +1,77 @@
+"""What the parts of the ObjectStore share: locations as a cluster sees them, and events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from sqlalchemy import Connection
+
+from airflow_hivex.core.catalog.table_events import record_table_event
+from airflow_hivex.core.clock import Clock
+from airflow_hivex.core.clusters.properties import Clusters
+from airflow_hivex.core.errors import NotOnClusterError
+from airflow_hivex.core.events.notification_log import EventType
+from airflow_hivex.core.model.objects import ClusterStorageDescriptor, StoredTable, Table
+from airflow_hivex.core.model.write_ids import ValidWriteIdList
+from airflow_hivex.core.store.engine import Store
+from airflow_hivex.core.store.joining import JoinsTransactions
+
+EndCompactions: TypeAlias = Callable[[Connection, Collection[int], Collection[str] | None, int], None]
+"""Ends the queued compactions of tables, or of partitions of one table (names), that are dropped at a time in ms."""
+
+
+class StorePart(JoinsTransactions):
+    """A part of :class:`~airflow_hivex.core.catalog.object_store.ObjectStore`."""
+
+    def __init__(self, store: Store, clusters: Clusters, clock: Clock, end_compactions: EndCompactions) -> None:
+        super().__init__(store)
+        self._clusters = clusters
+        self._clock = clock
+        self._end_compactions = end_compactions
+
+    @property
+    def _default_cluster(self) -> Any:
+        return self._clusters.get(self._clusters.default)
+
+    def _seen_from(self, table: StoredTable, cluster: str | None) -> StoredTable:
+        """Return the table with the location that a session on ``cluster`` sees, or an old client; a view has none.
+
+        Source: docs/reference/clusters.md, M3.
+        """
+        if table.is_view:
+            if cluster is not None:
+                self._clusters.get(cluster)
+            return table
+        copy = self._visible_copy(table.storage.primary, table.storage.secondaries, cluster, table.full_name)
+        return table.with_location(self._uri(copy))
+
+    def _uri(self, copy: ClusterStorageDescriptor) -> str:
+        # A cluster may have been taken out of the configuration: its tables can still be listed.
+        return self._clusters.get(copy.cluster).uri(copy.location) if copy.cluster in self._clusters else copy.location
+
+    def _visible_copy(
+        self,
+        primary: ClusterStorageDescriptor,
+        secondaries: Sequence[ClusterStorageDescriptor],
+        cluster: str | None,
+        name: str,
+    ) -> ClusterStorageDescriptor:
+        copies = {copy.cluster: copy for copy in (*secondaries, primary)}
+        if cluster is None:
+            return copies.get(self._clusters.default, primary)
+        self._clusters.get(cluster)
+        if cluster not in copies:
+            raise NotOnClusterError(name, cluster, sorted(copies))
+        return copies[cluster]
+
+    def _record(
+        self,
+        connection: Connection,
+        type: EventType,
+        table: Table,
+        valid_write_ids: ValidWriteIdList | None = None,
+        txn_id: int | None = None,
+        message: Mapping[str, Any] | None = None,
+    ) -> None:
+        record_table_event(connection, self._clock(), type, table, valid_write_ids, txn_id, message)

@@ -1,0 +1,155 @@
+"""The tables of the ObjectStore."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from sqlalchemy import Connection
+
+from airflow_hivex.core.catalog import directories, tables
+from airflow_hivex.core.catalog.snapshots import table_calls
+from airflow_hivex.core.catalog.store_part import StorePart
+from airflow_hivex.core.catalog.table_events import of_table
+from airflow_hivex.core.errors import InvalidOperationError
+from airflow_hivex.core.events.notification_log import EventType
+from airflow_hivex.core.model.identifiers import normalise
+from airflow_hivex.core.model.objects import ClusterStorageDescriptor, StoredTable, Table, TableType
+from airflow_hivex.core.model.write_ids import ValidWriteIdList
+from airflow_hivex.core.store.batches import batches
+
+
+class TableMethods(StorePart):
+    """The methods of ``RawStore`` for tables, and :meth:`forget_tables`."""
+
+    def create_table(
+        self,
+        table: Table,
+        valid_write_ids: ValidWriteIdList | None = None,
+        txn_id: int | None = None,
+    ) -> StoredTable:
+        """Add a table and return it as stored.
+
+        Raises:
+            AlreadyExistsError: a table of that name exists.
+            NoSuchDatabaseError: its database does not.
+            UnknownClusterError, LocationOutsideClusterError: its primary copy cannot lie there.
+        """
+        cluster = self._clusters.get(table.storage.primary.cluster)
+        location = cluster.relative(table.storage.primary.location) if table.storage.primary.location else ""
+        placed = replace(
+            table, storage=replace(table.storage, primary=ClusterStorageDescriptor(cluster.name, location))
+        )
+
+        def work(connection: Connection) -> StoredTable:
+            inserted = tables.insert_table(connection, placed, self._clock())
+            stored = tables.select_table(connection, inserted.database, inserted.name)
+            self._record(connection, EventType.CREATE_TABLE, stored, valid_write_ids, txn_id, of_table(stored))
+            return self._seen_from(stored, None)
+
+        return self._write(work)
+
+    def get_table(
+        self,
+        database: str,
+        name: str,
+        valid_write_ids: ValidWriteIdList | None = None,  # noqa: ARG002 - for caches; the database is never stale
+        cluster: str | None = None,
+    ) -> StoredTable:
+        """Return a table. One round trip.
+
+        Raises:
+            NoSuchDatabaseError, NoSuchTableError: it does not exist.
+            UnknownClusterError: ``cluster`` is not configured.
+            NotOnClusterError: the table has no copy there.
+        """
+        calls = table_calls([(normalise(database), normalise(name))])
+        found = tables.tables_from_rows(*self._store.ask(*calls, connection=self._connection))
+        if found:
+            return self._seen_from(found[0], cluster)
+        with self._read() as connection:
+            # Tells a missing database from a missing table.
+            return self._seen_from(tables.select_table(connection, database, name), cluster)
+
+    def get_tables(
+        self,
+        database: str,
+        names: Sequence[str],
+        valid_write_ids: Mapping[str, ValidWriteIdList] | None = None,  # noqa: ARG002 - for caches; see get_table
+        cluster: str | None = None,
+    ) -> list[StoredTable]:
+        """Return the named tables that exist (and, with ``cluster``, have a copy there), by name."""
+        with self._read() as connection:
+            wanted = [(normalise(database), normalise(name)) for name in names]
+            found = [table for batch in batches(wanted, 1000) for table in tables.select_tables(connection, batch)]
+        present = [table for table in found if cluster is None or table.storage.on(cluster)]
+        return sorted((self._seen_from(table, cluster) for table in present), key=lambda table: table.name)
+
+    def alter_table(
+        self,
+        database: str,
+        name: str,
+        table: Table,
+        valid_write_ids: ValidWriteIdList | None = None,
+        txn_id: int | None = None,
+    ) -> StoredTable:
+        """Store a changed table: its name, columns, parameters, owner or comment. Its place stays.
+
+        Raises:
+            NoSuchTableError: it does not exist.
+            AlreadyExistsError: its new name is taken.
+            InvalidOperationError: the change would move it to another cluster or database.
+        """
+
+        def work(connection: Connection) -> StoredTable:
+            stored = tables.select_table_for_change(connection, database, name)
+            if normalise(table.database) != stored.database:
+                raise InvalidOperationError("ALTER TABLE", stored.full_name, "a table cannot change its database")
+            if table.storage.primary.cluster != stored.storage.primary.cluster:
+                raise InvalidOperationError("ALTER TABLE", stored.full_name, "this does not change the primary cluster")
+            placed = replace(
+                table,
+                storage=replace(table.storage, primary=stored.storage.primary, secondaries=stored.storage.secondaries),
+            )
+            tables.update_table(connection, stored, placed)
+            changed = tables.select_table(connection, database, table.name)
+            message = of_table(changed, was=stored.name)
+            self._record(connection, EventType.ALTER_TABLE, changed, valid_write_ids, txn_id, message)
+            return self._seen_from(changed, None)
+
+        return self._write(work)
+
+    def drop_table(
+        self,
+        database: str,
+        name: str,
+        valid_write_ids: ValidWriteIdList | None = None,
+        txn_id: int | None = None,
+    ) -> StoredTable:
+        """Take a table out of sight and return it. Its files stay, for :meth:`forget_tables` to follow.
+
+        Raises:
+            NoSuchDatabaseError, NoSuchTableError: it does not exist.
+        """
+
+        def work(connection: Connection) -> StoredTable:
+            table = tables.select_table_for_change(connection, database, name)
+            tables.mark_dropped(connection, [table.id])
+            self._end_compactions(connection, [table.id], None, self._clock())
+            self._record(connection, EventType.DROP_TABLE, table, valid_write_ids, txn_id, of_table(table))
+            return table
+
+        return self._write(work)
+
+    def forget_tables(self, dropped: Sequence[StoredTable]) -> None:
+        """Remove the last rows of dropped tables, once their files are gone. Safe to repeat."""
+        self._write(lambda connection: directories.forget_tables(connection, [table.id for table in dropped]))
+
+    def list_tables(self, database: str, pattern: str | None = None, type: TableType | None = None) -> list[str]:
+        """Return the sorted names of a database's tables and views, or of one type, that match a SHOW pattern.
+
+        Raises:
+            NoSuchDatabaseError: the database does not exist.
+        """
+        with self._read() as connection:
+            return tables.select_table_names(connection, database, pattern, type)
