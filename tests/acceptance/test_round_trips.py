@@ -59,6 +59,7 @@ def test_select_takes_three_round_trips_for_metadata_and_merge_one_more_for_its_
         ("SELECT * FROM t", 3),
         ("SELECT * FROM p", 3),
         ("SELECT * FROM p WHERE day = 'x'", 3),
+        ("SELECT * FROM p WHERE day LIKE '%x'", 3),
         (merge, 4),
     ):
         trips = of_warm(store, lambda text=text: session.sql(text))  # type: ignore[misc]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -15,6 +15,7 @@ from sqlalchemy import (
     Integer,
     Text,
     cast,
+    func,
     literal_column,
     null,
     select,
@@ -22,9 +23,9 @@ from sqlalchemy import (
 )
 
 from airflow_hivex.core.catalog.directories import RegisteredDirectory
-from airflow_hivex.core.catalog.pruning import FoundPartition, check_stored_alike, database_conditions, find_partitions
+from airflow_hivex.core.catalog.pruning import FoundPartition, check_stored_alike, database_conditions, matching
 from airflow_hivex.core.model.objects import StoredTable
-from airflow_hivex.core.model.predicates import Predicate
+from airflow_hivex.core.model.predicates import And, Predicate
 from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.schema import (
     cluster_storage_descriptors,
@@ -51,13 +52,18 @@ class TableContents:
     held: Mapping[str, frozenset[int]] = field(default_factory=dict)
 
 
+_TAKEN_ALONG = 200
+"""Of so many partitions the contents come with the names, before it is decided here which of them are wanted."""
+
+
 def read_contents(
     connection: Connection, table: StoredTable, predicate: Predicate | None, clusters: Collection[str]
 ) -> TableContents:
     """Return the contents of a table that a predicate of its partition keys leaves, and their copies on some clusters.
 
-    One round trip. A predicate that the database cannot decide alone takes one more, and one for each batch of
-    partitions that it leaves; so do partitions of plain tables that have storage descriptors of their own.
+    One round trip. Where the database cannot decide the predicate alone, and leaves more than 200 partitions, it takes
+    one more for each batch of those that are wanted; so do partitions of plain tables that have storage descriptors
+    of their own. Directories and copies of partitions that are not wanted may be among the others.
 
     Raises:
         InvalidOperationError: a scan of a plain table cannot read one of its partitions.
@@ -66,25 +72,29 @@ def read_contents(
     if not table.is_partitioned:
         return _read(connection, _of_partitions(table, secondaries, None))
     conditions, residual = database_conditions(connection, table, predicate)
-    if not residual:
-        wanted = (
-            select(partitions.c.id, partitions.c.name, partitions.c.location, partitions.c.storage_descriptor_id)
-            .where(partitions.c.table_id == table.id, ~partitions.c.dropped, *conditions)
-            .cte("wanted")
-        )
-        ids = select(wanted.c.id)
-        restriction = partial(_is_in, ids) if conditions else None
-        # The number of a partition is the id of its own storage descriptor.
-        columns = (wanted.c.id, wanted.c.id, wanted.c.name, wanted.c.location, wanted.c.storage_descriptor_id)
-        names = _part(_PARTITION, *columns, *[cast(null(), BigInteger)] * 2)
-        contents = _read(connection, [names, *_of_partitions(table, secondaries, restriction)])
-    else:
-        found = find_partitions(connection, table, predicate)
-        read = [
-            _read(connection, _of_partitions(table, secondaries, partial(_is_in, batch)))
-            for batch in batches([each.id for each in found])
-        ]
-        contents = TableContents(found, *_merged(read))
+    wanted = (
+        select(partitions.c.id, partitions.c.name, partitions.c.location, partitions.c.storage_descriptor_id)
+        .where(partitions.c.table_id == table.id, ~partitions.c.dropped, *conditions)
+        .cte("wanted")
+    )
+    # The number of a partition is the id of its own storage descriptor.
+    columns = (wanted.c.id, wanted.c.id, wanted.c.name, wanted.c.location, wanted.c.storage_descriptor_id)
+    names = _part(_PARTITION, *columns, *[cast(null(), BigInteger)] * 2)
+    parts = _of_partitions(table, secondaries, partial(_is_in, select(wanted.c.id)) if conditions else None)
+    if residual:
+        is_few = select(func.count()).select_from(wanted).scalar_subquery() <= _TAKEN_ALONG
+        parts = [part.where(is_few) for part in parts]
+    contents = _read(connection, [names, *parts])
+    if residual:
+        found = matching(contents.partitions, table.partition_keys, And(tuple(residual)))
+        if len(contents.partitions) <= _TAKEN_ALONG:
+            contents = replace(contents, partitions=found)
+        else:
+            read = [
+                _read(connection, _of_partitions(table, secondaries, partial(_is_in, batch)))
+                for batch in batches([each.id for each in found])
+            ]
+            contents = TableContents(found, *_merged(read))
     if not table.is_transactional:
         check_stored_alike(connection, table, contents.partitions)
     return contents

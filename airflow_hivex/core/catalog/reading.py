@@ -47,6 +47,6 @@ class MetadataReader(Protocol):
         """Return the partitions that ``predicate`` leaves, with their directories, and their copies on ``clusters``.
 
         It has all that the snapshot sees, and may have more: what a snapshot reads of it is :func:`binding.bind`'s
-        to say. At most one round trip, and one more for a predicate that the database cannot decide.
+        to say. At most one round trip, and one more where a predicate that the database cannot decide leaves many.
         """
         ...
