@@ -6,7 +6,7 @@ must be certain, so values are held against the types of their keys first and co
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from airflow_hivex.core.catalog.partitions import stored_values
 from airflow_hivex.core.errors import InvalidObjectError, InvalidOperationError, NoSuchColumnError
@@ -23,6 +23,7 @@ from airflow_hivex.core.model.predicates import (
     Value,
     typed,
 )
+from airflow_hivex.core.model.statements import Literal
 
 _HOLDS = {
     "=": lambda order: order == 0,
@@ -64,6 +65,27 @@ def typed_specification(operation: str, table: Table, specification: Predicate) 
         case Comparison(ColumnReference() as column, operator, value):
             return _typed_comparison(table, _key(table, column), column, operator, value)
     raise InvalidOperationError(operation, table.full_name, "a PARTITION clause compares keys with constants")
+
+
+def clause_condition(operation: str, table: Table, clause: Mapping[str, Literal | None]) -> Predicate:
+    """Return the specification of a PARTITION clause whose keys have values, or (None) any.
+
+    Raises:
+        InvalidOperationError: the table has no partition keys.
+        NoSuchColumnError: it names a column that is not a partition key.
+        InvalidObjectError: a value is not of its key's type.
+    """
+    check_partitioned(operation, table)
+    keys = [key.name for key in table.partition_keys]
+    conditions: list[Predicate] = []
+    for key, literal in clause.items():
+        if key not in keys:
+            raise NoSuchColumnError(table.full_name, f"{key} among its partition keys", keys)
+        if literal is not None:
+            column = ColumnReference(key)
+            # A binary value is refused as one that is not of the key's type.
+            conditions.append(IsNull(column) if literal.value is None else Comparison(column, "=", literal.value))  # type: ignore[arg-type]
+    return typed_specification(operation, table, And(tuple(conditions)))
 
 
 def covered(names: Iterable[str], specification: Predicate, keys: Sequence[Column]) -> list[str]:

@@ -13,9 +13,10 @@ from dataclasses import replace
 
 from sqlalchemy import Connection
 
-from airflow_hivex.core.catalog.pruning import FoundPartition, check_stored_alike, find_partitions
+from airflow_hivex.core.catalog.object_store import ObjectStore
+from airflow_hivex.core.catalog.pruning import FoundPartition
 from airflow_hivex.core.catalog.registration import OriginalFile, Registration
-from airflow_hivex.core.catalog.tables import check_apart, has_secondaries, select_table, select_table_for_change
+from airflow_hivex.core.catalog.tables import check_apart, has_secondaries, lock_for_change
 from airflow_hivex.core.errors import InvalidOperationError
 from airflow_hivex.core.model.directories import parse_directory
 from airflow_hivex.core.model.file_properties import check_file_options
@@ -25,6 +26,7 @@ from airflow_hivex.core.model.objects import (
     PLAIN_LAYOUT,
     TRANSACTIONAL,
     TRANSACTIONAL_PROPERTIES,
+    StoredTable,
     Table,
     TableType,
 )
@@ -55,7 +57,7 @@ def is_conversion(table: Table, properties: Mapping[str, str]) -> bool:
     return not table.is_transactional and _value(properties, TRANSACTIONAL) == "true"
 
 
-def convert_table(context: StatementContext, table: Table, properties: Mapping[str, str]) -> Result:
+def convert_table(context: StatementContext, table: StoredTable, properties: Mapping[str, str]) -> Result:
     """Return ALTER TABLE SET TBLPROPERTIES ('transactional' = 'true', ...) of a plain table.
 
     Lists the table's folder once and reads the footer of each ORC or Parquet file. The table's lock is held meanwhile.
@@ -69,13 +71,14 @@ def convert_table(context: StatementContext, table: Table, properties: Mapping[s
     with own_transaction(context) as running:
         acquire(context, running, services.statement_locks.convert_table(table))
         with services.store.read() as connection:
-            partitions = _check_stored(connection, table)
+            partitions = _check_stored(services.catalog, connection, table)
         originals = _originals(context, converted, partitions)
 
         def changes(connection: Connection) -> None:
-            if _check_stored(connection, table, for_change=True) != partitions:
-                raise InvalidOperationError(_OPERATION, table.full_name, "its partitions changed meanwhile; try again")
+            lock_for_change(connection, [table.id])
             catalog = services.catalog.joining(connection)
+            if _check_stored(catalog, connection, table) != partitions:
+                raise InvalidOperationError(_OPERATION, table.full_name, "its partitions changed meanwhile; try again")
             stored = catalog.alter_table(table.database, table.name, converted, None, running.txn_id)
             # The write id tells caches that the table has changed, as that of CREATE TABLE does.
             services.transactions.allocate_in(connection, [running.txn_id], stored.id)
@@ -88,7 +91,7 @@ def convert_table(context: StatementContext, table: Table, properties: Mapping[s
         return Result(cluster=table.storage.primary.cluster, txn_id=running.txn_id)
 
 
-def _converted(table: Table, properties: Mapping[str, str]) -> Table:
+def _converted(table: StoredTable, properties: Mapping[str, str]) -> StoredTable:
     """Return the table as it will be, after all that can be said without looking at its files."""
     name = table.full_name
     if table.is_view:
@@ -126,7 +129,7 @@ def _converted(table: Table, properties: Mapping[str, str]) -> Table:
     return converted
 
 
-def _check_stored(connection: Connection, table: Table, *, for_change: bool = False) -> list[FoundPartition]:
+def _check_stored(catalog: ObjectStore, connection: Connection, table: StoredTable) -> Sequence[FoundPartition]:
     """Return the table's partitions, after what the catalog has was held against the rules.
 
     Raises:
@@ -134,17 +137,16 @@ def _check_stored(connection: Connection, table: Table, *, for_change: bool = Fa
         InvalidOperationError: it was changed, has copies, or a partition lies elsewhere.
         InvalidObjectError: its folder is not its own.
     """
-    stored = (select_table_for_change if for_change else select_table)(connection, table.database, table.name)
+    named = (table.database, table.name)
+    snapshot = catalog.snapshot([named])
+    stored = snapshot.tables[named]
     if (stored.id, stored.storage, stored.parameters) != (table.id, table.storage, table.parameters):
         raise InvalidOperationError(_OPERATION, table.full_name, "it was changed meanwhile; try again")
     if has_secondaries(connection, stored):
         reason = "copies of it are registered on other clusters; unregister them first, and again after it"
         raise InvalidOperationError(_OPERATION, table.full_name, reason)
     check_apart(connection, replace(stored, type=TableType.MANAGED_TABLE))
-    if not table.is_partitioned:
-        return []
-    partitions = list(find_partitions(connection, table))
-    check_stored_alike(connection, table, partitions)
+    partitions = catalog.contents(snapshot, stored, None, ()).partitions
     root = table.storage.primary.location
     for partition in partitions:
         if partition.location != f"{root}/{partition.name}":

@@ -11,7 +11,6 @@ from airflow_hivex.core.model.objects import Column, StoredPartition, StoredTabl
 from airflow_hivex.core.model.secrets import hide_in_uri
 from airflow_hivex.core.model.statistics import Statistics, is_exact
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
-from airflow_hivex.core.snapshots.valid_lists import read_valid_txns, read_valid_write_ids
 from airflow_hivex.core.statements.context import StatementContext
 from airflow_hivex.core.statements.described_storage import storage_facts
 
@@ -121,12 +120,8 @@ def _statistics(
     context: StatementContext, table: StoredTable, partition: StoredPartition | None
 ) -> tuple[Statistics | None, ValidWriteIdList | None]:
     """Return the statistics of the partition or table, and the snapshot of now."""
-    table_id = table.id
-    ids = [] if partition is None else [partition.id]
+    key = None if partition is None else partition.id
     with context.services.store.read() as connection:
-        found = select_statistics(connection, table, ids)
-        if not table.is_transactional:
-            return found.get(ids[0] if ids else None), None
-        valid_txns = read_valid_txns(connection)
-        current = read_valid_write_ids(connection, {table_id: table.full_name}, valid_txns)[table_id]
-    return found.get(ids[0] if ids else None), current
+        found = select_statistics(connection, table, [] if key is None else [key]).get(key)
+    snapshot = context.services.catalog.snapshot([(table.database, table.name)])
+    return found, snapshot.list_of(table)

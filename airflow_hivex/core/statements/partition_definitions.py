@@ -9,8 +9,9 @@ from functools import partial
 from sqlalchemy import Connection
 
 from airflow_hivex.core.catalog.directories import directories_of
+from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.catalog.partitions import name_of
-from airflow_hivex.core.catalog.specifications import check_partitioned, covered, typed_specification
+from airflow_hivex.core.catalog.specifications import check_partitioned, clause_condition, covered, typed_specification
 from airflow_hivex.core.errors import (
     AlreadyExistsError,
     HivexError,
@@ -108,16 +109,12 @@ def rename_partition(context: StatementContext, statement: RenamePartition) -> R
     if new in names:
         raise AlreadyExistsError("partition", f"{table.full_name} {new}", "choose another name")
     made: list[tuple[ClusterStorageDescriptor, Sequence[str]]] = []
-    ids: list[int] = []
     needless: list[str] = []
 
     def copy(running: Running) -> None:
         # Others may have come while the locks were waited for.
         partition = catalog.get_partition(database, name, partition_values(old))
-        with context.services.store.read() as connection:
-            registered = directories_of(connection, table, [partition.id]).get(partition.id, ())
-        ids.append(partition.id)
-        directories = [each.name for each in registered]
+        directories = _directories(catalog, table, old, statement.partition)
         for source in _managed_copies(table, partition):
             target = source.location.removesuffix(old) + new
             made.append((source, directories))
@@ -132,8 +129,8 @@ def rename_partition(context: StatementContext, statement: RenamePartition) -> R
     def change(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:
         catalog.joining(connection).rename_partition(database, name, old, new, write_ids, txn_id=txn_id)
         # The cleaner, which takes no locks, may have deleted some since they were copied.
-        left = {each.name for found in directories_of(connection, table, ids).values() for each in found}
-        needless[:] = sorted({directory for _, directories in made for directory in directories} - left)
+        left = _directories(catalog.joining(connection), table, new, statement.name)
+        needless[:] = sorted({directory for _, directories in made for directory in directories} - set(left))
 
     locks = context.services.statement_locks.rename_partition(table, [old, new])
     result = change_metadata(context, table, locks, change, before=copy)
@@ -142,6 +139,16 @@ def rename_partition(context: StatementContext, statement: RenamePartition) -> R
         _delete_copied(context, table, [(source.cluster, source.location, directories)])
         _delete_copied(context, table, [(source.cluster, target, needless)])
     return result
+
+
+def _directories(catalog: ObjectStore, table: Table, name: str, clause: Mapping[str, Literal]) -> list[str]:
+    """Return the registered directories of the partition that a clause names."""
+    named = (table.database, table.name)
+    snapshot = catalog.snapshot([named])
+    condition = clause_condition("RENAME PARTITION", table, clause)
+    contents = catalog.contents(snapshot, snapshot.tables[named], condition, ())
+    ids = [each.id for each in contents.partitions if each.name == name]
+    return [each.name for partition_id in ids for each in contents.directories.get(partition_id, ())]
 
 
 def partition_name_of(operation: str, table: Table, specification: Mapping[str, Literal]) -> str:

@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 
 from airflow_hivex.core.catalog.binding import BoundPartition, BoundTable
 from airflow_hivex.core.catalog.partitions import name_of
-from airflow_hivex.core.catalog.specifications import check_partitioned, covered, typed_specification
+from airflow_hivex.core.catalog.specifications import clause_condition, covered
 from airflow_hivex.core.catalog.statistics import store_statistics
 from airflow_hivex.core.catalog.table_events import record_statistics_event
 from airflow_hivex.core.errors import (
@@ -22,8 +22,8 @@ from airflow_hivex.core.errors import (
 )
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.objects import Column, Table
-from airflow_hivex.core.model.predicates import And, ColumnReference, Comparison, IsNull, Predicate
-from airflow_hivex.core.model.statements import Analyze, AnalyzeTables, Literal, Select, TableName
+from airflow_hivex.core.model.predicates import Predicate
+from airflow_hivex.core.model.statements import Analyze, AnalyzeTables, Select, TableName
 from airflow_hivex.core.model.statistics import ColumnStatistics, Statistics, StatisticsKind, statistics_kind
 from airflow_hivex.core.sql.reader import read
 from airflow_hivex.core.statements import planning
@@ -57,7 +57,9 @@ def run_analyze(context: StatementContext, statement: Analyze) -> Result:
         table = context.services.catalog.get_table(database, name, cluster=None)
         if table.is_view:
             raise InvalidOperationError(_OPERATION, table.full_name, "it is a view; analyze the tables that it reads")
-        specification = _specification(table, statement.partition)
+        specification = None
+        if statement.partition is not None:
+            specification = clause_condition(f"{_OPERATION} ... PARTITION", table, statement.partition)
         routed = route(context, _reading(table, specification), running, runs_job=not statement.noscan)
         (bound,) = routed.bound
         columns = _columns(bound.table, statement.columns)
@@ -92,22 +94,6 @@ def run_analyze_tables(context: StatementContext, statement: AnalyzeTables) -> R
         except NoSuchTableError as error:
             log.info("%s", error)
     return Result()
-
-
-def _specification(table: Table, partition: Mapping[str, Literal | None] | None) -> Predicate | None:
-    if partition is None:
-        return None
-    check_partitioned(f"{_OPERATION} ... PARTITION", table)
-    keys = [key.name for key in table.partition_keys]
-    conditions: list[Predicate] = []
-    for key, literal in partition.items():
-        if key not in keys:
-            raise NoSuchColumnError(table.full_name, f"{key} among its partition keys", keys)
-        if literal is not None:
-            column = ColumnReference(key)
-            # A binary value is refused as one that is not of the key's type.
-            conditions.append(IsNull(column) if literal.value is None else Comparison(column, "=", literal.value))  # type: ignore[arg-type]
-    return typed_specification(f"{_OPERATION} ... PARTITION", table, And(tuple(conditions)))
 
 
 def _reading(table: Table, specification: Predicate | None) -> Select:
