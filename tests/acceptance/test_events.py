@@ -192,6 +192,9 @@ def test_every_call_that_changes_something_leaves_an_event(
             "default", "t", [catalog.new_partition(stored(), [number]) for number in (7, 8)]
         ),
         "catalog.register originals": convert,
+        "catalog.alter_partitions": lambda: catalog.alter_partitions(
+            "default", "t", [replace(catalog.get_partition("default", "t", ["7"]), parameters={"a": "b"})]
+        ),
         "catalog.rename_partition": lambda: catalog.rename_partition("default", "t", "p=7", "p=9"),
         "catalog.register_copy": register_copy,
         "catalog.unregister_copy": lambda: catalog.unregister_copy("default", "t", "c2"),

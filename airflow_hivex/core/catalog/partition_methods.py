@@ -84,14 +84,24 @@ class PartitionMethods(StorePart):
 
         Or "".
         """
+        self._check_primary(table, partition)
         cluster = self._clusters.get(table.storage.primary.cluster)
         location = partition.location
         if partition.storage is not None:
-            if partition.storage.primary.cluster != cluster.name:
-                reason = f"its primary copy is on {cluster.name}, as its table's"
-                raise InvalidObjectError("partition", f"{table.full_name} {partition.name}", reason)
             location = location or partition.storage.primary.location
         return cluster.relative(location) if location else ""
+
+    @staticmethod
+    def _check_primary(table: Table, partition: Partition) -> None:
+        """Refuse a partition whose own storage descriptor names another primary cluster than its table's.
+
+        Raises:
+            InvalidObjectError: it does.
+        """
+        primary = table.storage.primary.cluster
+        if partition.storage is not None and partition.storage.primary.cluster != primary:
+            reason = f"its primary copy is on {primary}, as its table's"
+            raise InvalidObjectError("partition", f"{table.full_name} {partition.name}", reason)
 
     def get_partition(
         self,
@@ -193,6 +203,47 @@ class PartitionMethods(StorePart):
                 message = of_partitions(gone)
                 self._record(connection, EventType.DROP_PARTITION, stored, valid_write_ids, txn_id, message)
             return dropped
+
+        return self._write(work)
+
+    def alter_partitions(
+        self,
+        database: str,
+        table: str,
+        changed: Sequence[Partition],
+        valid_write_ids: ValidWriteIdList | None = None,
+        *,
+        txn_id: int | None = None,
+    ) -> list[StoredPartition]:
+        """Store changed partitions, all or none: parameters, storage descriptors and times of the last access.
+
+        They are found by their values. Their places stay; :meth:`rename_partition` changes values. One that comes
+        without a storage descriptor is stored as its table says from now on.
+
+        Raises:
+            NoSuchPartitionError: one does not exist.
+            InvalidObjectError: one is given twice, or its primary copy would be on another cluster.
+        """
+
+        def work(connection: Connection) -> list[StoredPartition]:
+            stored = self._partitioned(connection, database, table, "ALTER PARTITION", for_change=True)
+            by_name: dict[str, Partition] = {}
+            for each in changed:
+                name = partitions.name_of(stored, each.values)
+                if name in by_name:
+                    raise InvalidObjectError("partition", f"{stored.full_name} {name}", "it is given twice")
+                self._check_primary(stored, each)
+                by_name[name] = each
+            ids = partitions.partition_ids(connection, stored, list(by_name))
+            missing = [name for name in by_name if name not in ids]
+            if missing:
+                raise NoSuchPartitionError(stored.database, stored.name, missing[0])
+            if ids:
+                partitions.update_partitions(connection, {ids[name]: each for name, each in by_name.items()})
+                tables.raise_versions(connection, [stored.id])
+                message = of_partitions(self._stored(connection, stored, ids.values()))
+                self._record(connection, EventType.ALTER_PARTITION, stored, valid_write_ids, txn_id, message)
+            return self._load(connection, stored, sorted(ids.values()), None)
 
         return self._write(work)
 

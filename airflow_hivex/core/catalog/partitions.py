@@ -181,6 +181,37 @@ def delete_storage_descriptors(connection: Connection, ids: Sequence[int]) -> No
         connection.execute(delete(storage_descriptors).where(storage_descriptors.c.id.in_(batch)))
 
 
+def update_partitions(connection: Connection, changed: Mapping[int, Partition]) -> None:
+    """Store parameters, storage descriptors and times of the last access of partitions, by id. Their places stay."""
+    rows = {
+        row.id: row.storage_descriptor_id
+        for batch in batches(sorted(changed))
+        for row in connection.execute(
+            select(partitions.c.id, partitions.c.storage_descriptor_id).where(partitions.c.id.in_(batch))
+        )
+    }
+    added = {str(each): changed[each] for each, storage_id in rows.items() if storage_id is None}
+    storage_ids = _insert_storage_descriptors(connection, added)
+    needless = []
+    for partition_id, partition in changed.items():
+        storage_id = rows[partition_id]
+        if storage_id is None:
+            storage_id = storage_ids.get(str(partition_id))
+        elif partition.storage is None:
+            needless.append(storage_id)
+            storage_id = None
+        else:
+            own = update(storage_descriptors).where(storage_descriptors.c.id == storage_id)
+            connection.execute(own.values(**storage_to_values(partition.storage)))
+        values = {
+            "parameters": dict(partition.parameters),
+            "last_accessed_ms": stored_time(partition.name, partition.last_accessed_at),
+            "storage_descriptor_id": storage_id,
+        }
+        connection.execute(update(partitions).where(partitions.c.id == partition_id).values(**values))
+    delete_storage_descriptors(connection, needless)
+
+
 def partition_ids(connection: Connection, table: Table, names: Sequence[str]) -> dict[str, int]:
     """Return the ids of those partitions that exist, by name."""
     found: dict[str, int] = {}

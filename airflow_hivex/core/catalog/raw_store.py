@@ -127,6 +127,16 @@ class RawStore(Protocol):
         txn_id: int | None = None,
     ) -> list[StoredPartition]: ...
 
+    def alter_partitions(
+        self,
+        database: str,
+        table: str,
+        changed: Sequence[Partition],
+        valid_write_ids: ValidWriteIdList | None = None,
+        *,
+        txn_id: int | None = None,
+    ) -> list[StoredPartition]: ...
+
     def rename_partition(
         self,
         database: str,

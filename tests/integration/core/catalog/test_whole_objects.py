@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import random
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -8,7 +9,7 @@ import pytest
 from sqlalchemy import func, select
 
 from airflow_hivex.core.catalog.object_store import ObjectStore
-from airflow_hivex.core.errors import InvalidObjectError
+from airflow_hivex.core.errors import InvalidObjectError, NoSuchPartitionError
 from airflow_hivex.core.model.objects import (
     ClusterStorageDescriptor,
     Column,
@@ -184,6 +185,44 @@ def test_dropped_partition_leaves_no_storage_descriptor_behind(catalog: ObjectSt
     catalog.forget_partitions(catalog.drop_partitions("default", "t", ["p=1", "p=2"]))
     with store.read() as connection:
         assert connection.execute(select(func.count()).select_from(storage_descriptors)).scalar_one() == 2
+
+
+def test_altered_partitions_come_back_equal_where_they_were(catalog: ObjectStore, store: Store) -> None:
+    shapes = Shapes(0)
+    table = catalog.create_table(Table("default", "t", shapes.storage("t"), partition_keys=(Column("p", "int"),)))
+    storages = (None, shapes.storage("own/1"), shapes.storage("own/2"))
+    for number, (before, after) in enumerate(itertools.product(storages, repeat=2)):
+        catalog.add_partitions("default", "t", [replace(catalog.new_partition(table, [number]), storage=before)])
+        found = catalog.get_partition("default", "t", [str(number)])
+        place = ClusterStorageDescriptor("c1", f"t/p={number}" if before is None else before.primary.location)
+        wanted = replace(
+            found,
+            parameters={"changed": "yes"},
+            storage=None if after is None else replace(after, primary=place),
+            last_accessed_at=datetime(2024, 5, 6, tzinfo=UTC),
+        )
+        (stored,) = catalog.alter_partitions("default", "t", [replace(wanted, location="elsewhere")])
+        assert stored == wanted
+        assert catalog.get_partition("default", "t", [str(number)]) == wanted
+    with store.read() as connection:
+        own = select(func.count()).select_from(storage_descriptors)
+        # That of the table, and two of three new ones.
+        assert connection.execute(own).scalar_one() == 1 + 6
+
+
+def test_partitions_are_altered_all_or_none(catalog: ObjectStore) -> None:
+    table = catalog.create_table(Table("default", "t", Shapes(0).storage("t"), partition_keys=(Column("p", "int"),)))
+    catalog.add_partitions("default", "t", [catalog.new_partition(table, [1])])
+    version = catalog.get_table("default", "t").version
+    one, two = (replace(catalog.new_partition(table, [each]), parameters={"a": "b"}) for each in (1, 2))
+    with pytest.raises(NoSuchPartitionError):
+        catalog.alter_partitions("default", "t", [one, two])
+    with pytest.raises(InvalidObjectError, match="twice"):
+        catalog.alter_partitions("default", "t", [one, one])
+    assert catalog.get_partition("default", "t", ["1"]).parameters == {}
+    assert catalog.get_table("default", "t").version == version
+    catalog.alter_partitions("default", "t", [one])
+    assert catalog.get_table("default", "t").version > version
 
 
 def test_partition_lies_on_the_cluster_of_its_table(catalog: ObjectStore) -> None:
