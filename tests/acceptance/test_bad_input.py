@@ -100,6 +100,7 @@ REFUSED = [
     ("CREATE TABLE new (__row_id int)", InvalidObjectError, "reserved"),
     ("CREATE TABLE new (a int) PARTITIONED BY (b map<string,int>)", InvalidObjectError, "b cannot have"),
     ("CREATE TABLE new (a int) CLUSTERED BY (b) INTO 2 BUCKETS", NoSuchColumnError, "b"),
+    ("CREATE TABLE new (a int) SKEWED BY (b) ON (1)", NoSuchColumnError, "b"),
     ("CREATE TABLE new (a int) USING parquet", InvalidObjectError, "external table"),
     ("CREATE EXTERNAL TABLE new (a int) STORED AS RCFILE LOCATION 'x'", InvalidObjectError, "rcfile.*parquet"),
     ("CREATE EXTERNAL TABLE new (a int) USING text LOCATION 'x'", InvalidObjectError, "value string"),

@@ -147,6 +147,7 @@ DEFINITIONS = [
     "CREATE TABLE t (a int) PARTITIONED BY (ds string COMMENT 'day', n decimal(5,2)) TBLPROPERTIES ('k' = '\\\\v\\'')",
     "CREATE TABLE t (a int, b string) PARTITIONED BY (b)",
     "CREATE TABLE t (a int, v varchar(3), c char(2)) CLUSTERED BY (a, v) SORTED BY (a DESC, v) INTO 3 BUCKETS",
+    "CREATE TABLE t (a int, b string) SKEWED BY (B, a) ON (('it''s', 1), ('y', -2)) STORED AS ORC",
     "CREATE TABLE t (a int) TBLPROPERTIES ('hivex.cluster' = 'c2')",
     "CREATE TABLE t (a int) USING csv OPTIONS (header 'true', sep ';') LOCATION 'x y/100%'",
     "CREATE EXTERNAL TABLE t (a int) STORED AS PARQUET TBLPROPERTIES ('hivex.cluster' = 'c2')",

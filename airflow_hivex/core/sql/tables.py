@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from airflow_hivex.core.model.objects import TRANSACTIONAL, Column, SortColumn
+from airflow_hivex.core.model.objects import TRANSACTIONAL, Column, Skew, SortColumn
 from airflow_hivex.core.model.statements import CreateTable, Query
 from airflow_hivex.core.model.text_files import (
     COLLECTION_DELIM,
@@ -19,6 +19,7 @@ from airflow_hivex.core.sql.clauses import once, read_properties
 from airflow_hivex.core.sql.literals import read_integer, read_string
 from airflow_hivex.core.sql.queries import at_query, read_query
 from airflow_hivex.core.sql.serdes import SERDES, SerDe, format_of_input, serde_of, text_options
+from airflow_hivex.core.sql.skew import read_skew
 from airflow_hivex.core.sql.tokens import Cursor, Kind, Token
 from airflow_hivex.core.sql.types import read_type
 
@@ -42,6 +43,7 @@ class _Clauses:
     bucket_columns: tuple[str, ...] = ()
     sort_columns: tuple[SortColumn, ...] = ()
     num_buckets: int = -1
+    skew: Skew | None = None
     location: str | None = None
     comment: str | None = None
     properties: dict[str, str] | None = None
@@ -100,6 +102,7 @@ def read_create_table(cursor: Cursor, *, external: bool = False, transactional: 
         bucket_columns=clauses.bucket_columns,
         sort_columns=clauses.sort_columns,
         num_buckets=clauses.num_buckets,
+        skew=clauses.skew,
         query=query,
         input_format=clauses.input_format,
         output_format=clauses.output_format,
@@ -178,7 +181,7 @@ def _read_clause(cursor: Cursor, clauses: _Clauses) -> None:
     token = cursor.next("a clause of CREATE TABLE")
     reader = _CLAUSES.get(token.word)
     if reader is None:
-        if token.word in ("SKEWED", "CLUSTER", "WITH", "DEFAULT"):
+        if token.word in ("CLUSTER", "WITH", "DEFAULT"):
             raise cursor.unsupported(f"{token.word} is not a clause of CREATE TABLE in this release", token)
         raise cursor.error(f"{token.text} is not a clause of CREATE TABLE", token)
     once(cursor, token, token.word in clauses.seen)
@@ -298,6 +301,10 @@ def _clustered(cursor: Cursor, clauses: _Clauses) -> None:
     cursor.expect("BUCKETS")
 
 
+def _skewed(cursor: Cursor, clauses: _Clauses) -> None:
+    clauses.skew = read_skew(cursor)
+
+
 def _sort_column(cursor: Cursor) -> SortColumn:
     name = cursor.name("a column")
     return SortColumn(name, cursor.accept_one("ASC", "DESC") != "DESC")
@@ -322,6 +329,7 @@ _CLAUSES = {
     "OPTIONS": _options,
     "PARTITIONED": _partitioned,
     "CLUSTERED": _clustered,
+    "SKEWED": _skewed,
     "LOCATION": _location,
     "COMMENT": _comment,
     "TBLPROPERTIES": _properties,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from airflow_hivex.core.compaction.spark_options import check_spark_options
@@ -31,6 +31,7 @@ from airflow_hivex.core.model.objects import (
     ClusterStorageDescriptor,
     Column,
     SerDe,
+    Skew,
     StorageDescriptor,
     Table,
     TableType,
@@ -112,6 +113,7 @@ def describe_table(context: StatementContext, statement: CreateTable, cluster: s
         num_buckets=statement.num_buckets,
         bucket_columns=tuple(each.lower() for each in statement.bucket_columns),
         sort_columns=tuple(replace(each, name=each.name.lower()) for each in statement.sort_columns),
+        skew=_skew(full_name, statement, columns),
         input_format=statement.input_format,
         output_format=statement.output_format,
         # Hive names the class of its text files in whatever way the table was defined.
@@ -314,6 +316,17 @@ def _options(data_source: str, statement: CreateTable, *, managed: bool) -> dict
     if data_source == "csv" and statement.properties.get("skip.header.line.count") == "1":
         options.setdefault("header", "true")
     return options
+
+
+def _skew(table: str, statement: CreateTable, columns: Sequence[Column]) -> Skew | None:
+    if statement.skew is None:
+        return None
+    names = [column.name for column in columns]
+    found = tuple(name.lower() for name in statement.skew.columns)
+    for name in found:
+        if name not in names:
+            raise NoSuchColumnError(table, name, names)
+    return replace(statement.skew, columns=found)
 
 
 def _check_buckets(table: str, storage: StorageDescriptor) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Self
 
 from airflow_hivex.core.model.literals import Literal
-from airflow_hivex.core.model.objects import Column, SortColumn
+from airflow_hivex.core.model.objects import Column, Skew, SortColumn
 from airflow_hivex.core.model.predicates import Predicate
 from airflow_hivex.core.model.statements.base import RoutedStatement, Statement
 from airflow_hivex.core.model.statements.names import TableName
@@ -109,6 +109,7 @@ class CreateTable(RoutedStatement):
     bucket_columns: tuple[str, ...] = ()
     sort_columns: tuple[SortColumn, ...] = ()
     num_buckets: int = -1
+    skew: Skew | None = None
     query: Query | None = None
     input_format: str | None = None
     output_format: str | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_hivex.core.errors import StatementSyntaxError, UnsupportedStatementError
-from airflow_hivex.core.model.objects import Column, SortColumn
+from airflow_hivex.core.model.objects import Column, Skew, SortColumn
 from airflow_hivex.core.model.predicates import And, ColumnReference, Comparison, IsNull, Not
 from airflow_hivex.core.model.statements import (
     AddPartitions,
@@ -145,6 +145,18 @@ def test_table_in_the_form_of_spark_is_read() -> None:
         sort_columns=(SortColumn("id", ascending=False), SortColumn("ds")),
         num_buckets=4,
     )
+
+
+@pytest.mark.parametrize(
+    ("clause", "skew"),
+    [
+        ("SKEWED BY (A) ON (1, -2.50, 'x''y')", Skew(("a",), (("1",), ("-2.50",), ("x'y",)))),
+        ("SKEWED BY (a) ON (('x'), (TRUE))", Skew(("a",), (("x",), ("true",)))),
+        ("SKEWED BY (a, b) ON ((1, 'x'), (2, 'y')) STORED AS ORC", Skew(("a", "b"), (("1", "x"), ("2", "y")))),
+    ],
+)
+def test_values_of_many_rows_are_read(clause: str, skew: Skew) -> None:
+    assert table(f"CREATE TABLE t (a INT, b STRING) {clause}").skew == skew
 
 
 def test_table_in_the_form_of_hive_is_read() -> None:
@@ -313,6 +325,11 @@ def test_types_are_spark_simple_strings(written: str, expected: str) -> None:
         ("CREATE TABLE t (a INT) USING orc STORED AS orc", 1, 34, "not by both"),
         ("CREATE TABLE t (a INT) STORED AS orc ROW FORMAT DELIMITED", 1, 38, "TEXTFILE only"),
         ("CREATE TABLE t (a INT) CLUSTERED BY (a) INTO 0 BUCKETS", 1, 46, "at least one bucket"),
+        ("CREATE TABLE t (a INT) SKEWED BY (a) ON ((1, 2))", 1, 42, "expected 1 values"),
+        ("CREATE TABLE t (a INT, b INT) SKEWED BY (a, b) ON (1, 2)", 1, 52, "expected 2 values"),
+        ("CREATE TABLE t (a INT) SKEWED BY (a) ON (1, 1)", 1, 45, "values are named twice"),
+        ("CREATE TABLE t (a INT) SKEWED BY (a, a) ON ((1, 1))", 1, 38, "named twice"),
+        ("CREATE TABLE t (a INT) SKEWED BY (a) ON (NULL)", 1, 42, "a text or a number"),
         ("CREATE TABLE t (a INT) WHATEVER", 1, 24, "not a clause"),
         ("CREATE TABLE t (a INT) TBLPROPERTIES ('a' = 1, 'a' = 2)", 1, 48, "given twice"),
         ("CREATE TABLE t (a INT) TBLPROPERTIES ('a')", 1, 42, "a value for property a"),
@@ -381,7 +398,7 @@ def test_statement_of_another_release_is_refused_by_name(text: str, named: str) 
         ("CREATE TABLE t (a INT) ROW FORMAT SERDE 'x'", 41),
         ("CREATE TABLE t (a INT) STORED AS INPUTFORMAT 'x' OUTPUTFORMAT 'y'", 46),
         ("CREATE TABLE t (a INT) STORED BY 'x'", 24),
-        ("CREATE TABLE t (a INT) SKEWED BY (a) ON (1)", 24),
+        ("CREATE TABLE t (a INT) SKEWED BY (a) ON (1) STORED AS DIRECTORIES", 45),
         ("CREATE TABLE t LIKE u", 16),
         ("CREATE DATABASE a.b", 17),
         ("DROP TABLE spark_catalog.db.t", 12),
