@@ -36,7 +36,8 @@ class ClusterHealth:
     def of_root(self, cluster: str) -> Health:
         """Return whether the root of a cluster's file system is there, and the one that it was.
 
-        One that is not is looked at again for each statement: it may be mounted at any moment.
+        One that is not is looked at again for each statement: it may be mounted at any moment. Of one that this process
+        has no driver for nothing is known, and it counts as there.
 
         Raises:
             UnknownClusterError: the cluster is not configured.
@@ -54,8 +55,11 @@ class ClusterHealth:
     def _examine(self, cluster: str) -> Health:
         try:
             self._roots.examine(cluster)
-        except (RootMissingError, ForeignRootError, StorageError) as error:
+        except (RootMissingError, ForeignRootError) as error:
             return Health(error)
+        except StorageError as error:
+            # Spark brings drivers of its own: a file system that cannot be read from here may be there.
+            return Health(error) if isinstance(error.__cause__, OSError) else USABLE
         return USABLE
 
     def _ask_runner(self, cluster: str) -> Health:

@@ -156,3 +156,11 @@ def test_answers_are_forgotten_in_time(
         now[0] += 60
         assert health.of_runner("c1").problem is None
         store.close()
+
+
+def test_a_file_system_that_only_spark_can_read_is_no_problem(
+    opened: Opened, clusters: dict[str, dict[str, str]]
+) -> None:
+    clusters["c1"]["filesystem"] = "nosuch://host/c1"
+    with opened() as session:
+        assert session.explain(JOIN).cluster == "c1"
