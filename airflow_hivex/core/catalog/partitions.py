@@ -17,7 +17,7 @@ from sqlalchemy.exc import IntegrityError
 
 from airflow_hivex.core.catalog.rows import STORAGE_COLUMNS, storage_to_values, stored_time
 from airflow_hivex.core.errors import AlreadyExistsError, InvalidObjectError, NoSuchPartitionError
-from airflow_hivex.core.model.column_types import ColumnType, Primitive
+from airflow_hivex.core.model.column_types import ColumnType, Primitive, parse_type
 from airflow_hivex.core.model.objects import ClusterStorageDescriptor, Column, Partition, Table
 from airflow_hivex.core.model.partitions import (
     DEFAULT_PARTITION,
@@ -38,6 +38,7 @@ from airflow_hivex.core.store.schema import (
     storage_descriptors,
 )
 
+_FLOAT = parse_type("float")
 _PARTITION_QUERY = select(partitions, *STORAGE_COLUMNS).join(storage_descriptors, isouter=True)
 
 
@@ -60,16 +61,16 @@ def stored_values(table: str, keys: Sequence[Column], values: Sequence[Value]) -
 def _stored(table: str, key: Column, value: Value) -> str:
     if value is None or value in ("", DEFAULT_PARTITION):
         return DEFAULT_PARTITION
-    text = text_of(value)
+    text, of = text_of(value), key.parsed_type
     try:
-        checked = _fitted(text, key.parsed_type) if isinstance(value, str) else typed(text, key.parsed_type)
+        checked = _fitted(text, of) if isinstance(value, str) else typed(text, of)
         if "\0" in text:
             raise ValueError("a path cannot hold it")
     except (ValueError, ArithmeticError) as error:
         raise InvalidObjectError(
             "partition", f"{key.name}={text}", f"the value is not of type {key.type}, the type of that key of {table}"
         ) from error
-    return text_of(checked, single=key.parsed_type == Primitive("float"))
+    return text_of(checked, single=of == _FLOAT)
 
 
 def _fitted(text: str, type: ColumnType) -> Value:

@@ -81,4 +81,9 @@ def column_value(column: ColumnReference, values: Mapping[str, Value], types: Ma
 
 def computed_type(type: ColumnType) -> str:
     """Return the name of the type that functions see: VARCHAR is a string to them."""
-    return "string" if isinstance(type, Primitive) and type.name == "varchar" else str(type)
+    if isinstance(type, Primitive) and not type.qualifier:
+        if type.name == "varchar":
+            return "string"
+        if not type.parameters:
+            return type.name
+    return str(type)
