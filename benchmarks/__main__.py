@@ -21,6 +21,7 @@ BENCHMARKS = {
     "deadlocks": "Deadlocks",
     "initiator": "Initiator",
     "compaction": "Compaction",
+    "hive_import": "Import from Hive",
 }
 OF_LINEITEM = ("inserts", "scans", "deltas", "row_changes", "compaction")
 

@@ -37,6 +37,6 @@ expect_to_be_told() {
 expect_to_be_told demo "$bin/hivex" demo
 expect_to_be_told postgresql "$bin/hivex" --metastore postgresql://hivex@127.0.0.1:1/hivex metastore status
 
-step "Installing the extras" install "$wheel[demo,postgresql]"
+step "Installing the extras" install "$wheel[demo,hive,postgresql]"
 step "Checking that the packages are compatible with each other" "$uv" pip check --python "$bin/python"
 "$bin/hivex" demo

@@ -125,6 +125,7 @@ def _add_metastore(commands: argparse._SubParsersAction[argparse.ArgumentParser]
     )
     add_options_to_command(housekeep)
     housekeep.set_defaults(command=_housekeep_metastore)
+    _add_import(actions)
     accept = actions.add_parser(
         "accept-root",
         help="accept the root of a cluster's file system as it is now",
@@ -151,6 +152,30 @@ def _add_metastore(commands: argparse._SubParsersAction[argparse.ArgumentParser]
     add_output_option(doctor)
     add_options_to_command(doctor)
     doctor.set_defaults(command=_examine_metastore)
+
+
+def _add_import(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    imported = actions.add_parser(
+        "import",
+        help="import the databases, tables and views of a Hive metastore",
+        description=(
+            "Import the databases, tables and views of a Hive metastore. Files stay where they are. The command may be "
+            "repeated: what is there already is compared and left as it is. The exit code is 1 if an object differs or "
+            "cannot be taken over."
+        ),
+    )
+    imported.add_argument("address", metavar="ADDRESS", help="thrift://host:port; several with commas between them")
+    imported.add_argument("--cluster", metavar="NAME", help="the cluster with the files (default: the default cluster)")
+    imported.add_argument("--database", metavar="PATTERN", help="import only these databases, such as 'sales*|stock'")
+    imported.add_argument("--table", metavar="PATTERN", help="import only these tables and views")
+    imported.add_argument("--dry-run", action="store_true", help="tell what would be imported, and write nothing")
+    imported.add_argument("--user", metavar="NAME", help="the user that Hive is told (default: yours)")
+    imported.add_argument(
+        "--timeout", metavar="SECONDS", type=_seconds, default=60, help="how long to wait for an answer (default: 60)"
+    )
+    add_output_option(imported)
+    add_options_to_command(imported)
+    imported.set_defaults(command=_import_metastore)
 
 
 def _add_compaction(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -181,6 +206,12 @@ def _add_demo(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
 def _row_count(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number, 0 or more")
+    return int(text)
+
+
+def _seconds(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds, 1 or more")
     return int(text)
 
 
@@ -274,6 +305,13 @@ def _accept_root(options: argparse.Namespace) -> int:
         "there; `hivex metastore doctor` tells which of them are missing.\n"
     )
     return 0
+
+
+def _import_metastore(options: argparse.Namespace) -> int:
+    from airflow_hivex.cli.hive_import import import_metastore
+
+    with open_metastore(options) as metastore:
+        return import_metastore(metastore, options, _tell)
 
 
 def _examine_metastore(options: argparse.Namespace) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import getpass
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -23,6 +23,9 @@ from airflow_hivex.core.compaction.entries import end_of_dropped
 from airflow_hivex.core.doctor.doctor import Doctor
 from airflow_hivex.core.errors import HivexError, InvalidClusterPropertiesError
 from airflow_hivex.core.events.notification_log import NotificationLog
+from airflow_hivex.core.imports.hive_client import HiveMetastoreClient
+from airflow_hivex.core.imports.importer import HiveImporter, Progress
+from airflow_hivex.core.imports.report import ImportedObject
 from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE
 from airflow_hivex.core.model.statement_locks import StatementLocks
 from airflow_hivex.core.session import Session
@@ -257,6 +260,50 @@ class Metastore:
             StorageError: the file system cannot be written.
         """
         return self.services.roots.accept(cluster)
+
+    def import_from_hive(
+        self,
+        address: str,
+        *,
+        cluster: str | None = None,
+        databases: str | None = None,
+        tables: str | None = None,
+        dry_run: bool = False,
+        user: str | None = None,
+        timeout_s: float = 60,
+        progress: Progress | None = None,
+    ) -> Iterator[ImportedObject]:
+        """Import the databases, tables and views of a Hive metastore; yield the result for each as it is certain.
+
+        What is there already is compared and left as it is, so that an import may be repeated. Files stay where they
+        are. Each table is imported with all that belongs to it, or not at all.
+
+        Args:
+            address: ``thrift://host:port``, or several with commas between them, which are tried in this order.
+            cluster: the cluster whose file system has the files; by default the default cluster (M7).
+            databases: a pattern of names, in which ``*`` stands for any characters and ``|`` for or.
+            tables: such a pattern for tables and views.
+            dry_run: tell what would be imported, and write nothing.
+            user: the name for Hive and for our transactions, by default that of the operating system.
+            timeout_s: how long Hive may take for an answer.
+            progress: is called with an object's name and the number of its partitions that were read since the last
+                call.
+
+        Raises:
+            UnknownClusterError: the cluster is not configured.
+            InvalidHiveAddressError, HiveClientMissingError: Hive cannot be asked.
+            HiveUnavailableError, HiveProtocolError: it does not answer, or not as a Hive metastore does.
+        """
+        target = self.clusters.get(cluster or self.clusters.default)
+        user = user or getpass.getuser()
+        client = HiveMetastoreClient(address, user=user, timeout_s=timeout_s)
+        importer = HiveImporter(self.services, client, target, user=user, dry_run=dry_run, progress=progress)
+
+        def results() -> Iterator[ImportedObject]:
+            with client:
+                yield from importer.run(databases, tables)
+
+        return results()
 
     def close(self) -> None:
         """Give back the connections to the database."""

@@ -41,6 +41,14 @@ from airflow_hivex.core.errors.compaction import (
     NoSuchCompactionError,
     ReplacementMissingError,
 )
+from airflow_hivex.core.errors.hive import (
+    HiveClientMissingError,
+    HiveMetastoreError,
+    HiveProtocolError,
+    HiveRefusedError,
+    HiveUnavailableError,
+    InvalidHiveAddressError,
+)
 from airflow_hivex.core.errors.jobs import (
     ExecutorsLostError,
     JobCancelledError,
@@ -120,9 +128,15 @@ __all__ = [
     "EventsPurgedError",
     "ExecutorsLostError",
     "ForeignRootError",
+    "HiveClientMissingError",
+    "HiveMetastoreError",
+    "HiveProtocolError",
+    "HiveRefusedError",
+    "HiveUnavailableError",
     "HivexError",
     "InvalidClusterPropertiesError",
     "InvalidConnectionError",
+    "InvalidHiveAddressError",
     "InvalidLockRequestError",
     "InvalidObjectError",
     "InvalidOperationError",

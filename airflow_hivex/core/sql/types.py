@@ -16,9 +16,23 @@ from airflow_hivex.core.model.column_types import (
     primitive_name,
 )
 from airflow_hivex.core.sql.literals import read_integer
-from airflow_hivex.core.sql.tokens import Cursor, Token
+from airflow_hivex.core.sql.markers import Markers
+from airflow_hivex.core.sql.tokens import Cursor, Token, tokenize
 
 _FIELD = re.compile(r"\w+")
+
+
+def type_of(text: str) -> str:
+    """Return the type that a text names, as :func:`read_type` spells it.
+
+    Raises:
+        StatementSyntaxError: the text is not a type.
+    """
+    cursor = Cursor(text, tokenize(text), Markers({}), None)
+    found = read_type(cursor)
+    if not cursor.at_end:
+        raise cursor.expected("the end of the type")
+    return found
 
 
 def read_type(cursor: Cursor) -> str:

@@ -87,6 +87,12 @@ EXAMPLES: dict[str, tuple[object, ...]] = {
     "ExecutorsLostError": ("c1", "an executor was killed"),
     "SparkProcessError": ("c1", "it was killed by signal 9"),
     "InvalidConnectionError": ("hivex_default", "its host is missing"),
+    "HiveMetastoreError": ("a Hive metastore cannot be read",),
+    "InvalidHiveAddressError": ("host:9083", "it has no scheme"),
+    "HiveClientMissingError": ("hive_metastore",),
+    "HiveUnavailableError": ("thrift://host:9083", "list its databases", "connection refused"),
+    "HiveProtocolError": ("thrift://host:9083", "list its databases", "no version"),
+    "HiveRefusedError": ("thrift://host:9083", "read table d.t", "not allowed"),
     "StorageError": ("c1/warehouse/t", "it is not a directory"),
     "UnsupportedJobTrackerError": ("c1", "yarn"),
 }

@@ -1,0 +1,375 @@
+"""The directories of a transactional table of Hive, as they are registered here.
+
+Hive finds out by listing which of them count; here rows say it. Those that a snapshot of Hive's transactions reads are
+registered, and no others. Source: docs/reference/directories.md, "Directories of a snapshot".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from airflow_hivex.core.catalog.directories import NewDirectory
+from airflow_hivex.core.errors import InvalidOperationError, NotEnoughHistoryError
+from airflow_hivex.core.files.filesystem import ClusterFiles
+from airflow_hivex.core.model.buckets import decode_bucket
+from airflow_hivex.core.model.clusters import Cluster
+from airflow_hivex.core.model.directories import (
+    NO_BUCKET,
+    AcidDirectory,
+    DirectoryKind,
+    bucket_number,
+    directory_state,
+    parse_directory,
+)
+from airflow_hivex.core.model.objects import HIVE_LAYOUT, ORIGINAL_LAYOUT, PLAIN_LAYOUT, Table
+from airflow_hivex.core.model.originals import ORIGINAL_WRITE_ID
+from airflow_hivex.core.model.write_ids import ValidTxnList, ValidWriteIdList
+from airflow_hivex.core.spark.acid_files import AcidFile, read_acid_files, read_writers
+from airflow_hivex.core.spark.footers import row_counts
+
+_OPERATION = "Import"
+_LONGEST_NAME = 128
+_LENGTHS = "_flush_length"
+"""The end of the names of files that tell how much of a streamed file counts."""
+
+_COMPACTED = "_metadata_acid"
+
+
+@dataclass(frozen=True, slots=True)
+class HiveDirectories:
+    """What is registered of a table.
+
+    ``next_write_id`` is the first that Hive has not given, ``highest_txn_id`` the highest transaction of a compaction
+    in the names of directories, 0 without one.
+    """
+
+    found: tuple[NewDirectory, ...]
+    next_write_id: int
+    highest_txn_id: int
+
+
+@dataclass(slots=True)
+class _Place:
+    """The folder of a partition, or of a table without partitions: files by entry, each with its path and size."""
+
+    files: dict[str, list[tuple[str, int]]]
+    originals: list[tuple[str, int]]
+
+
+_Wanted: TypeAlias = tuple[str | None, AcidDirectory | str, list[tuple[str, int]]]
+"""A partition, a directory or the path of an original file, and the path and size of each file."""
+
+
+@dataclass(frozen=True, slots=True)
+class _EventFile:
+    """A file of rows or delete events, and the range of the write ids that have inserted the rows."""
+
+    partition: str | None
+    uri: str
+    first: int
+    last: int
+
+
+def _doubtful(inserted: Sequence[_EventFile]) -> list[_EventFile]:
+    """Return the files whose ranges of write ids meet those of another partition."""
+    found: dict[str, _EventFile] = {}
+    reaching: list[_EventFile] = []
+    for each in sorted(inserted, key=lambda one: one.first):
+        reaching = [other for other in reaching if other.last >= each.first]
+        others = [other for other in reaching if other.partition != each.partition]
+        for one in (each, *others) if others else ():
+            found[one.uri] = one
+        reaching.append(each)
+    return list(found.values())
+
+
+class DirectoryReader:
+    """The directories of one table, as Hive's snapshot sees them."""
+
+    def __init__(
+        self,
+        table: Table,
+        cluster: Cluster,
+        files: ClusterFiles,
+        write_ids: ValidWriteIdList,
+        valid_txns: ValidTxnList,
+    ) -> None:
+        self._table = table
+        self._cluster = cluster
+        self._files = files
+        self._write_ids = write_ids
+        self._valid_txns = valid_txns
+        self._root = table.storage.primary.location
+
+    def read(self, partitions: Sequence[str]) -> HiveDirectories:
+        """Return the directories of the table, whose partitions have these names.
+
+        Lists the table's folder once, and reads the tail of each ORC or Parquet file.
+
+        Raises:
+            InvalidOperationError: a directory holds rows that are not committed, or of a form that is not read here.
+            InvalidObjectError: a file cannot be read.
+            StorageError: the file system cannot be read.
+        """
+        places = self._places(partitions)
+        wanted: list[_Wanted] = []
+        for partition, place in places.items():
+            for entry in self._chosen(partition, place):
+                directory = parse_directory(entry)
+                if directory is None:
+                    files = [each for each in place.originals if each[0] == entry]
+                else:
+                    files = place.files[entry]
+                wanted.append((partition, directory or entry, files))
+        described = self._described(wanted)
+        found = tuple(self._registered(partition, entry, files, described) for partition, entry, files in wanted)
+        if not self._table.is_insert_only:
+            self._check_row_ids(wanted, found, described)
+        highest = max((each.visibility_txn_id for each in found), default=0)
+        return HiveDirectories(found, self._write_ids.high_watermark + 1, highest)
+
+    # -- what lies there ----------------------------------------------------------------
+
+    def _places(self, partitions: Sequence[str]) -> dict[str | None, _Place]:
+        known: dict[str | None, _Place] = {
+            name: _Place({}, []) for name in (partitions if self._table.is_partitioned else (None,))
+        }
+        depth = len(self._table.partition_keys)
+        for path, size in self._files.walk(self._root):
+            names = path.split("/")
+            place = known.get("/".join(names[:depth]) if depth else None)
+            below = names[depth:]
+            # Hive sees no files outside of its partitions either.
+            if place is None or not below or below[0].startswith((".", "_")):
+                continue
+            if parse_directory(below[0]) is None:
+                if not any(name.startswith((".", "_")) for name in below):
+                    place.originals.append(("/".join(below), size))
+                continue
+            within = place.files.setdefault(below[0], [])
+            if not any(name.startswith((".", "_")) for name in below[1:]):
+                within.append(("/".join(below[1:]), size))
+        return known
+
+    def _chosen(self, partition: str | None, place: _Place) -> list[str]:
+        """Return the entries of a folder that Hive reads: a base, original files, deltas.
+
+        Raises:
+            InvalidOperationError: some of their rows do not count, or may count later.
+        """
+        where = self._of(partition)
+        entries = [*place.files, *(name for name, _ in place.originals)]
+        try:
+            state = directory_state(
+                entries, self._write_ids, self._valid_txns, compacted_bases=self._compacted_bases(partition, place)
+            )
+        except NotEnoughHistoryError as error:
+            reason = f"a compaction of Hive has merged what is not committed: {str(error).rstrip('.')}"
+            raise InvalidOperationError(_OPERATION, where, reason) from error
+        if state.partial:
+            reason = (
+                f"{state.partial[0]} has rows of transactions that are aborted, or open, and of others; run a major "
+                "compaction in Hive, and import the table again"
+            )
+            raise InvalidOperationError(_OPERATION, where, reason)
+        self._check_not_open(where, place.files)
+        return [*((state.base,) if state.base else ()), *state.originals, *state.deltas]
+
+    def _check_not_open(self, where: str, names: Iterable[str]) -> None:
+        """Refuse a folder to which a transaction of Hive is writing: its rows would be lost when it commits.
+
+        Raises:
+            InvalidOperationError: there is one.
+        """
+        opened = self._write_ids.open_ids
+        for directory in filter(None, map(parse_directory, names)):
+            first = directory.max_write_id if directory.kind is DirectoryKind.BASE else directory.min_write_id
+            is_written = not directory.visibility_txn_id and any(
+                first <= each <= directory.max_write_id for each in opened
+            )
+            is_late = directory.max_write_id > self._write_ids.high_watermark
+            if is_written or (is_late and not directory.visibility_txn_id):
+                reason = (
+                    f"a transaction that is open in Hive has written {directory.name}; wait until it has ended, and "
+                    "import the table again"
+                )
+                raise InvalidOperationError(_OPERATION, where, reason)
+
+    def _compacted_bases(self, partition: str | None, place: _Place) -> list[str]:
+        """Return the bases that a compaction has made, where their names do not say it.
+
+        It matters only for a base whose own write id is not committed.
+        """
+        found = []
+        for name in place.files:
+            directory = parse_directory(name)
+            if directory is None or directory.kind is not DirectoryKind.BASE or directory.visibility_txn_id:
+                continue
+            if self._write_ids.is_valid(directory.max_write_id):
+                continue
+            folder = "/".join(each for each in (self._root, partition, name) if each)
+            if "compacted" in (self._files.read_text(f"{folder}/{_COMPACTED}") or ""):
+                found.append(name)
+        return found
+
+    # -- what is registered ---------------------------------------------------------------
+
+    def _described(self, wanted: Sequence[_Wanted]) -> Mapping[str, AcidFile]:
+        """Return the facts of the files, by URI."""
+        sizes = {self._uri(partition, entry, name): size for partition, entry, files in wanted for name, size in files}
+        found = list(sizes.items())
+        if not self._table.is_insert_only:
+            return dict(zip(sizes, read_acid_files(found), strict=True))
+        counts = row_counts(self._table.storage.format, found)
+        return {uri: AcidFile(rows) for uri, rows in zip(sizes, counts, strict=True)}
+
+    def _uri(self, partition: str | None, entry: AcidDirectory | str, name: str) -> str:
+        folder = entry.name if isinstance(entry, AcidDirectory) else None
+        return self._cluster.uri("/".join(each for each in (self._root, partition, folder, name) if each))
+
+    def _registered(
+        self,
+        partition: str | None,
+        entry: AcidDirectory | str,
+        files: Sequence[tuple[str, int]],
+        described: Mapping[str, AcidFile],
+    ) -> NewDirectory:
+        """Return the row of a directory, or of an original file.
+
+        Raises:
+            InvalidOperationError: its files are of a form that is not read here.
+        """
+        of_files = {name: described[self._uri(partition, entry, name)] for name, _ in files}
+        self._check_columns(partition, entry, of_files)
+        size = sum(each for _, each in files)
+        rows = sum(each.rows for each in of_files.values())
+        if isinstance(entry, str):
+            if len(entry) > _LONGEST_NAME:
+                raise self._refused(partition, entry, f"its name is longer than {_LONGEST_NAME} characters; rename it")
+            if any(each.is_nested for each in of_files.values()):
+                raise self._refused(partition, entry, "it has rows of a full ACID table, and lies outside of a delta")
+            layout = PLAIN_LAYOUT if self._table.is_insert_only else ORIGINAL_LAYOUT
+            return NewDirectory(
+                partition, entry, "original", ORIGINAL_WRITE_ID, ORIGINAL_WRITE_ID, layout, 1, rows, size
+            )
+        return NewDirectory(
+            partition=partition,
+            name=entry.name,
+            kind=entry.kind.value,
+            min_write_id=entry.min_write_id,
+            max_write_id=entry.max_write_id,
+            row_layout=self._layout(partition, entry, of_files),
+            files=len(files),
+            rows=rows,
+            size_bytes=size,
+            statement_id=entry.statement_id,
+            visibility_txn_id=entry.visibility_txn_id,
+        )
+
+    def _layout(self, partition: str | None, directory: AcidDirectory, files: Mapping[str, AcidFile]) -> str:
+        if self._table.is_insert_only:
+            return PLAIN_LAYOUT
+        with_rows = {name: each for name, each in files.items() if each.rows or each.columns}
+        nested = {name: each for name, each in with_rows.items() if each.is_nested}
+        if with_rows and not nested:
+            # LOAD DATA of Hive has put plain files into a delta.
+            return ORIGINAL_LAYOUT
+        if len(nested) < len(with_rows):
+            raise self._refused(partition, directory, "some of its files have Hive's metadata columns, and others not")
+        for name, each in nested.items():
+            if name.endswith(_LENGTHS) or bucket_number(name) == NO_BUCKET:
+                reason = f"file {name} is not a bucket of a finished write; run a compaction in Hive"
+                raise self._refused(partition, directory, reason)
+            if directory.kind is not DirectoryKind.DELETE_DELTA and each.changes:
+                reason = f"file {name} has updates as Hive 2 wrote them; run a major compaction in Hive"
+                raise self._refused(partition, directory, reason)
+        return HIVE_LAYOUT
+
+    def _check_columns(self, partition: str | None, entry: AcidDirectory | str, files: Mapping[str, AcidFile]) -> None:
+        """Refuse files whose columns have other names than the table's: here columns are found by their names."""
+        known = {column.name for column in self._table.columns}
+        for name, each in files.items():
+            strange = [column for column in each.columns if column not in known]
+            if strange:
+                reason = (
+                    f"file {name} has a column {strange[0]} that the table does not have; columns are found by their "
+                    "names here. Rewrite the rows in Hive, by INSERT OVERWRITE or a major compaction"
+                )
+                raise self._refused(partition, entry, reason)
+
+    # -- row ids --------------------------------------------------------------------------
+
+    def _check_row_ids(
+        self, wanted: Sequence[_Wanted], found: Sequence[NewDirectory], described: Mapping[str, AcidFile]
+    ) -> None:
+        """Refuse rows whose ids do not tell them apart here, where an id counts in the whole table.
+
+        Raises:
+            InvalidOperationError: rows of two partitions have the same ids, or rows from before the table was
+                transactional have ids that delete events name in another way.
+        """
+        inserted: list[_EventFile] = []
+        plain: set[str | None] = set()
+        deletes: list[_EventFile] = []
+        for (partition, entry, files), row in zip(wanted, found, strict=True):
+            if row.row_layout == ORIGINAL_LAYOUT:
+                plain.add(partition)
+                continue
+            for name, _ in files:
+                uri = self._uri(partition, entry, name)
+                each = described[uri]
+                if not each.rows:
+                    continue
+                first, last = each.write_ids or (row.min_write_id, row.max_write_id)
+                if row.kind == DirectoryKind.DELETE_DELTA.value:
+                    deletes.append(_EventFile(partition, uri, first, last))
+                    continue
+                if first <= ORIGINAL_WRITE_ID and not row.visibility_txn_id:
+                    reason = (
+                        "it has rows from before the table was transactional, which a compaction of Hive 2 has taken "
+                        "over; their row ids are not told apart here"
+                    )
+                    raise self._refused(partition, entry, reason)
+                inserted.append(_EventFile(partition, uri, first, last))
+        self._check_deleted_originals([each for each in deletes if each.partition in plain])
+        self._check_unique(inserted)
+
+    def _check_deleted_originals(self, deletes: Sequence[_EventFile]) -> None:
+        """Refuse delete events of Hive 2 next to original files: it names rows by plain buckets, as nobody does later.
+
+        Raises:
+            InvalidOperationError: there are such events.
+        """
+        for each, writers in zip(deletes, read_writers([each.uri for each in deletes]), strict=True):
+            if any(decode_bucket(bucket).version == 0 for _, bucket in writers):
+                reason = (
+                    "it has files from before the table was transactional, and rows that Hive 2 has deleted in them"
+                )
+                raise InvalidOperationError(_OPERATION, self._of(each.partition), reason)
+
+    def _check_unique(self, inserted: Sequence[_EventFile]) -> None:
+        """Refuse write ids under which Hive has numbered rows in two partitions, each from 0 on."""
+        doubtful = _doubtful(inserted)
+        owners: dict[tuple[int, int], str | None] = {}
+        for each, writers in zip(doubtful, read_writers([each.uri for each in doubtful]), strict=True):
+            for writer in writers:
+                if writer[0] == ORIGINAL_WRITE_ID:
+                    continue
+                owner = owners.setdefault(writer, each.partition)
+                if owner != each.partition:
+                    reason = (
+                        f"rows of its partitions {owner} and {each.partition} have the same row ids (write id "
+                        f"{writer[0]}), since one statement of Hive has written both; here a row id is unique in the "
+                        "table. Rewrite these partitions in Hive, each by a statement of its own"
+                    )
+                    raise InvalidOperationError(_OPERATION, self._table.full_name, reason)
+
+    def _of(self, partition: str | None) -> str:
+        return f"{self._table.full_name} {partition}" if partition else self._table.full_name
+
+    def _refused(self, partition: str | None, entry: AcidDirectory | str, reason: str) -> InvalidOperationError:
+        name = entry.name if isinstance(entry, AcidDirectory) else entry
+        where = "/".join(each for each in (partition, name) if each)
+        return InvalidOperationError(_OPERATION, f"{self._table.full_name} {where}", reason)

@@ -1,0 +1,389 @@
+"""Databases, tables and partitions of a Hive metastore as objects of the catalog. No I/O.
+
+What cannot be an object here raises an error with the reason; what becomes something else is noted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+from airflow_hivex.core.clock import to_datetime
+from airflow_hivex.core.errors import InvalidObjectError, LocationOutsideClusterError, SqlError
+from airflow_hivex.core.imports import spark_tables
+from airflow_hivex.core.imports.hive_views import view_text
+from airflow_hivex.core.model.clusters import Cluster
+from airflow_hivex.core.model.column_types import BUCKET_TYPES, is_bucket_type, is_partition_type
+from airflow_hivex.core.model.objects import (
+    BUCKETING_VERSION,
+    TRANSACTIONAL,
+    ClusterStorageDescriptor,
+    Column,
+    Database,
+    OwnerType,
+    Partition,
+    SerDe,
+    Skew,
+    SortColumn,
+    StorageDescriptor,
+    Table,
+    TableType,
+)
+from airflow_hivex.core.model.partitions import partition_name
+from airflow_hivex.core.model.table_properties import normalised
+from airflow_hivex.core.sql.serdes import SERDES, format_of_input, serde_of
+from airflow_hivex.core.sql.types import type_of
+from airflow_hivex.core.statements.table_definitions import (
+    EXTERNAL_FORMATS,
+    check_columns,
+    check_text,
+    managed_properties,
+)
+
+_EXTERNAL = "EXTERNAL"
+_PURGE = "external.table.purge"
+_COMMENT = "comment"
+_FORMAT_OF_OTHERS = ("table_type", "storage_handler")
+STATISTICS = (
+    "numRows",
+    "totalSize",
+    "numFiles",
+    "rawDataSize",
+    "COLUMN_STATS_ACCURATE",
+    "STATS_GENERATED_VIA_STATS_TASK",
+)
+"""Parameters in which Hive keeps statistics. They become statistics here, which change with the table."""
+SPARK_STATISTICS = "spark.sql.statistics."
+"""How the names of parameters begin in which Spark keeps them."""
+
+AS_EXTERNAL = "it is managed without transactions in Hive, and becomes an external table"
+
+
+@dataclass(frozen=True, slots=True)
+class Converted:
+    """A table as it will be here. ``notes`` tell what is not as it is in Hive."""
+
+    table: Table
+    notes: tuple[str, ...] = ()
+
+
+def convert_database(hive: Any, cluster: Cluster) -> tuple[Database, tuple[str, ...]]:
+    """Return a database, and notes; its location is relative to the root of the cluster.
+
+    A location outside of it is given up for the default one: tables have their own locations.
+    """
+    location, notes = "", []
+    if hive.locationUri:
+        try:
+            location = cluster.relative(hive.locationUri)
+        except LocationOutsideClusterError:
+            notes.append(f"its location {hive.locationUri} is outside of the cluster; new tables get another one")
+    database = Database(
+        name=hive.name,
+        location=location,
+        description=hive.description,
+        owner=hive.ownerName,
+        parameters=dict(hive.parameters or {}),
+    )
+    return database, tuple(notes)
+
+
+def convert_table(hive: Any, cluster: Cluster) -> Converted:
+    """Return a table or view whose primary copy is on ``cluster``.
+
+    Raises:
+        InvalidObjectError: it cannot be a table here.
+        LocationOutsideClusterError: it lies outside of the root of the cluster.
+    """
+    name = f"{hive.dbName}.{hive.tableName}"
+    _refuse_others(name, hive)
+    if hive.tableType == TableType.VIRTUAL_VIEW.value:
+        return _converted_view(name, hive, cluster)
+    parameters = normalised(hive.parameters or {})
+    data_source = spark_tables.provider(parameters)
+    storage = (
+        _data_source_storage(name, data_source, hive, parameters, cluster)
+        if data_source is not None
+        else convert_storage(name, hive.sd, parameters, cluster)
+    )
+    keys = tuple(_column(name, each) for each in hive.partitionKeys or ())
+    notes = []
+    if data_source is not None and keys:
+        # The storage descriptor has types of Hive, or a stand-in.
+        by_name = {column.name: column for column in spark_tables.columns(name, parameters)}
+        keys = tuple(by_name.get(key.name, key) for key in keys)
+        if spark_tables.lists_no_partitions(parameters):
+            notes.append("Spark does not keep its partitions in the metastore; add them by ALTER TABLE ADD PARTITION")
+    table = Table(
+        database=hive.dbName.lower(),
+        name=hive.tableName.lower(),
+        storage=storage,
+        partition_keys=keys,
+        type=TableType(hive.tableType),
+        parameters=own_parameters(parameters),
+        owner=hive.owner,
+        comment=parameters.get(_COMMENT),
+        created_at=to_datetime(hive.createTime * 1000) if hive.createTime else None,
+        owner_type=OwnerType(_OWNER_TYPES.get(hive.ownerType or 1, "USER")),
+        last_accessed_at=to_datetime(hive.lastAccessTime * 1000) if hive.lastAccessTime else None,
+        retention=hive.retention or 0,
+    )
+    if table.is_transactional and not table.is_external:
+        return _transactional(table, notes)
+    if not table.is_external:
+        # As Hive's own upgrade to strictly transactional managed tables does.
+        # Source: Hive HiveStrictManagedMigration.
+        notes.append(AS_EXTERNAL)
+        made = {**table.parameters, _EXTERNAL: "TRUE", _PURGE: table.parameters.get(_PURGE, "true")}
+        table = replace(table, type=TableType.EXTERNAL_TABLE, parameters=made)
+    return Converted(_checked(table), tuple(notes))
+
+
+_OWNER_TYPES = {1: "USER", 2: "ROLE", 3: "GROUP"}
+"""Hive's PrincipalType."""
+
+
+def _refuse_others(name: str, hive: Any) -> None:
+    """Refuse what is not a table or view of files.
+
+    Raises:
+        InvalidObjectError: it is a materialized view, an index, or a table of another system.
+    """
+    parameters = {key.lower(): value for key, value in (hive.parameters or {}).items()}
+    if hive.tableType not in {each.value for each in TableType}:
+        raise InvalidObjectError("table", name, f"objects of Hive's type {hive.tableType} do not exist here")
+    for key in _FORMAT_OF_OTHERS:
+        if key in parameters:
+            reason = f"its rows are not those of files in its folder ({key} = {parameters[key]})"
+            raise InvalidObjectError("table", name, reason)
+
+
+def _converted_view(name: str, hive: Any, cluster: Cluster) -> Converted:
+    parameters = normalised(hive.parameters or {})
+    columns = tuple(_column(name, each) for each in hive.sd.cols or ())
+    expanded = view_text(name, hive, [column.name for column in columns])
+    view = Table(
+        database=hive.dbName.lower(),
+        name=hive.tableName.lower(),
+        storage=StorageDescriptor(columns, ClusterStorageDescriptor(cluster.name, "")),
+        type=TableType.VIRTUAL_VIEW,
+        parameters=own_parameters(parameters),
+        owner=hive.owner,
+        comment=parameters.get(_COMMENT),
+        created_at=to_datetime(hive.createTime * 1000) if hive.createTime else None,
+        owner_type=OwnerType(_OWNER_TYPES.get(hive.ownerType or 1, "USER")),
+        view_original_text=hive.viewOriginalText,
+        view_expanded_text=expanded,
+        last_accessed_at=to_datetime(hive.lastAccessTime * 1000) if hive.lastAccessTime else None,
+        retention=hive.retention or 0,
+    )
+    return Converted(view)
+
+
+def own_parameters(parameters: Mapping[str, str]) -> dict[str, str]:
+    """Return the parameters of an object without those that have a place of their own here."""
+    gone = {each.lower() for each in (*STATISTICS, _COMMENT)}
+    return {
+        name: value
+        for name, value in parameters.items()
+        if name.lower() not in gone and not name.startswith(SPARK_STATISTICS)
+    }
+
+
+def _transactional(table: Table, notes: list[str]) -> Converted:
+    storage = table.storage
+    given = dict(table.parameters)
+    parameters = managed_properties(table.full_name, storage.format, given)
+    if storage.num_buckets > 0:
+        types = {column.name: column.parsed_type for column in table.columns}
+        for name in storage.bucket_columns:
+            if name not in types or not is_bucket_type(types[name]):
+                reason = f"CLUSTERED BY {name}: it is not a column of one of the types {', '.join(BUCKET_TYPES)}"
+                raise InvalidObjectError("table", table.full_name, reason)
+        if given.get(BUCKETING_VERSION, "1") != "2":
+            notes.append("its rows lie in buckets of version 1; rows that are written here go into those of version 2")
+    return Converted(_checked(replace(table, parameters=parameters)), tuple(notes))
+
+
+def _checked(table: Table) -> Table:
+    """Return a table after the rules of CREATE TABLE.
+
+    Raises:
+        InvalidObjectError: it breaks one.
+    """
+    name = table.full_name
+    check_columns(name, (*table.columns, *table.partition_keys))
+    for key in table.partition_keys:
+        if not is_partition_type(key.parsed_type):
+            raise InvalidObjectError("table", name, f"partition key {key.name} cannot have type {key.type}")
+    if not table.columns:
+        raise InvalidObjectError("table", name, "it has no columns besides its partition keys")
+    if table.storage.format not in EXTERNAL_FORMATS:
+        known = ", ".join(EXTERNAL_FORMATS)
+        raise InvalidObjectError("table", name, f"files of format {table.storage.format} are not read, but {known}")
+    if table.is_external and table.parameters.get(TRANSACTIONAL, "false").lower() == "true":
+        raise InvalidObjectError("table", name, "an external table cannot be transactional")
+    check_text(table)
+    return table
+
+
+# -- storage -----------------------------------------------------------------------------
+
+
+def convert_storage(table: str, sd: Any, parameters: Mapping[str, str], cluster: Cluster) -> StorageDescriptor:
+    """Return the storage descriptor of a table or partition that Hive reads; ``parameters`` are those of the table.
+
+    Raises:
+        InvalidObjectError: its SerDe, input format or types are not known here.
+        LocationOutsideClusterError: it lies outside of the root of the cluster.
+    """
+    serde, given = sd.serdeInfo, dict(sd.serdeInfo.parameters or {})
+    known = serde_of(serde.serializationLib or "", given)
+    stored_as = format_of_input(sd.inputFormat or "")
+    if known is None:
+        reason = f"SerDe {serde.serializationLib} is not read here, but {', '.join(SERDES)}"
+        raise InvalidObjectError("table", table, reason)
+    if stored_as not in known.stored_as:
+        raise InvalidObjectError("table", table, f"files of input format {sd.inputFormat} with that SerDe are not read")
+    options = {**given, **known.options}
+    if known.format == "csv" and parameters.get("skip.header.line.count") == "1":
+        options.setdefault("header", "true")
+    return _storage(table, sd, cluster, known.format, options, _columns(table, sd), sd.location)
+
+
+def _data_source_storage(
+    table: str, format: str, hive: Any, parameters: Mapping[str, str], cluster: Cluster
+) -> StorageDescriptor:
+    given = dict(hive.sd.serdeInfo.parameters or {})
+    keys = {each.name.lower() for each in hive.partitionKeys or ()}
+    columns = tuple(each for each in spark_tables.columns(table, parameters) if each.name not in keys)
+    location = spark_tables.path(given) or hive.sd.location
+    return _storage(table, hive.sd, cluster, format, spark_tables.options(given), columns, location)
+
+
+def _storage(
+    table: str,
+    sd: Any,
+    cluster: Cluster,
+    format: str,
+    options: Mapping[str, str],
+    columns: tuple[Column, ...],
+    location: str | None,
+) -> StorageDescriptor:
+    relative = cluster.relative(location or "")
+    if not relative:
+        raise InvalidObjectError("table", table, f"location {location!r} names no folder of its own")
+    serde = sd.serdeInfo
+    return StorageDescriptor(
+        columns=columns,
+        primary=ClusterStorageDescriptor(cluster.name, relative),
+        format=format,
+        serde_parameters=options,
+        num_buckets=sd.numBuckets if sd.numBuckets and sd.numBuckets > 0 else -1,
+        bucket_columns=tuple(each.lower() for each in sd.bucketCols or ()),
+        sort_columns=tuple(SortColumn(each.col.lower(), each.order == 1) for each in sd.sortCols or ()),
+        input_format=sd.inputFormat,
+        output_format=sd.outputFormat,
+        serde=SerDe(
+            library=serde.serializationLib,
+            name=serde.name,
+            description=serde.description,
+            serializer_class=serde.serializerClass,
+            deserializer_class=serde.deserializerClass,
+            type=None if serde.serdeType is None else str(serde.serdeType),
+        ),
+        parameters=dict(sd.parameters or {}),
+        compressed=bool(sd.compressed),
+        skew=_skew(sd.skewedInfo),
+        stored_as_sub_directories=bool(sd.storedAsSubDirectories),
+    )
+
+
+def _skew(hive: Any) -> Skew | None:
+    if hive is None or not hive.skewedColNames:
+        return None
+    return Skew(
+        tuple(hive.skewedColNames),
+        tuple(map(tuple, hive.skewedColValues or ())),
+        {tuple(values): location for values, location in (hive.skewedColValueLocationMaps or {}).items()},
+    )
+
+
+def _columns(table: str, sd: Any) -> tuple[Column, ...]:
+    return tuple(_column(table, each) for each in sd.cols or ())
+
+
+def _column(table: str, hive: Any) -> Column:
+    try:
+        return Column(hive.name.lower(), _type(hive.type), hive.comment)
+    except SqlError as error:
+        reason = f"column {hive.name} has type {hive.type}, which does not exist here"
+        raise InvalidObjectError("table", table, reason) from error
+
+
+@lru_cache(maxsize=4096)
+def _type(text: str) -> str:
+    return type_of(text)
+
+
+# -- partitions --------------------------------------------------------------------------
+
+
+class PartitionConverter:
+    """The partitions of one table, converted one after the other."""
+
+    def __init__(self, hive: Any, table: Table, cluster: Cluster) -> None:
+        self._parameters = normalised(hive.parameters or {})
+        self._is_data_source = spark_tables.provider(self._parameters) is not None
+        self._like = _without_location(hive.sd)
+        self._table = table
+        self._cluster = cluster
+
+    def convert(self, hive: Any, new: Partition) -> Partition:
+        """Return a partition: ``new`` has its values as the table stores them, and its name.
+
+        The location is empty where it is the default one, below the table's.
+
+        Raises:
+            InvalidObjectError: it cannot be a partition of the table.
+            LocationOutsideClusterError: it lies outside of the root of the cluster.
+        """
+        table = self._table
+        name = f"{table.full_name} {new.name}"
+        location = self._cluster.relative(hive.sd.location or "") if hive.sd.location else ""
+        default = f"{table.storage.primary.location}/{new.name}"
+        if not table.is_external and location not in ("", default):
+            reason = f"it lies in {location}; partitions of a transactional table lie below it, this one in {default}"
+            raise InvalidObjectError("partition", name, reason)
+        return replace(
+            new,
+            location="" if location == default else location,
+            parameters=own_parameters(hive.parameters or {}),
+            created_at=to_datetime(hive.createTime * 1000) if hive.createTime else None,
+            last_accessed_at=to_datetime(hive.lastAccessTime * 1000) if hive.lastAccessTime else None,
+            storage=self._own_storage(hive, location or default),
+        )
+
+    def _own_storage(self, hive: Any, location: str) -> StorageDescriptor | None:
+        # Most partitions are stored as their table, which is quickly told from the structures themselves.
+        if self._is_data_source or _without_location(hive.sd) == self._like:
+            return None
+        table = self._table
+        storage = convert_storage(table.full_name, hive.sd, self._parameters, self._cluster)
+        if replace(storage, primary=table.storage.primary) == table.storage:
+            return None
+        if not table.is_external and storage.format != table.storage.format:
+            reason = f"it is stored as {storage.format}, and its table as {table.storage.format}"
+            raise InvalidObjectError("partition", f"{table.full_name} {'/'.join(hive.values)}", reason)
+        return replace(storage, primary=ClusterStorageDescriptor(self._cluster.name, location))
+
+
+def _without_location(sd: Any) -> dict[str, object]:
+    return {name: value for name, value in vars(sd).items() if name != "location"}
+
+
+def hive_partition_name(hive_table: Any, hive: Any) -> str:
+    """Return the name of a partition as Hive spells it."""
+    return partition_name([key.name for key in hive_table.partitionKeys], hive.values)

@@ -1,0 +1,290 @@
+"""A client of a Hive metastore's Thrift server: reads only. The one module that knows Thrift.
+
+The bindings are those of Hive 4 that pyiceberg ships. For the calls made here, metastores from Hive 2.3 on
+understand them.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import socket
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+from airflow_hivex.core.errors import (
+    HiveClientMissingError,
+    HiveProtocolError,
+    HiveRefusedError,
+    HiveUnavailableError,
+    InvalidHiveAddressError,
+)
+from airflow_hivex.core.model.write_ids import ValidTxnList, ValidWriteIdList
+
+log = logging.getLogger(__name__)
+
+_ADDRESS = re.compile(r"thrift://(\[[0-9A-Fa-f:.]+\]|[^\s/:\[\]@]+):([0-9]{1,5})/?")
+_ABORTED = 2
+"""Hive's TxnState.ABORTED."""
+_INSERT_ONLY_TABLES = 2
+"""Hive's ClientCapability; without it metastores of Hive 3 and later hide insert-only tables."""
+_UNKNOWN_METHOD = 1
+_LONGEST_REPLY = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class HiveAddress:
+    """The host and port of a metastore server."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"thrift://{self.host}:{self.port}"
+
+
+def parse_addresses(text: str) -> tuple[HiveAddress, ...]:
+    """Return the servers that ``thrift://host:port[,thrift://host:port ...]`` names, as ``hive.metastore.uris`` does.
+
+    Raises:
+        InvalidHiveAddressError: the text has another form.
+    """
+    found = []
+    for part in (each.strip() for each in text.split(",")):
+        match = _ADDRESS.fullmatch(part)
+        if match is None:
+            reason = "it has no port" if re.fullmatch(r"thrift://[^\s/:]+/?", part) else "its form is another one"
+            raise InvalidHiveAddressError(text, reason)
+        port = int(match[2])
+        if not 0 < port < 1 << 16:
+            raise InvalidHiveAddressError(text, f"there is no port {port}")
+        found.append(HiveAddress(match[1].strip("[]"), port))
+    return tuple(found)
+
+
+class HiveMetastoreClient:
+    """A connection to a Hive metastore, opened by its first call. Use it as a context manager, in one thread.
+
+    All calls only read. A call whose connection breaks is repeated once on a new one. Replies are structures of Hive's
+    Thrift interface.
+
+    Raises:
+        InvalidHiveAddressError: the address is not valid.
+        HiveClientMissingError: the bindings are not installed.
+    """
+
+    def __init__(self, address: str, *, user: str, timeout_s: float = 60) -> None:
+        try:
+            import hive_metastore.ThriftHiveMetastore
+            import thrift.Thrift
+        except ImportError as error:
+            raise HiveClientMissingError(error.name or "pyiceberg") from error
+        self._service = hive_metastore.ThriftHiveMetastore
+        self._types = hive_metastore.ttypes
+        self._thrift = thrift.Thrift
+        self.addresses = parse_addresses(address)
+        self._shown = str(self.addresses[0])
+        self._user = user
+        self._timeout_s = timeout_s
+        self._transport: Any = None
+        self._client: Any = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection; the next call opens another one."""
+        transport, self._transport, self._client = self._transport, None, None
+        if transport is not None:
+            transport.close()
+
+    # -- databases, tables, partitions --------------------------------------------------
+
+    def database_names(self) -> list[str]:
+        """Return the names of all databases, sorted."""
+        return sorted(self._call("list its databases", lambda client: client.get_all_databases()))
+
+    def database(self, name: str) -> Any:
+        """Return a database."""
+        return self._call(f"read database {name}", lambda client: client.get_database(name))
+
+    def table_names(self, database: str) -> list[str]:
+        """Return the names of a database's tables and views, sorted."""
+        return sorted(self._call(f"list the tables of {database}", lambda client: client.get_all_tables(database)))
+
+    def tables(self, database: str, names: Sequence[str]) -> list[Any]:
+        """Return those of the named tables that exist."""
+        types = self._types
+        request = types.GetTablesRequest(
+            dbName=database,
+            tblNames=list(names),
+            capabilities=types.ClientCapabilities([_INSERT_ONLY_TABLES]),
+        )
+        found = self._call(
+            f"read {len(names)} tables of {database}", lambda client: client.get_table_objects_by_name_req(request)
+        )
+        return list(found.tables or ())
+
+    def partition_names(self, database: str, table: str) -> list[str]:
+        """Return the names of all partitions of a table, as Hive spells them."""
+        doing = f"list the partitions of {database}.{table}"
+        return list(self._call(doing, lambda client: client.get_partition_names(database, table, -1)))
+
+    def partitions(self, database: str, table: str, names: Sequence[str]) -> list[Any]:
+        """Return those of the named partitions that exist."""
+        doing = f"read {len(names)} partitions of {database}.{table}"
+        return list(self._call(doing, lambda client: client.get_partitions_by_names(database, table, list(names))))
+
+    # -- statistics of columns ----------------------------------------------------------
+
+    def table_statistics(self, database: str, table: str, columns: Sequence[str]) -> list[Any]:
+        """Return the statistics of a table's columns, of those that have any."""
+        request = self._types.TableStatsRequest(dbName=database, tblName=table, colNames=list(columns))
+        doing = f"read the statistics of {database}.{table}"
+        return list(self._call(doing, lambda client: client.get_table_statistics_req(request)).tableStats or ())
+
+    def partition_statistics(
+        self, database: str, table: str, columns: Sequence[str], names: Sequence[str]
+    ) -> Mapping[str, Sequence[Any]]:
+        """Return the statistics of the columns of partitions, by the names that Hive gives to these."""
+        request = self._types.PartitionsStatsRequest(
+            dbName=database, tblName=table, colNames=list(columns), partNames=list(names)
+        )
+        doing = f"read the statistics of {len(names)} partitions of {database}.{table}"
+        found = self._call(doing, lambda client: client.get_partitions_statistics_req(request))
+        return dict(found.partStats or {})
+
+    # -- transactions -------------------------------------------------------------------
+
+    def valid_txns(self) -> ValidTxnList:
+        """Return the transactions of Hive that are committed now.
+
+        Raises:
+            HiveRefusedError: the metastore has no tables for transactions.
+        """
+        found = self._call("list its transactions", lambda client: client.get_open_txns_info())
+        of_state: dict[bool, list[int]] = {True: [], False: []}
+        for each in found.open_txns or ():
+            of_state[each.state == _ABORTED].append(each.id)
+        return ValidTxnList.of(found.txn_high_water_mark, of_state[False], of_state[True])
+
+    def valid_write_ids(self, database: str, table: str, valid_txns: ValidTxnList) -> ValidWriteIdList:
+        """Return the write ids of a table that are committed in a snapshot.
+
+        A metastore before Hive 3 has none; the transaction ids stand in the names of directories there, as its
+        upgrade takes them over.
+
+        Source: Hive's ``hive-schema-3.0.0`` upgrade scripts, which fill TXN_TO_WRITE_ID with transaction ids.
+        """
+        name = f"{database}.{table}"
+        request = self._types.GetValidWriteIdsRequest(fullTableNames=[name], validTxnList=str(valid_txns))
+        found = self._call(
+            f"read the write ids of {name}",
+            lambda client: client.get_valid_write_ids(request),
+            without=valid_txns,
+        )
+        if isinstance(found, ValidTxnList):
+            return ValidWriteIdList.of(name, found.high_watermark, found.open_ids, found.aborted_ids)
+        (listed,) = found.tblValidWriteIds
+        bits = listed.abortedBits or b""
+        of_state: dict[bool, list[int]] = {True: [], False: []}
+        for index, write_id in enumerate(listed.invalidWriteIds or ()):
+            # A bit for each of them. Source: java.util.BitSet.toByteArray.
+            of_state[index < 8 * len(bits) and bool(bits[index // 8] >> index % 8 & 1)].append(write_id)
+        return ValidWriteIdList.of(name, listed.writeIdHighWaterMark, of_state[False], of_state[True])
+
+    # -- calls --------------------------------------------------------------------------
+
+    def _call(self, doing: str, call: Callable[[Any], Any], *, without: object = None) -> Any:
+        """Return the answer to a call; ``without``, if given, where the server has no such method."""
+        try:
+            return self._call_once(doing, call, without)
+        except HiveUnavailableError:
+            # The server closes connections that are idle, or old. All calls read, so that one may be repeated.
+            log.info("Connecting to the Hive metastore again, to %s", doing)
+            return self._call_once(doing, call, without)
+
+    def _call_once(self, doing: str, call: Callable[[Any], Any], without: object) -> Any:
+        thrift = self._thrift
+        try:
+            return call(self._connected(doing))
+        except thrift.TApplicationException as error:
+            # What follows on this connection is not known.
+            self.close()
+            if without is not None and error.type == _UNKNOWN_METHOD:
+                return without
+            raise HiveRefusedError(self._shown, doing, str(error)) from error
+        except (EOFError, OSError) as error:
+            self.close()
+            raise HiveUnavailableError(self._shown, doing, _reason(error)) from error
+        except thrift.TException as error:
+            from thrift.protocol.TProtocol import TProtocolException
+            from thrift.transport.TTransport import TTransportException
+
+            if isinstance(error, TTransportException):
+                self.close()
+                raise HiveUnavailableError(self._shown, doing, _reason(error)) from error
+            if isinstance(error, TProtocolException):
+                self.close()
+                raise HiveProtocolError(self._shown, doing, _reason(error)) from error
+            # One that the method declares: the connection goes on.
+            raise HiveRefusedError(self._shown, doing, _reason(error)) from error
+        except (ValueError, TypeError, MemoryError, OverflowError, struct.error) as error:
+            # A reply that cannot be decoded.
+            self.close()
+            raise HiveProtocolError(self._shown, doing, _reason(error)) from error
+        except BaseException:
+            self.close()
+            raise
+
+    def _connected(self, doing: str) -> Any:
+        if self._client is None:
+            self._connect(doing)
+        return self._client
+
+    def _connect(self, doing: str) -> None:
+        from thrift.protocol.TBinaryProtocol import TBinaryProtocolAccelerated
+        from thrift.transport.TSocket import TSocket
+        from thrift.transport.TTransport import TBufferedTransport, TTransportException
+
+        last: Exception | None = None
+        for address in self.addresses:
+            channel = TSocket(address.host, address.port)
+            channel.setTimeout(int(self._timeout_s * 1000))
+            transport = TBufferedTransport(channel)
+            try:
+                transport.open()
+            except (TTransportException, OSError) as error:
+                last = error
+                continue
+            channel.handle.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            protocol = TBinaryProtocolAccelerated(
+                transport,
+                strictRead=True,
+                string_length_limit=_LONGEST_REPLY,
+                container_length_limit=_LONGEST_REPLY,
+            )
+            self._transport, self._client = transport, self._service.Client(protocol)
+            self._shown = str(address)
+            # As Spark and Beeline do first of all; a metastore without security takes the user from it.
+            self._client.set_ugi(self._user, [])
+            return
+        shown = ",".join(map(str, self.addresses))
+        raise HiveUnavailableError(shown, doing, _reason(last)) from last
+
+
+def _reason(error: BaseException | None) -> str:
+    """Return the words of an error, without the full stop at their end; Thrift's have none in ``str`` at times."""
+    text = str(getattr(error, "message", None) or error or "")
+    return (" ".join(text.split()) or type(error).__name__)[:500].rstrip(".")

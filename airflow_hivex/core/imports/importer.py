@@ -1,0 +1,366 @@
+"""The import of a Hive metastore: object by object, each in one database transaction with all that belongs to it.
+
+A table is read from Hive as a whole before anything of it is written, so that a metastore which stops half-way leaves
+no half table, and repeating the import goes on behind the last table.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from sqlalchemy import Connection
+
+from airflow_hivex.core.catalog.databases import matching
+from airflow_hivex.core.catalog.registration import Registration, register
+from airflow_hivex.core.catalog.statistics import store_statistics
+from airflow_hivex.core.catalog.table_events import record_statistics_event
+from airflow_hivex.core.errors import (
+    HiveUnavailableError,
+    HivexError,
+    InvalidOperationError,
+    InvalidTransactionRequestError,
+    NoSuchDatabaseError,
+    NoSuchTableError,
+    StoreError,
+)
+from airflow_hivex.core.imports.acid import DirectoryReader, HiveDirectories
+from airflow_hivex.core.imports.conversion import (
+    PartitionConverter,
+    convert_database,
+    convert_table,
+    hive_partition_name,
+)
+from airflow_hivex.core.imports.hive_client import HiveMetastoreClient
+from airflow_hivex.core.imports.hive_statistics import convert_statistics
+from airflow_hivex.core.imports.report import ImportedObject, ImportOutcome
+from airflow_hivex.core.model.clusters import Cluster
+from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE
+from airflow_hivex.core.model.objects import Partition, StoredTable, Table
+from airflow_hivex.core.model.statistics import Statistics
+from airflow_hivex.core.model.write_ids import ValidTxnList
+from airflow_hivex.core.statements.context import Running, Services, SessionState, StatementContext
+from airflow_hivex.core.statements.locking import acquire
+from airflow_hivex.core.statements.metadata_changes import change_metadata
+from airflow_hivex.core.statements.transactions import own_transaction
+from airflow_hivex.core.store.batches import batches
+from airflow_hivex.core.transactions import allocation
+
+log = logging.getLogger(__name__)
+
+Progress = Callable[[str, int], None]
+"""Is told the name of an object and how many partitions of it were read since the last call."""
+
+_OPERATION = "Import"
+_TABLES = 50
+_PARTITIONS = 500
+_ADDED = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class _HiveTable:
+    """A table as it is to be here, with all that belongs to it."""
+
+    table: Table
+    notes: tuple[str, ...]
+    partitions: tuple[Partition, ...] = ()
+    directories: HiveDirectories | None = None
+    statistics: tuple[tuple[str | None, Statistics], ...] = ()
+
+    @property
+    def kind(self) -> str:
+        """Return the kind of the object, for people."""
+        if self.table.is_view:
+            return "view"
+        if self.table.is_insert_only:
+            return "insert-only table"
+        return "transactional table" if self.table.is_transactional else "external table"
+
+
+class HiveImporter:
+    """One import from one Hive metastore to one cluster."""
+
+    def __init__(
+        self,
+        services: Services,
+        client: HiveMetastoreClient,
+        cluster: Cluster,
+        *,
+        user: str,
+        dry_run: bool = False,
+        progress: Progress | None = None,
+    ) -> None:
+        self._services = services
+        self._client = client
+        self._cluster = cluster
+        self._dry_run = dry_run
+        self._progress = progress or (lambda _name, _partitions: None)
+        self._context = StatementContext(services, SessionState(user=user, agent_info="hivex metastore import"))
+        self._valid_txns: ValidTxnList | None = None
+
+    def run(self, databases: str | None = None, tables: str | None = None) -> Iterator[ImportedObject]:
+        """Yield the result for each object, as soon as it is certain; tables first, then views, in each database.
+
+        ``databases`` and ``tables`` are patterns as those of SHOW, in which ``*`` and ``|`` have a meaning.
+
+        Raises:
+            HiveUnavailableError, HiveProtocolError: the metastore has stopped, or is none.
+            StoreError: our own database cannot be used.
+        """
+        for name in matching(self._client.database_names(), databases):
+            yield (result := self._database(name))
+            if result.outcome is ImportOutcome.REFUSED:
+                continue
+            views: list[Any] = []
+            for batch in batches(matching(self._client.table_names(name), tables), _TABLES):
+                for hive in sorted(self._client.tables(name, batch), key=lambda each: str(each.tableName)):
+                    if hive.tableType == "VIRTUAL_VIEW":
+                        views.append(hive)
+                    else:
+                        yield self._object(hive)
+            yield from map(self._object, views)
+
+    # -- databases ----------------------------------------------------------------------
+
+    def _database(self, name: str) -> ImportedObject:
+        self._progress(name, 0)
+        try:
+            wanted, notes = convert_database(self._client.database(name), self._cluster)
+            try:
+                stored = self._services.catalog.get_database(wanted.name)
+            except NoSuchDatabaseError:
+                if not self._dry_run:
+                    self._services.catalog.create_database(wanted)
+                return ImportedObject("database", name, self._done, notes=notes)
+        except _FATAL:
+            raise
+        except HivexError as error:
+            return ImportedObject("database", name, ImportOutcome.REFUSED, notes=(_sentence(error),))
+        differing = _differences(stored, wanted, ("description", "owner", "parameters", "location"))
+        if not wanted.location:
+            differing.pop("location", None)
+        if not differing or stored.name == DEFAULT_DATABASE:
+            # Every metastore has this one, and its tables have their own locations.
+            return ImportedObject("database", name, ImportOutcome.PRESENT, notes=notes)
+        return ImportedObject("database", name, ImportOutcome.DIFFERS, notes=(*_told(differing), *notes))
+
+    # -- tables and views ---------------------------------------------------------------
+
+    def _object(self, hive: Any) -> ImportedObject:
+        """Return the result for a table or view."""
+        name = f"{hive.dbName}.{hive.tableName}"
+        kind = "view" if hive.tableType == "VIRTUAL_VIEW" else "table"
+        self._progress(name, 0)
+        try:
+            found = self._read(hive)
+            kind = found.kind
+            stored = self._stored(found.table)
+            if stored is not None:
+                return self._again(found, stored)
+            if not self._dry_run:
+                self._write(found)
+        except _FATAL:
+            raise
+        except HivexError as error:
+            log.info("%s is not imported: %s", name, error)
+            return ImportedObject(kind, name, ImportOutcome.REFUSED, notes=(_sentence(error),))
+        return self._result(found, self._done, len(found.partitions), found.notes)
+
+    @property
+    def _done(self) -> ImportOutcome:
+        return ImportOutcome.PLANNED if self._dry_run else ImportOutcome.IMPORTED
+
+    @staticmethod
+    def _result(found: _HiveTable, outcome: ImportOutcome, partitions: int, notes: Iterable[str]) -> ImportedObject:
+        directories = 0 if found.directories is None else len(found.directories.found)
+        return ImportedObject(found.kind, found.table.full_name, outcome, partitions, directories, tuple(notes))
+
+    def _stored(self, table: Table) -> StoredTable | None:
+        try:
+            return self._services.catalog.get_table(table.database, table.name)
+        except (NoSuchTableError, NoSuchDatabaseError):
+            return None
+
+    def _again(self, found: _HiveTable, stored: StoredTable) -> ImportedObject:
+        """Return the result for an object of whose name there is one; new partitions of an external table are added."""
+        compared = [each.name for each in fields(Table) if each.name not in ("id", "location", "storage")]
+        differing = _differences(stored, found.table, compared)
+        storage = replace(stored.storage, secondaries=())
+        differing |= _differences(storage, found.table.storage, [each.name for each in fields(storage)])
+        notes = _told(differing)
+        new: list[Partition] = []
+        if found.table.is_partitioned and stored.is_partitioned:
+            names = set(self._services.catalog.list_partition_names(stored.database, stored.name))
+            new = [each for each in found.partitions if each.name not in names]
+            more = len(names) - (len(found.partitions) - len(new))
+            if more:
+                notes += (f"{more} of its partitions here are not in Hive",)
+        if differing or (new and not stored.is_external):
+            notes += (f"{len(new)} of its partitions are not here",) if new else ()
+            return ImportedObject(found.kind, stored.full_name, ImportOutcome.DIFFERS, notes=notes)
+        if not new:
+            return ImportedObject(found.kind, stored.full_name, ImportOutcome.PRESENT, notes=notes)
+        if not self._dry_run:
+            of_new = {each.name for each in new}
+            statistics = tuple(each for each in found.statistics if each[0] in of_new)
+            self._add(stored, replace(found, partitions=tuple(new), statistics=statistics))
+        return ImportedObject(found.kind, stored.full_name, self._done, len(new), notes=notes)
+
+    # -- reading ------------------------------------------------------------------------
+
+    def _read(self, hive: Any) -> _HiveTable:
+        """Return a table with its partitions, directories and statistics.
+
+        Raises:
+            HivexError: it, or one of its partitions, cannot be taken over.
+        """
+        converted = convert_table(hive, self._cluster)
+        table = converted.table
+        if table.is_view:
+            return _HiveTable(table, converted.notes)
+        partitions: list[Partition] = []
+        statistics = list(self._statistics(hive, table))
+        if table.is_partitioned:
+            for batch, of_batch in self._partitions(hive, table):
+                partitions += batch
+                statistics += of_batch
+        names = [each.name for each in partitions]
+        if len(set(names)) < len(names):
+            twice = next(name for number, name in enumerate(names) if name in names[:number])
+            raise InvalidOperationError(_OPERATION, table.full_name, f"two of its partitions are {twice} here")
+        directories = self._directories(table, names) if table.is_transactional else None
+        return _HiveTable(table, converted.notes, tuple(partitions), directories, tuple(statistics))
+
+    def _partitions(
+        self, hive: Any, table: Table
+    ) -> Iterator[tuple[list[Partition], list[tuple[str | None, Statistics]]]]:
+        """Yield the partitions of a table with their statistics, batch by batch."""
+        catalog, converter = self._services.catalog, PartitionConverter(hive, table, self._cluster)
+        columns = [each.name for each in hive.sd.cols or ()]
+        for batch in batches(self._client.partition_names(hive.dbName, hive.tableName), _PARTITIONS):
+            found = self._client.partitions(hive.dbName, hive.tableName, batch)
+            converted = [converter.convert(each, catalog.new_partition(table, list(each.values))) for each in found]
+            names = [hive_partition_name(hive, each) for each in found]
+            of_columns = self._client.partition_statistics(hive.dbName, hive.tableName, columns, names)
+            now = self._services.clock()
+            statistics = [
+                (
+                    partition.name,
+                    convert_statistics(each.parameters or {}, table.columns, of_columns.get(name, ()), now),
+                )
+                for partition, each, name in zip(converted, found, names, strict=True)
+            ]
+            self._progress(table.full_name, len(converted))
+            yield converted, [(name, each) for name, each in statistics if each is not None]
+
+    def _statistics(self, hive: Any, table: Table) -> Iterator[tuple[str | None, Statistics]]:
+        columns = [each.name for each in hive.sd.cols or ()]
+        of_columns = self._client.table_statistics(hive.dbName, hive.tableName, columns)
+        found = convert_statistics(hive.parameters or {}, table.columns, of_columns, self._services.clock())
+        if found is not None:
+            yield None, found
+
+    def _directories(self, table: Table, partitions: Sequence[str]) -> HiveDirectories:
+        if self._valid_txns is None:
+            self._valid_txns = self._client.valid_txns()
+        write_ids = self._client.valid_write_ids(table.database, table.name, self._valid_txns)
+        files = self._services.files(self._cluster)
+        return DirectoryReader(table, self._cluster, files, write_ids, self._valid_txns).read(partitions)
+
+    # -- writing ------------------------------------------------------------------------
+
+    def _write(self, found: _HiveTable) -> None:
+        """Create a table with all that belongs to it, in one database transaction."""
+        services, context = self._services, self._context
+        if found.directories is not None:
+            # Marks the root of the cluster: from now on its files are the warehouse's.
+            services.roots.check(self._cluster.name)
+            self._prepare_txn_ids(found)
+        with own_transaction(context) as running:
+            acquire(context, running, services.statement_locks.create_table(found.table.database))
+            services.transactions.commit(running.txn_id, lambda connection: self._create(connection, running, found))
+
+    def _create(self, connection: Connection, running: Running, found: _HiveTable) -> None:
+        services, table = self._services, found.table
+        catalog = services.catalog.joining(connection)
+        txn_id = running.txn_id if table.is_transactional else None
+        created = catalog.create_table(table, txn_id=txn_id)
+        directories = found.directories
+        if directories is not None:
+            if directories.next_write_id > 1:
+                allocation.seed_write_ids(connection, created.id, created.full_name, directories.next_write_id)
+            # The write id of this definition, as CREATE TABLE has one.
+            services.transactions.allocate_in(connection, [running.txn_id], created.id)
+        self._add_partitions(connection, created, found, txn_id)
+        if directories is not None:
+            registration = Registration(created, self._cluster.name, running.txn_id, directories.found)
+            register(connection, registration, services.clock())
+
+    def _add(self, stored: StoredTable, found: _HiveTable) -> None:
+        """Add the partitions of an external table that have come in Hive since it was imported."""
+        locks = self._services.statement_locks
+        names = [each.name for each in found.partitions]
+        change_metadata(
+            self._context,
+            stored,
+            locks.add_partitions(stored, names, if_not_exists=True),
+            lambda connection, _write_ids, txn_id: self._add_partitions(connection, stored, found, txn_id),
+        )
+
+    def _add_partitions(
+        self, connection: Connection, table: StoredTable, found: _HiveTable, txn_id: int | None
+    ) -> None:
+        catalog = self._services.catalog.joining(connection)
+        for batch in batches(found.partitions, _ADDED):
+            catalog.add_partitions(table.database, table.name, batch, txn_id=txn_id)
+        if found.statistics:
+            by_name = dict(found.statistics)
+            store_statistics(connection, table, by_name)
+            now, names = self._services.clock(), sorted(name for name in by_name if name is not None)
+            columns = {column for each in by_name.values() for column in each.columns}
+            for changed in (*((None,) if None in by_name else ()), *((names,) if names else ())):
+                record_statistics_event(connection, now, table, changed, sorted(columns), txn_id)
+
+    def _prepare_txn_ids(self, found: _HiveTable) -> None:
+        """See to it that the transactions of Hive's compactions, which stand in names of directories, are known here.
+
+        Raises:
+            InvalidOperationError: one of these ids is that of a transaction here, which has not committed.
+        """
+        assert found.directories is not None
+        highest = found.directories.highest_txn_id
+        if not highest:
+            return
+        transactions = self._services.transactions
+        try:
+            transactions.seed_txn_ids(highest + 1)
+        except InvalidTransactionRequestError:
+            valid = transactions.valid_txns()
+            for directory in found.directories.found:
+                if directory.visibility_txn_id and not valid.is_valid(directory.visibility_txn_id):
+                    reason = (
+                        f"{directory.name} is visible by transaction {directory.visibility_txn_id} of Hive, and the "
+                        "transaction of that id here is open or was aborted; repeat the import after it has ended and "
+                        "`hivex metastore housekeep` has run"
+                    )
+                    raise InvalidOperationError(_OPERATION, found.table.full_name, reason) from None
+
+
+_FATAL = (HiveUnavailableError, StoreError)
+"""Errors that end the import: every other object would have them, too."""
+
+
+def _differences(stored: object, wanted: object, names: Iterable[str]) -> dict[str, tuple[object, object]]:
+    """Return the attributes that differ, with both values."""
+    pairs = {name: (getattr(stored, name), getattr(wanted, name)) for name in names}
+    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+
+
+def _told(differing: dict[str, tuple[object, object]]) -> tuple[str, ...]:
+    return tuple(f"its {name.replace('_', ' ')} differs from Hive's" for name in differing)
+
+
+def _sentence(error: HivexError) -> str:
+    return " ".join(str(error).split())

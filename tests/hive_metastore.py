@@ -1,0 +1,95 @@
+"""A real Hive Metastore 2.3: the classes among the jars of PySpark, in a JVM of their own, on Derby in memory.
+
+The server of these classes would listen on all addresses; so its parts are put together here, on the loopback.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+_METASTORE = "org.apache.hadoop.hive.metastore"
+_THRIFT = "org.apache.thrift"
+_CLIENTS = 16
+
+
+@contextmanager
+def hive_metastore(warehouse: Path, properties: Mapping[str, str] | None = None) -> Iterator[HiveServer]:
+    """A metastore server with an empty catalog, as long as the block runs. Starts in some seconds."""
+    from py4j.java_gateway import JavaGateway  # noqa: F401 - its types are used by the launcher
+    from pyspark.conf import SparkConf
+    from pyspark.java_gateway import launch_gateway
+
+    gateway = launch_gateway(SparkConf(loadDefaults=False))
+    try:
+        with _server(gateway.jvm, warehouse, properties or {}) as server:
+            yield server
+    finally:
+        gateway.shutdown()
+        gateway.proc.stdin.close()
+        gateway.proc.wait(60)
+
+
+class HiveServer:
+    """A running server."""
+
+    def __init__(self, jvm: Any, port: int, warehouse: Path) -> None:
+        self.jvm = jvm
+        self.port = port
+        self.warehouse = warehouse
+        self.address = f"thrift://127.0.0.1:{port}"
+
+
+@contextmanager
+def _server(jvm: Any, warehouse: Path, properties: Mapping[str, str]) -> Iterator[HiveServer]:
+    conf = getattr(jvm, "org.apache.hadoop.hive.conf.HiveConf")()
+    for name, value in {
+        "javax.jdo.option.ConnectionURL": f"jdbc:derby:memory:{uuid4().hex};create=true",
+        "javax.jdo.option.ConnectionDriverName": "org.apache.derby.iapi.jdbc.AutoloadedDriver",
+        "hive.metastore.warehouse.dir": str(warehouse),
+        "hive.metastore.schema.verification": "false",
+        "datanucleus.schema.autoCreateAll": "true",
+        # Its default is not among Spark's jars.
+        "datanucleus.connectionPoolingType": "HikariCP",
+        "hive.stats.autogather": "false",
+        # Makes the tables of transactions.
+        "hive.in.test": "true",
+        **properties,
+    }.items():
+        conf.set(name, value)
+    handler = getattr(jvm, f"{_METASTORE}.HiveMetaStore").newRetryingHMSHandler("tests", conf, True)
+    processor = getattr(jvm, f"{_METASTORE}.TSetIpAddressProcessor")(handler)
+    channel = getattr(jvm, f"{_THRIFT}.transport.TServerSocket")(jvm.java.net.InetSocketAddress("127.0.0.1", 0))
+    arguments = getattr(jvm, f"{_THRIFT}.server.TThreadPoolServer$Args")(channel)
+    arguments = arguments.processor(processor).maxWorkerThreads(_CLIENTS)
+    server = getattr(jvm, f"{_THRIFT}.server.TThreadPoolServer")(arguments)
+    thread = threading.Thread(target=server.serve, daemon=True)
+    thread.start()
+    while not server.isServing():
+        time.sleep(0.01)
+    try:
+        yield HiveServer(jvm, channel.getServerSocket().getLocalPort(), warehouse)
+    finally:
+        server.stop()
+        thread.join(30)
+
+
+@contextmanager
+def hive_client(server: HiveServer) -> Iterator[Any]:
+    """A Thrift client of the server, with all that Hive can."""
+    from hive_metastore import ThriftHiveMetastore
+    from thrift.protocol.TBinaryProtocol import TBinaryProtocolAccelerated
+    from thrift.transport.TSocket import TSocket
+    from thrift.transport.TTransport import TBufferedTransport
+
+    transport = TBufferedTransport(TSocket("127.0.0.1", server.port))
+    transport.open()
+    try:
+        yield ThriftHiveMetastore.Client(TBinaryProtocolAccelerated(transport))
+    finally:
+        transport.close()
