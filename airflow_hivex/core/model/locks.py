@@ -197,11 +197,13 @@ class LockMatrix:
 
     ``strictest_first`` is the order in which the locks ahead are walked: Hive 4 takes them as
     they came, older releases from the strictest waiting one down to the mildest acquired one.
+    ``exclusive`` has the types that the exceptions for databases treat as EXCLUSIVE.
     """
 
     name: str
     actions: Mapping[tuple[LockType, LockType, LockState], LockAction]
     strictest_first: bool
+    exclusive: frozenset[LockType]
     blocking: Mapping[LockType, tuple[LockType, ...]] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -237,9 +239,17 @@ class LockMatrix:
             action = self.actions[component.type, lock.component.type, lock.state]
             if action is LockAction.GRANT:
                 return None
-            if action is LockAction.WAIT and not is_harmless(component, lock.component):
+            if action is LockAction.WAIT and not self.is_harmless(component, lock.component):
                 return lock
         return None
+
+    def is_harmless(self, request: LockComponent, ahead: LockComponent) -> bool:
+        """Return whether an exception for locks on a database holds (docs/reference/locks.md, "Lock matrix")."""
+        if request.type is LockType.SHARED_READ and ahead.type in self.exclusive:
+            return request.table is None and ahead.table is not None
+        if request.type in self.exclusive and ahead.type is LockType.SHARED_READ:
+            return request.table is not None and ahead.table is None
+        return False
 
 
 _R, _W, _X, _E = LockType
@@ -264,7 +274,7 @@ HIVE_4 = LockMatrix("4", _any_state({
     _W: (_KEEP, _KEEP, _WAIT, _WAIT),
     _X: (_KEEP, _WAIT, _WAIT, _WAIT),
     _E: (_WAIT, _WAIT, _WAIT, _WAIT),
-}), strictest_first=False)
+}), strictest_first=False, exclusive=frozenset((_E,)))
 
 # These releases have no EXCL_WRITE; who asks for it there is served as EXCLUSIVE is.
 HIVE_2_3 = LockMatrix("2.3", {
@@ -277,7 +287,7 @@ HIVE_2_3 = LockMatrix("2.3", {
     # A shared lock that somebody holds already proves that nothing stricter was in the way.
     (_R, _R, LockState.ACQUIRED): _OK,
     (_R, _W, LockState.ACQUIRED): _OK,
-}, strictest_first=True)
+}, strictest_first=True, exclusive=frozenset((_X, _E)))
 # fmt: on
 
 MATRICES = {matrix.name: matrix for matrix in (HIVE_4, HIVE_2_3)}
@@ -298,7 +308,7 @@ def meet(one: LockComponent, other: LockComponent) -> bool:
 def covers(held: LockComponent, request: LockComponent) -> bool:
     """Return whether who holds one lock has all that the other would give: nothing it bears, the other does not."""
     if held.type is LockType.SHARED_READ and held.table is None and request.table is not None:
-        # By the exceptions of is_harmless it does not keep an EXCLUSIVE off the tables in the database.
+        # By the exceptions of LockMatrix.is_harmless it does not keep an EXCLUSIVE off the tables in the database.
         return False
     return (
         held.type.strictness >= request.type.strictness
@@ -306,15 +316,6 @@ def covers(held: LockComponent, request: LockComponent) -> bool:
         and held.table in (None, request.table)
         and held.partition in (None, request.partition)
     )
-
-
-def is_harmless(request: LockComponent, ahead: LockComponent) -> bool:
-    """Return whether an exception for locks on a database holds (docs/reference/locks.md, "Lock matrix")."""
-    if request.type is LockType.SHARED_READ and ahead.type is LockType.EXCLUSIVE:
-        return request.table is None and ahead.table is not None
-    if request.type is LockType.EXCLUSIVE and ahead.type is LockType.SHARED_READ:
-        return request.table is not None and ahead.table is None
-    return False
 
 
 class HeldLocks:

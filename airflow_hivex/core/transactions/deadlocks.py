@@ -20,7 +20,6 @@ from airflow_hivex.core.model.locks import (
     LockMatrix,
     LockState,
     find_circle,
-    is_harmless,
 )
 from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.schema import locks
@@ -81,7 +80,7 @@ def waits_for(connection: Connection, matrix: LockMatrix, txn_ids: Collection[in
                     row.lock_id < waiting.lock_id
                     and row.txn_id != waiting.txn_id
                     and matrix.actions[waiting.component.type, ahead.type, state] is LockAction.WAIT
-                    and not is_harmless(waiting.component, ahead)
+                    and not matrix.is_harmless(waiting.component, ahead)
                 ):
                     found[waiting.txn_id].add(row.txn_id)
     return found

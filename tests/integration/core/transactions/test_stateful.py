@@ -37,7 +37,6 @@ from airflow_hivex.core.model.locks import (
     LockMatrix,
     LockState,
     LockType,
-    is_harmless,
     meet,
 )
 from airflow_hivex.core.settings import Settings
@@ -246,7 +245,7 @@ class Machine(RuleBasedStateMachine):
         return any(
             meet(component, ahead)
             and ahead.type.value not in BEARS[self.matrix.name][component.type.value]
-            and not is_harmless(component, ahead)
+            and not self.matrix.is_harmless(component, ahead)
             and not any(
                 held.type.strictness >= component.type.strictness
                 and held.table in (None, component.table)

@@ -258,6 +258,7 @@ def test_stricter_lock_on_the_same_or_a_wider_thing_covers_another() -> None:
 
 
 @example((R, (None, None)), (R, ("t", None)), (E, ("t", None)))
+@example((E, ("t", None)), (X, ("t", None)), (R, (None, None)))
 @given(*[st.tuples(st.sampled_from(LockType), st.sampled_from([(None, None), ("t", None), ("t", "p=1")]))] * 3)
 def test_who_bears_the_covering_lock_bears_the_covered_one(
     held: tuple[LockType, tuple[str | None, str | None]],
