@@ -77,7 +77,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out the cases of long tests that are not drawn; ``make evidence`` takes all."""
-    kept = _drawn_of_modules(_drawn_cases(_on_drawn_backends(items)))
+    kept = _drawn_of_spark(_drawn_cases(_on_drawn_backends(items)))
     if left := set(items).difference(kept):
         config.hook.pytest_deselected(items=list(left))
         items[:] = kept
@@ -122,23 +122,23 @@ def _drawn_cases(items: Sequence[pytest.Item]) -> list[pytest.Item]:
     return [item for item in items if item not in left]
 
 
-def _drawn_of_modules(items: Sequence[pytest.Item]) -> list[pytest.Item]:
-    """Keep half of each module's tests that start Spark, where all modules run; whoever names a module gets all of it.
+def _drawn_of_spark(items: Sequence[pytest.Item]) -> list[pytest.Item]:
+    """Keep a third of the cases of each test that starts Spark, at least one, where all modules run.
 
-    Cases of one test count one by one. Those whose marker says how many of them run have been drawn already.
+    Who names a module gets all of them. Those whose marker says how many cases run have been drawn already.
     """
-    modules: dict[Path, list[pytest.Item]] = {}
+    cases: dict[str, list[pytest.Item]] = {}
     for item in items:
         is_drawn = any("cases" in marker.kwargs for marker in item.iter_markers("evidence"))
-        if item.get_closest_marker("spark") and not is_drawn and not item.get_closest_marker("every_commit"):
-            modules.setdefault(item.path, []).append(item)
+        if item.get_closest_marker("spark") and not is_drawn:
+            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
     runs_all = len({item.path for item in items}) >= _MANY_MODULES
     left = set[pytest.Item]()
-    for path, same in modules.items():
-        if runs_all or evidence.IS_WHOLE:
+    for name, same in cases.items():
+        if len(same) > 1 and (runs_all or evidence.IS_WHOLE):
             for item in same:
                 item.add_marker("evidence")
-            left |= set(same).difference(evidence.drawn(path.name, same, -(-len(same) // 2)))
+            left |= set(same).difference(evidence.drawn(name, same, -(-len(same) // 3)))
     return [item for item in items if item not in left]
 
 

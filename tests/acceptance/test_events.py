@@ -92,7 +92,7 @@ READS = {
         *("add_dynamic_partitions", "seed_txn_ids", "seed_write_ids", "begin_again", "commit"),
         *("abort", "abort_in", "abort_many", "abort_timed_out"),
     },
-    "locks": {"acquire", "check", "drop_timed_out", "heartbeat", "patience_s", "show", "unlock"},
+    "locks": {"acquire", "check", "drop_timed_out", "heartbeat", "show", "unlock"},
     "commits": {"mark", "after"},
     "notification_log": {"current_event_id", "events", "purge"},
     "compactor": {"abort", "cancel", "explain", "housekeep", "initiate", "plan_clean", "request", "show", "wait"},
