@@ -71,6 +71,8 @@ def _server(jvm: Any, warehouse: Path, properties: Mapping[str, str]) -> Iterato
     thread = threading.Thread(target=server.serve, daemon=True)
     thread.start()
     while not server.isServing():
+        assert thread.is_alive(), "the Thrift server ended before it listened"
+        # It does not say when it listens; the test's own time-out ends it.
         time.sleep(0.01)
     try:
         yield HiveServer(jvm, channel.getServerSocket().getLocalPort(), warehouse)

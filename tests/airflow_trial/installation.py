@@ -42,6 +42,7 @@ def wait_for(what: str, happened: Callable[[], Any], limit_s: float = PATIENCE_S
     while time.monotonic() < end:
         if found := happened():
             return found
+        # Between two looks at what other processes bring about.
         time.sleep(_LOOK_S)
     raise NotHappenedError(f"{what}: not within {limit_s:g} s")
 

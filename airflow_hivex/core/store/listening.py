@@ -30,6 +30,7 @@ class _Sleeper:
     """For databases that announce nothing: whoever waits looks again after a pause."""
 
     def wait(self, seconds: float) -> list[str] | None:
+        # The pause is the contract: SQLite has nothing that could be waited for.
         time.sleep(seconds)
         return None
 
@@ -62,6 +63,7 @@ class _PostgresqlListener:
         import psycopg
 
         if self._connection is None:
+            # Nothing tells when the server is back; the waiter looks for itself after each pause.
             time.sleep(min(seconds, _DEAF_S))
             # What was announced meanwhile is for the waiter to find.
             self.listen()
