@@ -12,6 +12,7 @@ from airflow_hivex.core.clock import Clock
 from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.errors import NotOnClusterError
 from airflow_hivex.core.events.notification_log import EventType
+from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.objects import ClusterStorageDescriptor, StoredTable, Table
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
 from airflow_hivex.core.store.engine import Store
@@ -31,7 +32,7 @@ class StorePart(JoinsTransactions):
         self._end_compactions = end_compactions
 
     @property
-    def _default_cluster(self) -> Any:
+    def _default_cluster(self) -> Cluster:
         return self._clusters.get(self._clusters.default)
 
     def _seen_from(self, table: StoredTable, cluster: str | None) -> StoredTable:
