@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyarrow import orc
+from pyspark import SparkContext
 
 from airflow_hivex.core import Metastore, Session
 from airflow_hivex.core.errors import InvalidObjectError, InvalidOperationError, JobError, WriteConflictError
@@ -293,3 +295,30 @@ def test_a_change_after_an_overwrite_in_one_transaction_is_refused(t: Session) -
     t.sql("UPDATE t SET v = 'y' WHERE p = 2")
     t.sql("COMMIT")
     assert rows(t) == [(2, "y", 2), (3, None, None), (8, "o", 1)]
+
+
+@on_sqlite
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "INSERT INTO t SELECT id + 10, v, p FROM t WHERE id < 3",
+        "UPDATE t SET v = 'changed' WHERE id > 2",
+        "DELETE FROM t WHERE id > 2",
+    ],
+)
+def test_statements_that_are_alike_share_the_code_that_spark_generates(t: Session, statement: str) -> None:
+    def run() -> None:
+        t.sql("START TRANSACTION")
+        t.sql(statement)
+        t.sql("ROLLBACK")
+
+    run()
+    compiled = _compiled()
+    run()
+    assert _compiled() == compiled
+
+
+def _compiled() -> int:
+    """How many pieces of generated code Spark has compiled in this process."""
+    metrics: Any = getattr(SparkContext.getOrCreate()._jvm, "org.apache.spark.metrics.source.CodegenMetrics")
+    return int(metrics.METRIC_COMPILATION_TIME().getCount())

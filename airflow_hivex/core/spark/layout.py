@@ -65,6 +65,16 @@ WRITER = f"IF({_HAS_NO_VERSION}, {BUCKET}, shiftright({BUCKET}, {WRITER_SHIFT}) 
 """Whose file a row belongs to, in Spark SQL, by its bucket property."""
 
 
+def number_of_statement(number: int) -> str:
+    """Return a number that only one statement has, in Spark SQL, to be computed where no rows are sorted after it.
+
+    Spark writes a plain number into the code that it generates, and each statement would compile code of its own,
+    which runs slowly until Java has optimized it. Arrays stay outside of the code. The place in the array is always 0,
+    in a form that Spark does not see through.
+    """
+    return f"array({number}L)[shiftright(spark_partition_id(), 31)]"
+
+
 def compression(row_layout: str, options: Mapping[str, str]) -> str:
     """Return the compression of an ORC file, by Spark's name."""
     return file_properties.compression("orc", options) or _COMPRESSION[row_layout]

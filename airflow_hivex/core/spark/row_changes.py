@@ -303,13 +303,14 @@ def _numbered(rows: DataFrame, write: Write) -> DataFrame:
     """Return the events with their metadata columns. No shuffle or sort may follow: ids rise in file order."""
     is_delete = f"{_KIND} = {_DELETED}"
     bucket = f"{encode_bucket(0, write.statement_id)} | shiftleft({_WRITER}, {WRITER_SHIFT})"
+    write_id = layout.number_of_statement(write.write_id)
     columns = [quoted(column.name) for column in (*write.columns, *write.partition_columns)]
     return rows.selectExpr(
         f"IF({is_delete}, {layout.DELETE_OPERATION}, {layout.INSERT_OPERATION}) AS {OPERATION}",
-        f"IF({is_delete}, {ORIGINAL_WRITE_ID}, {write.write_id}L) AS {ORIGINAL_WRITE_ID}",
+        f"IF({is_delete}, {ORIGINAL_WRITE_ID}, {write_id}) AS {ORIGINAL_WRITE_ID}",
         f"IF({is_delete}, {BUCKET}, {bucket}) AS {BUCKET}",
         f"IF({is_delete}, {ROW_ID}, monotonically_increasing_id() & {ROW_ID_MASK}L) AS {ROW_ID}",
-        f"{write.write_id}L AS {WRITE_ID}",
+        f"{write_id} AS {WRITE_ID}",
         # A delete event of Hive's has no row.
         *((f"IF({is_delete}, NULL, true) AS {layout.ROW_PLACE}",) if write.layout == layout.HIVE else ()),
         *columns,

@@ -114,12 +114,13 @@ def _numbered(rows: DataFrame, write: Write) -> DataFrame:
     if write.layout == layout.PLAIN:
         return rows
     bucket = f"{encode_bucket(0, write.statement_id)} | shiftleft(spark_partition_id(), {WRITER_SHIFT})"
+    write_id = layout.number_of_statement(write.write_id)
     return rows.selectExpr(
         f"{layout.INSERT_OPERATION} AS {layout.OPERATION}",
-        f"{write.write_id}L AS {layout.ORIGINAL_WRITE_ID}",
+        f"{write_id} AS {layout.ORIGINAL_WRITE_ID}",
         f"{bucket} AS {layout.BUCKET}",
         f"monotonically_increasing_id() & {ROW_ID_MASK}L AS {layout.ROW_ID}",
-        f"{write.write_id}L AS {layout.WRITE_ID}",
+        f"{write_id} AS {layout.WRITE_ID}",
         *((f"true AS {layout.ROW_PLACE}",) if write.layout == layout.HIVE else ()),
         "*",
     )
