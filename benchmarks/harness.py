@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import statistics
 import sys
@@ -36,13 +37,19 @@ class Figure:
         return self.ratio <= self.goal
 
 
-def interleave(cases: Mapping[str, Callable[[], object]], *, rounds: int, warm_up: int = 1) -> dict[str, list[float]]:
+def interleave(
+    cases: Mapping[str, Callable[[], object]], *, rounds: int, warm_up: int = 1, at_least_s: float = 0
+) -> dict[str, list[float]]:
     """Seconds of every counted round of each case; the cases take turns within a round.
 
-    A case that returns a float has measured itself.
+    Rounds go on after ``rounds`` until ``at_least_s`` seconds have passed, as a few short ones tell little. A case that
+    returns a float has measured itself.
     """
     seconds: dict[str, list[float]] = {name: [] for name in cases}
-    for number in range(warm_up + rounds):
+    began = time.perf_counter()
+    for number in itertools.count():
+        if number >= warm_up + rounds and time.perf_counter() - began >= at_least_s:
+            break
         for name, case in cases.items():
             started = time.perf_counter()
             own = case()

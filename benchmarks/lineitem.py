@@ -238,7 +238,7 @@ class Lineitem:
             DELTA: lambda: self.ask_delta(query),
             **{f"{name}, {title.replace('_', ' ')}": case for title, case in others.items()},
         }
-        seconds = interleave(cases, rounds=3, warm_up=0)
+        seconds = interleave(cases, rounds=3, warm_up=1, at_least_s=15)
         ours = [each for each in cases if each not in (PLAIN, DELTA)]
         return [
             *(compare(each, seconds, each, PLAIN, goal=goal) for each in ours),

@@ -34,7 +34,7 @@ def _figures(rows: Lineitem, name: str, statement: str, plain: Any, delta: Any, 
         REWRITE: rows.copy_on_write(plain),
         DELTA: rows.timed_delta(delta),
     }
-    seconds = interleave(cases, rounds=3, warm_up=0)
+    seconds = interleave(cases, rounds=5, warm_up=1)
     title = f"{name} of {rows.rows:,} rows"
     return [
         compare(title, seconds, "ours", REWRITE, goal=goal),
