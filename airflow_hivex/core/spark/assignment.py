@@ -58,6 +58,11 @@ def field(column: Column) -> StructField:
     return StructField(column.name, stored, nullable=True, metadata=metadata)
 
 
+def nothing(column: Column) -> Expression:
+    """Return NULL as a column. In SQL: a call for each of its parts takes longer where columns are many."""
+    return F.expr(f"CAST(NULL AS {column.type}) AS {quoted(column.name)}")
+
+
 def assign(rows: DataFrame, targets: Sequence[Column], table: str, *, fields_by_name: bool = False) -> DataFrame:
     """``rows``, column by position, under the names and in the types of ``targets``.
 

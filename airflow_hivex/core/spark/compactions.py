@@ -18,7 +18,7 @@ from airflow_hivex.core.errors import JobError
 from airflow_hivex.core.model.originals import hive_bucket
 from airflow_hivex.core.model.plans import Compaction, Plan, Scan, Write, WrittenDirectory
 from airflow_hivex.core.spark import layout, scans
-from airflow_hivex.core.spark.assignment import field, quoted
+from airflow_hivex.core.spark.assignment import nothing, quoted
 from airflow_hivex.core.spark.deletes import delete_events, event_files
 from airflow_hivex.core.spark.layout import BUCKET, METADATA_COLUMNS, ORIGINAL_WRITE_ID, ROW_ID, WRITE_ID
 from airflow_hivex.core.spark.new_directories import NewDirectories
@@ -93,9 +93,9 @@ def _compact_full_acid(
         deletes = replace(scan, deletes=compaction.deletes)
         # That none is missing.
         event_files(deletes)
-        nothing = [F.lit(None).cast(field(column).dataType).alias(column.name) for column in write.columns]
+        values = [nothing(column) for column in write.columns]
         metadata = [F.col(column.name) for column in METADATA_COLUMNS]
-        events.append(_events(delete_events(spark, deletes).select(*metadata, *nothing), _EVENT, write))
+        events.append(_events(delete_events(spark, deletes).select(*metadata, *values), _EVENT, write))
     if not events:
         return
     parted_by = [_KIND, _WRITER]

@@ -34,10 +34,11 @@ from airflow_hivex.core.model.plans import (
     assigned_name,
 )
 from airflow_hivex.core.spark import bound, layout
-from airflow_hivex.core.spark.assignment import assign, field, quoted, text_literal
+from airflow_hivex.core.spark.assignment import assign, nothing, quoted, text_literal
 from airflow_hivex.core.spark.kept import Kept, with_kept
 from airflow_hivex.core.spark.layout import BUCKET, METADATA_COLUMNS, OPERATION, ORIGINAL_WRITE_ID, ROW_ID, WRITE_ID
 from airflow_hivex.core.spark.new_directories import NewDirectories
+from airflow_hivex.core.spark.spreading import spread
 from airflow_hivex.core.spark.staging import Staging
 from airflow_hivex.core.spark.writes import ROW_ID_MASK, bucket_number, partition_text, sort_order
 
@@ -131,9 +132,10 @@ class _Changing:
     def _check_cardinality(self, matched: DataFrame) -> None:
         # As Hive, for all rows that match, also those that no clause does anything with.
         rows, partition = _with_partition(matched, self._write)
-        several = rows.groupBy(*_KEYS, *partition).count().where("count > 1").count()
-        if several:
-            raise MergeCardinalityError(self._write.table, several)
+        several = rows.groupBy(*_KEYS, *partition).count().where("count > 1")
+        # To count them all takes one more shuffle.
+        if several.take(1):
+            raise MergeCardinalityError(self._write.table, several.count())
 
     def _part(self, rows: DataFrame, part: ChangePart, *, alone: bool = False) -> DataFrame:
         """Return the events of the rows of one query; ``alone`` when its one rule is for all of them."""
@@ -149,11 +151,11 @@ class _Changing:
         writer = F.expr(f"shiftright({BUCKET}, {WRITER_SHIFT}) & {layout.MOST_WRITERS - 1}")
         partition = [partition_text(column.name) for column in write.partition_columns]
         if rule.action == "delete":
-            nothing = [F.lit(None).cast(field(column).dataType).alias(column.name) for column in write.columns]
+            values = [nothing(column) for column in write.columns]
             # Always _DELETED, in a form that Spark does not see through: of a constant it would conclude that no row
             # gets a number, and then that it need not sort by more than the kind and the writer.
             kind = F.expr(f"CAST({ROW_ID} < 0 AS INT)")
-            return rows.select(kind.alias(_KIND), writer.alias(_WRITER), *_KEYS, *nothing, *partition)
+            return rows.select(kind.alias(_KIND), writer.alias(_WRITER), *_KEYS, *values, *partition)
         columns = (*write.columns, *write.partition_columns)
         if rule.action == "insert":
             given = _inserted(rows, number, rule, write)
@@ -162,11 +164,7 @@ class _Changing:
             own = F.expr(f"spark_partition_id() % {layout.MOST_WRITERS}")
             writer = bucket_number(write) if write.num_buckets > 0 else own
             names = [quoted(column.name) for column in write.columns]
-            nobody = [
-                F.lit(None).cast(field(column).dataType).alias(column.name)
-                for column in METADATA_COLUMNS
-                if column.name in _KEYS
-            ]
+            nobody = [nothing(column) for column in METADATA_COLUMNS if column.name in _KEYS]
             return new.select(F.lit(_INSERTED).alias(_KIND), writer.alias(_WRITER), *nobody, *names, *partition)
         key_columns = [column for column in METADATA_COLUMNS if column.name in _KEYS]
         given = [*_KEYS, *_updated(rows, number, rule, write)]
@@ -276,7 +274,7 @@ def _written(events: DataFrame, write: Write, kept: Kept) -> tuple[WrittenDirect
     parted_by = [_KIND, _WRITER, *keys]
     sorted_by = sort_order(write) if write.num_buckets > 0 else []
     order: list[Expression | str] = [*map(quoted, parted_by), *sorted_by, *map(quoted, _KEYS)]
-    arranged = events.repartition(F.col(_WRITER)).sortWithinPartitions(*order)
+    arranged = spread(events, _WRITER).sortWithinPartitions(*order)
     staging = Staging(write)
     made = NewDirectories(write)
     try:

@@ -15,7 +15,7 @@ from airflow_hivex.core.model.buckets import WRITER_SHIFT, encode_bucket
 from airflow_hivex.core.model.partitions import DEFAULT_PARTITION
 from airflow_hivex.core.model.plans import Write, WrittenDirectory
 from airflow_hivex.core.spark import bucketing, layout
-from airflow_hivex.core.spark.assignment import assign, field, quoted
+from airflow_hivex.core.spark.assignment import assign, nothing, quoted
 from airflow_hivex.core.spark.new_directories import NewDirectories
 from airflow_hivex.core.spark.staging import Staging
 
@@ -59,10 +59,7 @@ def _complete(rows: DataFrame, write: Write) -> DataFrame:
     """Return all columns of the table, NULL for those the INSERT left out, then the partition's texts."""
     there = {name.lower() for name in rows.columns}
     columns = [
-        F.col(quoted(column.name))
-        if column.name.lower() in there
-        else F.lit(None).cast(field(column).dataType).alias(column.name)
-        for column in write.columns
+        F.col(quoted(column.name)) if column.name.lower() in there else nothing(column) for column in write.columns
     ]
     # Texts that are never NULL or empty, so that Spark sorts by nothing else than what is sorted here.
     partition = [
