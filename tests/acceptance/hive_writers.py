@@ -11,7 +11,7 @@ _IO = "org.apache.hadoop.hive.ql.io"
 
 
 class HiveWriter:
-    """Writes rows (id int, name string) to a table's or partition's folder, in one bucket."""
+    """Writes rows (id int, name string) to a table's or partition's folder, one bucket at a time."""
 
     def __init__(self, jvm: Any) -> None:
         self._jvm = jvm
@@ -23,16 +23,16 @@ class HiveWriter:
         row = [row_id, primitives.javaIntObjectInspector, primitives.javaStringObjectInspector]
         self._inspector = self._struct(["row_id", "id", "name"], row)
 
-    def insert(self, folder: Path, txn_id: int, rows: Sequence[tuple[int, str]]) -> None:
-        """Write a delta."""
-        updater = self._updater(folder, txn_id)
+    def insert(self, folder: Path, txn_id: int, rows: Sequence[tuple[int, str]], bucket: int = 0) -> None:
+        """Write a file of a delta."""
+        updater = self._updater(folder, txn_id, bucket)
         for row in rows:
             updater.insert(txn_id, self._listed([None, *row]))
         updater.close(False)
 
     def delete(self, folder: Path, txn_id: int, row_ids: Sequence[tuple[int, int, int]]) -> None:
-        """Write a delete delta; ``row_ids`` are transaction id, bucket and row id."""
-        updater = self._updater(folder, txn_id)
+        """Write a file of a delete delta; ``row_ids`` are transaction id, bucket and row id, all of one bucket."""
+        updater = self._updater(folder, txn_id, row_ids[0][1])
         for written_by, bucket, row_id in row_ids:
             long = getattr(self._jvm, "org.apache.hadoop.io.LongWritable")
             number = getattr(self._jvm, "org.apache.hadoop.io.IntWritable")
@@ -44,13 +44,13 @@ class HiveWriter:
         factory = getattr(self._jvm, f"{_SERDE}.ObjectInspectorFactory")
         return factory.getStandardStructObjectInspector(self._listed(names), self._listed(inspectors))
 
-    def _updater(self, folder: Path, txn_id: int) -> Any:
+    def _updater(self, folder: Path, txn_id: int, bucket: int) -> Any:
         options = getattr(self._jvm, f"{_IO}.AcidOutputFormat$Options")(self._conf)
         acid = getattr(self._jvm, f"{_IO}.AcidUtils$AcidOperationalProperties").getDefault()
         self._conf.setInt("hive.txn.operational.properties", acid.toInt())
         options = (
             options.inspector(self._inspector)
-            .bucket(0)
+            .bucket(bucket)
             .minimumTransactionId(txn_id)
             .maximumTransactionId(txn_id)
             .statementId(0)

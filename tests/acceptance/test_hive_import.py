@@ -9,7 +9,7 @@ import select
 import socket
 import socketserver
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import date, timedelta
 from pathlib import Path
@@ -23,13 +23,16 @@ from airflow_hivex.core.errors import (
     HiveProtocolError,
     HiveUnavailableError,
     InvalidHiveAddressError,
+    InvalidObjectError,
     UnknownClusterError,
 )
 from airflow_hivex.core.imports.report import ImportedObject, ImportOutcome
+from airflow_hivex.core.model.compaction import CompactionState
 from airflow_hivex.core.model.objects import Column, SortColumn, StorageDescriptor, Table, TableType
 from tests import evidence
 from tests.acceptance.hive_objects import HiveObjects
 from tests.acceptance.hive_writers import HiveWriter
+from tests.acceptance.test_hive_layout import read_by_hive
 from tests.conftest import Counts
 from tests.hive_metastore import HiveServer, hive_client, hive_metastore
 
@@ -296,6 +299,21 @@ def acid_table(hive: HiveObjects, database: str, name: str, **given: Any) -> Pat
     return hive.table(database, name, ROWS, type="MANAGED_TABLE", parameters=ACID, storage=BUCKETS, **given)
 
 
+def write_plain(path: Path, rows: Sequence[tuple[int, str]]) -> None:
+    """Write a file from before its table was transactional."""
+    import pyarrow as pa
+    from pyarrow import orc
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    numbers, names = zip(*rows, strict=True)
+    orc.write_table(pa.table({"id": pa.array(numbers, pa.int32()), "name": list(names)}), path)
+
+
+def in_hive(folder: Path) -> list[int]:
+    """The ids that Hive 2.3 reads in a folder."""
+    return sorted(row["id"] for row in read_by_hive(folder, dict(ROWS)))
+
+
 @pytest.fixture
 def writer(server: HiveServer) -> HiveWriter:
     return HiveWriter(server.jvm)
@@ -340,15 +358,11 @@ def test_rows_that_hive_sees_in_acid_tables_are_seen_here_and_can_be_changed(
 def test_files_from_before_an_acid_table_and_of_replaced_directories_count_as_in_hive(
     hive: HiveObjects, writer: HiveWriter, run: Import, target: Metastore
 ) -> None:
-    import pyarrow as pa
-    from pyarrow import orc
-
     hive.database("old")
     kept, replaced = (acid_table(hive, "old", name) for name in ("kept", "replaced"))
     (first,) = hive.transactions(1)
     for folder in (kept, replaced):
-        folder.mkdir(parents=True, exist_ok=True)
-        orc.write_table(pa.table({"id": pa.array([7], pa.int32()), "name": ["plain"]}), folder / "000000_0")
+        write_plain(folder / "000000_0", [(7, "plain")])
         writer.insert(folder, first, [(1, "a")])
     # What a major compaction of Hive 2 leaves until its cleaner has run.
     (replaced / f"delta_{first:07d}_{first:07d}_0000").rename(replaced / f"base_{first:07d}")
@@ -363,43 +377,163 @@ def test_files_from_before_an_acid_table_and_of_replaced_directories_count_as_in
         assert session.sql("SELECT id FROM old.replaced").rows == [(1,)]
 
 
+@pytest.mark.evidence(cases=1)
+@pytest.mark.parametrize("layout", ["flat", "hive"])
+def test_rows_that_hive_has_given_the_same_ids_in_several_partitions_stay_apart(
+    hive: HiveObjects, writer: HiveWriter, run: Import, target: Metastore, tmp_path: Path, layout: str
+) -> None:
+    hive.database("dyn")
+    folder = acid_table(hive, "dyn", "t", keys=[("ds", "string")])
+    hive.partitions("dyn", "t", [("1",), ("2",), ("3",)])
+    first, second = hive.transactions(2)
+    # So do Hive's INSERTs into dynamic partitions: in each of them the ids start at 0.
+    for ds in (1, 2, 3):
+        writer.insert(folder / f"ds={ds}", first, [(10 * ds + row, "hive") for row in range(5)])
+        writer.insert(folder / f"ds={ds}", first, [(10 * ds + row, "hive") for row in range(5, 8)], bucket=1)
+    writer.delete(folder / "ds=1", second, [(first, 0, 1)])
+    writer.delete(folder / "ds=2", second, [(first, 1, 2)])
+    hive.commit([first, second])
+    names = {10 * ds + row: "hive" for ds in (1, 2, 3) for row in range(8)}
+    del names[11], names[27]
+    assert [in_hive(folder / f"ds={ds}") for ds in (1, 2, 3)] == [
+        [n for n in names if n // 10 == ds] for ds in (1, 2, 3)
+    ]
+    assert run()["dyn.t"].outcome is ImportOutcome.IMPORTED
+    assert run()["dyn.t"].outcome is ImportOutcome.PRESENT
+    with target.session() as session:
+
+        def check(sql: str) -> None:
+            session.sql(sql)
+            found = session.sql("SELECT ds, id, name FROM dyn.t").rows
+            assert sorted(found) == [(str(number // 10), number, name) for number, name in sorted(names.items())], sql
+
+        check(f"ALTER TABLE dyn.t SET TBLPROPERTIES ('hivex.row.layout' = '{layout}')")
+        del names[30]
+        session.sql("DELETE FROM dyn.t WHERE id = 30")
+        names |= {13: "new", 20: "new", 36: "new"}
+        check("UPDATE dyn.t SET name = 'new' WHERE id IN (13, 20, 36)")
+        names |= {18: "ours", 28: "ours", 38: "ours"}
+        session.sql("INSERT INTO dyn.t VALUES (18, 'ours', '1'), (28, 'ours', '2'), (38, 'ours', '3')")
+        del names[28]
+        check("DELETE FROM dyn.t WHERE id = 28")
+        if layout == "hive":
+            # Hive looks for the deletes of a row in the file of its bucket.
+            for ds in (1, 2, 3):
+                assert in_hive(folder / f"ds={ds}") == sorted(number for number in names if number // 10 == ds)
+        del names[12], names[35]
+        names |= {10: "merged", 25: "merged", 19: "added"}
+        check(
+            "MERGE INTO dyn.t AS t USING (SELECT id, ds FROM dyn.t WHERE id NOT IN (12, 35) UNION ALL "
+            "SELECT 19, '1') AS s ON t.id = s.id AND t.ds = s.ds "
+            "WHEN MATCHED AND t.id IN (10, 25) THEN UPDATE SET name = 'merged' "
+            "WHEN NOT MATCHED THEN INSERT VALUES (s.id, 'added', s.ds) WHEN NOT MATCHED BY SOURCE THEN DELETE"
+        )
+        for kind, ds in (("minor", 1), ("major", 2)):
+            assert target.compactor.request("dyn", "t", f"ds={ds}", kind).is_accepted
+            done = target.compactor.work("host-1")
+            assert done is not None
+            assert done.state is not CompactionState.FAILED, done
+        del names[14], names[24], names[34]
+        check("DELETE FROM dyn.t WHERE id IN (14, 24, 34)")
+        session.export_for_hive("dyn.t", tmp_path / "exported")
+        for ds in (1, 2, 3):
+            assert in_hive(tmp_path / "exported" / f"ds={ds}") == sorted(
+                number for number in names if number // 10 == ds
+            )
+        with pytest.raises(InvalidObjectError, match=r"hivex\.partition\.row\.ids cannot be changed"):
+            session.sql("ALTER TABLE dyn.t UNSET TBLPROPERTIES ('hivex.partition.row.ids')")
+        with pytest.raises(InvalidObjectError, match="set by an import"):
+            session.sql("CREATE TABLE dyn.u (id int) TBLPROPERTIES ('hivex.partition.row.ids' = '1')")
+        assert "hivex.partition" not in session.sql("SHOW CREATE TABLE dyn.t").rows[0][0]
+
+
+def test_rows_of_files_from_before_an_acid_table_that_hive_2_has_deleted_stay_deleted(
+    hive: HiveObjects, writer: HiveWriter, run: Import, target: Metastore
+) -> None:
+    hive.database("plain")
+    folder = acid_table(hive, "plain", "t", keys=[("ds", "string")])
+    hive.partitions("plain", "t", [("1",), ("2",)])
+    (first,) = hive.transactions(1)
+    for ds in (1, 2):
+        for bucket in (0, 1):
+            rows = [(100 * ds + 10 * bucket + row, "plain") for row in range(4)]
+            write_plain(folder / f"ds={ds}" / f"00000{bucket}_0", rows)
+    writer.delete(folder / "ds=1", first, [(0, 0, 1)])
+    writer.delete(folder / "ds=1", first, [(0, 1, 2), (0, 1, 3)])
+    writer.delete(folder / "ds=2", first, [(0, 1, 0)])
+    hive.commit([first])
+    left = {n for ds in (100, 200) for n in (*range(ds, ds + 4), *range(ds + 10, ds + 14))} - {101, 112, 113, 210}
+    assert in_hive(folder / "ds=1") + in_hive(folder / "ds=2") == sorted(left)
+    assert run()["plain.t"].outcome is ImportOutcome.IMPORTED
+    with target.session() as session:
+
+        def check() -> None:
+            assert session.sql("SELECT id FROM plain.t ORDER BY id").rows == [(each,) for each in sorted(left)]
+
+        check()
+        left -= {100, 213}
+        session.sql("DELETE FROM plain.t WHERE id IN (100, 213)")
+        check()
+        for kind, ds in (("minor", 1), ("major", 2)):
+            assert target.compactor.request("plain", "t", f"ds={ds}", kind).is_accepted
+            assert target.compactor.work("host-1") is not None
+            check()
+
+
+def test_rows_from_before_an_acid_table_that_hive_2_has_compacted_can_be_deleted(
+    hive: HiveObjects, writer: HiveWriter, run: Import, target: Metastore
+) -> None:
+    hive.database("merged")
+    folder = acid_table(hive, "merged", "t")
+    first, second = hive.transactions(2)
+    written = folder.parent / "written"
+    writer.insert(written, 0, [(row, "plain") for row in range(5)])
+    (folder / f"base_{first:07d}").mkdir(parents=True)
+    (written / "delta_0000000_0000000_0000" / "bucket_00000").rename(folder / f"base_{first:07d}" / "bucket_00000")
+    writer.delete(folder, second, [(0, 0, 3)])
+    hive.commit([first, second])
+    assert in_hive(folder) == [0, 1, 2, 4]
+    assert run()["merged.t"].outcome is ImportOutcome.IMPORTED
+    with target.session() as session:
+        assert session.sql("SELECT id FROM merged.t ORDER BY id").rows == [(0,), (1,), (2,), (4,)]
+        session.sql("DELETE FROM merged.t WHERE id = 1")
+        assert target.compactor.request("merged", "t", None, "major").is_accepted
+        assert session.sql("SELECT id FROM merged.t ORDER BY id").rows == [(0,), (2,), (4,)]
+        assert target.compactor.work("host-1") is not None
+        assert session.sql("SELECT id FROM merged.t ORDER BY id").rows == [(0,), (2,), (4,)]
+
+
 def test_acid_tables_whose_rows_would_not_be_those_of_hive_are_refused(
     hive: HiveObjects, writer: HiveWriter, run: Import, target: Metastore
 ) -> None:
-    import pyarrow as pa
-    from pyarrow import orc
-
     hive.database("refused")
-    opened, doubled, mixed, renamed, originals, moved = (
-        acid_table(hive, "refused", name, keys=[("ds", "string")] if name in ("doubled", "moved") else ())
-        for name in ("opened", "doubled", "mixed", "renamed", "originals", "moved")
+    opened, mixed, renamed, originals, moved = (
+        acid_table(hive, "refused", name, keys=[("ds", "string")] if name == "moved" else ())
+        for name in ("opened", "mixed", "renamed", "originals", "moved")
     )
-    hive.partitions("refused", "doubled", [("1",), ("2",)])
     hive.partitions("refused", "moved", [("01 ",)])
     partition = hive.client.get_partition("refused", "moved", ["01 "])
     partition.sd.location = (moved / "elsewhere").as_uri()
     hive.client.alter_partition("refused", "moved", partition)
     first, second, third = hive.transactions(3)
     writer.insert(opened, second, [(1, "a")])
-    for name in ("ds=1", "ds=2"):
-        writer.insert(doubled / name, first, [(1, "a")])
     writer.insert(mixed, first, [(1, "a")])
     (mixed / f"delta_{first:07d}_{first:07d}_0000").rename(mixed / f"delta_{first:07d}_{third:07d}")
     writer.insert(renamed, first, [(1, "a")])
     changed = hive.client.get_table("refused", "renamed")
     changed.sd.cols[1].name = "title"
     hive.client.alter_table("refused", "renamed", changed)
-    originals.mkdir(parents=True, exist_ok=True)
-    orc.write_table(pa.table({"id": pa.array([7], pa.int32()), "name": ["plain"]}), originals / "000000_0")
+    # Hive 2 has no rule for the ids of rows in a copy (HIVE-16177).
+    for name in ("000000_0", "000000_0_copy_1"):
+        write_plain(originals / name, [(7, "plain")])
     writer.delete(originals, first, [(0, 0, 0)])
     hive.commit([first])
     hive.abort(third)
     reasons = {name.partition(".")[2]: each.notes[0] for name, each in run().items() if each.is_missing}
     assert "open in Hive has written" in reasons["opened"]
-    assert "have the same row ids" in reasons["doubled"]
     assert "run a major compaction in Hive" in reasons["mixed"]
     assert "has a column name that the table does not have" in reasons["renamed"]
-    assert "rows that Hive 2 has deleted" in reasons["originals"]
+    assert "rows of bucket 0 in it, which has 2 files" in reasons["originals"]
     assert "partitions of a transactional table lie below it" in reasons["moved"]
     assert target.catalog.list_tables("refused") == []
     hive.commit([second])

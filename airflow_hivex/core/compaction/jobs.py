@@ -94,6 +94,7 @@ class CompactionJob:
             filter=valid,
             deletes=deletes,
             row_ids=not table.is_insert_only,
+            partition_row_ids=table.partition_row_ids,
         )
 
     @property

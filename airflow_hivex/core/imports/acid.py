@@ -6,6 +6,7 @@ registered, and no others. Source: docs/reference/directories.md, "Directories o
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -13,7 +14,7 @@ from typing import TypeAlias
 from airflow_hivex.core.catalog.directories import NewDirectory
 from airflow_hivex.core.errors import InvalidOperationError, NotEnoughHistoryError
 from airflow_hivex.core.files.filesystem import ClusterFiles
-from airflow_hivex.core.model.buckets import decode_bucket
+from airflow_hivex.core.model.buckets import VERSION_SHIFT
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.directories import (
     NO_BUCKET,
@@ -24,7 +25,7 @@ from airflow_hivex.core.model.directories import (
     parse_directory,
 )
 from airflow_hivex.core.model.objects import HIVE_LAYOUT, ORIGINAL_LAYOUT, PLAIN_LAYOUT, Table
-from airflow_hivex.core.model.originals import ORIGINAL_WRITE_ID
+from airflow_hivex.core.model.originals import ORIGINAL_WRITE_ID, hive_bucket
 from airflow_hivex.core.model.write_ids import ValidTxnList, ValidWriteIdList
 from airflow_hivex.core.spark.acid_files import AcidFile, read_acid_files, read_writers
 from airflow_hivex.core.spark.footers import row_counts
@@ -60,29 +61,6 @@ class _Place:
 
 _Wanted: TypeAlias = tuple[str | None, AcidDirectory | str, list[tuple[str, int]]]
 """A partition, a directory or the path of an original file, and the path and size of each file."""
-
-
-@dataclass(frozen=True, slots=True)
-class _EventFile:
-    """A file of rows or delete events, and the range of the write ids that have inserted the rows."""
-
-    partition: str | None
-    uri: str
-    first: int
-    last: int
-
-
-def _doubtful(inserted: Sequence[_EventFile]) -> list[_EventFile]:
-    """Return the files whose ranges of write ids meet those of another partition."""
-    found: dict[str, _EventFile] = {}
-    reaching: list[_EventFile] = []
-    for each in sorted(inserted, key=lambda one: one.first):
-        reaching = [other for other in reaching if other.last >= each.first]
-        others = [other for other in reaching if other.partition != each.partition]
-        for one in (each, *others) if others else ():
-            found[one.uri] = one
-        reaching.append(each)
-    return list(found.values())
 
 
 class DirectoryReader:
@@ -126,7 +104,7 @@ class DirectoryReader:
         described = self._described(wanted)
         found = tuple(self._registered(partition, entry, files, described) for partition, entry, files in wanted)
         if not self._table.is_insert_only:
-            self._check_row_ids(wanted, found, described)
+            self._check_deleted_originals(wanted, found)
         highest = max((each.visibility_txn_id for each in found), default=0)
         return HiveDirectories(found, self._write_ids.high_watermark + 1, highest)
 
@@ -301,70 +279,37 @@ class DirectoryReader:
 
     # -- row ids --------------------------------------------------------------------------
 
-    def _check_row_ids(
-        self, wanted: Sequence[_Wanted], found: Sequence[NewDirectory], described: Mapping[str, AcidFile]
-    ) -> None:
-        """Refuse rows whose ids do not tell them apart here, where an id counts in the whole table.
+    def _check_deleted_originals(self, wanted: Sequence[_Wanted], found: Sequence[NewDirectory]) -> None:
+        """Refuse delete events of Hive 2 in a bucket with several original files.
 
-        Raises:
-            InvalidOperationError: rows of two partitions have the same ids, or rows from before the table was
-                transactional have ids that delete events name in another way.
-        """
-        inserted: list[_EventFile] = []
-        plain: set[str | None] = set()
-        deletes: list[_EventFile] = []
-        for (partition, entry, files), row in zip(wanted, found, strict=True):
-            if row.row_layout == ORIGINAL_LAYOUT:
-                plain.add(partition)
-                continue
-            for name, _ in files:
-                uri = self._uri(partition, entry, name)
-                each = described[uri]
-                if not each.rows:
-                    continue
-                first, last = each.write_ids or (row.min_write_id, row.max_write_id)
-                if row.kind == DirectoryKind.DELETE_DELTA.value:
-                    deletes.append(_EventFile(partition, uri, first, last))
-                    continue
-                if first <= ORIGINAL_WRITE_ID and not row.visibility_txn_id:
-                    reason = (
-                        "it has rows from before the table was transactional, which a compaction of Hive 2 has taken "
-                        "over; their row ids are not told apart here"
-                    )
-                    raise self._refused(partition, entry, reason)
-                inserted.append(_EventFile(partition, uri, first, last))
-        self._check_deleted_originals([each for each in deletes if each.partition in plain])
-        self._check_unique(inserted)
-
-    def _check_deleted_originals(self, deletes: Sequence[_EventFile]) -> None:
-        """Refuse delete events of Hive 2 next to original files: it names rows by plain buckets, as nobody does later.
+        Hive 2 names these rows by the number of the bucket, and numbers them through its one file; for a second one it
+        has no rule (HIVE-16177).
 
         Raises:
             InvalidOperationError: there are such events.
         """
-        for each, writers in zip(deletes, read_writers([each.uri for each in deletes]), strict=True):
-            if any(decode_bucket(bucket).version == 0 for _, bucket in writers):
-                reason = (
-                    "it has files from before the table was transactional, and rows that Hive 2 has deleted in them"
-                )
-                raise InvalidOperationError(_OPERATION, self._of(each.partition), reason)
-
-    def _check_unique(self, inserted: Sequence[_EventFile]) -> None:
-        """Refuse write ids under which Hive has numbered rows in two partitions, each from 0 on."""
-        doubtful = _doubtful(inserted)
-        owners: dict[tuple[int, int], str | None] = {}
-        for each, writers in zip(doubtful, read_writers([each.uri for each in doubtful]), strict=True):
-            for writer in writers:
-                if writer[0] == ORIGINAL_WRITE_ID:
-                    continue
-                owner = owners.setdefault(writer, each.partition)
-                if owner != each.partition:
+        files: dict[str | None, Counter[int | None]] = defaultdict(Counter)
+        for (partition, entry, _), row in zip(wanted, found, strict=True):
+            if row.row_layout == ORIGINAL_LAYOUT and isinstance(entry, str):
+                files[partition][hive_bucket(entry)] += 1
+        deletes = [
+            (partition, entry, self._uri(partition, entry, name))
+            for (partition, entry, of_entry), row in zip(wanted, found, strict=True)
+            if row.kind == DirectoryKind.DELETE_DELTA.value and partition in files
+            for name, size in of_entry
+            if size
+        ]
+        writers = read_writers([uri for _, _, uri in deletes])
+        for (partition, entry, _), of_file in zip(deletes, writers, strict=True):
+            for write_id, bucket in of_file:
+                count = files[partition][bucket]
+                if write_id == ORIGINAL_WRITE_ID and bucket >> VERSION_SHIFT != 1 and count != 1:
                     reason = (
-                        f"rows of its partitions {owner} and {each.partition} have the same row ids (write id "
-                        f"{writer[0]}), since one statement of Hive has written both; here a row id is unique in the "
-                        "table. Rewrite these partitions in Hive, each by a statement of its own"
+                        f"Hive 2 has deleted rows of bucket {bucket} in it, which has {count} files from before the "
+                        "table was transactional; only of one file it is certain which rows these are. Run a major "
+                        "compaction in Hive"
                     )
-                    raise InvalidOperationError(_OPERATION, self._table.full_name, reason)
+                    raise self._refused(partition, entry, reason)
 
     def _of(self, partition: str | None) -> str:
         return f"{self._table.full_name} {partition}" if partition else self._table.full_name

@@ -18,6 +18,7 @@ from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.column_types import BUCKET_TYPES, is_bucket_type, is_partition_type
 from airflow_hivex.core.model.objects import (
     BUCKETING_VERSION,
+    PARTITION_ROW_IDS,
     TRANSACTIONAL,
     ClusterStorageDescriptor,
     Column,
@@ -184,7 +185,7 @@ def _converted_view(name: str, hive: Any, cluster: Cluster) -> Converted:
 
 def own_parameters(parameters: Mapping[str, str]) -> dict[str, str]:
     """Return the parameters of an object without those that have a place of their own here."""
-    gone = {each.lower() for each in (*STATISTICS, _COMMENT)}
+    gone = {each.lower() for each in (*STATISTICS, _COMMENT, PARTITION_ROW_IDS)}
     return {
         name: value
         for name, value in parameters.items()

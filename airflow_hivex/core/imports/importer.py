@@ -38,7 +38,7 @@ from airflow_hivex.core.imports.hive_statistics import convert_statistics
 from airflow_hivex.core.imports.report import ImportedObject, ImportOutcome
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE
-from airflow_hivex.core.model.objects import Partition, StoredTable, Table
+from airflow_hivex.core.model.objects import PARTITION_ROW_IDS, Partition, StoredTable, Table
 from airflow_hivex.core.model.statistics import Statistics
 from airflow_hivex.core.model.write_ids import ValidTxnList
 from airflow_hivex.core.statements.context import Running, Services, SessionState, StatementContext
@@ -186,7 +186,8 @@ class HiveImporter:
     def _again(self, found: _HiveTable, stored: StoredTable) -> ImportedObject:
         """Return the result for an object of whose name there is one; new partitions of an external table are added."""
         compared = [each.name for each in fields(Table) if each.name not in ("id", "location", "storage")]
-        differing = _differences(stored, found.table, compared)
+        own = {key: value for key, value in stored.parameters.items() if key != PARTITION_ROW_IDS}
+        differing = _differences(replace(stored, parameters=own), found.table, compared)
         storage = replace(stored.storage, secondaries=())
         differing |= _differences(storage, found.table.storage, [each.name for each in fields(storage)])
         notes = _told(differing)
@@ -283,7 +284,7 @@ class HiveImporter:
             services.transactions.commit(running.txn_id, lambda connection: self._create(connection, running, found))
 
     def _create(self, connection: Connection, running: Running, found: _HiveTable) -> None:
-        services, table = self._services, found.table
+        services, table = self._services, _with_row_ids(found)
         catalog = services.catalog.joining(connection)
         txn_id = running.txn_id if table.is_transactional else None
         created = catalog.create_table(table, txn_id=txn_id)
@@ -350,6 +351,14 @@ class HiveImporter:
 
 _FATAL = (HiveUnavailableError, StoreError)
 """Errors that end the import: every other object would have them, too."""
+
+
+def _with_row_ids(found: _HiveTable) -> Table:
+    """Return the table, which says up to which write id its rows got their ids from Hive."""
+    table, directories = found.table, found.directories
+    if directories is None or table.is_insert_only or directories.next_write_id <= 1:
+        return table
+    return replace(table, parameters={**table.parameters, PARTITION_ROW_IDS: str(directories.next_write_id - 1)})
 
 
 def _differences(stored: object, wanted: object, names: Iterable[str]) -> dict[str, tuple[object, object]]:

@@ -20,6 +20,8 @@ TRANSACTIONAL = "transactional"
 TRANSACTIONAL_PROPERTIES = "transactional_properties"
 INSERT_ONLY = "insert_only"
 ROW_LAYOUT = "hivex.row.layout"
+PARTITION_ROW_IDS = "hivex.partition.row.ids"
+"""The table property with the last write id of a real Hive, which begins to number rows again in each partition."""
 FLAT_LAYOUT = "flat"
 HIVE_LAYOUT = "hive"
 PLAIN_LAYOUT = "plain"
@@ -249,6 +251,11 @@ class Table:
     def row_layout(self) -> str:
         """Return the row layout of new files of a transactional table; ``plain`` has the table's columns alone."""
         return PLAIN_LAYOUT if self.is_insert_only else self.parameters.get(ROW_LAYOUT, FLAT_LAYOUT).lower()
+
+    @property
+    def partition_row_ids(self) -> int:
+        """Return the last write id whose row ids are unique in a partition only; 0 if all are unique in the table."""
+        return int(self.parameters.get(PARTITION_ROW_IDS, "0"))
 
     @property
     def read_options(self) -> Mapping[str, str]:

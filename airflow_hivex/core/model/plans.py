@@ -66,6 +66,7 @@ class Scan:
     ``filter`` is there only when a directory holds write ids that the snapshot must not see.
     ``deletes`` are the delete delta directories, whose rows take others away in all parts.
     With ``row_ids`` the metadata columns come first; ``row_id`` names a last column with Hive's ROW__ID.
+    Ids of rows of write ids up to ``partition_row_ids`` are unique in their partition only.
     """
 
     view: str
@@ -81,6 +82,7 @@ class Scan:
     deletes: tuple[ScanPart, ...] = ()
     row_ids: bool = False
     row_id: str | None = None
+    partition_row_ids: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import pyarrow as pa
 from airflow_hivex.core.errors import InvalidObjectError, JobError
 from airflow_hivex.core.spark.orc_tail import read_tail
 from airflow_hivex.core.spark.orc_tail.nesting import ACID_FIELDS, STATISTICS
-from airflow_hivex.core.spark.orc_tail.types import Range, children, integer_range, names
+from airflow_hivex.core.spark.orc_tail.types import children, names
 from airflow_hivex.core.spark.storage import place
 
 R = TypeVar("R")
@@ -20,8 +20,6 @@ T = TypeVar("T")
 
 _READERS = 16
 _WRITE_ID, _BUCKET = ACID_FIELDS[1], ACID_FIELDS[2]
-_WRITE_ID_COLUMN = 2
-"""ORC's number of the column of the original write id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,15 +27,13 @@ class AcidFile:
     """An ORC file: ``is_nested`` says that it has Hive's metadata columns, and the table's columns in a struct.
 
     ``columns`` are the table's as the file calls them, in small letters. A nested file has events: ``changes`` counts
-    updates and deletes where the writer has noted them. ``write_ids`` is the range of their original write ids, None
-    where the file does not say it.
+    updates and deletes where the writer has noted them.
     """
 
     rows: int
     columns: tuple[str, ...] = ()
     is_nested: bool = False
     changes: int = 0
-    write_ids: Range | None = None
 
 
 def read_acid_files(files: Sequence[tuple[str, int]]) -> list[AcidFile]:
@@ -75,15 +71,8 @@ def _read(file: tuple[str, int]) -> AcidFile:
         if root != [name.lower() for name in ACID_FIELDS]:
             return AcidFile(tail.rows, tuple(root))
         row = types[children(types[0])[-1]]
-        statistics = tail.statistics
         counted = [int(text) for text in tail.user_metadata.get(STATISTICS, b"").decode().split(",") if text]
-        return AcidFile(
-            tail.rows,
-            tuple(name.lower() for name in names(row)),
-            True,
-            changes=sum(counted[1:]),
-            write_ids=integer_range(statistics[_WRITE_ID_COLUMN]) if statistics else None,
-        )
+        return AcidFile(tail.rows, tuple(name.lower() for name in names(row)), True, changes=sum(counted[1:]))
     except (OSError, ValueError, IndexError, JobError, pa.ArrowException) as error:
         raise _unreadable(uri, error) from error
 

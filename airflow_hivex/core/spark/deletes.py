@@ -54,13 +54,15 @@ SOURCE = "__source_file"
 class DeletedRows:
     """The deleted rows of a scan.
 
-    Row ids are unique in the table, but for those of original files, which are left to ``DeletedOriginals``: it
-    needs the ``files`` of the delete deltas, and their ``events``, None where these are too many for the driver.
+    Row ids are unique in the table, but for those of original files and of write ids up to ``Scan.partition_row_ids``,
+    which are left to ``DeletedInPartitions``: it needs the ``files`` of the delete deltas, and their ``events``, None
+    where these are too many for the driver.
     """
 
     def __init__(self, spark: SparkSession, scan: Scan) -> None:
         self._spark = spark
         self._scan = scan
+        self._highest_of_partitions = max(scan.partition_row_ids, FIRST_WRITE_ID)
         self._bitmaps: Bitmaps | None = None
         self._view = f"{scan.view}_deleted"
         files = event_files(scan)
@@ -68,7 +70,7 @@ class DeletedRows:
         self.files = files
         self.events = events
         if events is not None:
-            others = events.column(ORIGINAL_WRITE_ID).to_numpy() != FIRST_WRITE_ID
+            others = events.column(ORIGINAL_WRITE_ID).to_numpy() > self._highest_of_partitions
             self._bitmaps = bitmaps(events.filter(pa.array(others)))
         if self._bitmaps is not None and self._bitmaps.offsets:
             spark.createDataFrame(self._bitmaps.table()).createOrReplaceTempView(self._view)
@@ -85,7 +87,8 @@ class DeletedRows:
         return rows.where(self._bitmaps.expression(self._view)) if self._bitmaps.offsets else rows
 
     def _keys(self) -> DataFrame:
-        return self.all_events().where(F.col(ORIGINAL_WRITE_ID) != F.lit(FIRST_WRITE_ID)).select(*_KEYS)
+        others = F.col(ORIGINAL_WRITE_ID) > F.lit(self._highest_of_partitions)
+        return self.all_events().where(others).select(*_KEYS)
 
     def all_events(self) -> DataFrame:
         """Return all delete events that the snapshot sees, as Spark reads them."""
@@ -172,7 +175,7 @@ class Bitmaps:
         return pa.table({name: pa.array([words], pa.list_(pa.int64())) for name, words in self.arrays().items()})
 
     def expression(self, view: str, owner: str = ORIGINAL_WRITE_ID) -> str:
-        """SQL that is true for a row that is not deleted; the column ``owner`` and its bucket name its writer."""
+        """SQL that is true for a row that is not deleted; ``owner``, in SQL, and its bucket name its writer."""
         # As a long: the ids of rows that were rebalanced are large.
         word = f"shiftright({ROW_ID}, 6)"
         if self._is_small:

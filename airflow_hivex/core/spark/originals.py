@@ -27,8 +27,15 @@ from airflow_hivex.core.spark.layout import BUCKET, INSERT_OPERATION, OPERATION,
 from airflow_hivex.core.spark.storage import place
 from airflow_hivex.core.spark.writes import ROW_ID_MASK
 
-OWNER = "__owner"
-"""The owner of an original row's number, besides its bucket: the number of a partition and write id."""
+Owner = tuple[int, int, int, int]
+"""A partition whose row ids are its own: its number, the lowest and highest write id of its delete events, and a shift.
+
+See ``deleted_in_partitions``.
+"""
+NO_OWNER: Owner = (-1, 1, 0, 0)
+"""A partition without such events."""
+OWNER, LOWEST, HIGHEST, SHIFT = OWNER_COLUMNS = ("__owner", "__lowest", "__highest", "__shift")
+"""The columns that rows get from their owner."""
 _FILE = "__file"
 _FIRST = "__first_row_id"
 _ROWS = "__rows"
@@ -118,9 +125,9 @@ def _numbered(format: str, group: OriginalFiles) -> list[OriginalFile]:
 
 
 def with_row_ids(
-    spark: SparkSession, rows: DataFrame, table: str, files: Sequence[OriginalFile], owners: dict[tuple[str, int], int]
+    spark: SparkSession, rows: DataFrame, table: str, files: Sequence[OriginalFile], owners: Sequence[Owner]
 ) -> DataFrame:
-    """Return the rows of original files with metadata columns and :data:`OWNER`, their number in ``owners``.
+    """Return the rows of original files with metadata columns, and those of the owner of each file.
 
     Raises:
         JobError: some of the files are not there.
@@ -133,7 +140,7 @@ def with_row_ids(
         pa.table(
             {
                 _FILE: pa.array([known[plain_path(file.uri)] for file in files], pa.string()),
-                OWNER: pa.array([owners.get(file.owner, -1) for file in files], pa.int64()),
+                **as_columns(owners),
                 ORIGINAL_WRITE_ID: pa.array([file.owner[1] for file in files], pa.int64()),
                 BUCKET: pa.array([file.bucket for file in files], pa.int32()),
                 _FIRST: pa.array([file.first_row_id for file in files], pa.int64()),
@@ -162,6 +169,12 @@ def with_row_ids(
             ROW_ID: F.when(is_right, F.col(_FIRST) + F.col(ROW_ID)).otherwise(wrong.cast("bigint")),
         }
     )
+
+
+def as_columns(owners: Sequence[Owner]) -> dict[str, pa.Array]:
+    """Return a column of each attribute of owners."""
+    values = zip(*owners, strict=True) if owners else ((),) * len(OWNER_COLUMNS)
+    return {name: pa.array(list(each), pa.int64()) for name, each in zip(OWNER_COLUMNS, values, strict=True)}
 
 
 def as_spark_names_them(rows: DataFrame) -> dict[str, str]:

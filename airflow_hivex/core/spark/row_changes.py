@@ -148,7 +148,7 @@ class _Changing:
     def _branch(self, rows: DataFrame, number: int, rule: ChangeRule) -> DataFrame:
         # In SQL: each call of a function of pyspark's goes to the JVM and back, and a table may have many columns.
         write = self._write
-        writer = F.expr(f"shiftright({BUCKET}, {WRITER_SHIFT}) & {layout.MOST_WRITERS - 1}")
+        writer = F.expr(layout.WRITER)
         partition = [partition_text(column.name) for column in write.partition_columns]
         if rule.action == "delete":
             values = [nothing(column) for column in write.columns]

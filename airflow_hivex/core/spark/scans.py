@@ -22,7 +22,7 @@ from airflow_hivex.core.model.plans import Scan, ScanPart
 from airflow_hivex.core.spark import data_files, loading, local_times, nested_rows, originals
 from airflow_hivex.core.spark.assignment import field, quoted
 from airflow_hivex.core.spark.configuration import OWN_FILES_OPTIONS
-from airflow_hivex.core.spark.deleted_originals import DeletedOriginals
+from airflow_hivex.core.spark.deleted_in_partitions import DeletedInPartitions
 from airflow_hivex.core.spark.deletes import DeletedRows
 from airflow_hivex.core.spark.layout import FLAT, HIVE, METADATA_COLUMNS, ORIGINAL, PLAIN, ROW_ID_FIELDS, WRITE_ID
 from airflow_hivex.core.spark.originals import OriginalFile
@@ -32,16 +32,25 @@ _NO_GLOBBING = "__globPaths__"
 
 
 class Deleted:
-    """The deleted rows of a scan: of original files, and of all other rows."""
+    """The deleted rows of a scan: those whose ids are unique in their partition only, and all others."""
 
     def __init__(self, spark: SparkSession, scan: Scan) -> None:
         self.rows = DeletedRows(spark, scan)
-        self.originals = DeletedOriginals(spark, scan, self.rows)
+        self.in_partitions = DeletedInPartitions(spark, scan, self.rows)
+        self._places = {path.rpartition("/")[0] for part in scan.deletes for path in part.paths}
 
     @property
     def views(self) -> list[str]:
         """Return the temporary views that are read to tell deleted rows."""
-        return [view for view in (self.rows.view, self.originals.view) if view is not None]
+        return [view for view in (self.rows.view, self.in_partitions.view) if view is not None]
+
+    def touches(self, part: ScanPart) -> bool:
+        """Return whether rows of some directories may be deleted: delete deltas lie next to the rows."""
+        return any(path.rpartition("/")[0] in self._places for path in part.paths)
+
+    def leave_out(self, rows: DataFrame, part: ScanPart) -> DataFrame:
+        """Return the rows of a part, which have their metadata columns, without those that are deleted."""
+        return self.rows.leave_out(self.in_partitions.leave_out_of(rows, part.paths))
 
 
 def register(spark: SparkSession, scan: Scan) -> list[str]:
@@ -86,9 +95,7 @@ def _frames(spark: SparkSession, scan: Scan, part: ScanPart, deleted: Deleted | 
         exact: list[OriginalFile] = []
         plain: list[OriginalFile] = []
         for file in originals.files_of(scan.format, part):
-            touched = deleted is not None and deleted.originals.touches(
-                file.owner, file.bucket, file.first_row_id, file.rows
-            )
+            touched = deleted is not None and deleted.in_partitions.touches(file)
             (exact if _metadata(scan) or touched else plain).append(file)
         if plain:
             paths = tuple(file.uri for file in plain)
@@ -97,7 +104,7 @@ def _frames(spark: SparkSession, scan: Scan, part: ScanPart, deleted: Deleted | 
             paths = tuple(file.uri for file in exact)
             yield _part(spark, scan, replace(part, files=len(paths)), paths, deleted, exact)
         return
-    yield _part(spark, scan, part, part.paths, deleted)
+    yield _part(spark, scan, part, part.paths, deleted if deleted is not None and deleted.touches(part) else None)
 
 
 def _metadata(scan: Scan) -> tuple[Column, ...]:
@@ -179,10 +186,11 @@ def _load(
     _check_file_count(rows, scan, part)
     rows = data_files.rows_of(rows, scan.format, scan.options, scan.columns, keys)
     if numbered:
-        owners = {} if deleted is None else deleted.originals.owners
+        owner_of = deleted.in_partitions.owner if deleted is not None else lambda _place: originals.NO_OWNER
+        owners = [owner_of(file.owner[0]) for file in numbered]
         rows = originals.with_row_ids(spark, rows, scan.table, numbered, owners)
         if deleted is not None:
-            rows = deleted.originals.leave_out(rows)
+            rows = deleted.in_partitions.leave_out(rows)
     elif metadata:
         rows = _visible(rows, scan, part, deleted)
     renamed = any(column.stored_name for column in columns)
@@ -206,9 +214,7 @@ def _visible(rows: DataFrame, scan: Scan, part: ScanPart, deleted: Deleted | Non
         rows = rows.where(F.col(WRITE_ID) <= F.lit(scan.filter.high_watermark))
         if scan.filter.exceptions:
             rows = rows.where(~F.col(WRITE_ID).isin(list(scan.filter.exceptions)))
-    if deleted is None:
-        return rows
-    return deleted.rows.leave_out(deleted.originals.leave_out_of_compacted(rows, part.paths))
+    return rows if deleted is None else deleted.leave_out(rows, part)
 
 
 def _load_nested(spark: SparkSession, scan: Scan, part: ScanPart, deleted: Deleted | None) -> DataFrame:

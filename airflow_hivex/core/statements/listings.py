@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from airflow_hivex.core.model.objects import CLUSTER, TRANSACTIONAL, Table, TableType
+from airflow_hivex.core.model.objects import CLUSTER, PARTITION_ROW_IDS, TRANSACTIONAL, Table, TableType
 from airflow_hivex.core.model.partitions import partition_values
 from airflow_hivex.core.model.secrets import hide_in_properties, hide_in_uri
 from airflow_hivex.core.model.statements import (
@@ -172,8 +172,10 @@ def create_statement(table: Table) -> str:
         parts.append(f"COMMENT {quoted_text(table.comment)}")
     if table.is_external:
         parts.append(f"LOCATION {quoted_text(hide_in_uri(table.location))}")
-    if table.parameters:
-        parts.append(f"TBLPROPERTIES ({properties_text(hide_in_properties(table.parameters))})")
+    # Says of which rows Hive has given the ids, and another table has none of them.
+    parameters = {key: value for key, value in table.parameters.items() if key != PARTITION_ROW_IDS}
+    if parameters:
+        parts.append(f"TBLPROPERTIES ({properties_text(hide_in_properties(parameters))})")
     return "\n".join(parts)
 
 

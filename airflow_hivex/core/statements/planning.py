@@ -102,8 +102,10 @@ def scan(bound: BoundTable, cluster: Cluster, view: str, *, row_ids: bool = Fals
             parts.setdefault(
                 (ORIGINAL_LAYOUT, base, values), _Part(cluster.uri(base), ORIGINAL_LAYOUT, values)
             ).originals += originals
+        # Where row ids are a partition's own, telling deleted rows takes a join: partitions without them go apart.
+        is_apart = table.partition_row_ids > 0 and any(map(_deletes, partition.directories))
         for layout, folder, files, growing in _folders(table, partition, with_originals=not has_ids):
-            key = (layout, base, values)
+            key = (layout, base, values, is_apart)
             part = parts.get(key)
             if part is None:
                 part = parts[key] = _Part(cluster.uri(base), layout, values)
@@ -126,6 +128,7 @@ def scan(bound: BoundTable, cluster: Cluster, view: str, *, row_ids: bool = Fals
         deletes=tuple(part.planned for part in deletes.values()),
         row_ids=row_ids,
         row_id=row_id,
+        partition_row_ids=table.partition_row_ids,
     )
 
 

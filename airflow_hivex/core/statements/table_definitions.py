@@ -25,6 +25,7 @@ from airflow_hivex.core.model.objects import (
     FLAT_LAYOUT,
     HIVE_LAYOUT,
     INSERT_ONLY,
+    PARTITION_ROW_IDS,
     ROW_LAYOUT,
     TRANSACTIONAL,
     TRANSACTIONAL_PROPERTIES,
@@ -196,7 +197,10 @@ def check_properties(table: str, before: Mapping[str, str], after: Mapping[str, 
     Raises:
         InvalidObjectError: such a property would change.
     """
-    fixed = (TRANSACTIONAL, TRANSACTIONAL_PROPERTIES, CLUSTER, BUCKETING_VERSION, DROPPED_COLUMNS, "EXTERNAL")
+    fixed = (
+        *(TRANSACTIONAL, TRANSACTIONAL_PROPERTIES, CLUSTER, BUCKETING_VERSION),
+        *(DROPPED_COLUMNS, PARTITION_ROW_IDS, "EXTERNAL"),
+    )
     if after.get("EXTERNAL", "").lower() == "false" and TRANSACTIONAL not in before:
         reason = "a managed table is transactional: set 'transactional' = 'true' in the same statement"
         raise InvalidObjectError("table", table, reason)
@@ -274,6 +278,9 @@ def managed_properties(table: str, format: str, properties: Mapping[str, str]) -
         raise InvalidObjectError(
             "table", table, "managed tables are transactional; use CREATE EXTERNAL TABLE for plain files"
         )
+    if PARTITION_ROW_IDS in properties:
+        reason = f"property {PARTITION_ROW_IDS} is set by an import from Hive alone; leave it out"
+        raise InvalidObjectError("table", table, reason)
     kind = properties.get(TRANSACTIONAL_PROPERTIES, "default").lower()
     if kind == INSERT_ONLY:
         return _insert_only_properties(table, format, properties)

@@ -1,4 +1,4 @@
-"""Rows of original files have the ids that Hive gives them, and are deleted by these in their own partition only."""
+"""Rows of original files, and rows of Hive, are deleted by their ids in their own partition only."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.plans import OriginalFiles, Plan, Scan, ScanPart
 from airflow_hivex.core.runners.registry import Runner
 from airflow_hivex.core.spark import deletes
+from airflow_hivex.core.spark.nested_rows import HIVE_NAMES
 from tests import hive_oracle
 
 if TYPE_CHECKING:
@@ -40,7 +41,9 @@ def write(path: Path, ids: Sequence[int]) -> int:
     return len(ids)
 
 
-def write_with_ids(path: Path, keys: Sequence[tuple[int, int, int]], ids: Sequence[int] | None, write_id: int) -> None:
+def write_with_ids(
+    path: Path, keys: Sequence[tuple[int, int, int]], ids: Sequence[int] | None, write_id: int, layout: str = "flat"
+) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     write_ids, buckets, row_ids = zip(*keys, strict=True)
     count = len(keys)
@@ -50,12 +53,24 @@ def write_with_ids(path: Path, keys: Sequence[tuple[int, int, int]], ids: Sequen
         "__bucket": pa.array(buckets, pa.int32()),
         "__row_id": pa.array(row_ids, pa.int64()),
         "__write_id": pa.array([write_id] * count, pa.int64()),
-        "id": pa.array(ids if ids is not None else [None] * count, pa.int32()),
     }
-    orc.write_table(pa.table(columns), str(path))
+    values = pa.array(ids if ids is not None else [None] * count, pa.int32())
+    if layout == "flat":
+        orc.write_table(pa.table({**columns, "id": values}), str(path))
+        return
+    rows = pa.StructArray.from_arrays([values], ["id"], mask=pa.array([ids is None] * count))
+    orc.write_table(pa.table({**{HIVE_NAMES[name]: each for name, each in columns.items()}, "row": rows}), str(path))
 
 
-def scan(root: Path, parts: Sequence[ScanPart], deleted: Sequence[Path] = (), *, row_ids: bool = False) -> Scan:
+def scan(
+    root: Path,
+    parts: Sequence[ScanPart],
+    deleted: Sequence[Path] = (),
+    *,
+    row_ids: bool = False,
+    layout: str = "flat",
+    partition_row_ids: int = 0,
+) -> Scan:
     return Scan(
         view="t",
         table="db.t",
@@ -65,8 +80,9 @@ def scan(root: Path, parts: Sequence[ScanPart], deleted: Sequence[Path] = (), *,
         base_path=uri(root),
         parts=tuple(parts),
         is_transactional=True,
-        deletes=(ScanPart(tuple(uri(path) for path in deleted), uri(root), "flat"),) if deleted else (),
+        deletes=(ScanPart(tuple(uri(path) for path in deleted), uri(root), layout),) if deleted else (),
         row_ids=row_ids,
+        partition_row_ids=partition_row_ids,
     )
 
 
@@ -152,3 +168,79 @@ def test_events_of_one_partition_leave_the_others_alone(
         402: (3, encode_bucket(2, 1), 2),
         1503: (0, encode_bucket(5), 3),
     }
+
+
+MEANS = {
+    "cases": {},
+    "arrays": {"MOST_CASES": 0},
+    "too many words": {"MOST_WORDS": 0},
+    "too many events": {"MOST_EVENTS": 0},
+}
+
+
+@pytest.mark.parametrize("layout", ["flat", "hive"])
+@pytest.mark.parametrize("means", MEANS)
+def test_rows_that_hive_has_numbered_in_each_partition_are_deleted_in_their_own(
+    runner: Runner, tmp_path: Path, means: str, layout: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in MEANS[means].items():
+        monkeypatch.setattr(deletes, name, value)
+    bucket, other = encode_bucket(0), encode_bucket(3, 1)
+    directories = ("base_0000004", "delta_0000005_0000006", "delta_0000009_0000009_0000")
+    expected = set()
+    gone = {
+        # The last one is of a write of ours, whose ids are unique in the table.
+        "a": [(2, bucket, 0), (2, bucket, 70), (5, other, 1), (9, bucket, 100)],
+        "b c%2Fd": [(4, bucket, 1), (6, other, 0)],
+        "c": [],
+    }
+    for number, (name, events) in enumerate(gone.items()):
+        place, start = tmp_path / f"p={name}", 1000 * number
+        keys = {
+            "base_0000004": [(write_id, bucket, row) for write_id in (2, 4) for row in (0, 1, 70)],
+            "delta_0000005_0000006": [(write_id, other, row) for write_id in (5, 6) for row in (0, 1)],
+            "delta_0000009_0000009_0000": [(9, bucket, 100 * (number + 1) + row) for row in (0, 1)],
+        }
+        for directory, of_it in keys.items():
+            ids = range(start, start + len(of_it))
+            start += len(of_it)
+            write_with_ids(place / directory / "bucket_00000", of_it, ids, of_it[-1][0], layout)
+            expected |= {
+                (at, name.replace("%2F", "/")) for at, key in zip(ids, of_it, strict=True) if key not in events
+            }
+        if events:
+            write_with_ids(place / "delete_delta_0000010_0000010_0000" / "bucket_00000", events, None, 10, layout)
+    deleted = [tmp_path / f"p={name}" / "delete_delta_0000010_0000010_0000" for name in ("a", "b c%2Fd")]
+
+    def part(*names: str) -> ScanPart:
+        paths = tuple(uri(tmp_path / f"p={name}" / directory) for name in names for directory in directories)
+        return ScanPart(paths, uri(tmp_path), layout, files=len(paths))
+
+    def found(*parts: ScanPart, row_ids: bool = False) -> list[tuple[object, ...]]:
+        read = scan(tmp_path, parts, deleted, layout=layout, partition_row_ids=6, row_ids=row_ids)
+        return run(runner, "SELECT id, p FROM t ORDER BY id", read)
+
+    assert found(part("a", "b c%2Fd"), part("c")) == sorted(expected)
+    assert found(part("a", "b c%2Fd", "c"), row_ids=True) == sorted(expected)
+    assert found(part("a")) == sorted(row for row in expected if row[1] == "a")
+
+
+@pytest.mark.parametrize("means", ["cases", "too many events"])
+def test_events_of_hive_2_name_rows_of_original_files_by_the_bucket_alone(
+    runner: Runner, tmp_path: Path, means: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in MEANS[means].items():
+        monkeypatch.setattr(deletes, name, value)
+    place = tmp_path / "p=a"
+    files = tuple((name, write(place / name, range(at, at + 10))) for at, name in ((0, "000000_0"), (100, "000001_0")))
+    # Those of a later Hive, or of ours, have the bucket property.
+    gone = [(0, 0, 4), (0, 1, 5), (0, encode_bucket(1), 6)]
+    write_with_ids(place / "delete_delta_0000007_0000007_0000" / "bucket_00000", gone, None, 7)
+    read = scan(
+        tmp_path,
+        [originals(tmp_path, OriginalFiles(uri(place), files=files))],
+        [place / "delete_delta_0000007_0000007_0000"],
+        partition_row_ids=6,
+    )
+    expected = sorted({*range(10), *range(100, 110)} - {4, 105, 106})
+    assert run(runner, "SELECT id FROM t ORDER BY id", read) == [(each,) for each in expected]
