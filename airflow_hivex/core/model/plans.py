@@ -100,7 +100,6 @@ class Write:
 
     The query gives ``columns`` by position, then the dynamic partition columns; ``static`` has the
     text values of the static ones (None for NULL), which lead in ``partition_columns``.
-    ``locations`` maps a partition's name to its URI where that is not ``path/name``.
     With ``overwrite`` the directory is ``base_W``, else ``delta_W_W_S``.
     ``format`` and ``options`` are those of the files, which is ``orc`` in all layouts but ``plain``.
     ``columns`` of the table that an INSERT with a column list left out are in ``missing`` and get NULL.
@@ -120,7 +119,6 @@ class Write:
     options: Mapping[str, str] = field(default_factory=dict)
     static: Mapping[str, str | None] = field(default_factory=dict)
     input_columns: tuple[str, ...] = ()
-    locations: Mapping[str, str] = field(default_factory=dict)
     bucket_columns: tuple[str, ...] = ()
     sort_columns: tuple[SortColumn, ...] = ()
     num_buckets: int = -1

@@ -129,9 +129,7 @@ def file_name(write: Write, bucket: int) -> str:
 
 def partition_location(write: Write, partition: str | None) -> str:
     """Return the URI of the directory that holds a partition's base and delta directories."""
-    if partition is None:
-        return write.path
-    return write.locations.get(partition) or f"{write.path.rstrip('/')}/{partition}"
+    return write.path if partition is None else f"{write.path.rstrip('/')}/{partition}"
 
 
 def partition_of(write: Write, dynamic: Mapping[str, str | None]) -> tuple[str | None, tuple[str | None, ...]]:

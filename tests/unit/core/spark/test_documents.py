@@ -96,7 +96,6 @@ def test_plan_survives_its_document() -> None:
             statement_id=1,
             static={"p": None},
             input_columns=("b",),
-            locations={"p=1": "file:///x"},
             bucket_columns=("a",),
             sort_columns=(SortColumn("b", ascending=False),),
             num_buckets=4,
