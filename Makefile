@@ -10,6 +10,8 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 # The classes that Spark loads, for the JVMs of the tests
 CLASSES := $(VENV)/spark-classes.jsa
+# A server of S3 for tests. It takes other releases than Airflow of what both use.
+OBJECT_STORE := $(VENV)/object-store/.installed
 # Options for pytest, such as: make test-unit PYTEST="-k router -x"
 PYTEST ?=
 # Benchmarks to run, by default all, and their options, such as: make bench BENCH="scans --scale 0.1"
@@ -34,6 +36,12 @@ $(INSTALLED): pyproject.toml requirements/constraints.txt scripts/install-python
 	@scripts/install-python-packages.sh
 	@touch $@
 
+$(OBJECT_STORE): $(INSTALLED) requirements/object-store.txt
+	@echo "Installing a server of S3 for the tests (about 5 seconds) ..."
+	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(@D)
+	@UV_LINK_MODE=copy $(BIN)/uv pip install --quiet --python $(@D)/bin/python --no-deps -r requirements/object-store.txt
+	@touch $@
+
 .PHONY: setup
 setup: $(INSTALLED) java ## Build .venv and ensure that Java 17 or newer is there
 
@@ -54,22 +62,22 @@ demo: setup ## Run the quickstart and the compaction DAG on real data, in ./.dem
 	@$(BIN)/hivex demo
 
 .PHONY: test
-test: setup postgresql $(CLASSES) ## Run all tests, and of the long ones a share that each commit draws anew
+test: setup postgresql $(CLASSES) $(OBJECT_STORE) ## Run all tests, and of the long ones a share that each commit draws anew
 	$(BIN)/pytest $(SIDE_BY_SIDE) --durations=25 --durations-min=3 $(PYTEST)
 
 .PHONY: evidence
-evidence: setup postgresql $(CLASSES) ## Run all of the long tests, and write their counts into docs/evidence.md
+evidence: setup postgresql $(CLASSES) $(OBJECT_STORE) ## Run all of the long tests, and write their counts into docs/evidence.md
 	HIVEX_EVIDENCE=1 $(BIN)/pytest $(SIDE_BY_SIDE) -m evidence --write-counts=docs/evidence.md $(PYTEST)
 
 .PHONY: coverage
-coverage: setup postgresql $(CLASSES) ## Run the tests, and print how much of each module they ran, the least first
+coverage: setup postgresql $(CLASSES) $(OBJECT_STORE) ## Run the tests, and print how much of each module they ran, the least first
 	@rm -rf build/coverage && mkdir -p build/coverage
 	$(BIN)/coverage run -m pytest $(SIDE_BY_SIDE) --timeout=600 $(PYTEST)
 	@$(BIN)/coverage combine --quiet
 	@$(BIN)/coverage report --sort=cover
 
 .PHONY: test-unit
-test-unit: setup postgresql ## Run the tests that start neither Spark nor Airflow
+test-unit: setup postgresql $(OBJECT_STORE) ## Run the tests that start neither Spark nor Airflow
 	$(BIN)/pytest tests/unit $(PYTEST)
 
 .PHONY: test-airflow
@@ -118,6 +126,8 @@ requirements: $(INSTALLED) ## Resolve the pins again (UPGRADE=1: to the newest r
 		--no-emit-index-url --quiet $(if $(UPGRADE),--upgrade) --output-file requirements/constraints.txt
 	$(BIN)/uv pip compile --group bench --constraint requirements/constraints.txt --python-version 3.11 --no-header \
 		--no-annotate --no-emit-index-url --quiet $(if $(UPGRADE),--upgrade) --output-file requirements/bench.txt
+	$(BIN)/uv pip compile --group object-store --python-version 3.11 --no-header --no-annotate --no-emit-index-url --quiet \
+		$(if $(UPGRADE),--upgrade) --output-file requirements/object-store.txt
 	$(BIN)/uv pip compile --group docs --python-version 3.11 --no-header --no-annotate --no-emit-index-url --quiet \
 		$(if $(UPGRADE),--upgrade) --output-file requirements/docs.txt
 

@@ -15,6 +15,7 @@ from airflow_hivex.core.store.engine import ENGINE_LISTENERS, Store
 from airflow_hivex.core.store.migrating import VERSION_TABLE, prepare
 from airflow_hivex.core.store.schema import metadata
 from tests import evidence, spark_options, unsynchronized
+from tests.object_store import ObjectStore, start_object_store
 from tests.postgresql import EmptiedDatabases, start_postgresql
 
 if TYPE_CHECKING:
@@ -153,6 +154,14 @@ def postgresql_server() -> Iterator[PostgresqlServer]:
     server = start_postgresql()
     yield server
     server.stop()
+
+
+@pytest.fixture(scope="session")
+def object_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
+    """One server of S3 for the whole run."""
+    store = start_object_store(tmp_path_factory.mktemp("object_store") / "log")
+    yield store
+    store.stop()
 
 
 @pytest.fixture(scope="session")

@@ -23,6 +23,7 @@ from airflow_hivex.core.compaction.entries import end_of_dropped
 from airflow_hivex.core.doctor.doctor import Doctor
 from airflow_hivex.core.errors import HivexError, InvalidClusterPropertiesError
 from airflow_hivex.core.events.notification_log import NotificationLog
+from airflow_hivex.core.files.object_stores import is_object_store, open_object_store
 from airflow_hivex.core.imports.hive_client import HiveMetastoreClient
 from airflow_hivex.core.imports.importer import HiveImporter, Progress
 from airflow_hivex.core.imports.report import ImportedObject
@@ -30,6 +31,7 @@ from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE
 from airflow_hivex.core.model.statement_locks import StatementLocks
 from airflow_hivex.core.session import Session
 from airflow_hivex.core.settings import Settings
+from airflow_hivex.core.spark import storage
 from airflow_hivex.core.statements import explicit_transactions, pending
 from airflow_hivex.core.statements.context import Services
 from airflow_hivex.core.store import migrating
@@ -332,4 +334,8 @@ def _clusters(
                 "no cluster is configured, and PostgreSQL has no default location for data"
             )
     default = default_cluster or settings["hive.default.cluster.name"] or None
-    return Clusters.from_properties(described, default, settings["hive.use.default.cluster"])
+    found = Clusters.from_properties(described, default, settings["hive.use.default.cluster"])
+    for cluster in map(found.get, found):
+        if is_object_store(cluster.filesystem):
+            storage.use_for(cluster.uri(""), partial(open_object_store, cluster.filesystem, cluster.storage_options))
+    return found

@@ -10,17 +10,20 @@ from pathlib import Path
 from typing import Any
 
 import fsspec
+from fsspec.implementations.arrow import ArrowFSWrapper
 from fsspec.implementations.local import LocalFileSystem
 
 from airflow_hivex.core.errors import InvalidOperationError, StorageError
+from airflow_hivex.core.files.object_stores import is_object_store, open_object_store
 
 _MOST_TRIES = 10
+_FILE, _FOLDER = "file", "directory"
 
 
 class ClusterFiles:
     """Directories below the root of a cluster's file system, by their location relative to it.
 
-    ``filesystem`` is the root's URI, ``storage_options`` go to fsspec as they are.
+    ``filesystem`` is the root's URI. ``storage_options`` go to fsspec as they are, but for S3, which pyarrow reads.
 
     Raises:
         StorageError: there is no such file system, or what it needs is not installed.
@@ -29,14 +32,18 @@ class ClusterFiles:
     def __init__(self, filesystem: str, storage_options: Mapping[str, Any] | None = None) -> None:
         self._filesystem = filesystem
         with _storage(filesystem):
-            self._fs, root = fsspec.core.url_to_fs(filesystem, **dict(storage_options or {}))
+            if is_object_store(filesystem):
+                self._fs: Any = ArrowFSWrapper(open_object_store(filesystem, storage_options or {}))
+                root = filesystem.partition("://")[2]
+            else:
+                self._fs, root = fsspec.core.url_to_fs(filesystem, **dict(storage_options or {}))
         self._root = root.rstrip("/")
 
     def exists(self, location: str) -> bool:
         """Return whether a file or directory is there."""
         path = self._path(location)
         with _storage(path):
-            return bool(self._fs.exists(path))
+            return self._type(path) is not None
 
     def check_access(self) -> bool:
         """Return whether the root is there; if so, a file can be written in it and deleted again, which is tried.
@@ -49,15 +56,18 @@ class ClusterFiles:
         path = self._root or "/"
         with _storage(self._filesystem):
             self._fs.invalidate_cache()
-            if self._fs.exists(path):
-                if not self._fs.isdir(path):
+            found = self._type(path)
+            if found is not None:
+                if found != _FOLDER:
                     raise StorageError(self._filesystem, "it is a file, not a folder")
                 probe = f"{self._root}/_hivex_check_{uuid.uuid4().hex}"
                 self._fs.pipe_file(probe, b"")
                 self._fs.rm_file(probe)
                 return True
+            if is_object_store(self._filesystem) and self._type(path.partition("/")[0]) is None:
+                raise StorageError(self._filesystem, "there is no such bucket; create it")
             above = path
-            while not self._fs.exists(above) and "/" in above.strip("/"):
+            while self._type(above) is None and "/" in above.strip("/"):
                 above = above.rstrip("/").rpartition("/")[0] or "/"
             if isinstance(self._fs, LocalFileSystem) and not os.access(above, os.W_OK | os.X_OK):
                 raise StorageError(self._filesystem, f"it is not there, and {above} may not be written to")
@@ -71,7 +81,7 @@ class ClusterFiles:
         """
         path = self._path(location)
         with _storage(path):
-            return bool(self._fs.isfile(path))
+            return self._type(path) == _FILE
 
     def link_target(self, location: str) -> str | None:
         """Return the target of a location's symbolic links if it is outside of the root, else None.
@@ -91,14 +101,9 @@ class ClusterFiles:
         Raises:
             StorageError: the file system cannot be read.
         """
-        path = self._path(location)
-        with _storage(path):
-            self._fs.invalidate_cache(path)
-            if not self._fs.isdir(path):
-                return {}
-            found = self._fs.find(path, detail=True)
-        files = {name[len(path) :].lstrip("/"): int(facts["size"] or 0) for name, facts in found.items()}
-        return {name: size for name, size in sorted(files.items()) if not _is_hidden(name)}
+        if self.is_file(location):
+            return {}
+        return {name: size for name, size in sorted(self.walk(location)) if not _is_hidden(name)}
 
     def walk(self, location: str) -> Iterator[tuple[str, int]]:
         """Yield all files below a location, hidden ones too: name relative to it, and size in bytes; in no order.
@@ -111,30 +116,47 @@ class ClusterFiles:
         path = self._path(location)
         with _storage(path):
             self._fs.invalidate_cache()
-            find = self._fs.find
-            if getattr(find, "__func__", None) is fsspec.AbstractFileSystem.find:
-                # The general one takes directories that cannot be read for empty.
-                found = self._descend(path)
-            else:
-                found = ((name, int(facts.get("size") or 0)) for name, facts in find(path, detail=True).items())
-            for name, size in found:
-                yield name[len(path) :].strip("/"), size
+            for name, kind, size in self._below(path):
+                if kind != _FOLDER:
+                    yield name[len(path) :].strip("/"), size
 
-    def _descend(self, path: str) -> Iterator[tuple[str, int]]:
-        folders = [path]
+    def _below(self, path: str, depth: int | None = None) -> Iterator[tuple[str, str, int]]:
+        """Yield name, type and size of all that is below a directory, or of the file itself; to ``depth`` levels below.
+
+        fsspec's own way takes directories that cannot be read for empty.
+        """
+        if depth is None and isinstance(self._fs, ArrowFSWrapper):
+            yield from self._selected(path)
+            return
+        if depth is None and type(self._fs).find is not fsspec.AbstractFileSystem.find:
+            # As there: one request for many files, whatever the number of directories.
+            for name, facts in self._fs.find(path, detail=True).items():
+                yield name, _FILE, int(facts.get("size") or 0)
+            return
+        folders = [(path, 0)]
         while folders:
-            folder = folders.pop()
+            folder, level = folders.pop()
             try:
                 entries = self._fs.ls(folder, detail=True)
-            except FileNotFoundError:
+            except (FileNotFoundError, NotADirectoryError):
                 continue
             for entry in entries:
                 name = entry["name"].rstrip("/")
-                is_folder = entry["type"] == "directory" or (entry.get("islink") and self._fs.isdir(name))
-                if name != folder and is_folder:
-                    folders.append(name)
-                elif not is_folder:
-                    yield name, int(entry["size"] or 0)
+                is_folder = entry["type"] == _FOLDER or (entry.get("islink") and self._type(name) == _FOLDER)
+                if name == folder and is_folder:
+                    continue
+                yield name, _FOLDER if is_folder else _FILE, int(entry["size"] or 0)
+                if is_folder and (depth is None or level < depth):
+                    folders.append((name, level + 1))
+
+    def _selected(self, path: str) -> Iterator[tuple[str, str, int]]:
+        from pyarrow import fs
+
+        if self._type(path) == _FILE:
+            yield path, _FILE, int(self._fs.info(path)["size"] or 0)
+            return
+        for each in self._fs.fs.get_file_info(fs.FileSelector(path, recursive=True, allow_not_found=True)):
+            yield each.path, _FOLDER if each.type == fs.FileType.Directory else _FILE, int(each.size or 0)
 
     def list_loose_files(self, location: str) -> list[str]:
         """Return the names of the files below a directory, or the empty name where the location is a file; sorted.
@@ -145,7 +167,7 @@ class ClusterFiles:
         path = self._path(location)
         with _storage(path):
             self._fs.invalidate_cache(path)
-            if self._fs.isfile(path):
+            if self._type(path) == _FILE:
                 return [""]
         return list(self.list_files(location))
 
@@ -162,14 +184,7 @@ class ClusterFiles:
         path = self._path(location)
         with _storage(path):
             self._fs.invalidate_cache(path)
-            try:
-                if depth == 0:
-                    found = self._fs.ls(path, detail=False)
-                else:
-                    found = self._fs.find(path, maxdepth=depth + 1, withdirs=True)
-            except (FileNotFoundError, NotADirectoryError):
-                return []
-        inside = {each.rstrip("/")[len(path) :].strip("/") for each in found}
+            inside = {name[len(path) :].strip("/") for name, _, _ in self._below(path, depth)}
         return sorted(each for each in inside if each and each.count("/") == depth)
 
     def find_directories(self, location: str, name: str, depth: int) -> list[str]:
@@ -181,10 +196,9 @@ class ClusterFiles:
         path = self._path(location)
         with _storage(path):
             self._fs.invalidate_cache(path)
-            if not self._fs.isdir(path):
-                return []
-            found = self._fs.find(path, maxdepth=depth + 1, withdirs=True)
-        inside = [each[len(path) :].strip("/") for each in found if each.rstrip("/").endswith(f"/{name}")]
+            inside = [
+                each[len(path) :].strip("/") for each, _, _ in self._below(path, depth) if each.endswith(f"/{name}")
+            ]
         return sorted(each.rpartition("/")[0] for each in inside if each.count("/") == depth)
 
     def read_text(self, location: str) -> str | None:
@@ -255,7 +269,7 @@ class ClusterFiles:
         with _storage(path):
             for _ in range(_MOST_TRIES):
                 self._fs.invalidate_cache(path)
-                if not self._fs.exists(path):
+                if self._type(path) is None:
                     return
                 # Somebody else may be deleting the same.
                 with suppress(FileNotFoundError):
@@ -278,6 +292,9 @@ class ClusterFiles:
 
         One that holds anything stays, and ends it; what cannot be deleted is of no consequence.
         """
+        if isinstance(self._fs, ArrowFSWrapper):
+            # To pyarrow, which has HDFS and S3, it would mean to delete all that is in them.
+            return
         for _ in range(depth):
             try:
                 self._fs.rmdir(self._path(location))
@@ -285,6 +302,16 @@ class ClusterFiles:
                 # Not empty, gone already, or a file system without directories of its own.
                 return
             location = location.rpartition("/")[0]
+
+    def _type(self, path: str) -> str | None:
+        """Return whether a file or a folder is there, None for neither.
+
+        What fsspec has for this takes a store that does not answer for an empty one.
+        """
+        try:
+            return str(self._fs.info(path)["type"])
+        except (FileNotFoundError, NotADirectoryError):
+            return None
 
     def _path(self, location: str) -> str:
         names = [name for name in location.split("/") if name not in ("", ".")]

@@ -7,7 +7,9 @@ three characters.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,8 @@ import pyarrow.fs as pafs
 
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(/.*)?")
 _SCHEMES = {"s3a": "s3", "s3n": "s3"}
+_opened: dict[str, Callable[[], Any]] = {}
+"""What opens the file systems of roots that this process was told of, by URI without a slash at its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +73,19 @@ class Place:
             self.filesystem.delete_dir(self.path)
 
 
+def use_for(root: str, opens: Callable[[], Any]) -> None:
+    """Let ``opens`` make pyarrow's file system for all places below a root: with the keys of a cluster, as an example.
+
+    Elsewhere than in this process, such as on a cluster, the keys are those of the environment.
+    """
+    _opened[root.rstrip("/")] = cache(opens)
+
+
 def place(location: str) -> Place:
     """Return the place that a URI or local path stands for."""
+    for root in _opened:
+        if location == root or location.startswith(f"{root}/"):
+            return Place(_opened[root](), location.partition("://")[2])
     found = _URI.fullmatch(location)
     if found is None:
         return Place(pafs.LocalFileSystem(), str(Path(location).absolute()))

@@ -2,25 +2,30 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import fsspec
 import pytest
 from fsspec.implementations.local import LocalFileSystem
 
 from airflow_hivex.core.errors import InvalidOperationError, StorageError
 from airflow_hivex.core.files.filesystem import ClusterFiles
+from tests.object_store import ObjectStore
 
 
-@pytest.fixture(params=["file", "memory"])
-def root(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+@pytest.fixture(params=["file", "memory", "s3a"])
+def root(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "file":
         return tmp_path.as_uri()
-    return f"memory://{tmp_path}"
+    if request.param == "memory":
+        return f"memory://{tmp_path}"
+    store: ObjectStore = request.getfixturevalue("object_store")
+    for name, value in store.environment.items():
+        monkeypatch.setenv(name, value)
+    return f"s3a://{store.create_bucket()}/root"
 
 
 def put(root: str, name: str, data: bytes) -> None:
-    filesystem, path = fsspec.core.url_to_fs(f"{root}/{name}")
-    filesystem.makedirs(path.rpartition("/")[0], exist_ok=True)
-    filesystem.pipe_file(path, data)
+    files = ClusterFiles(root)
+    files.make_directory(name.rpartition("/")[0])
+    files.write_text(name, data.decode())
 
 
 def test_data_files_are_listed_and_hidden_ones_are_not(root: str) -> None:
@@ -106,3 +111,48 @@ def test_a_walk_takes_nothing_unreadable_for_empty(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(LocalFileSystem, "ls", ls)
     with pytest.raises(StorageError, match="Permission denied"):
         list(ClusterFiles(tmp_path.as_uri()).walk("t"))
+
+
+def test_directories_with_files_stay(root: str) -> None:
+    files = ClusterFiles(root)
+    put(root, "a/b/c/file", b"data")
+    files.make_directory("a/b/empty")
+    files.delete_empty_directories("a/b/empty", 3)
+    files.delete_empty_directories("a/b/c", 3)
+    assert files.list_files("a") == {"b/c/file": 4}
+
+
+def test_a_copy_has_all_files(root: str) -> None:
+    files = ClusterFiles(root)
+    put(root, "a/b/c/file", b"data")
+    put(root, "a/_marker", b"")
+    files.copy_directory("a", "copies/z")
+    assert dict(files.walk("copies/z")) == {"b/c/file": 4, "_marker": 0}
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"keys": "x"}, "storage_options keys are not known"),
+        ({"endpoint_url": "127.0.0.1:9000"}, "of the form http://host:port"),
+        ({"endpoint_url": "http://127.0.0.1:9/path"}, "of the form http://host:port"),
+        ({"connect_timeout": "soon"}, "its storage_options do not fit"),
+    ],
+)
+def test_options_of_an_object_store_are_checked(options: dict[str, object], reason: str) -> None:
+    with pytest.raises(StorageError, match=reason):
+        ClusterFiles("s3a://bucket/root", options)
+
+
+def test_a_bucket_is_not_made(object_store: ObjectStore) -> None:
+    with pytest.raises(StorageError, match="there is no such bucket"):
+        ClusterFiles("s3://nowhere/root", object_store.options).check_access()
+
+
+def test_a_store_that_does_not_answer_is_a_clear_error() -> None:
+    files = ClusterFiles(
+        "s3://bucket/root", {"key": "k", "secret": "s-e-c-r-e-t", "endpoint_url": "http://127.0.0.1:9"}
+    )
+    with pytest.raises(StorageError, match="bucket/root") as raised:
+        files.list_files("t")
+    assert "s-e-c-r-e-t" not in str(raised.value)

@@ -1,0 +1,89 @@
+"""S3 and what speaks its language, by pyarrow's own client: options of a cluster, and the file system they lead to."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+from urllib.parse import urlsplit
+
+from airflow_hivex.core.errors import StorageError
+
+SCHEMES = ("s3", "s3a", "s3n")
+"""Spark calls the same store s3a; s3n and s3 are its older names."""
+
+_NAMES = {"key": "access_key", "secret": "secret_key", "token": "session_token", "anon": "anonymous"}
+"""s3fs's names of options, which fsspec users know, and pyarrow's."""
+_TAKEN = (
+    "access_key",
+    "secret_key",
+    "session_token",
+    "anonymous",
+    "region",
+    "endpoint_url",
+    "role_arn",
+    "session_name",
+    "external_id",
+    "proxy_options",
+    "connect_timeout",
+    "request_timeout",
+)
+_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+_REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
+"""Variables that pyarrow does not read, or not all of them. The first one counts."""
+_DEFAULTS = {"connect_timeout": 5, "request_timeout": 30}
+"""In seconds. A cluster that cannot be reached is told soon."""
+_OF_OTHERS = "us-east-1"
+"""The region where the endpoint is not Amazon's, and nothing has to be looked up."""
+_ATTEMPTS = 4
+
+
+def is_object_store(filesystem: str) -> bool:
+    """Return whether a file system's URI is of S3."""
+    return filesystem.partition(":")[0].lower() in SCHEMES
+
+
+def open_object_store(filesystem: str, options: Mapping[str, Any]) -> Any:
+    """Return pyarrow's file system for a root in S3, the same one for the same options; nothing is asked yet.
+
+    ``options`` have pyarrow's names, or s3fs's; ``endpoint_url`` is that of another store than Amazon's. Keys, region
+    and endpoint that are not given come from the environment, as for all clients of Amazon.
+
+    Raises:
+        StorageError: an option is not known.
+    """
+    given = {"region": _of_environment(_REGIONS), "endpoint_url": _of_environment(_ENDPOINTS), **options}
+    return _opened(filesystem, json.dumps(given, sort_keys=True, default=str))
+
+
+def _of_environment(names: Sequence[str]) -> str | None:
+    return next((os.environ[name] for name in names if os.environ.get(name)), None)
+
+
+@lru_cache(maxsize=64)
+def _opened(filesystem: str, described: str) -> Any:
+    from pyarrow import fs
+
+    options: dict[str, Any] = json.loads(described)
+    known = {_NAMES.get(name, name): value for name, value in options.items() if value is not None}
+    unknown = [name for name in known if name not in _TAKEN]
+    if unknown:
+        allowed = ", ".join((*_TAKEN, *_NAMES))
+        raise StorageError(filesystem, f"storage_options {', '.join(unknown)} are not known; known are {allowed}")
+    endpoint = known.pop("endpoint_url", None)
+    if endpoint is not None:
+        parts = urlsplit(str(endpoint))
+        if parts.scheme not in ("http", "https") or not parts.netloc or parts.path not in ("", "/"):
+            raise StorageError(filesystem, "endpoint_url is of the form http://host:port or https://host:port")
+        known |= {
+            "endpoint_override": parts.netloc,
+            "scheme": parts.scheme,
+            "region": known.get("region") or _OF_OTHERS,
+        }
+    try:
+        retries = fs.AwsStandardS3RetryStrategy(max_attempts=_ATTEMPTS)
+        return fs.S3FileSystem(**{**_DEFAULTS, **known}, retry_strategy=retries)
+    except (OSError, TypeError, ValueError) as error:
+        raise StorageError(filesystem, f"its storage_options do not fit: {error}") from error

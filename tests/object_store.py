@@ -1,0 +1,71 @@
+"""A server of S3 for the tests, which keeps what it is given in memory."""
+
+from __future__ import annotations
+
+import itertools
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+from typing import Any
+from urllib.error import URLError
+
+_PROGRAM = Path(sys.prefix) / "object-store" / "bin" / "moto_server"
+_START_LIMIT_S = 60
+_KEY, _SECRET = "a-key", "a-secret-of-the-store"
+_buckets = itertools.count()
+
+
+class ObjectStore:
+    """A running server. ``options`` are the storage options of clusters that have their files in it."""
+
+    def __init__(self, process: subprocess.Popen[bytes], url: str) -> None:
+        self._process = process
+        self.url = url
+        self.options: dict[str, Any] = {"key": _KEY, "secret": _SECRET, "endpoint_url": url}
+        self.environment = {
+            "AWS_ACCESS_KEY_ID": _KEY,
+            "AWS_SECRET_ACCESS_KEY": _SECRET,
+            "AWS_ENDPOINT_URL": url,
+            "AWS_DEFAULT_REGION": "us-east-1",
+        }
+
+    def create_bucket(self) -> str:
+        """The name of a new, empty bucket."""
+        name = f"bucket-{next(_buckets)}"
+        urllib.request.urlopen(urllib.request.Request(f"{self.url}/{name}", method="PUT")).close()
+        return name
+
+    def stop(self) -> None:
+        """End the server; what it holds is gone."""
+        self._process.kill()
+        self._process.wait()
+
+
+def start_object_store(log: Path) -> ObjectStore:
+    """Start a server on a free port, whose output goes to ``log``."""
+    if not _PROGRAM.exists():
+        raise FileNotFoundError(
+            f"{_PROGRAM} is not there; `make test` installs it, and `make {_PROGRAM.parents[2].name}"
+            "/object-store/.installed` alone"
+        )
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [str(_PROGRAM), "-H", "127.0.0.1", "-p", str(port)], stdout=output, stderr=subprocess.STDOUT
+        )
+    store = ObjectStore(process, f"http://127.0.0.1:{port}")
+    limit = time.monotonic() + _START_LIMIT_S
+    while process.poll() is None and time.monotonic() < limit:
+        try:
+            urllib.request.urlopen(f"{store.url}/moto-api/").close()
+        except URLError:
+            # It is not there yet.
+            time.sleep(0.1)
+        else:
+            return store
+    store.stop()
+    raise RuntimeError(f"the server of S3 did not start: {log.read_text(errors='replace')}")
