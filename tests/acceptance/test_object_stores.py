@@ -5,6 +5,8 @@ What Spark needs to read there, Hadoop's connector, is in no package that the te
 
 from __future__ import annotations
 
+import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import pytest
 from pyarrow import orc
 
 from airflow_hivex.core import Metastore
+from airflow_hivex.core.errors import StorageError
 from airflow_hivex.core.files.filesystem import ClusterFiles
 from airflow_hivex.core.files.object_stores import open_object_store
 from tests.object_store import ObjectStore
@@ -109,3 +112,35 @@ def test_the_keys_of_a_store_are_not_shown(metastore: Metastore, object_store: O
     with metastore.session() as session:
         shown = [session.sql("SHOW CLUSTERS").rows, metastore.clusters, object_store.options["secret"]]
     assert object_store.options["secret"] not in str(shown[:2])
+
+
+def test_a_store_that_hangs_is_a_cluster_that_is_not_there(
+    sqlite_url: str, object_store: ObjectStore, bucket: str, tmp_path: Path
+) -> None:
+    clusters = {
+        "cloud": {
+            "filesystem": f"s3a://{bucket}/{ROOT}",
+            "jobtracker": "local[2]",
+            "storage_options": object_store.options,
+        },
+        "disk": {"filesystem": (tmp_path / "disk").as_uri(), "jobtracker": "local[2]"},
+    }
+    with (
+        Metastore.open(sqlite_url, clusters=clusters, default_cluster="cloud") as metastore,
+        metastore.session() as session,
+    ):
+        session.sql("CREATE TABLE t (id int)")
+        session.sql("INSERT INTO t VALUES (1)")
+    with socket.create_server(("127.0.0.1", 0), backlog=50) as silent:
+        silent_url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        clusters["cloud"]["storage_options"] = {**object_store.options, "endpoint_url": silent_url}
+        with (
+            Metastore.open(sqlite_url, clusters=clusters, default_cluster="cloud") as metastore,
+            metastore.session() as session,
+        ):
+            began = time.monotonic()
+            for _ in range(3):
+                with pytest.raises(StorageError, match="has not answered for 5 seconds"):
+                    session.sql("SELECT * FROM t")
+            # The first one has waited, and the others have been told.
+            assert time.monotonic() - began < 15

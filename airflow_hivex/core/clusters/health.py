@@ -9,16 +9,24 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 
 from cachetools import TTLCache
 
 from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.clusters.roots import Roots
-from airflow_hivex.core.errors import ForeignRootError, RootMissingError, StorageError, UnsupportedJobTrackerError
+from airflow_hivex.core.errors import (
+    ForeignRootError,
+    HivexError,
+    RootMissingError,
+    StorageError,
+    UnsupportedJobTrackerError,
+)
 from airflow_hivex.core.model.health import USABLE, Health
 from airflow_hivex.core.runners.registry import runner_for
 
 _REMEMBERED_S = 10.0
+_PATIENCE_S = 5.0
 _MOST_CLUSTERS = 1000
 
 
@@ -36,13 +44,14 @@ class ClusterHealth:
     def of_root(self, cluster: str) -> Health:
         """Return whether the root of a cluster's file system is there, and the one that it was.
 
-        One that is not is looked at again for each statement: it may be mounted at any moment. Of one that this process
-        has no driver for nothing is known, and it counts as there.
+        One that is not is looked at again for each statement: it may be mounted at any moment. One that does not answer
+        for five seconds counts as not there, and is remembered. Of one that this process has no driver for nothing is
+        known, and it counts as there.
 
         Raises:
             UnknownClusterError: the cluster is not configured.
         """
-        return _remembered(self._of_roots, self._lock, cluster, self._examine, only_usable=True)
+        return _remembered(self._of_roots, self._lock, cluster, self._examine, but=(RootMissingError, ForeignRootError))
 
     def of_runner(self, cluster: str) -> Health:
         """Return whether the runner of a cluster can run jobs.
@@ -53,6 +62,23 @@ class ClusterHealth:
         return _remembered(self._of_runners, self._lock, cluster, self._ask_runner)
 
     def _examine(self, cluster: str) -> Health:
+        """Return the result of a look at the root, which waits for no network longer than a user would."""
+        looked: Future[Health] = Future()
+
+        def look() -> None:
+            try:
+                looked.set_result(self._look(cluster))
+            except BaseException as error:
+                looked.set_exception(error)
+
+        threading.Thread(target=look, name=f"hivex-health-{cluster}", daemon=True).start()
+        try:
+            return looked.result(_PATIENCE_S)
+        except TimeoutError:
+            filesystem = self._clusters.get(cluster).shown_filesystem
+            return Health(StorageError(filesystem, f"it has not answered for {_PATIENCE_S:g} seconds"))
+
+    def _look(self, cluster: str) -> Health:
         try:
             self._roots.examine(cluster)
         except (RootMissingError, ForeignRootError) as error:
@@ -77,15 +103,16 @@ def _remembered(
     cluster: str,
     ask: Callable[[str], Health],
     *,
-    only_usable: bool = False,
+    but: tuple[type[HivexError], ...] = (),
 ) -> Health:
+    """Ask, unless the answer is remembered; problems of the types ``but`` are not."""
     with lock:
         known = cache.get(cluster)
     if known is not None:
         return known
     # Without the lock: one cluster may take long to answer, and others must not wait for it.
     found = ask(cluster)
-    if found.problem is None or not only_usable:
+    if not isinstance(found.problem, but):
         with lock:
             cache[cluster] = found
     return found
