@@ -36,20 +36,32 @@ def hive_metastore(warehouse: Path, properties: Mapping[str, str] | None = None)
 
 
 class HiveServer:
-    """A running server."""
+    """A running server; ``database_url`` is that of its database for JDBC in its JVM."""
 
-    def __init__(self, jvm: Any, port: int, warehouse: Path) -> None:
+    def __init__(self, jvm: Any, processor: Any, port: int, warehouse: Path, database_url: str) -> None:
         self.jvm = jvm
         self.port = port
         self.warehouse = warehouse
+        self.database_url = database_url
         self.address = f"thrift://127.0.0.1:{port}"
+        self._processor = processor
+
+    @contextmanager
+    def listening(self, *, framed: bool = False, keystore: Path | None = None) -> Iterator[str]:
+        """The address of another port of the same metastore, with framed transport or TLS.
+
+        The password of the keystore is ``changeit``.
+        """
+        with _listening(self.jvm, self._processor, framed=framed, keystore=keystore) as port:
+            yield f"thrift://127.0.0.1:{port}"
 
 
 @contextmanager
 def _server(jvm: Any, warehouse: Path, properties: Mapping[str, str]) -> Iterator[HiveServer]:
     conf = getattr(jvm, "org.apache.hadoop.hive.conf.HiveConf")()
+    database_url = f"jdbc:derby:memory:{uuid4().hex}"
     for name, value in {
-        "javax.jdo.option.ConnectionURL": f"jdbc:derby:memory:{uuid4().hex};create=true",
+        "javax.jdo.option.ConnectionURL": f"{database_url};create=true",
         "javax.jdo.option.ConnectionDriverName": "org.apache.derby.iapi.jdbc.AutoloadedDriver",
         "hive.metastore.warehouse.dir": str(warehouse),
         "hive.metastore.schema.verification": "false",
@@ -64,9 +76,25 @@ def _server(jvm: Any, warehouse: Path, properties: Mapping[str, str]) -> Iterato
         conf.set(name, value)
     handler = getattr(jvm, f"{_METASTORE}.HiveMetaStore").newRetryingHMSHandler("tests", conf, True)
     processor = getattr(jvm, f"{_METASTORE}.TSetIpAddressProcessor")(handler)
-    channel = getattr(jvm, f"{_THRIFT}.transport.TServerSocket")(jvm.java.net.InetSocketAddress("127.0.0.1", 0))
+    with _listening(jvm, processor) as port:
+        yield HiveServer(jvm, processor, port, warehouse, database_url)
+
+
+@contextmanager
+def _listening(jvm: Any, processor: Any, *, framed: bool = False, keystore: Path | None = None) -> Iterator[int]:
+    transport = f"{_THRIFT}.transport"
+    if keystore is None:
+        channel = getattr(jvm, f"{transport}.TServerSocket")(jvm.java.net.InetSocketAddress("127.0.0.1", 0))
+    else:
+        parameters = getattr(jvm, f"{transport}.TSSLTransportFactory$TSSLTransportParameters")()
+        parameters.setKeyStore(str(keystore), "changeit")
+        loopback = jvm.java.net.InetAddress.getByName("127.0.0.1")
+        make = getattr(jvm, f"{transport}.TSSLTransportFactory").getServerSocket
+        channel = make(0, 0, loopback, parameters)
     arguments = getattr(jvm, f"{_THRIFT}.server.TThreadPoolServer$Args")(channel)
     arguments = arguments.processor(processor).maxWorkerThreads(_CLIENTS)
+    if framed:
+        arguments = arguments.transportFactory(getattr(jvm, f"{transport}.layered.TFramedTransport$Factory")())
     server = getattr(jvm, f"{_THRIFT}.server.TThreadPoolServer")(arguments)
     thread = threading.Thread(target=server.serve, daemon=True)
     thread.start()
@@ -75,7 +103,7 @@ def _server(jvm: Any, warehouse: Path, properties: Mapping[str, str]) -> Iterato
         # It does not say when it listens; the test's own time-out ends it.
         time.sleep(0.01)
     try:
-        yield HiveServer(jvm, channel.getServerSocket().getLocalPort(), warehouse)
+        yield channel.getServerSocket().getLocalPort()
     finally:
         server.stop()
         thread.join(30)
