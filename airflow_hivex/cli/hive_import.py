@@ -26,7 +26,11 @@ def import_metastore(metastore: Metastore, options: argparse.Namespace, tell: Ca
 
     If the Hive metastore stops half-way, the results until then are printed before the error.
     """
+    from airflow_hivex.core.imports.hive_client import HiveTransport
+
     found: list[ImportedObject] = []
+    # A file of certificates is for TLS alone.
+    transport = HiveTransport(options.tls or options.ca_file is not None, options.ca_file, options.framed)
     try:
         with _progress() as progress:
             results = metastore.import_from_hive(
@@ -37,6 +41,7 @@ def import_metastore(metastore: Metastore, options: argparse.Namespace, tell: Ca
                 dry_run=options.dry_run,
                 user=options.user,
                 timeout_s=options.timeout,
+                transport=transport,
                 progress=progress,
             )
             found.extend(results)

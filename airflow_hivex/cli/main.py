@@ -173,6 +173,15 @@ def _add_import(actions: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     imported.add_argument(
         "--timeout", metavar="SECONDS", type=_seconds, default=60, help="how long to wait for an answer (default: 60)"
     )
+    imported.add_argument("--tls", action="store_true", help="connect by TLS (hive.metastore.use.SSL)")
+    imported.add_argument(
+        "--ca-file", metavar="FILE", help="certificates that verify the server's (default: the system's)"
+    )
+    imported.add_argument(
+        "--framed",
+        action="store_true",
+        help="use framed transport (hive.metastore.thrift.framed.transport.enabled)",
+    )
     add_output_option(imported)
     add_options_to_command(imported)
     imported.set_defaults(command=_import_metastore)

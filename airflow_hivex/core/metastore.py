@@ -24,7 +24,7 @@ from airflow_hivex.core.doctor.doctor import Doctor
 from airflow_hivex.core.errors import HivexError, InvalidClusterPropertiesError
 from airflow_hivex.core.events.notification_log import NotificationLog
 from airflow_hivex.core.files.object_stores import is_object_store, open_object_store
-from airflow_hivex.core.imports.hive_client import HiveMetastoreClient
+from airflow_hivex.core.imports.hive_client import HiveMetastoreClient, HiveTransport
 from airflow_hivex.core.imports.importer import HiveImporter, Progress
 from airflow_hivex.core.imports.report import ImportedObject
 from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE
@@ -273,6 +273,7 @@ class Metastore:
         dry_run: bool = False,
         user: str | None = None,
         timeout_s: float = 60,
+        transport: HiveTransport | None = None,
         progress: Progress | None = None,
     ) -> Iterator[ImportedObject]:
         """Import the databases, tables and views of a Hive metastore; yield the result for each as it is certain.
@@ -288,17 +289,18 @@ class Metastore:
             dry_run: tell what would be imported, and write nothing.
             user: the name for Hive and for our transactions, by default that of the operating system.
             timeout_s: how long Hive may take for an answer.
+            transport: TLS and framed transport, where the metastore has them.
             progress: is called with an object's name and the number of its partitions that were read since the last
                 call.
 
         Raises:
             UnknownClusterError: the cluster is not configured.
-            InvalidHiveAddressError, HiveClientMissingError: Hive cannot be asked.
+            InvalidHiveAddressError, InvalidSettingError, HiveClientMissingError: Hive cannot be asked.
             HiveUnavailableError, HiveProtocolError: it does not answer, or not as a Hive metastore does.
         """
         target = self.clusters.get(cluster or self.clusters.default)
         user = user or getpass.getuser()
-        client = HiveMetastoreClient(address, user=user, timeout_s=timeout_s)
+        client = HiveMetastoreClient(address, user=user, timeout_s=timeout_s, transport=transport or HiveTransport())
         importer = HiveImporter(self.services, client, target, user=user, dry_run=dry_run, progress=progress)
 
         def results() -> Iterator[ImportedObject]:

@@ -8,6 +8,7 @@ import re
 import select
 import socket
 import socketserver
+import subprocess
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -24,8 +25,10 @@ from airflow_hivex.core.errors import (
     HiveUnavailableError,
     InvalidHiveAddressError,
     InvalidObjectError,
+    InvalidSettingError,
     UnknownClusterError,
 )
+from airflow_hivex.core.imports.hive_client import HiveTransport
 from airflow_hivex.core.imports.report import ImportedObject, ImportOutcome
 from airflow_hivex.core.model.compaction import CompactionState
 from airflow_hivex.core.model.objects import Column, SortColumn, StorageDescriptor, Table, TableType
@@ -640,6 +643,34 @@ def test_the_first_server_that_answers_is_used(hive: HiveObjects, server: HiveSe
     gone = f"thrift://127.0.0.1:{listener.getsockname()[1]}"
     listener.close()
     assert "reached" in run(address=f"{gone},{server.address}")
+
+
+def test_a_metastore_with_framed_transport_is_imported(hive: HiveObjects, server: HiveServer, run: Import) -> None:
+    hive.database("framed")
+    with server.listening(framed=True) as address:
+        with pytest.raises(HiveUnavailableError, match="--framed"):
+            run(address=address, timeout_s=20)
+        assert "framed" in run(address=address, transport=HiveTransport(framed=True))
+
+
+def test_a_metastore_with_tls_is_imported_if_its_certificate_is_trusted(
+    hive: HiveObjects, server: HiveServer, run: Import, tmp_path: Path
+) -> None:
+    hive.database("secured")
+    keystore, certificate = tmp_path / "keys.jks", tmp_path / "ca.pem"
+    keytool = ["keytool", "-keystore", str(keystore), "-storepass", "changeit", "-alias", "hive"]
+    made = ["-genkeypair", "-keyalg", "EC", "-dname", "CN=hive", "-ext", "san=ip:127.0.0.1", "-storetype", "JKS"]
+    subprocess.run([*keytool, *made, "-keypass", "changeit"], check=True, capture_output=True)
+    subprocess.run([*keytool, "-exportcert", "-rfc", "-file", str(certificate)], check=True, capture_output=True)
+    with server.listening(keystore=keystore) as address:
+        with pytest.raises((HiveUnavailableError, HiveProtocolError), match="--tls"):
+            run(address=address, timeout_s=20)
+        with pytest.raises(HiveProtocolError, match="certificate verify failed"):
+            run(address=address, transport=HiveTransport(tls=True))
+        assert "secured" in run(address=address, transport=HiveTransport(tls=True, ca_file=str(certificate)))
+    certificate.write_text("nothing")
+    with pytest.raises(InvalidSettingError, match="certificates"):
+        run(transport=HiveTransport(tls=True, ca_file=str(certificate)))
 
 
 @pytest.mark.parametrize("address", ["", "host:9083", "thrift://host", "http://host:9083", "thrift://host:99999"])

@@ -63,7 +63,8 @@ class HiveProtocolError(HiveMetastoreError):
     def __init__(self, address: str, doing: str, reason: str) -> None:
         super().__init__(
             f"The server {address} does not answer as a Hive metastore ({doing}): {reason}. The import needs the "
-            "Thrift port of a metastore (9083 as a rule) without TLS, SASL (Kerberos), HTTP and framed transport.",
+            "Thrift port of a metastore (9083 as a rule); --tls and --framed choose TLS and framed transport, SASL "
+            "(Kerberos) and HTTP are not supported.",
             address,
             doing,
             reason,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import re
 import socket
+import ssl
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from airflow_hivex.core.errors import (
     HiveRefusedError,
     HiveUnavailableError,
     InvalidHiveAddressError,
+    InvalidSettingError,
 )
 from airflow_hivex.core.model.write_ids import ValidTxnList, ValidWriteIdList
 
@@ -44,6 +46,31 @@ class HiveAddress:
 
     def __str__(self) -> str:
         return f"thrift://{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class HiveTransport:
+    """How a metastore is connected to, as Hive's settings of the server say it.
+
+    ``tls`` is ``hive.metastore.use.SSL``, ``framed`` is ``hive.metastore.thrift.framed.transport.enabled``. The
+    certificates that the server's is verified by are in ``ca_file`` (PEM); None stands for those of the system.
+    """
+
+    tls: bool = False
+    ca_file: str | None = None
+    framed: bool = False
+
+    def tls_context(self) -> ssl.SSLContext:
+        """Return the context of TLS connections, which verifies certificates and the names of hosts.
+
+        Raises:
+            InvalidSettingError: the file has no certificates.
+        """
+        try:
+            return ssl.create_default_context(cafile=self.ca_file)
+        except (OSError, ssl.SSLError) as error:
+            expected = f"a file with certificates in PEM is expected ({error})"
+            raise InvalidSettingError("ca_file", self.ca_file, expected) from error
 
 
 def parse_addresses(text: str) -> tuple[HiveAddress, ...]:
@@ -73,10 +100,13 @@ class HiveMetastoreClient:
 
     Raises:
         InvalidHiveAddressError: the address is not valid.
+        InvalidSettingError: the file of certificates is not valid.
         HiveClientMissingError: the bindings are not installed.
     """
 
-    def __init__(self, address: str, *, user: str, timeout_s: float = 60) -> None:
+    def __init__(
+        self, address: str, *, user: str, timeout_s: float = 60, transport: HiveTransport = HiveTransport()
+    ) -> None:
         try:
             import hive_metastore.ThriftHiveMetastore
             import thrift.Thrift
@@ -89,6 +119,9 @@ class HiveMetastoreClient:
         self._shown = str(self.addresses[0])
         self._user = user
         self._timeout_s = timeout_s
+        self._tls = transport.tls_context() if transport.tls else None
+        self._is_framed = transport.framed
+        self._has_answered = False
         self._transport: Any = None
         self._client: Any = None
 
@@ -227,14 +260,14 @@ class HiveMetastoreClient:
             raise HiveRefusedError(self._shown, doing, str(error)) from error
         except (EOFError, OSError) as error:
             self.close()
-            raise HiveUnavailableError(self._shown, doing, _reason(error)) from error
+            raise HiveUnavailableError(self._shown, doing, self._told(error)) from error
         except thrift.TException as error:
             from thrift.protocol.TProtocol import TProtocolException
             from thrift.transport.TTransport import TTransportException
 
             if isinstance(error, TTransportException):
                 self.close()
-                raise HiveUnavailableError(self._shown, doing, _reason(error)) from error
+                raise HiveUnavailableError(self._shown, doing, self._told(error)) from error
             if isinstance(error, TProtocolException):
                 self.close()
                 raise HiveProtocolError(self._shown, doing, _reason(error)) from error
@@ -248,6 +281,11 @@ class HiveMetastoreClient:
             self.close()
             raise
 
+    def _told(self, error: BaseException) -> str:
+        """Return the words of an error; of a server that has never answered also a reason that it may have."""
+        hint = "" if self._has_answered else f"; {_OTHER_TRANSPORT}"
+        return f"{_reason(error)}{hint}"
+
     def _connected(self, doing: str) -> Any:
         if self._client is None:
             self._connect(doing)
@@ -255,17 +293,18 @@ class HiveMetastoreClient:
 
     def _connect(self, doing: str) -> None:
         from thrift.protocol.TBinaryProtocol import TBinaryProtocolAccelerated
-        from thrift.transport.TSocket import TSocket
-        from thrift.transport.TTransport import TBufferedTransport, TTransportException
+        from thrift.transport.TTransport import TBufferedTransport, TFramedTransport, TTransportException
 
         last: Exception | None = None
         for address in self.addresses:
-            channel = TSocket(address.host, address.port)
+            channel = self._channel(address)
             channel.setTimeout(int(self._timeout_s * 1000))
-            transport = TBufferedTransport(channel)
+            transport = TFramedTransport(channel) if self._is_framed else TBufferedTransport(channel)
             try:
                 transport.open()
             except (TTransportException, OSError) as error:
+                if isinstance(getattr(error, "inner", error), ssl.SSLError):
+                    raise HiveProtocolError(str(address), doing, _reason(getattr(error, "inner", error))) from error
                 last = error
                 continue
             channel.handle.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -279,9 +318,23 @@ class HiveMetastoreClient:
             self._shown = str(address)
             # As Spark and Beeline do first of all; a metastore without security takes the user from it.
             self._client.set_ugi(self._user, [])
+            self._has_answered = True
             return
         shown = ",".join(map(str, self.addresses))
         raise HiveUnavailableError(shown, doing, _reason(last)) from last
+
+    def _channel(self, address: HiveAddress) -> Any:
+        from thrift.transport.TSocket import TSocket
+        from thrift.transport.TSSLSocket import TSSLSocket
+
+        if self._tls is None:
+            return TSocket(address.host, address.port)
+        return TSSLSocket(address.host, address.port, ssl_context=self._tls)
+
+
+_OTHER_TRANSPORT = (
+    "it may expect TLS, framed transport (the options --tls and --framed) or SASL, which is not supported"
+)
 
 
 def _reason(error: BaseException | None) -> str:
