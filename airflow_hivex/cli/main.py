@@ -64,6 +64,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _add_sql(commands)
     _add_export(commands)
+    _add_replicate(commands)
     _add_metastore(commands)
     _add_compaction(commands)
     _add_spark(commands)
@@ -107,6 +108,12 @@ def _add_export(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     export.add_argument("--cluster", metavar="NAME", help="read on this cluster, as USE CLUSTER does")
     add_options_to_command(export)
     export.set_defaults(command=_run_export)
+
+
+def _add_replicate(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    from airflow_hivex.cli.replication import add_arguments
+
+    add_arguments(commands.add_parser("replicate", help="copy tables to another cluster"), _tell)
 
 
 def _add_metastore(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -29,6 +29,7 @@ from airflow_hivex.core.imports.importer import HiveImporter, Progress
 from airflow_hivex.core.imports.report import ImportedObject
 from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE
 from airflow_hivex.core.model.statement_locks import StatementLocks
+from airflow_hivex.core.replication.replicator import Replicator
 from airflow_hivex.core.session import Session
 from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.spark import storage
@@ -66,6 +67,15 @@ class Metastore:
         self.locks = services.locks
         self.compactor = services.compactor
         self.doctor = Doctor(services.store, services.settings, services.clusters, services.clock, services.roots)
+        self.replicator = Replicator(
+            services.settings,
+            services.clusters,
+            services.catalog,
+            services.transactions,
+            services.locks,
+            services.roots,
+            services.health,
+        )
         self.replayed_transactions = ReplayedTransactions(
             services.store, services.settings, services.clock, services.transactions
         )

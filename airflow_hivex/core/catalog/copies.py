@@ -132,6 +132,18 @@ def _put_locations(connection: Connection, new: NewCopies, places: Mapping[int, 
         connection.execute(insert(cluster_storage_descriptors), batch)
 
 
+def checksums_of(connection: Connection, directory_ids: Sequence[int]) -> dict[int, str]:
+    """Return the known checksums of directories, by id. One statement a batch."""
+    c = directory_copies.c
+    return {
+        row.directory_id: row.checksum
+        for batch in batches(directory_ids)
+        for row in connection.execute(
+            select(c.directory_id, c.checksum).where(c.directory_id.in_(batch), c.checksum.is_not(None))
+        )
+    }
+
+
 def drop_copies(connection: Connection, table: StoredTable, partition_ids: Sequence[int] | None, cluster: str) -> None:
     """Forget that ``cluster`` has copies of partitions, or (None) of a table without partitions."""
     _remove_locations(connection, table, partition_ids or (), cluster, root=partition_ids is None)

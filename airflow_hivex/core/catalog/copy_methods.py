@@ -117,6 +117,11 @@ class CopyMethods(SnapshotReading):
             )
         )
 
+    def copy_checksums(self, directories: Collection[RegisteredDirectory]) -> dict[int, str]:
+        """Return the checksums that are known of registered directories, by id; they are the same on each cluster."""
+        with self._read() as connection:
+            return copies.checksums_of(connection, [each.id for each in directories])
+
     def _add_copies(self, new: NewCopies) -> None:
         table = new.table
 

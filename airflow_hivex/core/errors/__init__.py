@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from airflow_hivex.core.errors.catalog import (
     AlreadyExistsError,
+    CopyAlteredError,
     CopyMismatchError,
     CopyOutdatedError,
     EventsPurgedError,
@@ -122,6 +123,7 @@ __all__ = [
     "CompactionError",
     "CompactionLostError",
     "CompactionNotDoneError",
+    "CopyAlteredError",
     "CopyMismatchError",
     "CopyOutdatedError",
     "DeadlockError",

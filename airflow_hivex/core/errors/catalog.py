@@ -190,6 +190,24 @@ class CopyOutdatedError(HivexError):
         self.directory = directory
 
 
+class CopyAlteredError(HivexError):
+    """A file or directory of a cluster is not what was written to it."""
+
+    code = "COPY_ALTERED"
+
+    def __init__(self, name: str, cluster: str, location: str, reason: str) -> None:
+        super().__init__(
+            f"{location} of {name} on cluster {cluster} is damaged: {reason}. Nothing was registered. Restore the file "
+            "from a backup or another cluster, then replicate the table once more.",
+            name,
+            cluster,
+            location,
+            reason,
+        )
+        self.cluster = cluster
+        self.location = location
+
+
 class EventsPurgedError(HivexError):
     """A reader of the notification log asks for events that were purged: it has missed changes."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,8 @@ from airflow_hivex.core.files.object_stores import is_object_store, open_object_
 
 _MOST_TRIES = 10
 _FILE, _FOLDER = "file", "directory"
+UNFINISHED = ".copying"
+"""The ending of hidden files that a killed copy leaves."""
 
 
 class ClusterFiles:
@@ -103,7 +105,7 @@ class ClusterFiles:
         """
         if self.is_file(location):
             return {}
-        return {name: size for name, size in sorted(self.walk(location)) if not _is_hidden(name)}
+        return {name: size for name, size in sorted(self.walk(location)) if not is_hidden(name)}
 
     def walk(self, location: str) -> Iterator[tuple[str, int]]:
         """Yield all files below a location, hidden ones too: name relative to it, and size in bytes; in no order.
@@ -235,6 +237,62 @@ class ClusterFiles:
             finally:
                 Path(temporary).unlink(missing_ok=True)
 
+    def size(self, location: str) -> int | None:
+        """Return the size of a file in bytes, or None if no file is there.
+
+        Raises:
+            StorageError: the file system cannot be read.
+        """
+        path = self._path(location)
+        with _storage(path):
+            self._fs.invalidate_cache(path.rpartition("/")[0])
+            try:
+                facts = self._fs.info(path)
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+            return int(facts["size"] or 0) if facts["type"] == _FILE else None
+
+    def read_chunks(self, location: str, size: int) -> Iterator[bytes]:
+        """Yield the content of a file in pieces of at most ``size`` bytes.
+
+        Raises:
+            StorageError: the file is missing or cannot be read.
+        """
+        path = self._path(location)
+        with _storage(path), self._fs.open(path, "rb") as file:
+            while chunk := file.read(size):
+                yield chunk
+
+    def write_chunks(self, location: str, chunks: Iterable[bytes]) -> None:
+        """Write a file from pieces, in the place of one that may be there, and make the folders above it.
+
+        On a local disk a reader finds the old file or the new one. An error leaves no part of a file there. A killed
+        writer may leave a hidden file with the ending ``.copying``. Other file systems may show a part.
+
+        Raises:
+            StorageError: the file could not be written.
+        """
+        path = self._path(location)
+        folder, _, name = path.rpartition("/")
+        is_local = isinstance(self._fs, LocalFileSystem)
+        written = f"{folder}/.{name}.{uuid.uuid4().hex}{UNFINISHED}" if is_local else path
+        try:
+            if not is_object_store(self._filesystem):
+                with _storage(path):
+                    self._fs.makedirs(folder, exist_ok=True)
+            with _writing(path), self._fs.open(written, "wb") as file:
+                for chunk in chunks:
+                    file.write(chunk)
+            if is_local:
+                with _storage(path):
+                    # Hadoop compares a file with the sums of an earlier one of that name, if these are there.
+                    Path(f"{folder}/.{name}.crc").unlink(missing_ok=True)
+                    Path(written).replace(path)
+        except BaseException:
+            with suppress(OSError):
+                self._fs.rm_file(written)
+            raise
+
     def make_directory(self, location: str) -> None:
         """Make a directory and those above it; it may exist.
 
@@ -321,6 +379,15 @@ class ClusterFiles:
 
 
 @contextmanager
+def _writing(location: str) -> Iterator[None]:
+    """Translate errors of a file that is written; those of the source of its bytes are ours already."""
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(location, f"it could not be written: {error}") from error
+
+
+@contextmanager
 def _storage(location: str) -> Iterator[None]:
     try:
         yield
@@ -328,6 +395,7 @@ def _storage(location: str) -> Iterator[None]:
         raise StorageError(location, str(error) or type(error).__name__) from error
 
 
-def _is_hidden(name: str) -> bool:
+def is_hidden(name: str) -> bool:
+    """Return whether Spark and Hive skip a file of this name, relative to its table or partition."""
     # A partition's directory is never hidden, not even that of a key that starts with an underscore.
     return any(part.startswith(".") or (part.startswith("_") and "=" not in part) for part in name.split("/"))

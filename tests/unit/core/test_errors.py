@@ -32,6 +32,7 @@ EXAMPLES: dict[str, tuple[object, ...]] = {
     "InvalidTypeError": ("array<in>", 6, "there is no type in"),
     "InvalidOperationError": ("DROP", "d.t", "it is a link"),
     "CopyMismatchError": ("d.t", "c2", [f"file {number} is missing" for number in range(12)]),
+    "CopyAlteredError": ("d.t", "c1", "warehouse/t/delta_0000002_0000002_0000", "it has 3 bytes instead of 10"),
     "CopyOutdatedError": ("d.t", "c2", "delta_0000002_0000002_0000", "has grown"),
     "SqlError": ("the statement cannot be run",),
     "StatementSyntaxError": ("a name is expected", 1, 8, "SELECT ,"),
