@@ -9,6 +9,7 @@ import select
 import socket
 import socketserver
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -34,6 +35,7 @@ from airflow_hivex.core.model.compaction import CompactionState
 from airflow_hivex.core.model.objects import Column, SortColumn, StorageDescriptor, Table, TableType
 from tests import evidence
 from tests.acceptance.hive_objects import HiveObjects
+from tests.acceptance.hive_spark_process import as_json
 from tests.acceptance.hive_writers import HiveWriter
 from tests.acceptance.test_hive_layout import read_by_hive
 from tests.conftest import Counts
@@ -199,6 +201,28 @@ def test_files_of_every_format_are_read_as_before(hive: HiveObjects, run: Import
             read = session.sql(f"SELECT id, name FROM files.of_{name} ORDER BY id").rows
             assert read == [(1, "a"), (2, "b")], name
         assert session.sql("SELECT n, _c1 FROM files.seen ORDER BY n").rows == [(1, "A"), (2, "B")]
+
+
+@pytest.mark.evidence(cases=1, among="rows of imported tables")
+def test_tables_and_views_that_spark_has_made_are_read_as_before(
+    server: HiveServer, hive: HiveObjects, run: Import, target: Metastore
+) -> None:
+    program = Path(__file__).with_name("hive_spark_process.py")
+    command = [sys.executable, str(program), server.address, str(hive.folder)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    in_spark = json.loads(done.stdout)
+    found = run(databases="made_by_spark")
+    assert {name: each.notes for name, each in found.items() if each.outcome is not ImportOutcome.IMPORTED} == {}
+    assert found["made_by_spark.parted"].partitions == 3
+    with target.session() as session:
+        for name, rows in in_spark["rows"].items():
+            table = target.catalog.get_table("made_by_spark", name)
+            columns = [column.name for column in (*table.columns, *table.partition_keys)]
+            assert columns == [column.lower() for column in in_spark["columns"][name]]
+            read = session.sql(as_json(f"made_by_spark.{name}", columns)).rows
+            assert sorted(row[0] for row in read) == rows, name
+        facts = {row[0]: row[1] for row in session.sql("DESCRIBE EXTENDED made_by_spark.of_hive").rows}
+    assert facts["Statistics"].endswith("2 rows")
 
 
 def test_what_cannot_be_taken_over_is_told_and_stops_nothing(
@@ -380,7 +404,7 @@ def test_files_from_before_an_acid_table_and_of_replaced_directories_count_as_in
         assert session.sql("SELECT id FROM old.replaced").rows == [(1,)]
 
 
-@pytest.mark.evidence(cases=1)
+@pytest.mark.evidence(cases=1, among="rows of imported tables")
 @pytest.mark.parametrize("layout", ["flat", "hive"])
 def test_rows_that_hive_has_given_the_same_ids_in_several_partitions_stay_apart(
     hive: HiveObjects, writer: HiveWriter, run: Import, target: Metastore, tmp_path: Path, layout: str
