@@ -11,6 +11,7 @@ import socketserver
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import date, timedelta
@@ -751,6 +752,7 @@ KEY_TYPES = ("string", "int", "date", "bigint", "varchar(20)")
 STATISTICS = ("numRows", "totalSize", "numFiles", "rawDataSize", "COLUMN_STATS_ACCURATE", "comment")
 
 
+@pytest.mark.timeout(900)  # Hive adds 5,000 partitions in minutes
 @pytest.mark.evidence
 def test_everything_that_both_sides_tell_is_equal(
     hive: HiveObjects, run: Import, target: Metastore, counts: Counts
@@ -768,7 +770,9 @@ def test_everything_that_both_sides_tell_is_equal(
         each = number_of_partitions // len(partitioned)
         values = [tuple(key_value(key.type, number) for key in keys) for number in range(each)]
         hive.partitions("all", name, values, {"made.by": name, "totalSize": "7", "numFiles": "1"})
+    start = time.monotonic()
     found = run(databases="all")
+    seconds = round(time.monotonic() - start)
     assert {name: each.notes for name, each in found.items() if each.is_missing} == {}
     compared = 0
     for name in names:
@@ -787,7 +791,11 @@ def test_everything_that_both_sides_tell_is_equal(
             storage = partition.storage or table.storage
             assert told_here(partition, storage, partition.location) == told_by_hive(each, each.sd), (name, each.values)
             compared += 1
-    counts["Imported from Hive Metastore 2.3, and equal"] = {"tables": len(names), "partitions": compared}
+    counts["Imported from Hive Metastore 2.3, and equal"] = {
+        "tables": len(names),
+        "partitions": compared,
+        "seconds of import": seconds,
+    }
 
 
 def make_any_table(hive: HiveObjects, chosen: random.Random, name: str, number: int, *, partitioned: bool) -> None:
