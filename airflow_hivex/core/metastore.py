@@ -67,15 +67,7 @@ class Metastore:
         self.locks = services.locks
         self.compactor = services.compactor
         self.doctor = Doctor(services.store, services.settings, services.clusters, services.clock, services.roots)
-        self.replicator = Replicator(
-            services.settings,
-            services.clusters,
-            services.catalog,
-            services.transactions,
-            services.locks,
-            services.roots,
-            services.health,
-        )
+        self.replicator = services.replicator
         self.replayed_transactions = ReplayedTransactions(
             services.store, services.settings, services.clock, services.transactions
         )
@@ -140,6 +132,7 @@ class Metastore:
         transactions = TransactionManager(store, checked, clock, partial(register_pending_writes, catalog))
         locks = LockManager(store, checked, clock, transactions)
         roots = Roots(store, configured, clock)
+        health = ClusterHealth(configured, roots)
         services = Services(
             store=store,
             settings=checked,
@@ -151,7 +144,8 @@ class Metastore:
             compactor=Compactor(store, checked, clock, configured, catalog, transactions, locks, roots),
             clock=clock,
             roots=roots,
-            health=ClusterHealth(configured, roots),
+            health=health,
+            replicator=Replicator(checked, configured, catalog, transactions, locks, roots, health, clock),
         )
         return cls(services)
 

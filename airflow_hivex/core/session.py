@@ -27,6 +27,7 @@ from airflow_hivex.core.statements import (
     administration,
     column_definitions,
     compactions,
+    copies,
     definitions,
     explicit_transactions,
     exports,
@@ -107,6 +108,9 @@ _HANDLERS: dict[type, Handler] = {
     kinds.AbortTransactions: administration.abort_transactions,
     kinds.Compact: compactions.compact,
     kinds.ShowCompactions: compactions.show_compactions,
+    kinds.ReplicateTable: copies.replicate,
+    kinds.DropCopy: copies.drop_copy,
+    kinds.ShowCopies: copies.show_copies,
     kinds.AbortCompactions: compactions.abort_compactions,
 }
 

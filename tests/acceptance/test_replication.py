@@ -251,3 +251,33 @@ def test_command_copies_and_lists(
     assert capsys.readouterr().out == planned
     assert main([*command, "--verify"]) == 0
     assert "delta" not in capsys.readouterr().out
+
+
+def test_statements_replicate_show_and_drop_copies(metastore: Metastore, days: Session, tmp_path: Path) -> None:
+    days.sql("REPLICATE TABLE days PARTITION (ds < '2') TO CLUSTER c2")
+    assert [row[:4] for row in days.sql("SHOW COPIES days").rows] == [
+        ("ds=1", "c1", "primary", "current"),
+        ("ds=1", "c2", "secondary", "current"),
+        ("ds=2", "c1", "primary", "current"),
+    ]
+    result = days.sql("REPLICATE TABLE default.days TO CLUSTER c2")
+    assert [row[1] for row in result.rows] == ["ds=2"]
+    days.sql("INSERT INTO days PARTITION (ds = '1') VALUES (11)")
+    copies = days.sql("SHOW COPIES days")
+    shown = [dict(zip(copies.columns, row, strict=True)) for row in copies.rows]
+    stale = next(each for each in shown if each["state"] == "stale")
+    assert (stale["partition"], stale["cluster"], stale["lacking_directories"]) == ("ds=1", "c2", 1)
+    assert isinstance(stale["lag_s"], int)
+    days.sql("ALTER TABLE days PARTITION (ds = '1') DROP COPY ON CLUSTER c2")
+    place = tmp_path / "c2" / location_of(metastore, "days")
+    assert [each.name for each in place.iterdir()] == ["ds=2"]
+    assert not [row for row in days.sql("SHOW COPIES days").rows if row[:2] == ("ds=1", "c2")]
+    days.sql("ALTER TABLE days DROP COPY ON CLUSTER c2")
+    assert not list(place.rglob("bucket_*"))
+    assert {row[1] for row in days.sql("SHOW COPIES days").rows} == {"c1"}
+    with pytest.raises(InvalidOperationError, match="primary"):
+        days.sql("ALTER TABLE days DROP COPY ON CLUSTER c1")
+    days.sql("REPLICATE TABLE days TO CLUSTER c2")
+    assert sums(tmp_path / "c1", location_of(metastore, "days")) == sums(
+        tmp_path / "c2", location_of(metastore, "days")
+    )

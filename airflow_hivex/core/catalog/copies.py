@@ -144,6 +144,18 @@ def checksums_of(connection: Connection, directory_ids: Sequence[int]) -> dict[i
     }
 
 
+def registered_ms(connection: Connection, directory_ids: Sequence[int], cluster: str) -> dict[int, int]:
+    """Return the time at which each directory was registered on a cluster, by id. One statement a batch."""
+    c = directory_copies.c
+    return {
+        row.directory_id: row.registered_ms
+        for batch in batches(directory_ids)
+        for row in connection.execute(
+            select(c.directory_id, c.registered_ms).where(c.directory_id.in_(batch), c.cluster == cluster)
+        )
+    }
+
+
 def drop_copies(connection: Connection, table: StoredTable, partition_ids: Sequence[int] | None, cluster: str) -> None:
     """Forget that ``cluster`` has copies of partitions, or (None) of a table without partitions."""
     _remove_locations(connection, table, partition_ids or (), cluster, root=partition_ids is None)

@@ -122,6 +122,11 @@ class CopyMethods(SnapshotReading):
         with self._read() as connection:
             return copies.checksums_of(connection, [each.id for each in directories])
 
+    def registered_ms(self, directories: Collection[RegisteredDirectory], cluster: str) -> dict[int, int]:
+        """Return the time at which each directory was registered on a cluster, by id."""
+        with self._read() as connection:
+            return copies.registered_ms(connection, [each.id for each in directories], cluster)
+
     def _add_copies(self, new: NewCopies) -> None:
         table = new.table
 

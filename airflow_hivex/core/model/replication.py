@@ -68,3 +68,28 @@ class CopyProgress:
     files: int
     bytes_done: int
     size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class CopyStatus:
+    """The state of a partition (None: of a table without) on a cluster, as of now.
+
+    ``lag_ms`` is the time since the oldest directory that the copy lacks was registered on the primary; 0 for a current
+    copy, None for the primary and where the time is not known. A table without transactions has no registered
+    directories.
+    """
+
+    partition: str | None
+    cluster: str
+    location: str
+    directories: int
+    size_bytes: int
+    lacking_directories: int
+    lacking_bytes: int
+    lag_ms: int | None
+    is_primary: bool = False
+
+    @property
+    def is_current(self) -> bool:
+        """Return whether queries of now can use the copy."""
+        return self.lacking_directories == 0

@@ -9,47 +9,40 @@ Source: docs/reference/clusters.md, "Storage".
 
 from __future__ import annotations
 
-import getpass
 import logging
 import re
-import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
 
 from airflow_hivex.core.catalog.binding import BoundPartition, BoundTable, bind
 from airflow_hivex.core.catalog.object_store import ObjectStore
+from airflow_hivex.core.clock import Clock
 from airflow_hivex.core.clusters.health import ClusterHealth
 from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.clusters.roots import Roots
 from airflow_hivex.core.errors import (
-    CommitOutcomeUnknownError,
     CopyAlteredError,
     CopyOutdatedError,
-    HivexError,
     InvalidOperationError,
     InvalidParametersError,
-    LockNotAcquiredError,
-    TransactionAbortedError,
 )
 from airflow_hivex.core.files.filesystem import ClusterFiles, is_hidden
-from airflow_hivex.core.model.identifiers import MAX_NAME_LENGTH, normalise
-from airflow_hivex.core.model.locks import DataOperation, LockComponent, LockType
+from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.objects import StoredTable
-from airflow_hivex.core.model.replication import CopyProgress, Replication
+from airflow_hivex.core.model.replication import CopyProgress, CopyStatus, Replication
 from airflow_hivex.core.model.snapshots import QualifiedName, Snapshot
 from airflow_hivex.core.replication.copying import (
     CopiedFiles,
-    StoppedError,
     copy_files,
     directory_checksum,
     hash_files,
 )
 from airflow_hivex.core.replication.planning import PlannedDirectory, PlannedTable, chosen, plan_table
+from airflow_hivex.core.replication.running import ReplicationTransactions, RunningReplication
+from airflow_hivex.core.replication.status import copy_statuses
 from airflow_hivex.core.settings import Settings
-from airflow_hivex.core.transactions.heartbeats import heartbeats
 from airflow_hivex.core.transactions.locks import LockManager
 from airflow_hivex.core.transactions.manager import TransactionManager
 
@@ -70,19 +63,6 @@ class CopyOptions:
     verify: bool = False
 
 
-@dataclass(slots=True)
-class _Running:
-    """The transaction of a replication. ``stop`` is set when it ends, or somebody else ends it."""
-
-    txn_id: int
-    stop: threading.Event = field(default_factory=threading.Event)
-    ended: TransactionAbortedError | None = None
-
-    def end(self, error: TransactionAbortedError) -> None:
-        self.ended = error
-        self.stop.set()
-
-
 class Replicator:
     """Copies tables and partitions to clusters. Safe to share between threads and processes."""
 
@@ -95,12 +75,13 @@ class Replicator:
         locks: LockManager,
         roots: Roots,
         health: ClusterHealth,
+        clock: Clock,
     ) -> None:
-        self._settings = settings
         self._clusters = clusters
         self._catalog = catalog
         self._transactions = transactions
-        self._locks = locks
+        self._running = ReplicationTransactions(settings, transactions, locks)
+        self._clock = clock
         self._roots = roots
         self._health = health
 
@@ -156,7 +137,7 @@ class Replicator:
             return Replication(target, tuple(each.shown() for each in self._plan(snapshot, target, partitions)))
         for attempt in range(_MOST_TRIES):
             try:
-                with self._transaction(user, agent_info) as running:
+                with self._running.open(user, agent_info) as running:
                     return self._replicate(running, names, target, partitions, options)
             except CopyOutdatedError as error:
                 if attempt + 1 == _MOST_TRIES:
@@ -164,9 +145,70 @@ class Replicator:
                 log.info("The replication is retried: %s", error)
         raise AssertionError("the loop returns or raises")
 
+    def drop_copy(
+        self,
+        table: str,
+        cluster: str,
+        partition: str | None = None,
+        *,
+        user: str | None = None,
+        agent_info: str | None = None,
+    ) -> None:
+        """Withdraw the copy of a table or a partition on a cluster, and delete its files; no copy is fine.
+
+        Waits for the readers of the table, and has it alone meanwhile. The files of an external table stay. Safe to
+        repeat, but files that a killed call has left stay until the table is replicated there again.
+
+        Raises:
+            UnknownClusterError: the cluster is not configured.
+            NoSuchTableError, NoSuchPartitionError: it does not exist.
+            InvalidOperationError: the cluster is the table's primary, or the table is a view.
+            RootMissingError, ForeignRootError: the root of the cluster is not the one that it was.
+            StorageError: files could not be deleted; the copy is withdrawn.
+            LockError, DeadlockError: the table is locked by others for too long.
+        """
+        (name,) = _names([table])
+        target = self._clusters.get(cluster).name
+        with self._running.open(user, agent_info) as running:
+            before = self._catalog.snapshot([name])
+            stored = before.tables[name]
+            if stored.is_view:
+                raise InvalidOperationError("DROP COPY", stored.full_name, "it is a view, which has no files")
+            if target == stored.storage.primary.cluster:
+                raise InvalidOperationError("DROP COPY", stored.full_name, f"{target} is its primary cluster")
+            self._running.lock(running, [stored], target, exclusive=True)
+            snapshot = self._catalog.snapshot([name], running.txn_id)
+            stored = snapshot.tables[name]
+            contents = self._catalog.contents(snapshot, stored, None, [target])
+            self._roots.check(target)
+            wanted = None if partition is None else [partition]
+            self._catalog.unregister_copy(stored.database, stored.name, target, wanted)
+            names = {each.id: each.name for each in contents.partitions}
+            for id_, location in contents.locations.get(target, {}).items():
+                if not stored.is_external and (partition is None or names.get(id_ or 0) == partition):
+                    self._files(target).delete_directory(location)
+            self._transactions.commit(running.txn_id)
+
+    def copies(self, table: str) -> list[CopyStatus]:
+        """Return the state of the copies of a table, by partition and cluster, as of now. Only reads the metastore.
+
+        Raises:
+            NoSuchTableError: it does not exist.
+            InvalidOperationError: it is a view.
+        """
+        (name,) = _names([table])
+        snapshot = self._catalog.snapshot([name])
+        stored = snapshot.tables[name]
+        if stored.is_view:
+            raise InvalidOperationError("SHOW COPIES", stored.full_name, "it is a view, which has no files")
+        contents = self._catalog.contents(snapshot, stored, None, self._clusters.names)
+        bound = bind(stored, contents, None, snapshot, self._clusters.names)
+        registered_ms = self._catalog.registered_ms(bound.registered_directories, stored.storage.primary.cluster)
+        return list(copy_statuses(bound, contents, registered_ms, self._clock()))
+
     def _replicate(
         self,
-        running: _Running,
+        running: RunningReplication,
         names: Sequence[QualifiedName],
         target: str,
         partitions: Collection[str] | None,
@@ -175,7 +217,7 @@ class Replicator:
         before = self._catalog.snapshot(names)
         for each in before.tables.values():
             _check_target(each, target)
-        self._lock(running, before, target)
+        self._running.lock(running, before.tables.values(), target)
         snapshot = self._catalog.snapshot(names, running.txn_id, known=before.tables.values())
         planned = self._plan(snapshot, target, partitions, with_present=options.verify)
         self._roots.check(target)
@@ -203,56 +245,7 @@ class Replicator:
             len(copied.kept),
         )
 
-    # -- the transaction ------------------------------------------------------------
-
-    @contextmanager
-    def _transaction(self, user: str | None, agent_info: str | None) -> Iterator[_Running]:
-        (txn_id,) = self._transactions.open(user=user or getpass.getuser(), agent_info=agent_info)
-        running = _Running(txn_id)
-        try:
-            with heartbeats(self._transactions, txn_id, int(self._settings["hive.txn.timeout"]), running.end):
-                yield running
-        except BaseException as error:
-            running.stop.set()
-            if not isinstance(error, CommitOutcomeUnknownError):
-                self._abort(txn_id, error)
-            if isinstance(error, StoppedError) and running.ended is not None:
-                raise running.ended from error
-            raise
-
-    def _abort(self, txn_id: int, error: BaseException) -> None:
-        reason = (str(error) or type(error).__name__).partition("\n")[0]
-        try:
-            self._transactions.abort(txn_id, reason[:1000])
-        except HivexError as failure:
-            # The caller needs the first error; the transaction times out, or has ended already.
-            log.warning("Transaction %s of a replication could not be aborted: %s", txn_id, failure)
-
-    def _lock(self, running: _Running, snapshot: Snapshot, target: str) -> None:
-        """Lock the tables as their readers do, and keep other replications to the cluster away."""
-        components = []
-        for table in snapshot.tables.values():
-            if table.is_view:
-                continue
-            components.append(LockComponent(table.database, table.name, type=LockType.SHARED_READ))
-            # The name of a table that does not exist: a lock on the table itself would stop its writers.
-            name = _NOT_IN_NAMES.sub("_", f"hivex_replication_{table.id}_{target}")[:MAX_NAME_LENGTH]
-            components.append(
-                LockComponent(
-                    table.database,
-                    name,
-                    type=LockType.EXCL_WRITE,
-                    operation=DataOperation.NO_TXN,
-                    is_new_table=True,
-                )
-            )
-        if not components:
-            return
-        response = self._locks.acquire(components, running.txn_id)
-        if not response.is_acquired:
-            raise LockNotAcquiredError(response.message or "The locks are held by somebody else.")
-
-    def _commit(self, running: _Running, planned: Sequence[PlannedTable], copied: CopiedFiles) -> None:
+    def _commit(self, running: RunningReplication, planned: Sequence[PlannedTable], copied: CopiedFiles) -> None:
         """Register all copies, in the commit of the transaction."""
         found = {id(each): self._checked(each, copied) for each in planned}
 
@@ -338,7 +331,7 @@ class Replicator:
                 return name
         raise problem
 
-    def _without_equal(self, planned: PlannedTable, running: _Running, options: CopyOptions) -> PlannedTable:
+    def _without_equal(self, planned: PlannedTable, running: RunningReplication, options: CopyOptions) -> PlannedTable:
         """Return the plan with those of the present directories that are not what they should be among the lacking."""
         if not planned.present:
             return planned
@@ -360,7 +353,7 @@ class Replicator:
         planned: PlannedTable,
         directory: PlannedDirectory,
         known: Mapping[int, str],
-        running: _Running,
+        running: RunningReplication,
         options: CopyOptions,
     ) -> bool:
         copies = [(planned.cluster, directory.place_of(name)) for name in directory.files]

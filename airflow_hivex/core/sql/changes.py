@@ -8,6 +8,7 @@ from typing import TypeAlias
 from airflow_hivex.core.model.statements import (
     AddPartitions,
     Compact,
+    DropCopy,
     DropPartitions,
     DropTable,
     Literal,
@@ -25,6 +26,7 @@ from airflow_hivex.core.sql.clauses import (
     read_static_partition,
 )
 from airflow_hivex.core.sql.compactions import read_compact
+from airflow_hivex.core.sql.copies import read_drop_copy
 from airflow_hivex.core.sql.literals import read_string
 from airflow_hivex.core.sql.tokens import Cursor, Token
 
@@ -45,7 +47,14 @@ def read_truncate(cursor: Cursor) -> Truncate:
 
 
 AlterTable: TypeAlias = (
-    AddPartitions | DropPartitions | RenamePartition | SetTableProperties | RenameTable | Compact | ChangeOfColumns
+    AddPartitions
+    | DropPartitions
+    | RenamePartition
+    | SetTableProperties
+    | RenameTable
+    | Compact
+    | DropCopy
+    | ChangeOfColumns
 )
 
 
@@ -63,6 +72,8 @@ def read_alter_table(cursor: Cursor, first: Token) -> AlterTable:
         raise cursor.expected("ADD, COMPACT, DROP, RENAME, SET or UNSET")
     if cursor.accept("RENAME", "TO"):
         return RenameTable(table, cursor.table_name())
+    if cursor.accept("DROP", "COPY"):
+        return read_drop_copy(cursor, table, None)
     columns = read_change_of_columns(cursor, table)
     if columns is not None:
         return columns
@@ -95,11 +106,13 @@ def read_set_properties(cursor: Cursor, table: TableName) -> SetTableProperties:
     return SetTableProperties(table, unset=read_property_keys(cursor), if_exists=if_exists)
 
 
-def _change_partition(cursor: Cursor, table: TableName, first: Token) -> RenamePartition | Compact:
+def _change_partition(cursor: Cursor, table: TableName, first: Token) -> RenamePartition | Compact | DropCopy:
     specification = read_static_partition(cursor)
     operation = cursor.peek()
     if cursor.accept("COMPACT"):
         return read_compact(cursor, table, specification)
+    if cursor.accept("DROP", "COPY"):
+        return read_drop_copy(cursor, table, specification)
     if operation is not None and operation.word and not cursor.at("RENAME"):
         reason = f"ALTER TABLE ... PARTITION ... {operation.word} is not a statement of this release"
         raise cursor.unsupported(reason, first)

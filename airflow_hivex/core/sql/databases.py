@@ -70,13 +70,14 @@ def read_alter_database(cursor: Cursor, first: Token) -> AlterDatabase:
 def read_use(cursor: Cursor) -> UseDatabase | UseCluster:
     """USE name, or USE CLUSTER with or without a name; the cursor stands behind USE."""
     if cursor.accept("CLUSTER"):
-        return UseCluster(None if cursor.at_end else _cluster_name(cursor))
+        return UseCluster(None if cursor.at_end else read_cluster(cursor))
     if cursor.peek(1) is not None:
         cursor.accept_one(*DATABASE_WORDS)
     return UseDatabase(cursor.database_name())
 
 
-def _cluster_name(cursor: Cursor) -> PlacedName:
+def read_cluster(cursor: Cursor) -> PlacedName:
+    """Return the name of a cluster, which ends the statement."""
     start = cursor.offset()
     name = _read_cluster_name(cursor)
     return PlacedName(name, cursor.span_from(start))

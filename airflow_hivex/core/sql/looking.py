@@ -10,6 +10,7 @@ from airflow_hivex.core.model.statements import (
     DescribeTable,
     ShowClusters,
     ShowCompactions,
+    ShowCopies,
     ShowCreateTable,
     ShowDatabases,
     ShowLocks,
@@ -38,6 +39,7 @@ Show: TypeAlias = (
     | ShowLocks
     | ShowTransactions
     | ShowCompactions
+    | ShowCopies
 )
 
 _DATABASES = tuple(f"{word}S" for word in DATABASE_WORDS)
@@ -63,6 +65,8 @@ def read_show(cursor: Cursor, first: Token) -> Show:
         if cursor.at("AS", "SERDE"):
             raise cursor.unsupported("SHOW CREATE TABLE ... AS SERDE is not supported; leave AS SERDE out")
         return created
+    if cursor.accept("COPIES"):
+        return ShowCopies(cursor.table_name())
     if cursor.accept("TRANSACTIONS"):
         return ShowTransactions()
     if cursor.accept("LOCKS"):

@@ -29,6 +29,7 @@ from airflow_hivex.core.model.texts import check_text
 from airflow_hivex.core.sql.analyze import read_analyze
 from airflow_hivex.core.sql.changes import read_alter_table, read_drop_table, read_truncate
 from airflow_hivex.core.sql.clauses import unsupported_statement
+from airflow_hivex.core.sql.copies import read_replicate
 from airflow_hivex.core.sql.databases import (
     DATABASE_WORDS,
     read_alter_database,
@@ -63,6 +64,7 @@ _READERS: Mapping[str, Callable[[Cursor], Statement]] = {
     "TRUNCATE": read_truncate,
     "ANALYZE": read_analyze,
     "USE": read_use,
+    "REPLICATE": read_replicate,
 }
 
 _STAND_IN = Literal(1, "int")

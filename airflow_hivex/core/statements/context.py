@@ -24,6 +24,7 @@ from airflow_hivex.core.model.routes import Route
 from airflow_hivex.core.model.statement_locks import StatementLocks
 from airflow_hivex.core.model.statements import TableName
 from airflow_hivex.core.model.write_ids import ValidTxnList
+from airflow_hivex.core.replication.replicator import Replicator
 from airflow_hivex.core.runners.registry import Runner, runner_for
 from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.store.engine import Store
@@ -67,6 +68,7 @@ class Services:
     clock: Clock
     roots: Roots
     health: ClusterHealth
+    replicator: Replicator
 
     def files_to_change(self, cluster: Cluster) -> ClusterFiles:
         """Return the file system of a cluster, to write or delete there.

@@ -19,6 +19,7 @@ from airflow_hivex.core.model.statements.compactions import (
     Compact,
     ShowCompactions,
 )
+from airflow_hivex.core.model.statements.copies import DropCopy, ReplicateTable, ShowCopies
 from airflow_hivex.core.model.statements.definitions import (
     AddColumns,
     AddPartitions,
@@ -98,6 +99,7 @@ __all__ = [
     "DescribeQuery",
     "DescribeTable",
     "DropColumns",
+    "DropCopy",
     "DropDatabase",
     "DropPartitions",
     "DropTable",
@@ -113,6 +115,7 @@ __all__ = [
     "RenamePartition",
     "RenameTable",
     "ReplaceColumns",
+    "ReplicateTable",
     "Role",
     "Rollback",
     "RoutedStatement",
@@ -120,6 +123,7 @@ __all__ = [
     "SetTableProperties",
     "ShowClusters",
     "ShowCompactions",
+    "ShowCopies",
     "ShowCreateTable",
     "ShowDatabases",
     "ShowLocks",

@@ -1,0 +1,109 @@
+"""The transaction of a replication, and its locks."""
+
+from __future__ import annotations
+
+import getpass
+import logging
+import re
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from airflow_hivex.core.errors import (
+    CommitOutcomeUnknownError,
+    HivexError,
+    LockNotAcquiredError,
+    TransactionAbortedError,
+)
+from airflow_hivex.core.model.identifiers import MAX_NAME_LENGTH
+from airflow_hivex.core.model.locks import DataOperation, LockComponent, LockType
+from airflow_hivex.core.model.objects import StoredTable
+from airflow_hivex.core.replication.copying import StoppedError
+from airflow_hivex.core.settings import Settings
+from airflow_hivex.core.transactions.heartbeats import heartbeats
+from airflow_hivex.core.transactions.locks import LockManager
+from airflow_hivex.core.transactions.manager import TransactionManager
+
+log = logging.getLogger(__name__)
+
+_NOT_IN_NAMES = re.compile(r"\W")
+
+
+@dataclass(slots=True)
+class RunningReplication:
+    """The transaction of a replication. ``stop`` is set when it ends, or somebody else ends it."""
+
+    txn_id: int
+    stop: threading.Event = field(default_factory=threading.Event)
+    ended: TransactionAbortedError | None = None
+
+    def end(self, error: TransactionAbortedError) -> None:
+        """Stop the copying, which would be in vain. For the heartbeats."""
+        self.ended = error
+        self.stop.set()
+
+
+class ReplicationTransactions:
+    """Opens transactions of replications, and acquires their locks."""
+
+    def __init__(self, settings: Settings, transactions: TransactionManager, locks: LockManager) -> None:
+        self._settings = settings
+        self._transactions = transactions
+        self._locks = locks
+
+    @contextmanager
+    def open(self, user: str | None, agent_info: str | None) -> Iterator[RunningReplication]:
+        """Yield a transaction with heartbeats. The block commits it; an error out of the block aborts it."""
+        (txn_id,) = self._transactions.open(user=user or getpass.getuser(), agent_info=agent_info)
+        running = RunningReplication(txn_id)
+        try:
+            with heartbeats(self._transactions, txn_id, int(self._settings["hive.txn.timeout"]), running.end):
+                yield running
+        except BaseException as error:
+            running.stop.set()
+            if not isinstance(error, CommitOutcomeUnknownError):
+                self._abort(txn_id, error)
+            if isinstance(error, StoppedError) and running.ended is not None:
+                raise running.ended from error
+            raise
+
+    def _abort(self, txn_id: int, error: BaseException) -> None:
+        reason = (str(error) or type(error).__name__).partition("\n")[0]
+        try:
+            self._transactions.abort(txn_id, reason[:1000])
+        except HivexError as failure:
+            # The caller needs the first error; the transaction times out, or has ended already.
+            log.warning("Transaction %s of a replication could not be aborted: %s", txn_id, failure)
+
+    def lock(
+        self, running: RunningReplication, tables: Iterable[StoredTable], cluster: str, *, exclusive: bool = False
+    ) -> None:
+        """Lock tables as their readers do, or alone, and keep other replications to the cluster away.
+
+        Raises:
+            LockError, DeadlockError: the locks were not acquired.
+        """
+        components = []
+        for table in tables:
+            if table.is_view:
+                continue
+            kind = LockType.EXCLUSIVE if exclusive else LockType.SHARED_READ
+            operation = DataOperation.NO_TXN if exclusive else DataOperation.SELECT
+            components.append(LockComponent(table.database, table.name, type=kind, operation=operation))
+            # The name of a table that does not exist: a lock on the table itself would stop its writers.
+            name = _NOT_IN_NAMES.sub("_", f"hivex_replication_{table.id}_{cluster}")[:MAX_NAME_LENGTH]
+            components.append(
+                LockComponent(
+                    table.database,
+                    name,
+                    type=LockType.EXCL_WRITE,
+                    operation=DataOperation.NO_TXN,
+                    is_new_table=True,
+                )
+            )
+        if not components:
+            return
+        response = self._locks.acquire(components, running.txn_id)
+        if not response.is_acquired:
+            raise LockNotAcquiredError(response.message or "The locks are held by somebody else.")

@@ -1,0 +1,86 @@
+"""REPLICATE TABLE, ALTER TABLE ... DROP COPY and SHOW COPIES."""
+
+from __future__ import annotations
+
+from airflow_hivex.core.model.objects import Table
+from airflow_hivex.core.model.statements import DropCopy, ReplicateTable, ShowCopies
+from airflow_hivex.core.statements.context import Result, StatementContext
+from airflow_hivex.core.statements.partition_definitions import covered_partitions, partition_name_of
+
+REPLICATE_COLUMNS = ("table", "partition", "directory", "source", "location", "files", "bytes")
+SHOW_COLUMNS = (
+    "partition",
+    "cluster",
+    "role",
+    "state",
+    "location",
+    "directories",
+    "bytes",
+    "lacking_directories",
+    "lacking_bytes",
+    "lag_s",
+)
+
+
+def replicate(context: StatementContext, statement: ReplicateTable) -> Result:
+    """REPLICATE TABLE: one row for each directory that the cluster lacked."""
+    table = _table(context, statement)
+    partitions = None
+    if statement.specification is not None:
+        partitions = covered_partitions(context, statement.KIND, table, statement.specification)
+        if not partitions:
+            return Result(list(REPLICATE_COLUMNS), cluster=statement.cluster)
+    found = context.services.replicator.replicate(
+        table.full_name,
+        statement.cluster,
+        partitions,
+        user=context.session.user,
+        agent_info=context.session.agent_info,
+    )
+    rows: list[tuple[object, ...]] = [
+        (each.table, one.partition, one.name, one.source, one.location, one.files, one.size_bytes)
+        for each in found.tables
+        for one in each.directories
+    ]
+    return Result(list(REPLICATE_COLUMNS), rows, cluster=found.cluster, txn_id=found.txn_id)
+
+
+def drop_copy(context: StatementContext, statement: DropCopy) -> Result:
+    """ALTER TABLE ... DROP COPY: the copy counts no longer, and its files are deleted."""
+    table = _table(context, statement)
+    partition = None
+    if statement.partition is not None:
+        partition = partition_name_of(f"{statement.KIND} with PARTITION", table, statement.partition)
+    context.services.replicator.drop_copy(
+        table.full_name,
+        statement.cluster,
+        partition,
+        user=context.session.user,
+        agent_info=context.session.agent_info,
+    )
+    return Result()
+
+
+def show_copies(context: StatementContext, statement: ShowCopies) -> Result:
+    """SHOW COPIES: one row for each partition and cluster that has it, the primary first."""
+    shown = context.services.replicator.copies(_table(context, statement).full_name)
+    rows: list[tuple[object, ...]] = [
+        (
+            each.partition,
+            each.cluster,
+            "primary" if each.is_primary else "secondary",
+            "current" if each.is_current else "stale",
+            each.location,
+            each.directories,
+            each.size_bytes,
+            each.lacking_directories,
+            each.lacking_bytes,
+            None if each.lag_ms is None else each.lag_ms // 1000,
+        )
+        for each in shown
+    ]
+    return Result(list(SHOW_COLUMNS), rows)
+
+
+def _table(context: StatementContext, statement: ReplicateTable | DropCopy | ShowCopies) -> Table:
+    return context.services.catalog.get_table(*context.session.qualify(statement.table))
