@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -89,6 +89,11 @@ _ARROW = {
     "map<string,int>": pa.map_(pa.string(), pa.int32()),
 }
 _LAYOUTS = ("flat", "hive")
+
+
+def _as_arrow(value: Any, type: str) -> Any:
+    """A value as pyarrow takes it. A struct of pairs it takes now for its fields' names and values, now for values."""
+    return dict(value) if value is not None and type.startswith("struct") else value
 
 
 class Play:
@@ -487,7 +492,9 @@ class Play:
             return None
         rows = [self.constants(table)[1] for _ in range(3)]
         arrays = {
-            column.name: pa.array([dict(row).get(column.key) for row in rows], _ARROW[column.type])
+            column.name: pa.array(
+                [_as_arrow(dict(row).get(column.key), column.type) for row in rows], _ARROW[column.type]
+            )
             for column in table.columns
         }
         folder = self.folder / "c1" / self.new_name("load ü%")
