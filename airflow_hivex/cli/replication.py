@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from airflow_hivex.cli.connection import add_options_to_command, open_metastore
 from airflow_hivex.cli.output import add_output_option, printer
-from airflow_hivex.core.session import Result
 
 if TYPE_CHECKING:
     import argparse
@@ -41,6 +40,8 @@ def add_arguments(replicate: argparse.ArgumentParser, tell: Callable[[str], None
 
 
 def _replicate(options: argparse.Namespace, tell: Callable[[str], None]) -> int:
+    from airflow_hivex.core.session import Result
+
     def show(progress: CopyProgress) -> None:
         done = f"{progress.files_done} of {progress.files} files"
         tell(f"{done}, {progress.bytes_done} of {progress.size_bytes} bytes")
