@@ -25,6 +25,7 @@ CONTEXT.set_forkserver_preload(
         "tests.crashes.client",
         "tests.acceptance.compacting_process",
         "tests.acceptance.joining_process",
+        "tests.acceptance.replicating_process",
         "pandas",
     ]
 )

@@ -12,13 +12,14 @@ import pytest
 
 from airflow_hivex.core import Metastore
 from airflow_hivex.core.errors import RoutingError
+from airflow_hivex.core.model.transactions import TxnState
 from tests import evidence
 from tests.acceptance.replicating_process import replicate
 from tests.conftest import Counts
 from tests.processes import ClientProcess
 
-KILLS = evidence.amount("HIVEX_REPLICATION_KILLS", share=4, whole=300)
-_LONGEST_S = 0.8
+KILLS = evidence.amount("HIVEX_REPLICATION_KILLS", share=6, whole=300)
+_SHORTEST_S, _LONGEST_S = 0.2, 2.5
 
 
 def _content(metastore: Metastore, cluster: str) -> list[tuple[str, str]]:
@@ -34,12 +35,7 @@ def test_killed_replications_leave_a_complete_copy_or_none(
     metastore_url: str, clusters: dict[str, dict[str, str]], tmp_path: Path, counts: Counts
 ) -> None:
     rng = random.Random(evidence.SEED)
-    options: dict[str, Any] = {
-        "clusters": clusters,
-        "default_cluster": "c1",
-        # Of a killed one the locks are released soon.
-        "settings": {"hive.txn.timeout": 2},
-    }
+    options: dict[str, Any] = {"clusters": clusters, "default_cluster": "c1"}
     seen: Counter[str] = Counter()
     with Metastore.open(metastore_url, **options) as metastore, metastore.session() as session:
         session.sql("CREATE TABLE t (id int) PARTITIONED BY (ds string)")
@@ -52,10 +48,15 @@ def test_killed_replications_leave_a_complete_copy_or_none(
                     session.sql(f"INSERT INTO t PARTITION (ds = '{number % 3}') VALUES ({-number})")
                 try:
                     # It is the moment of the kill that is random.
-                    client.wait(rng.uniform(0, _LONGEST_S))
+                    client.wait(rng.uniform(_SHORTEST_S, _LONGEST_S))
                 except TimeoutError:
                     client.kill()
                     seen["killed"] += 1
+            # Otherwise the next one waits for the time-out of the killed one's transaction.
+            for each in metastore.transactions.show():
+                if each.state is TxnState.OPEN:
+                    metastore.transactions.abort(each.id, "its client was killed")
+                    seen["killed in its transaction"] += 1
             try:
                 assert _content(metastore, "c2") == _content(metastore, "c1")
                 seen["complete"] += 1

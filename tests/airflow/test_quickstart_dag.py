@@ -35,7 +35,13 @@ def dags(airflow_database: None) -> dict[str, Any]:
 
 
 def test_every_dag_of_the_folder_is_imported(dags: dict[str, Any]) -> None:
-    assert set(dags) == {"hivex_compaction", "hivex_housekeeping", "hivex_quickstart", "hivex_transaction"}
+    assert set(dags) == {
+        "hivex_compaction",
+        "hivex_housekeeping",
+        "hivex_quickstart",
+        "hivex_replication",
+        "hivex_transaction",
+    }
 
 
 def test_every_dag_survives_airflows_serialization(dags: dict[str, Any]) -> None:

@@ -1,0 +1,59 @@
+"""Replication of chosen tables to a cluster: one task for each table.
+
+Each run copies what the cluster lacks of them, so that its copies are as fresh as the last run. The tables and the
+cluster are params of the DAG.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from airflow.sdk import DAG, Param, get_current_context, task
+
+from airflow_hivex.operators.replication import HivexReplicateOperator
+
+
+def replication_dag(
+    dag_id: str = "hivex_replication",
+    *,
+    tables: Sequence[str] = (),
+    cluster: str = "c2",
+    bytes_per_second: int | None = None,
+    hivex_conn_id: str = "hivex_default",
+    **options: Any,
+) -> DAG:
+    """Return the DAG.
+
+    :param dag_id: the DAG's id
+    :param tables: the tables to copy, as ``database.table``, unless a run is given others
+    :param cluster: the cluster that is to have the copies, unless a run is given another one
+    :param bytes_per_second: how much each task copies at most; None sets no limit
+    :param hivex_conn_id: the connection whose warehouse is replicated
+    :param options: other arguments of :class:`~airflow.sdk.DAG`, such as ``schedule``
+    """
+    settings: dict[str, Any] = {
+        "schedule": None,
+        "catchup": False,
+        "max_active_runs": 1,
+        "tags": ["hivex", "replication"],
+        "default_args": {"owner": "hivex", "retries": 2},
+        "params": {
+            "tables": Param(list(tables), type="array", items={"type": "string"}),
+            "cluster": Param(cluster, type="string"),
+        },
+        "doc_md": __doc__,
+    }
+    with DAG(dag_id, **(settings | options)) as dag:
+
+        @task
+        def choose_tables() -> list[str]:
+            return list(get_current_context()["params"]["tables"])
+
+        HivexReplicateOperator.partial(
+            task_id="replicate",
+            cluster="{{ params.cluster }}",
+            bytes_per_second=bytes_per_second,
+            hivex_conn_id=hivex_conn_id,
+        ).expand(tables=choose_tables())
+    return dag
