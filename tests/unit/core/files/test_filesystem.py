@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterator
 from pathlib import Path
+from threading import Event
 
 import pytest
 from fsspec.implementations.local import LocalFileSystem
 
 from airflow_hivex.core.errors import InvalidOperationError, StorageError
 from airflow_hivex.core.files.filesystem import ClusterFiles
+from airflow_hivex.core.replication.copying import FileCopy, copy_files
 from tests.object_store import ObjectStore
 
 
@@ -156,3 +160,32 @@ def test_a_store_that_does_not_answer_is_a_clear_error() -> None:
     with pytest.raises(StorageError, match="bucket/root") as raised:
         files.list_files("t")
     assert "s-e-c-r-e-t" not in str(raised.value)
+
+
+def test_files_are_copied_between_clusters_and_verified(root: str, tmp_path: Path) -> None:
+    source, target = ClusterFiles((tmp_path / "source").as_uri()), ClusterFiles(root)
+    for name in ("a", "b"):
+        source.write_chunks(f"t/{name}", [name.encode() * 3, b"", b"!"])
+    files = [FileCopy("d.t", "c1", f"t/{name}", f"copy/t/{name}", 4) for name in ("a", "b")]
+    target.write_chunks("copy/t/b", [b"bbb?"])
+    first = copy_files(lambda _: source, target, "c2", files, Event(), threads=2, bytes_per_second=1_000)
+    assert [b"".join(target.read_chunks(f"copy/t/{name}", 2)) for name in ("a", "b")] == [b"aaa!", b"bbb!"]
+    assert first.checksums["copy/t/a"] == hashlib.sha256(b"aaa!").hexdigest()
+    assert first.kept == frozenset()
+    again = copy_files(lambda _: source, target, "c2", files, Event(), threads=2)
+    assert again.kept == {"copy/t/a", "copy/t/b"}
+    assert again.checksums == first.checksums
+    assert dict(target.walk("copy")) == {"t/a": 4, "t/b": 4}
+    assert target.size("copy/t") is None
+
+
+def test_a_failed_write_leaves_no_part(root: str) -> None:
+    def broken() -> Iterator[bytes]:
+        yield b"a part"
+        raise StorageError("elsewhere", "the source has gone")
+
+    files = ClusterFiles(root)
+    with pytest.raises(StorageError, match="the source has gone"):
+        files.write_chunks("t/a", broken())
+    assert files.size("t/a") is None
+    assert list(files.walk("t")) == []
