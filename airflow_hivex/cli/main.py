@@ -204,7 +204,7 @@ def _add_compaction(commands: argparse._SubParsersAction[argparse.ArgumentParser
 def _add_spark(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     from airflow_hivex.cli.spark import add_actions
 
-    add_actions(commands.add_parser("spark", help="let Spark start faster on this machine"), _tell)
+    add_actions(commands.add_parser("spark", help="start and stop a Spark Connect server; start Spark faster"), _tell)
 
 
 def _add_demo(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -1,4 +1,4 @@
-"""``hivex spark``: look after what makes Spark start faster on this machine."""
+"""``hivex spark``: a Spark Connect server on this machine, and the archive of classes with which Spark starts."""
 
 from __future__ import annotations
 
@@ -12,6 +12,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
+
+    from airflow_hivex.core.runners.connect_server import Server
+
+_PORT = 15002
 
 # What most statements need, so that most classes are loaded.
 _STATEMENTS = (
@@ -42,6 +46,67 @@ def add_actions(spark: argparse.ArgumentParser, tell: Callable[[str], None]) -> 
     )
     archive.add_argument("--remove", action="store_true", help="remove the archive")
     archive.set_defaults(command=lambda options: _archive(options, tell))
+    start = actions.add_parser(
+        "start",
+        help="start a Spark Connect server on this machine, unless it runs",
+        description=(
+            "Start a Spark Connect server that only this user of this machine can use, and print the jobtracker of "
+            "clusters whose jobs it runs. It runs until it is stopped. Its log, its process and its token are in a "
+            "folder below ~/.local/state/hivex."
+        ),
+    )
+    start.add_argument("--master", default="local[*]", help="where Spark runs the tasks (default: %(default)s)")
+    start.add_argument(
+        "--conf", action="append", default=[], metavar="KEY=VALUE", help="configuration of Spark; may be repeated"
+    )
+    stop = actions.add_parser("stop", help="stop the Spark Connect server on a port")
+    status = actions.add_parser("status", help="report whether a Spark Connect server of this user runs on a port")
+    for action, command in ((start, _start), (stop, _stop), (status, _status)):
+        action.add_argument("--port", type=int, default=_PORT, help="the port of the server (default: %(default)s)")
+        action.set_defaults(command=command)
+
+
+def _start(options: argparse.Namespace) -> int:
+    from airflow_hivex.core.errors import SparkServerError
+    from airflow_hivex.core.runners import connect_server
+
+    for setting in options.conf:
+        if "=" not in setting:
+            raise SparkServerError(f"--conf {setting!r} is not of the form KEY=VALUE")
+    conf = dict(setting.split("=", 1) for setting in options.conf)
+    server, is_new = connect_server.start(options.port, options.master, conf)
+    sys.stderr.write(f"{'started' if is_new else 'runs already'}: {_described(server)}\n")
+    sys.stdout.write(f"{server.url}\n")
+    return 0
+
+
+def _stop(options: argparse.Namespace) -> int:
+    from airflow_hivex.core.runners import connect_server
+
+    if connect_server.stop(options.port):
+        sys.stdout.write(f"stopped the server on port {options.port}\n")
+    else:
+        sys.stdout.write(f"no server of this user runs on port {options.port}\n")
+    return 0
+
+
+def _status(options: argparse.Namespace) -> int:
+    from airflow_hivex.core.runners import connect_server
+
+    server = connect_server.known_server(options.port)
+    if server is None:
+        sys.stdout.write(f"no server of this user runs on port {options.port}\n")
+        return 1
+    state = "answers" if server.answers() else "does not answer"
+    sys.stdout.write(f"{state}: {_described(server)}\n")
+    return 0
+
+
+def _described(server: Server) -> str:
+    from airflow_hivex.core.runners import connect_server
+
+    log = connect_server.log_file(server.port)
+    return f"{server.url}, process {server.pid}, master {server.master}, log {log}"
 
 
 def _archive(options: argparse.Namespace, tell: Callable[[str], None]) -> int:

@@ -55,7 +55,9 @@ def check_clusters(clusters: Clusters) -> Iterator[Check]:
 
 def _check_cluster(cluster: Cluster) -> Check:
     try:
-        runner_for(cluster)
+        problem = runner_for(cluster).health(cluster.name).problem
+        if problem is not None:
+            raise problem
         exists = ClusterFiles(cluster.filesystem, cluster.storage_options).check_access()
     except HivexError as error:
         return Check(False, f"Cluster {cluster.name}: {error}")

@@ -51,11 +51,13 @@ from airflow_hivex.core.errors.hive import (
     InvalidHiveAddressError,
 )
 from airflow_hivex.core.errors.jobs import (
+    ClusterUnreachableError,
     ExecutorsLostError,
     JobCancelledError,
     JobCause,
     JobError,
     SparkProcessError,
+    SparkServerError,
 )
 from airflow_hivex.core.errors.locks import (
     InvalidLockRequestError,
@@ -118,6 +120,7 @@ from airflow_hivex.core.errors.transactions import (
 __all__ = [
     "AlreadyExistsError",
     "AnalysisError",
+    "ClusterUnreachableError",
     "ColumnCountMismatchError",
     "CommitOutcomeUnknownError",
     "CompactionError",
@@ -175,6 +178,7 @@ __all__ = [
     "RoutingError",
     "SettingsError",
     "SparkProcessError",
+    "SparkServerError",
     "SqlError",
     "StatementCancelledError",
     "StatementSyntaxError",

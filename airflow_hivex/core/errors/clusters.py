@@ -68,7 +68,7 @@ class UnsupportedJobTrackerError(HivexError):
 
     def __init__(self, cluster: str, jobtracker: str) -> None:
         super().__init__(
-            f"Cluster {cluster} has jobtracker {jobtracker!r}; this release runs jobs on local[...] only.",
+            f"Cluster {cluster} has jobtracker {jobtracker!r}; this release runs jobs on local[...] and sc://host:port.",
             cluster,
             jobtracker,
         )

@@ -37,8 +37,21 @@ class ExecutorsLostError(JobError):
     retryable = True
 
 
+class ClusterUnreachableError(JobError):
+    """The server that runs the jobs of a cluster does not answer, or was restarted while a job ran."""
+
+    code = "CLUSTER_UNREACHABLE"
+    retryable = True
+
+
 class SparkProcessError(JobError):
     """The process that runs Spark did not start, has ended, or ran out of memory. A new one may fare better."""
 
     code = "SPARK_PROCESS"
     retryable = True
+
+
+class SparkServerError(HivexError):
+    """A Spark Connect server on this machine cannot be started or stopped."""
+
+    code = "SPARK_SERVER"

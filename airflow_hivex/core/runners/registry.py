@@ -63,4 +63,13 @@ def _local(master: str) -> LocalRunner:
     return LocalRunner(master)
 
 
+@cache
+def _connect(url: str) -> Runner:
+    # Not at the top: it takes libraries of its own.
+    from airflow_hivex.core.runners.connect import ConnectRunner
+
+    return ConnectRunner(url)
+
+
+register_runner(JobTrackerKind.CONNECT, lambda cluster: _connect(cluster.jobtracker))
 register_runner(JobTrackerKind.LOCAL, lambda cluster: _local(cluster.jobtracker))

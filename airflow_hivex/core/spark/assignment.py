@@ -11,7 +11,6 @@ from functools import lru_cache
 
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
 from pyspark.sql.types import (
     ArrayType,
     CharType,
@@ -28,6 +27,7 @@ from airflow_hivex.core.errors import InvalidTypeError, TypeMismatchError
 from airflow_hivex.core.model.column_types import Primitive, parse_type
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.type_conversions import is_assignable
+from airflow_hivex.core.spark import functions as F  # noqa: N812 - the name every Spark program uses
 
 _DECLARED_TYPE = "__CHAR_VARCHAR_TYPE_STRING"
 """The metadata key of Spark for the declared type of a CHAR or VARCHAR column; the values are strings to it."""
@@ -47,7 +47,7 @@ def text_literal(text: str) -> str:
 @lru_cache(maxsize=4096)
 def declared_type(type: str) -> DataType:
     """Spark's type of a type's text, with CHAR and VARCHAR as they are; asks the active session."""
-    return DataType.fromDDL(type)
+    return F.parsed_type(type)
 
 
 def field(column: Column) -> StructField:

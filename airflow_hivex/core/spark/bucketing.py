@@ -169,10 +169,12 @@ def _hash_sql(name: str, type: str) -> str | None:
 
 def bucket_number_function(types: Sequence[str], num_buckets: int) -> Any:
     """Return a Spark function of the bucket columns that gives the bucket of each row."""
-    from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined]
 
     def bucket_number(*columns: pa.Array) -> pa.Array:
         return pa.array(bucket_numbers(columns, types, num_buckets), pa.int32())
 
     bucket_number.__annotations__ = {"columns": pa.Array, "return": pa.Array}
-    return arrow_udf(bucket_number, "int")
+    # Not at the top: executors get this module by value, and need only what it computes with.
+    from airflow_hivex.core.spark import functions
+
+    return functions.arrow_udf(bucket_number, "int")

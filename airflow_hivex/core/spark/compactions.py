@@ -12,11 +12,11 @@ from dataclasses import replace
 from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
 
 from airflow_hivex.core.errors import JobError
 from airflow_hivex.core.model.originals import hive_bucket
 from airflow_hivex.core.model.plans import Compaction, Plan, Scan, Write, WrittenDirectory
+from airflow_hivex.core.spark import functions as F  # noqa: N812 - the name every Spark program uses
 from airflow_hivex.core.spark import layout, scans
 from airflow_hivex.core.spark.assignment import nothing, quoted
 from airflow_hivex.core.spark.deletes import delete_events, event_files
@@ -101,7 +101,7 @@ def _compact_full_acid(
     parted_by = [_KIND, _WRITER]
     order = [F.col(name) for name in (*parted_by, ORIGINAL_WRITE_ID, BUCKET, ROW_ID)] + [F.col(WRITE_ID).desc()]
     # Nothing is computed behind the sort, so that Spark has no reason to sort again by less.
-    rows = reduce(DataFrame.union, events).repartition(F.col(_WRITER)).sortWithinPartitions(*order)
+    rows = reduce(lambda one, other: one.union(other), events).repartition(F.col(_WRITER)).sortWithinPartitions(*order)
     if staging.place.exists():
         # Stripes were written there again.
         staging.discard()

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
 
 from airflow_hivex.core.model.buckets import VERSION_SHIFT, WRITER_SHIFT
 from airflow_hivex.core.model.directories import DirectoryKind, parse_directory
 from airflow_hivex.core.model.originals import ORIGINAL_WRITE_ID as FIRST_WRITE_ID
 from airflow_hivex.core.model.plans import Scan
+from airflow_hivex.core.spark import functions as F  # noqa: N812 - the name every Spark program uses
 from airflow_hivex.core.spark.deletes import SOURCE, DeletedRows, bitmaps
 from airflow_hivex.core.spark.layout import BUCKET, ORIGINAL_WRITE_ID, ROW_ID
 from airflow_hivex.core.spark.originals import (

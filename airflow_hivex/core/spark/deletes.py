@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
 from pyspark.sql.types import StructType
 
 from airflow_hivex.core.errors import JobError
 from airflow_hivex.core.model.originals import ORIGINAL_WRITE_ID as FIRST_WRITE_ID
 from airflow_hivex.core.model.plans import Scan, ScanPart, WriteIdFilter
+from airflow_hivex.core.spark import functions as F  # noqa: N812 - the name every Spark program uses
 from airflow_hivex.core.spark import loading, nested_rows
 from airflow_hivex.core.spark.assignment import field
 from airflow_hivex.core.spark.configuration import OWN_FILES_OPTIONS
@@ -97,7 +97,7 @@ class DeletedRows:
 
 def delete_events(spark: SparkSession, scan: Scan) -> DataFrame:
     """Return the metadata columns of all events in the delete deltas of a scan that its snapshot sees."""
-    events = reduce(DataFrame.union, (_events_of(spark, scan, part) for part in scan.deletes))
+    events = reduce(lambda one, other: one.union(other), (_events_of(spark, scan, part) for part in scan.deletes))
     if scan.filter is not None:
         events = events.where(F.col(WRITE_ID) <= F.lit(scan.filter.high_watermark))
         if scan.filter.exceptions:

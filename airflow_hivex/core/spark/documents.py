@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from airflow_hivex.core.errors import (
     AnalysisError,
+    ClusterUnreachableError,
     ColumnCountMismatchError,
     ExecutorsLostError,
     HivexError,
@@ -60,6 +61,7 @@ _ERRORS: dict[str, type[HivexError]] = {
 _JOB_ERRORS: dict[str, type[JobError]] = {
     "cancelled": JobCancelledError,
     "lost": ExecutorsLostError,
+    "unreachable": ClusterUnreachableError,
     "process": SparkProcessError,
 }
 

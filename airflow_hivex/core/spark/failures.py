@@ -9,6 +9,7 @@ from pyspark.errors import AnalysisException
 
 from airflow_hivex.core.errors import (
     AnalysisError,
+    ClusterUnreachableError,
     ExecutorsLostError,
     HivexError,
     JobCancelledError,
@@ -20,6 +21,8 @@ from airflow_hivex.core.model.plans import Plan
 
 _CANCELLED = re.compile(r"SPARK_JOB_CANCELLED|OPERATION_CANCELED|cancelled part of cancelled job tags")
 _CAUSE = re.compile(r"^Caused by: (.*?)(?=^\s+at |^\s*\.\.\. \d+ more|^Caused by: |\Z)", re.MULTILINE | re.DOTALL)
+_SERVER_STACK = re.compile(r"\n+JVM stacktrace:\n.*", re.DOTALL)
+"""What a client of Spark Connect puts behind a message: it may have more causes, each with its stack."""
 _FRAMES = re.compile(r"^\s+at [\w.$/<>]+\(.*", re.MULTILINE | re.DOTALL)
 _CALL = re.compile(r"\AAn error occurred while calling \S+\s*:?\s*")
 _CLASS = re.compile(r"\A(?:[a-z]\w*\.)+[\w$]+: ")
@@ -28,6 +31,10 @@ _CONTEXT = re.compile(r"\s*^== .*? ==$.*", re.MULTILINE | re.DOTALL)
 _NO_ROOM = re.compile(r"No space left on device|File too large|Disk quota exceeded")
 _NO_MEMORY = re.compile(r"\b(?:OutOfMemoryError|SparkOutOfMemoryError)\b")
 _LOST = re.compile(r"\bExecutorLostFailure\b")
+_NO_SESSION = re.compile(r"INVALID_HANDLE\.(?:SESSION|OPERATION)_|NO_ACTIVE_SESSION|INVALID_CURSOR\.")
+_SHUT_DOWN = re.compile(r"stopped SparkContext|SparkContext was shut down")
+_NO_ANSWER = ("UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED")
+"""The states of a call of gRPC that no server has answered."""
 _NO_AVRO = re.compile(r"(?i)find (the )?data source: `?avro|avro is built-in but external")
 _AVRO_PACKAGE = (
     f"its Spark lacks the package org.apache.spark:spark-avro_2.13:{pyspark.__version__}, which reads and writes Avro; "
@@ -57,6 +64,9 @@ def _as_error(error: Exception, plan: Plan) -> HivexError:
     text = str(error)
     if _CANCELLED.search(text):
         return JobCancelledError("")
+    lost = _lost_connection(error)
+    if lost is not None:
+        return ClusterUnreachableError("", lost)
     message = _with_table_names(_message(text), plan) or type(error).__name__
     if isinstance(error, AnalysisException):
         if _NO_AVRO.search(message):
@@ -70,6 +80,19 @@ def _as_error(error: Exception, plan: Plan) -> HivexError:
     if _NO_MEMORY.search(text):
         return SparkProcessError("", message)
     return ExecutorsLostError("", message) if _LOST.search(text) else JobError("", message)
+
+
+def _lost_connection(error: Exception) -> str | None:
+    """Describe the loss of a Spark Connect server or of its session; None for all other errors."""
+    condition = getattr(error, "getCondition", str)() or ""
+    if _NO_SESSION.match(condition):
+        return "its Spark Connect server was restarted, or has ended the session of this process; run it again"
+    if type(error).__module__.endswith(".connect") and _SHUT_DOWN.search(str(error)):
+        return "its Spark Connect server was stopped; run it again when it answers"
+    state = getattr(getattr(error, "_grpc_status_code", None), "name", "")
+    if state in _NO_ANSWER and not condition:
+        return "the connection to its Spark Connect server was lost and did not come back; run it again when it answers"
+    return None
 
 
 def _whose_directory(message: str, plan: Plan) -> str:

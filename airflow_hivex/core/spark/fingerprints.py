@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from pyspark.sql import Column as Expression
-from pyspark.sql import DataFrame, Observation, Row
-from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
+from pyspark.sql import DataFrame, Row
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from airflow_hivex.core.model.objects import Column
+from airflow_hivex.core.spark import functions as F  # noqa: N812 - the name every Spark program uses
 from airflow_hivex.core.spark.assignment import field, quoted
 
 ROWS = "rows"
@@ -21,7 +21,7 @@ class Fingerprint:
 
     def __init__(self, columns: Sequence[Column]) -> None:
         self._columns = columns
-        self._observation = Observation()
+        self._observation = F.new_observation()
 
     @property
     def aggregates(self) -> list[Expression]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -33,6 +32,7 @@ from pyspark.sql.types import (
 
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.text_files import CHARSETS, TextFormat
+from airflow_hivex.core.spark import functions as F  # noqa: N812 - the name every Spark program uses
 from airflow_hivex.core.spark.assignment import declared_type, quoted
 
 LINE = "__line"

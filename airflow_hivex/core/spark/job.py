@@ -34,11 +34,13 @@ from airflow_hivex.core.spark import (
 )
 from airflow_hivex.core.spark.configuration import READ_OPTIONS, TIME_ZONE, TIMESTAMP_TYPE, configure, configured
 from airflow_hivex.core.spark.failures import as_error
+from airflow_hivex.core.spark.functions import functions_of, is_connect
 
 log = logging.getLogger(__name__)
 
 _DESCRIPTION = "spark.job.description"
 _POOL = "spark.scheduler.pool"
+_ASKED_TASKS = 16
 _TIME_ZONE_ZERO = ("UTC", "Etc/UTC", "GMT", "Etc/GMT", "Z", "Zulu")
 
 
@@ -54,7 +56,7 @@ def run(spark: SparkSession, plan_document: str, *, is_shared: bool = False, vie
     except HivexError as error:
         return documents.error_to_json(error)
     try:
-        with _tagged(spark, plan), _configured(spark, plan, is_shared=is_shared):
+        with functions_of(spark), _tagged(spark, plan), _configured(spark, plan, is_shared=is_shared):
             return documents.result_to_json(*_execute(spark, plan, views))
     except Exception as error:
         log.debug("Job %s failed", plan.name, exc_info=True)
@@ -70,7 +72,7 @@ def frame(spark: SparkSession, plan: Plan) -> DataFrame:
     registered: list[str] = []
     try:
         _check_timestamp_type(spark, plan)
-        with configured(spark, plan.spark_conf):
+        with functions_of(spark), configured(spark, plan.spark_conf):
             _check_time_zone(spark, plan)
             if originals.needs_one_file_a_task(plan):
                 # It may be computed when the session is configured otherwise, so its rows are found now.
@@ -105,7 +107,7 @@ def _register_files(spark: SparkSession, loaded: LoadedFiles) -> str:
 
 def cancel(spark: SparkSession, tag: str) -> None:
     """Stop the jobs that run under a plan's tag now. It is called from another thread than the job's."""
-    if _is_connect(spark):
+    if is_connect(spark):
         spark.interruptTag(tag)
     else:
         # A session's own tags are known to the thread that set them alone.
@@ -150,8 +152,10 @@ def _drop(spark: SparkSession, views: Sequence[str]) -> None:
 
     The public call also drops the cached rows of an equal query: those of a DataFrame that a user has cached.
     """
-    classic = getattr(spark, "_jsparkSession", None)
-    catalog = spark.catalog if classic is None else classic.sessionState().catalog()
+    catalog: Any = spark.catalog
+    if not is_connect(spark):
+        session: Any = spark
+        catalog = session._jsparkSession.sessionState().catalog()
     for view in views:
         catalog.dropTempView(view)
 
@@ -208,13 +212,17 @@ def _check_time_zone(spark: SparkSession, plan: Plan) -> None:
 
 @lru_cache(maxsize=64)
 def _jvm_time_zone(spark: SparkSession, application: str) -> str:  # noqa: ARG001 - the cache's key
-    return str(spark.sql("SELECT reflect('java.lang.System', 'getProperty', 'user.timezone')").collect()[0][0])
+    own = "reflect('java.lang.System', 'getProperty', 'user.timezone')"
+    # Where executors are processes of their own, several tasks ask those that there are.
+    tasks = _ASKED_TASKS if is_connect(spark) else 1
+    zones = spark.range(0, tasks, 1, tasks).selectExpr(own).collect()
+    return next((str(zone) for (zone,) in zones if zone not in _TIME_ZONE_ZERO), "UTC")
 
 
 @contextmanager
 def _tagged(spark: SparkSession, plan: Plan) -> Iterator[None]:
     """Run the block so that jobs of this thread have the plan's name and can be cancelled by its tag."""
-    if _is_connect(spark):
+    if is_connect(spark):
         spark.addTag(plan.tag)
         try:
             yield
@@ -234,7 +242,3 @@ def _tagged(spark: SparkSession, plan: Plan) -> Iterator[None]:
         context.removeJobTag(plan.tag)
         context.setLocalProperty(_POOL, pool)  # type: ignore[arg-type]
         context.setLocalProperty(_DESCRIPTION, description)  # type: ignore[arg-type]
-
-
-def _is_connect(spark: SparkSession) -> bool:
-    return type(spark).__module__.startswith("pyspark.sql.connect")

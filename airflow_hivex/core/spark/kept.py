@@ -1,4 +1,9 @@
-"""Rows that several parts of a job read: computed once, in memory or on the executors' disks."""
+"""Rows that several parts of a job read: computed once, in memory or on the executors' disks.
+
+If an executor is lost, so are the rows that it held, and Spark computes them again, perhaps others or in another order.
+With a JVM in this process the job asks which executors hold rows. Spark Connect cannot be asked, so there the rows are
+a checkpoint: Spark forgets how to compute them, and fails when it needs some that are lost.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +12,20 @@ from collections.abc import Callable
 from typing import Any, Self, TypeVar
 from uuid import uuid4
 
-from py4j.protocol import Py4JError
-from pyspark import StorageLevel
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
+from pyspark.storagelevel import StorageLevel
 
 from airflow_hivex.core.errors import JobError
+from airflow_hivex.core.spark import functions as F  # noqa: N812 - the name every Spark program uses
+from airflow_hivex.core.spark.functions import is_connect
 
 log = logging.getLogger(__name__)
 
 _LEVEL = StorageLevel(useDisk=True, useMemory=True, useOffHeap=False, deserialized=True)
 _ATTEMPTS = 3
 _DRIVER = "driver"
+_CHECKPOINT_LOST = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"
 
 Done = TypeVar("Done")
 
@@ -47,6 +54,9 @@ class Kept:
         # Spark keeps the rows of equal queries once for all sessions, and the first that ends drops them for all. This
         # filter makes the query equal to no other, and Spark leaves it out when it runs.
         own = rows.where(F.lit(uuid4().hex).isNotNull())
+        if is_connect(self._spark):
+            # Computed now. The server drops it when the last reference to it is gone.
+            return own.localCheckpoint(storageLevel=_LEVEL)
         self._frames.append(own.persist(_LEVEL))
         return self._frames[-1]
 
@@ -72,15 +82,20 @@ def with_kept(spark: SparkSession, work: Callable[[Kept], Done]) -> Done:
         with Kept(spark) as kept:
             try:
                 return work(kept)
-            except KeptRowsLostError:
+            except (KeptRowsLostError, PySparkException) as error:
+                if isinstance(error, PySparkException) and _CHECKPOINT_LOST not in str(error):
+                    raise
                 log.warning("Executors that held rows of the statement were lost; the job is retried")
     raise JobError("", f"executors that held rows of the statement were lost {_ATTEMPTS} times; run it again")
 
 
 def _executors_with_rows(spark: SparkSession) -> set[str]:
     """Return the executors that have kept any rows; none where the driver does their work, or cannot be asked."""
-    if type(spark).__module__.startswith("pyspark.sql.connect"):
+    if is_connect(spark):
         return set()
+    # Not at the top: a client of Spark Connect may not have it.
+    from py4j.protocol import Py4JError
+
     context: Any = spark.sparkContext
     try:
         if context._jsc.sc().isLocal():

@@ -12,9 +12,9 @@ from collections.abc import Callable
 
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
 from pyspark.sql.types import DataType, LongType, StructField, StructType, TimestampNTZType
 
+from airflow_hivex.core.spark import functions as F  # noqa: N812 - the name every Spark program uses
 from airflow_hivex.core.spark.assignment import quoted
 
 _EPOCH = "TIMESTAMP_NTZ '1970-01-01 00:00:00'"
@@ -34,6 +34,9 @@ def holds_local_times(declared: DataType) -> bool:
 def store(rows: DataFrame, but: tuple[str, ...] = ()) -> DataFrame:
     """Return the rows as files have them; the columns ``but`` stay as they are."""
     numbered = [each for each in rows.schema.fields if each.name not in but and holds_local_times(each.dataType)]
+    if not numbered:
+        # Spark Connect takes no empty list of columns.
+        return rows
     return rows.withColumns({each.name: _numbered(F.col(quoted(each.name)), each.dataType) for each in numbered})
 
 

@@ -13,11 +13,11 @@ from dataclasses import replace
 
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
 from pyspark.sql.types import StructField, StructType
 
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.partitions import DEFAULT_PARTITION
+from airflow_hivex.core.spark import functions as F  # noqa: N812 - the name every Spark program uses
 from airflow_hivex.core.spark import loading, local_times
 from airflow_hivex.core.spark.assignment import field
 from airflow_hivex.core.spark.configuration import OWN_FILES_OPTIONS

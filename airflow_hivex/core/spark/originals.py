@@ -16,12 +16,12 @@ from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
 
 from airflow_hivex.core.errors import JobError
 from airflow_hivex.core.model.buckets import encode_bucket
 from airflow_hivex.core.model.originals import number_files
 from airflow_hivex.core.model.plans import OriginalFiles, Plan, ScanPart
+from airflow_hivex.core.spark import functions as F  # noqa: N812 - the name every Spark program uses
 from airflow_hivex.core.spark.footers import row_counts
 from airflow_hivex.core.spark.layout import BUCKET, INSERT_OPERATION, OPERATION, ORIGINAL_WRITE_ID, ROW_ID, WRITE_ID
 from airflow_hivex.core.spark.storage import place

@@ -8,10 +8,10 @@ from __future__ import annotations
 from itertools import accumulate
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
 
 from airflow_hivex.core.model.buckets import WRITER_SHIFT, encode_bucket
 from airflow_hivex.core.model.plans import Rebalance, Write
+from airflow_hivex.core.spark import functions as F  # noqa: N812 - the name every Spark program uses
 from airflow_hivex.core.spark import layout
 from airflow_hivex.core.spark.assignment import quoted
 from airflow_hivex.core.spark.kept import Kept, with_kept

@@ -12,7 +12,6 @@ from typing import Any
 
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
 
 from airflow_hivex.core.errors import (
     InvalidObjectError,
@@ -34,6 +33,7 @@ from airflow_hivex.core.model.plans import (
     assigned_name,
 )
 from airflow_hivex.core.spark import bound, layout
+from airflow_hivex.core.spark import functions as F  # noqa: N812 - the name every Spark program uses
 from airflow_hivex.core.spark.assignment import assign, nothing, quoted, text_literal
 from airflow_hivex.core.spark.kept import Kept, with_kept
 from airflow_hivex.core.spark.layout import BUCKET, METADATA_COLUMNS, OPERATION, ORIGINAL_WRITE_ID, ROW_ID, WRITE_ID
@@ -120,7 +120,7 @@ class _Changing:
             rest = rest.select(*map(quoted, target.columns))
             self._view(rest, changes.target_rest_view)
             parts.append(self._part(self._rows(changes.unmatched_by_source.sql), changes.unmatched_by_source))
-        return reduce(DataFrame.union, parts)
+        return reduce(lambda one, other: one.union(other), parts)
 
     def _rows(self, sql: str) -> DataFrame:
         return bound.query(self._spark, sql, self._arguments, self._views)
@@ -143,7 +143,7 @@ class _Changing:
             self._branch(rows if alone else rows.where(F.col(CLAUSE) == number), number, rule)
             for number, rule in enumerate(part.rules)
         ]
-        return reduce(DataFrame.union, branches)
+        return reduce(lambda one, other: one.union(other), branches)
 
     def _branch(self, rows: DataFrame, number: int, rule: ChangeRule) -> DataFrame:
         # In SQL: each call of a function of pyspark's goes to the JVM and back, and a table may have many columns.
@@ -191,6 +191,9 @@ def _with_partition(rows: DataFrame, write: Write) -> tuple[DataFrame, list[str]
     Rows of original files have the ids of rows in other partitions.
     """
     names = {f"{_PARTITION}{number}": column.name for number, column in enumerate(write.partition_columns)}
+    if not names:
+        # Spark Connect takes no empty list of columns.
+        return rows, []
     return rows.withColumns({name: partition_text(key) for name, key in names.items()}), list(names)
 
 

@@ -12,7 +12,6 @@ from functools import reduce
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
 from pyspark.sql.types import DoubleType, FloatType, StructField, StructType, TimestampNTZType, TimestampType
 
 from airflow_hivex.core.errors import InvalidOperationError, JobError
@@ -20,6 +19,7 @@ from airflow_hivex.core.model.directories import parse_directory
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.plans import Scan, ScanPart
 from airflow_hivex.core.spark import data_files, loading, local_times, nested_rows, originals
+from airflow_hivex.core.spark import functions as F  # noqa: N812 - the name every Spark program uses
 from airflow_hivex.core.spark.assignment import field, quoted
 from airflow_hivex.core.spark.configuration import OWN_FILES_OPTIONS
 from airflow_hivex.core.spark.deleted_in_partitions import DeletedInPartitions
@@ -77,7 +77,7 @@ def _frame(spark: SparkSession, scan: Scan, deleted: Deleted | None) -> DataFram
     parts = [rows for part in scan.parts for rows in _frames(spark, scan, part, deleted) if rows is not None]
     if not parts:
         return spark.range(0).select(*_columns(scan, [F.lit(None)] * len(_fields(scan))))
-    return reduce(DataFrame.union, parts)
+    return reduce(lambda one, other: one.union(other), parts)
 
 
 def _with_row_id(rows: DataFrame, scan: Scan) -> DataFrame:

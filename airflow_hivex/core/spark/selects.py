@@ -5,7 +5,6 @@ from __future__ import annotations
 import pyarrow as pa
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
 from pyspark.sql.types import (
     ArrayType,
     CalendarIntervalType,
@@ -19,6 +18,7 @@ from pyspark.sql.types import (
 
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.plans import JobResult
+from airflow_hivex.core.spark import functions as F  # noqa: N812 - the name every Spark program uses
 
 _WITHOUT_PYTHON_TYPE = (CalendarIntervalType, YearMonthIntervalType, VariantType)
 

@@ -10,7 +10,8 @@ from functools import lru_cache
 from itertools import count
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
+
+from airflow_hivex.core.spark import functions as F  # noqa: N812 - the name every Spark program uses
 
 _SHUFFLED = "spark.sql.shuffle.partitions"
 _SEED = 42

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from urllib.parse import unquote
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
 
 from airflow_hivex.core.errors import InvalidOperationError
 from airflow_hivex.core.model.file_properties import COMPRESSION
@@ -17,6 +16,7 @@ from airflow_hivex.core.model.partitions import unescape
 from airflow_hivex.core.model.plans import Write
 from airflow_hivex.core.model.text_files import TEXTFILE
 from airflow_hivex.core.spark import data_files, layout, local_times
+from airflow_hivex.core.spark import functions as F  # noqa: N812 - the name every Spark program uses
 from airflow_hivex.core.spark.assignment import field, quoted
 from airflow_hivex.core.spark.fingerprints import ROWS, Fingerprint
 from airflow_hivex.core.spark.orc_tail import nest

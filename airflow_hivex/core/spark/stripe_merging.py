@@ -22,12 +22,12 @@ import numpy as np
 from pyspark import cloudpickle
 from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
 
 from airflow_hivex.core.errors import JobError
 from airflow_hivex.core.model.directories import NO_BUCKET, bucket_number
 from airflow_hivex.core.model.file_properties import COMPRESSION, compression
 from airflow_hivex.core.model.plans import Scan, Write, WriteIdFilter
+from airflow_hivex.core.spark import functions as F  # noqa: N812 - the name every Spark program uses
 from airflow_hivex.core.spark import layout, row_keys, storage, stripe_rewriting
 from airflow_hivex.core.spark.deletes import event_files, events_in
 from airflow_hivex.core.spark.layout import BUCKET, ORIGINAL_WRITE_ID, ROW_ID

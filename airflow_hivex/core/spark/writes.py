@@ -9,12 +9,12 @@ from __future__ import annotations
 from pyspark import cloudpickle
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
 
 from airflow_hivex.core.model.buckets import WRITER_SHIFT, encode_bucket
 from airflow_hivex.core.model.partitions import DEFAULT_PARTITION
 from airflow_hivex.core.model.plans import Write, WrittenDirectory
 from airflow_hivex.core.spark import bucketing, layout
+from airflow_hivex.core.spark import functions as F  # noqa: N812 - the name every Spark program uses
 from airflow_hivex.core.spark.assignment import assign, nothing, quoted
 from airflow_hivex.core.spark.new_directories import NewDirectories
 from airflow_hivex.core.spark.staging import Staging

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from airflow_hivex.core.errors import (
     AnalysisError,
+    ClusterUnreachableError,
     ColumnCountMismatchError,
     ExecutorsLostError,
     HivexError,
@@ -180,6 +181,7 @@ def test_a_value_that_python_cannot_hold_is_a_clear_error() -> None:
         JobError("c1", "overflow"),
         JobCancelledError("c1"),
         ExecutorsLostError("c1", "an executor was killed"),
+        ClusterUnreachableError("c1", "nothing answers at sc://host:15002"),
         SparkProcessError("c1", "Java heap space"),
         StorageError("file:///c1/t", "it is full"),
     ],

@@ -1,0 +1,200 @@
+"""Jobs on a Spark Connect server, for clusters whose job tracker is ``sc://host:port``.
+
+This process is a thin client: it needs no Java, and starts in a second. A session of the server serves all jobs of
+this process that have the same configuration. What tasks need of this package goes with them by value, so that it is
+the client's release wherever they run. The client moves files into place, so the file system of the cluster must be
+here under the same URI.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import uuid
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from airflow_hivex.core.errors import ClusterUnreachableError, HivexError, JobCancelledError, JobError
+from airflow_hivex.core.model.health import Health
+from airflow_hivex.core.model.plans import JobResult, Plan
+from airflow_hivex.core.model.secrets import hide_in_uri
+from airflow_hivex.core.runners import connect_server
+from airflow_hivex.core.runners.running_jobs import RunningJob, RunningJobs
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
+
+ANSWER_LIMIT_S = 2.5
+"""The time in which a server must answer a first call."""
+_RETRIES: dict[str, Any] = {"max_retries": 8, "max_backoff": 2000}
+"""How a lost connection is tried again: for a dozen seconds. pyspark itself tries for ten minutes."""
+
+_Key = frozenset[tuple[str, str]]
+
+
+class ConnectRunner:
+    """Runs plans on one Spark Connect server, several at a time from several threads."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._jobs = RunningJobs()
+        self._lock = threading.Lock()
+        self._process = os.getpid()
+        self._sessions: dict[_Key, SparkSession] = {}
+
+    def run(self, plan: Plan, cluster: str) -> JobResult:
+        """Return the result of a plan.
+
+        Raises:
+            AnalysisError: Spark refuses the statement, or the like for an INSERT's columns.
+            JobCancelledError: :meth:`cancel` was called for the plan's tag, also before it began.
+            ClusterUnreachableError: the server does not answer, or has ended while the job ran; nothing was written.
+            JobError: anything else, such as an overflow, or a server of another release of Spark.
+        """
+        with _libraries(cluster):
+            from airflow_hivex.core.spark import documents
+
+            document = documents.plan_to_json(plan)
+        return self._jobs.run(plan.tag, cluster, lambda running: self._run(document, plan, cluster, running))
+
+    def _run(self, document: str, plan: Plan, cluster: str, running: RunningJob) -> JobResult:
+        running.session = session = self._session(plan.spark_conf, cluster)
+        if running.cancelled.is_set():
+            raise JobCancelledError(cluster)
+        from airflow_hivex.core.spark import documents, job
+
+        try:
+            return documents.result_from_json(job.run(session, document), cluster)
+        except ClusterUnreachableError:
+            # The next job makes a new one, whether the server was away or only the session.
+            self._forget(session)
+            raise
+
+    def cancel(self, tag: str) -> None:
+        """Stop the job with this tag, and wait until it ended, at most a minute; one that has not begun never will."""
+        self._jobs.cancel(tag)
+
+    def health(self, cluster: str) -> Health:
+        """Return whether the server answers, and runs the Spark of this client. Takes three seconds at most."""
+        try:
+            return Health(version=self._release(cluster))
+        except HivexError as error:
+            return Health(error)
+
+    def _release(self, cluster: str) -> str:
+        """Return the release of the server's Spark.
+
+        Raises:
+            ClusterUnreachableError: it does not answer in time.
+            JobError: it is not the release of this client, the client's libraries are missing, or it has refused.
+        """
+        with _libraries(cluster):
+            import grpc
+            import pyspark
+            from pyspark.sql.connect.client.core import DefaultChannelBuilder
+            from pyspark.sql.connect.proto import base_pb2, base_pb2_grpc
+        builder = DefaultChannelBuilder(connect_server.with_token(self._url))
+        user = builder.userId or os.environ.get("USER") or ""
+        who: dict[str, Any] = {"session_id": str(uuid.uuid4()), "user_context": base_pb2.UserContext(user_id=user)}
+        version = base_pb2.AnalyzePlanRequest.SparkVersion()
+        try:
+            with builder.toChannel() as channel:
+                stub: Any = base_pb2_grpc.SparkConnectServiceStub(channel)  # type: ignore[no-untyped-call]
+                limits: dict[str, Any] = {"timeout": ANSWER_LIMIT_S, "metadata": list(builder.metadata())}
+                asked = base_pb2.AnalyzePlanRequest(**who, spark_version=version)
+                server = str(stub.AnalyzePlan(asked, **limits).spark_version.version)
+                # The server keeps one for an hour otherwise.
+                stub.ReleaseSession(base_pb2.ReleaseSessionRequest(**who), **limits)
+        except grpc.RpcError as error:
+            raise self._refusal(error, cluster) from error
+        if server != pyspark.__version__:
+            raise JobError(
+                cluster,
+                f"the Spark Connect server at {hide_in_uri(self._url)} runs Spark {server}, and this client has "
+                f"pyspark {pyspark.__version__}. Install the server's release here, or start a server of this one",
+            )
+        return server
+
+    def _refusal(self, error: Any, cluster: str) -> JobError:
+        shown, state = hide_in_uri(self._url), error.code().name
+        if state in ("UNAUTHENTICATED", "PERMISSION_DENIED"):
+            return JobError(cluster, f"the Spark Connect server at {shown} refuses the token of its jobtracker")
+        if state == "DEADLINE_EXCEEDED":
+            return ClusterUnreachableError(cluster, f"no answer within {ANSWER_LIMIT_S} s from {shown}")
+        return ClusterUnreachableError(
+            cluster, f"no Spark Connect server answers at {shown} ({error.details()}); start it, or mend the jobtracker"
+        )
+
+    def _session(self, conf: Mapping[str, str], cluster: str) -> SparkSession:
+        """Return a session that only jobs with this configuration use, and that the server still knows.
+
+        Raises:
+            ClusterUnreachableError: the server does not answer.
+            JobError: see :meth:`_release`.
+        """
+        key = frozenset(conf.items())
+        with self._lock:
+            if self._process != os.getpid():
+                # A connection does not survive a fork.
+                self._process = os.getpid()
+                self._sessions.clear()
+            session = self._sessions.get(key)
+            if session is None or not _is_alive(session):
+                self._release(cluster)
+                session = self._sessions[key] = _new_session(connect_server.with_token(self._url))
+            return session
+
+    def _forget(self, session: SparkSession) -> None:
+        with self._lock:
+            self._sessions = {key: each for key, each in self._sessions.items() if each is not session}
+
+
+def _new_session(url: str) -> SparkSession:
+    """Return a new session. That of the builder would turn all of pyspark in this process to Spark Connect."""
+    from pyspark.sql.connect.client.retries import DefaultPolicy
+    from pyspark.sql.connect.session import SparkSession
+
+    # It writes each error of the server to the log with all of its stack; ours says it in a sentence.
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+    warnings.filterwarnings("ignore", r"\[RETRIES_EXCEEDED\]", UserWarning)
+    session: Any = SparkSession(connection=url)
+    session.client.set_retry_policies([DefaultPolicy(**_RETRIES)])
+    return session  # type: ignore[no-any-return]
+
+
+def _is_alive(session: Any) -> bool:
+    """Return whether the server knows a session; asks it, without waiting for one that is away."""
+    import grpc
+
+    client = session.client
+    if client.is_closed:
+        return False
+    request = client._analyze_plan_request_with_metadata()
+    request.spark_version.SetInParent()
+    try:
+        client._stub.AnalyzePlan(request, metadata=client._builder.metadata(), timeout=ANSWER_LIMIT_S)
+    except grpc.RpcError:
+        return False
+    return True
+
+
+@contextmanager
+def _libraries(cluster: str) -> Iterator[None]:
+    """Say what is missing where the block cannot import the client of Spark Connect.
+
+    Raises:
+        JobError: that is so.
+    """
+    try:
+        yield
+    except ImportError as error:
+        raise JobError(
+            cluster,
+            f"the client of Spark Connect lacks a library ({error}). Install it: pip install "
+            "'airflow-provider-hivex[connect]'",
+        ) from error

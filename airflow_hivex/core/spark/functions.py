@@ -1,0 +1,73 @@
+"""Spark's functions for the kind of session that a job runs in: one with a JVM in this process, or Spark Connect.
+
+``pyspark.sql.functions`` serves one of the two for the whole process, by a variable of the environment. A process that
+has clusters of both kinds needs each in its turn, so a job says whose functions it takes. Modules of this folder import
+this one under the name ``F``.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, cast
+
+import pyspark.sql
+from pyspark.sql import SparkSession
+from pyspark.sql.types import DataType
+
+if TYPE_CHECKING:
+    from pyspark.sql.functions import *  # noqa: F403
+
+_CLASSIC = "pyspark.sql.functions"
+_CONNECT = "pyspark.sql.connect.functions"
+_session: ContextVar[SparkSession | None] = ContextVar("hivex_connect_session", default=None)
+
+
+def is_connect(spark: SparkSession) -> bool:
+    """Return whether a session is one of Spark Connect."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+@contextmanager
+def functions_of(spark: SparkSession) -> Iterator[None]:
+    """Serve the functions for this session in the block, to this thread."""
+    token = _session.set(spark if is_connect(spark) else None)
+    try:
+        with _active(spark) if is_connect(spark) else nullcontext():
+            yield
+    finally:
+        _session.reset(token)
+
+
+@contextmanager
+def _active(spark: Any) -> Iterator[None]:
+    """Make a session of Spark Connect the active one of this thread, as that of its builder would be."""
+    sessions = type(spark)._active_session
+    before = getattr(sessions, "session", None)
+    sessions.session = spark
+    try:
+        yield
+    finally:
+        sessions.session = before
+
+
+def new_observation() -> pyspark.sql.Observation:
+    """Return an observation for rows of the session."""
+    if _session.get() is None:
+        return pyspark.sql.Observation()
+    # The name that the program sees is a class which chooses by the environment.
+    module = importlib.import_module("pyspark.sql.connect.observation")
+    return cast("pyspark.sql.Observation", module.Observation())
+
+
+def parsed_type(text: str) -> DataType:
+    """Return Spark's type of a type's text. Asks the session, over the network if it is one of Spark Connect."""
+    session: Any = _session.get()
+    found: DataType = DataType.fromDDL(text) if session is None else session._parse_ddl(text)
+    return found
+
+
+def __getattr__(name: str) -> Any:
+    return getattr(importlib.import_module(_CLASSIC if _session.get() is None else _CONNECT), name)

@@ -1,0 +1,196 @@
+"""Clusters on a Spark Connect server: each kind of statement gives what it gives with Spark in the process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from airflow_hivex.core import Metastore, Session
+from airflow_hivex.core.errors import (
+    AnalysisError,
+    ClusterUnreachableError,
+    JobCancelledError,
+    JobError,
+)
+from airflow_hivex.core.model.clusters import Cluster
+from airflow_hivex.core.model.plans import Plan
+from airflow_hivex.core.runners.connect_server import Server, stop
+from airflow_hivex.core.runners.registry import runner_for
+from tests.connect_server import free_port, needs_client, running_server
+
+pytestmark = [pytest.mark.spark, needs_client]
+
+PRELUDE = [
+    "CREATE TABLE s (id int, v string)",
+    "INSERT INTO s VALUES (1, 'one'), (2, 'two'), (3, NULL), (40, 'new')",
+]
+STATEMENTS = [
+    "INSERT INTO t SELECT CAST(id AS int), concat('v', id), timestamp'2024-05-01 10:00:00.123456',"
+    " CAST(id % 2 AS string) FROM range(30)",
+    "INSERT INTO t PARTITION (p = 'named') SELECT id, v, NULL FROM s",
+    "INSERT INTO t VALUES (100, 'small', NULL, '0')",
+    "UPDATE t SET v = concat(v, '!') WHERE id BETWEEN 5 AND 9",
+    "DELETE FROM t WHERE id IN (SELECT id FROM s WHERE v IS NOT NULL) AND p <> 'named'",
+    "MERGE INTO t USING s ON t.id = s.id WHEN MATCHED AND t.id = 3 THEN DELETE WHEN MATCHED THEN UPDATE SET v = s.v"
+    " WHEN NOT MATCHED THEN INSERT VALUES (s.id, s.v, NULL, 'merged')",
+    "INSERT OVERWRITE t PARTITION (p) SELECT id + 1000, v, w, p FROM t WHERE p = '1'",
+    "FROM s INSERT INTO t PARTITION (p = 'x') SELECT id, v, NULL INSERT INTO c SELECT id WHERE id > 2",
+    "ANALYZE TABLE t COMPUTE STATISTICS FOR COLUMNS",
+]
+COMPACTIONS = ["minor", "major"]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with running_server(tmp_path_factory.mktemp("connect")) as server:
+        yield server
+
+
+@pytest.fixture
+def metastore(server: Server, sqlite_url: str, tmp_path: Path) -> Iterator[Metastore]:
+    trackers = {"remote": server.url, "local": "local[2]"}
+    clusters = {
+        name: {"filesystem": (tmp_path / name).as_uri(), "jobtracker": tracker} for name, tracker in trackers.items()
+    }
+    with Metastore.open(sqlite_url, clusters=clusters, default_cluster="remote") as metastore:
+        yield metastore
+
+
+def results(metastore: Metastore, cluster: str, layout: str) -> list[object]:
+    """What each statement of a list returns on a cluster, and what the table has after it."""
+    found: list[object] = []
+    with metastore.session(database=f"on_{cluster}") as session:
+        session.sql(f"USE CLUSTER {cluster}")
+        properties = f"TBLPROPERTIES ('hivex.row.layout' = '{layout}')"
+        for text in PRELUDE:
+            session.sql(text)
+        session.sql(f"CREATE TABLE t (id int, v varchar(20), w timestamp) PARTITIONED BY (p string) {properties}")
+        session.sql(f"CREATE TABLE c CLUSTERED BY (id) INTO 2 BUCKETS {properties} AS SELECT id FROM s")
+        for text in STATEMENTS:
+            done = session.sql(text)
+            assert done.cluster in (cluster, None), text
+            found.append((text, done.rows_written, done.rows_deleted, contents(session)))
+        for kind in COMPACTIONS:
+            session.sql("UPDATE t SET v = concat(v, '?') WHERE id % 3 = 0")
+            session.sql("INSERT INTO t SELECT id, 'more', NULL, p FROM c CROSS JOIN (SELECT DISTINCT p FROM t)")
+            for name in (row[0] for row in session.sql("SHOW PARTITIONS t").rows):
+                assert metastore.compactor.request(f"on_{cluster}", "t", str(name), kind).is_accepted
+                done_compaction = metastore.compactor.work("host-1")
+                assert done_compaction is not None
+                found.append((kind, name, done_compaction.state, done_compaction.error_message, contents(session)))
+        found.append(session.sql("SELECT p, count(*), max(w) FROM t GROUP BY p ORDER BY p").rows)
+    return found
+
+
+def contents(session: Session) -> list[tuple[object, ...]]:
+    return session.sql("SELECT 't' AS k, id, v, w, p FROM t UNION ALL SELECT 'c', id, '', NULL, '' FROM c").rows
+
+
+def as_set(found: list[object]) -> list[object]:
+    return [(*row[:-1], sorted(map(repr, row[-1]))) if isinstance(row, tuple) else row for row in found]
+
+
+@pytest.mark.parametrize("layout", ["flat", "hive"])
+def test_each_kind_of_statement_gives_what_it_gives_in_process(metastore: Metastore, layout: str) -> None:
+    with metastore.session() as session:
+        for cluster in ("remote", "local"):
+            session.sql(f"CREATE DATABASE on_{cluster}")
+    # One after the other in one process, whose pyspark serves both kinds.
+    assert as_set(results(metastore, "remote", layout)) == as_set(results(metastore, "local", layout))
+    assert "SPARK_CONNECT_MODE_ENABLED" not in os.environ
+
+
+def test_errors_are_those_of_the_statement(metastore: Metastore, tmp_path: Path) -> None:
+    with metastore.session() as session:
+        session.sql("CREATE TABLE t (id int)")
+        with pytest.raises(AnalysisError, match="nothing_here"):
+            session.sql("SELECT nothing_here FROM t")
+        with pytest.raises(JobError, match="DIVIDE_BY_ZERO") as caught:
+            session.sql("INSERT INTO t SELECT CAST(1 / (id - id) AS int) FROM range(3)")
+        assert "stacktrace" not in str(caught.value)
+        assert session.sql("SELECT count(*) FROM t").rows == [(0,)]
+        assert not [path.name for path in (tmp_path / "remote" / "default.db" / "t").glob("*") if path.is_dir()]
+
+
+def test_cancel_stops_the_job_on_the_server_within_seconds(server: Server) -> None:
+    runner = runner_for(Cluster("remote", "file:///data/c1", server.url))
+    endless = Plan("endless", "endless", "SELECT sum(hash(id)) FROM range(0, 1000000000000, 1, 1000000)")
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(runner.run, endless, "remote")
+        # It runs on the server by then; whether it does, the time of its end does not depend on it.
+        with pytest.raises(TimeoutError):
+            running.result(timeout=3)
+        stopped = time.monotonic()
+        runner.cancel("endless")
+        with pytest.raises(JobCancelledError):
+            running.result(timeout=30)
+    assert time.monotonic() - stopped < 10
+
+
+NO_JAVA = """
+import subprocess, sys
+from airflow_hivex.core import Metastore
+url, folder, tracker = sys.argv[1:]
+with Metastore.open(url, clusters={"c1": {"filesystem": folder, "jobtracker": tracker}}) as metastore:
+    with metastore.session() as session:
+        session.sql("CREATE TABLE t (id int, v string) CLUSTERED BY (id) INTO 2 BUCKETS")
+        session.sql("INSERT INTO t SELECT CAST(id AS int), 'v' FROM range(10)")
+        session.sql("DELETE FROM t WHERE id > 6")
+        print(session.sql("SELECT count(*) FROM t").rows)
+from pyspark import SparkContext
+print(SparkContext._gateway)
+"""
+
+
+def test_a_client_needs_no_java(server: Server, sqlite_url: str, tmp_path: Path) -> None:
+    environment = {name: value for name, value in os.environ.items() if name not in ("JAVA_HOME", "SPARK_HOME")}
+    environment["PATH"] = str(Path(sys.executable).parent)
+    ran = subprocess.run(
+        [sys.executable, "-c", NO_JAVA, sqlite_url, (tmp_path / "c1").as_uri(), server.url],
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert ran.stdout.splitlines() == ["[(7,)]", "None"], ran.stderr
+
+
+def test_nothing_listens(sqlite_url: str, tmp_path: Path) -> None:
+    cluster = {"filesystem": (tmp_path / "c1").as_uri(), "jobtracker": f"sc://localhost:{free_port()}"}
+    with Metastore.open(sqlite_url, clusters={"c1": cluster}) as metastore, metastore.session() as session:
+        session.sql("CREATE TABLE t (id int)")
+        session.sql("INSERT INTO t VALUES (1)")
+        began = time.monotonic()
+        with pytest.raises(ClusterUnreachableError, match="no Spark Connect server answers at sc://localhost"):
+            session.sql("SELECT count(*) FROM t")
+        assert time.monotonic() - began < 3
+
+
+def test_a_server_that_dies_in_the_middle_of_a_job_leaves_nothing(sqlite_url: str, tmp_path: Path) -> None:
+    with running_server(tmp_path / "state") as server:
+        cluster = {"filesystem": (tmp_path / "c1").as_uri(), "jobtracker": server.url}
+        with (
+            Metastore.open(sqlite_url, clusters={"c1": cluster}) as metastore,
+            metastore.session() as session,
+            ThreadPoolExecutor(1) as pool,
+        ):
+            session.sql("CREATE TABLE t (id bigint)")
+            session.sql("INSERT INTO t SELECT id FROM range(5)")
+            writing = pool.submit(
+                session.sql, "INSERT INTO t SELECT sum(hash(id)) FROM range(0, 1000000000000, 1, 1000000)"
+            )
+            with pytest.raises(TimeoutError):
+                writing.result(timeout=3)
+            stop(server.port)
+            with pytest.raises(ClusterUnreachableError, match=r"Nothing was written to default\.t"):
+                writing.result(timeout=60)
+            # The write before it alone; its transaction has ended.
+            assert [row[2] for row in session.sql("SHOW TRANSACTIONS").rows].count("open") == 0
+        folders = [path for path in (tmp_path / "c1" / "default.db" / "t").iterdir() if path.is_dir()]
+        assert len(folders) == 1
