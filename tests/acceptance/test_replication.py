@@ -118,6 +118,12 @@ def test_external_table_is_compared_by_content(metastore: Metastore, session: Se
     folder.mkdir(parents=True)
     (folder / "one.csv").write_text("x\n")
     (folder / "two.csv").write_text("y\n")
+    of_others = tmp_path / "c2" / "raw" / "sub" / "three.csv"
+    of_others.parent.mkdir(parents=True)
+    of_others.write_text("of another table")
+    with pytest.raises(InvalidOperationError, match="is not on the primary"):
+        metastore.replicator.replicate("raw", "c2")
+    of_others.unlink()
     assert metastore.replicator.replicate("raw", "c2").files_copied == 2
     assert metastore.replicator.replicate("raw", "c2").files_copied == 0
     (folder / "one.csv").write_text("z\n")

@@ -28,7 +28,7 @@ from airflow_hivex.core.errors import (
     InvalidOperationError,
     InvalidParametersError,
 )
-from airflow_hivex.core.files.filesystem import ClusterFiles, is_hidden
+from airflow_hivex.core.files.filesystem import UNFINISHED, ClusterFiles, is_hidden
 from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.replication import CopyProgress, CopyStatus, Replication
@@ -222,6 +222,7 @@ class Replicator:
         planned = self._plan(snapshot, target, partitions, with_present=options.verify)
         self._roots.check(target)
         planned = [self._without_equal(each, running, options) for each in planned]
+        self._check_places(planned)
         self._withdraw(planned)
         self._delete_others(planned)
         wanted = [each for table in planned for lacks in table.lacking for each in lacks.copies(table.table.full_name)]
@@ -364,6 +365,22 @@ class Replicator:
         originals = {each.place: (each.source, each.location) for each in directory.copies("")}
         of_source = hash_files(self._files, list(originals.values()), running.stop, threads=options.threads)
         return all(hashed[planned.cluster, place] == of_source[original] for place, original in originals.items())
+
+    def _check_places(self, planned: Sequence[PlannedTable]) -> None:
+        """Refuse the place of a plain table's first copy that holds other files: they may belong to somebody else.
+
+        Raises:
+            InvalidOperationError: there is a file that the primary does not have.
+        """
+        for table in planned:
+            there = table.bound.copies.get(table.cluster, {})
+            for each in table.lacking:
+                if each.registered is not None or each.partition in there:
+                    continue
+                for name, _ in self._files(table.cluster).walk(each.place):
+                    if name not in each.files and not name.endswith((UNFINISHED, ".crc")):
+                        reason = f"{each.place_of(name)} on cluster {table.cluster} is not on the primary; move it away"
+                        raise InvalidOperationError("REPLICATE", table.table.full_name, reason)
 
     def _withdraw(self, planned: Sequence[PlannedTable]) -> None:
         """Withdraw the copies of plain tables that have changed: files without snapshots are replaced one by one."""
