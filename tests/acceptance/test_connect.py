@@ -170,6 +170,7 @@ def test_nothing_listens(sqlite_url: str, tmp_path: Path) -> None:
         with pytest.raises(ClusterUnreachableError, match="no Spark Connect server answers at sc://localhost"):
             session.sql("SELECT count(*) FROM t")
         assert time.monotonic() - began < 3
+        assert "no Spark Connect server answers" in str(session.sql("SHOW CLUSTERS").rows[0][5])
 
 
 def test_a_server_that_dies_in_the_middle_of_a_job_leaves_nothing(sqlite_url: str, tmp_path: Path) -> None:

@@ -405,7 +405,11 @@ def test_parameters_and_max_rows(session: Session) -> None:
 def test_clusters_are_shown_used_and_explained(session: Session) -> None:
     session.sql("USE CLUSTER c2")
     session.sql("CREATE TABLE t2 (a int)")
-    assert [row[3:] for row in session.sql("SHOW CLUSTERS").rows] == [(True, False), (False, True), (False, False)]
+    assert [row[3:6] for row in session.sql("SHOW CLUSTERS").rows] == [
+        (True, False, "usable"),
+        (False, True, "usable"),
+        (False, False, "usable"),
+    ]
     session.sql("USE CLUSTER")
     session.sql("CREATE TABLE t1 (a int)")
     explained = session.sql("EXPLAIN ROUTE INSERT INTO t1 SELECT * FROM t2")

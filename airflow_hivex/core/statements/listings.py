@@ -54,7 +54,10 @@ def show_partitions(context: StatementContext, statement: ShowPartitions) -> Res
 
 
 def show_clusters(context: StatementContext, statement: ShowClusters) -> Result:  # noqa: ARG001 - one form only
-    """SHOW CLUSTERS: the configured ones, which is the default and which the session is pinned to."""
+    """SHOW CLUSTERS: the configured ones, which is the default and which the session is pinned to.
+
+    Then whether a job could run there now, or why not, and the release of its Spark where it is known.
+    """
     clusters = context.services.clusters
     rows: list[tuple[object, ...]] = [
         (
@@ -63,10 +66,14 @@ def show_clusters(context: StatementContext, statement: ShowClusters) -> Result:
             cluster.shown_jobtracker,
             name == clusters.default,
             name == context.session.cluster,
+            "usable" if health.problem is None else str(health.problem),
+            health.version,
         )
-        for name, cluster in ((name, clusters.get(name)) for name in clusters)
+        for name, cluster, health in (
+            (name, clusters.get(name), context.health(name, runs_job=True)) for name in clusters
+        )
     ]
-    return Result(["cluster", "filesystem", "jobtracker", "is_default", "is_pinned"], rows)
+    return Result(["cluster", "filesystem", "jobtracker", "is_default", "is_pinned", "health", "spark"], rows)
 
 
 def describe_database(context: StatementContext, statement: DescribeDatabase) -> Result:
