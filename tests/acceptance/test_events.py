@@ -83,7 +83,7 @@ READS = {
     "catalog": {
         *("get_database", "list_databases", "get_table", "get_tables", "list_tables", "new_partition"),
         *("get_partition", "get_partitions", "get_partitions_by_expr", "list_partition_names", "joining"),
-        *("contents", "snapshot"),
+        *("contents", "snapshot", "copy_checksums", "registered_ms"),
     },
     "transactions": {
         *("get", "find", "show", "valid_txns", "valid_write_ids", "written_since", "would_conflict", "check_open"),
@@ -97,6 +97,7 @@ READS = {
     "notification_log": {"current_event_id", "events", "purge"},
     "compactor": {"abort", "cancel", "explain", "housekeep", "initiate", "plan_clean", "request", "show", "wait"},
     "doctor": {"examine"},
+    "replicator": {"copies"},
     "replayed_transactions": {"open", "commit", "abort", "allocate_write_ids"},
 }
 
@@ -198,6 +199,8 @@ def test_every_call_that_changes_something_leaves_an_event(
         "catalog.rename_partition": lambda: catalog.rename_partition("default", "t", "p=7", "p=9"),
         "catalog.register_copy": register_copy,
         "catalog.unregister_copy": lambda: catalog.unregister_copy("default", "t", "c2"),
+        "replicator.replicate": lambda: metastore.replicator.replicate("default.t", "c3"),
+        "replicator.drop_copy": lambda: metastore.replicator.drop_copy("default.t", "c3"),
         "catalog.add_copies": lambda: catalog.add_copies(stored(), "c3", [], partitions=["p=1"]),
         "catalog.register a compaction": lambda: work("p=2"),
         "compactor.work": lambda: work("p=1"),

@@ -50,7 +50,7 @@ def test_examples_of_the_page_on_transactions_run_one_after_the_other(sqlite_url
 
 def test_examples_of_the_page_on_clusters_run_one_after_the_other(sqlite_url: str, tmp_path: Path) -> None:
     page = ROOT / "docs" / "how-to" / "clusters-and-routing.md"
-    (described,) = blocks(page, "json")
+    described, _ = blocks(page, "json")
     clusters = described.replace("/data", str(tmp_path))
     with (
         Metastore.open(sqlite_url, clusters=clusters, default_cluster="c1") as metastore,

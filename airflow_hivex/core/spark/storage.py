@@ -17,8 +17,6 @@ import pyarrow.fs as pafs
 
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(/.*)?")
 _SCHEMES = {"s3a": "s3", "s3n": "s3"}
-_opened: dict[str, Callable[[], Any]] = {}
-"""What opens the file systems of roots that this process was told of, by URI without a slash at its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,19 +71,45 @@ class Place:
             self.filesystem.delete_dir(self.path)
 
 
+class _Roots:
+    """Roots that this process was told of, by URI without a slash at its end, and what opens their file systems.
+
+    Tasks take this module with them, and no keys: elsewhere none is known.
+    """
+
+    def __init__(self) -> None:
+        self._opens: dict[str, Callable[[], Any]] = {}
+
+    def __reduce__(self) -> tuple[type[_Roots], tuple[()]]:
+        return _Roots, ()
+
+    def add(self, root: str, opens: Callable[[], Any]) -> None:
+        self._opens[root.rstrip("/")] = cache(opens)
+
+    def filesystem(self, location: str) -> Any:
+        """Return the file system of a place below one of the roots, else None."""
+        for root, opens in self._opens.items():
+            if location == root or location.startswith(f"{root}/"):
+                return opens()
+        return None
+
+
+_roots = _Roots()
+
+
 def use_for(root: str, opens: Callable[[], Any]) -> None:
     """Let ``opens`` make pyarrow's file system for all places below a root: with the keys of a cluster, as an example.
 
     Elsewhere than in this process, such as on a cluster, the keys are those of the environment.
     """
-    _opened[root.rstrip("/")] = cache(opens)
+    _roots.add(root, opens)
 
 
 def place(location: str) -> Place:
     """Return the place that a URI or local path stands for."""
-    for root in _opened:
-        if location == root or location.startswith(f"{root}/"):
-            return Place(_opened[root](), location.partition("://")[2])
+    known = _roots.filesystem(location)
+    if known is not None:
+        return Place(known, location.partition("://")[2])
     found = _URI.fullmatch(location)
     if found is None:
         return Place(pafs.LocalFileSystem(), str(Path(location).absolute()))
