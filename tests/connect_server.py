@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import pytest
-
 from airflow_hivex.core.runners import connect_server
 
 STATE = "XDG_STATE_HOME"
-needs_client = pytest.mark.skipif(
-    importlib.util.find_spec("grpc_status") is None,
-    reason="the extra 'connect' is not installed; make setup installs it",
-)
 
 
 def free_port() -> int:

@@ -47,10 +47,7 @@ class ObjectStore:
 def start_object_store(log: Path) -> ObjectStore:
     """Start a server on a free port, whose output goes to ``log``."""
     if not _PROGRAM.exists():
-        raise FileNotFoundError(
-            f"{_PROGRAM} is not there; `make test` installs it, and `make {_PROGRAM.parents[2].name}"
-            "/object-store/.installed` alone"
-        )
+        raise FileNotFoundError(f"{_PROGRAM} is not there; `make test` installs it")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     with log.open("wb") as output:

@@ -23,9 +23,9 @@ from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.plans import Plan
 from airflow_hivex.core.runners.connect_server import Server, stop
 from airflow_hivex.core.runners.registry import runner_for
-from tests.connect_server import free_port, needs_client, running_server
+from tests.connect_server import free_port, running_server
 
-pytestmark = [pytest.mark.spark, needs_client]
+pytestmark = pytest.mark.spark
 
 PRELUDE = [
     "CREATE TABLE s (id int, v string)",

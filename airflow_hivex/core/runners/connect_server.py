@@ -234,6 +234,7 @@ def _wait_for(server: Server, folder: Path) -> None:
             raise SparkProcessError(
                 "", f"the Spark Connect server did not answer within {_START_LIMIT_S:.0f} s: {_end_of(folder)}"
             )
+        # It does not say when it listens.
         time.sleep(_INTERVAL_S)
 
 
@@ -251,6 +252,7 @@ def _end(server: Server) -> None:
             process.send_signal(number)
         until = time.monotonic() + _STOP_LIMIT_S
         while server.process is not None and time.monotonic() < until:
+            # Another process has started it most often, so nothing tells of its end.
             time.sleep(_INTERVAL_S)
         if server.process is None:
             return
