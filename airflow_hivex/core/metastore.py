@@ -79,6 +79,7 @@ class Metastore:
             services.locks,
             delete_abandoned=partial(pending.delete_abandoned, services),
             keep_compactions=services.compactor.housekeep,
+            clean_copies=services.replicator.clean,
         )
         # A waiter settles what a dead holder has left, even where no housekeeping is scheduled.
         services.locks.waiter.while_waiting = self._housekeep
@@ -145,7 +146,7 @@ class Metastore:
             clock=clock,
             roots=roots,
             health=health,
-            replicator=Replicator(checked, configured, catalog, transactions, locks, roots, health, clock),
+            replicator=Replicator(store, checked, configured, catalog, transactions, locks, roots, health, clock),
         )
         return cls(services)
 

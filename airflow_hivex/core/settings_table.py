@@ -101,6 +101,9 @@ SETTINGS: tuple[Setting, ...] = (
     _row("hive.txn.manager.dump.lock.state.on.acquire.timeout", "bool", False, "", _ANY, "log all locks when one was not acquired in time"),
     # -- DataFrames
     _row("hivex.dataframe.retention.time", "int", 3600, "s", (0, None), "how long the cleaner keeps the files of a DataFrame, or of listed files, after the call; 0: not at all"),
+    # -- replication
+    _row("hivex.replication.timeout", "int", 60, "s", (1, None), "after so long without a heartbeat the transaction of a replication is aborted; at most `hive.txn.timeout`"),
+    _row("hivex.replication.retention", "int", 86_400, "s", (0, None), "how long the housekeeping keeps the files of a replication that has not finished, for the next one"),
     # -- what SQL may do
     _row("hivex.allow.code.execution", "bool", False, "", _ANY, "SQL may call any Java method (reflect, java_method, try_reflect), and table properties may set any option of Spark"),
     # -- locks

@@ -490,10 +490,10 @@ def test_retry_of_aborted_data_ends_with_its_table(
     warehouse.write("t", ends="abort")
     with monkeypatch.context() as broken:
 
-        def refuse(self: LocalFileSystem, path: str, **kwargs: object) -> None:
+        def refuse(path: str) -> None:
             raise OSError("not reachable")
 
-        broken.setattr(LocalFileSystem, "ls", refuse)
+        broken.setattr(os, "scandir", refuse)
         assert metastore.compactor.clean()[0].outcome is O.FAILED
     session.sql("DROP TABLE t")
     assert metastore.compactor.clean() == []
@@ -555,14 +555,17 @@ def test_many_directories_on_two_clusters_take_few_listings(
     warehouse.copy("t", "c2")
     warehouse.compact("t")
     listings = []
-    real = LocalFileSystem.ls
+    real = os.scandir
 
-    def ls(self: LocalFileSystem, path: str, *args: object, **kwargs: object) -> object:
-        listings.append(path)
-        return real(self, path, *args, **kwargs)
+    def scandir(path: str | int) -> object:
+        # Who deletes a folder has opened it.
+        if isinstance(path, str):
+            listings.append(path)
+        return real(path)
 
-    monkeypatch.setattr(LocalFileSystem, "ls", ls)
-    (task,) = metastore.compactor.clean()
+    with monkeypatch.context() as counting:
+        counting.setattr(os, "scandir", scandir)
+        (task,) = metastore.compactor.clean()
     assert len(task.deleted) == 120
     # Of each folder one before, and one to see that they are gone; and one of the base, which has to be whole.
     assert len(listings) == 5

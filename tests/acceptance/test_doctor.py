@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -451,14 +452,14 @@ def test_a_folder_that_cannot_be_read_is_not_taken_for_empty(
 ) -> None:
     t.sql("CREATE TABLE u (id int)")
     put(database / "u" / "x")
-    list_folder = LocalFileSystem.ls
+    list_folder = os.scandir
 
-    def ls(self: LocalFileSystem, path: str, *given: object, **named: object) -> object:
+    def scandir(path: str) -> object:
         if str(path).endswith("t/p=2"):
             raise PermissionError(13, "Permission denied", path)
-        return list_folder(self, path, *given, **named)
+        return list_folder(path)
 
-    monkeypatch.setattr(LocalFileSystem, "ls", ls)
+    monkeypatch.setattr(os, "scandir", scandir)
     (unreadable, other) = metastore.doctor.examine()
     assert (unreadable.kind, unreadable.table) == (FindingKind.UNREACHABLE, "t")
     assert "Permission denied" in unreadable.message

@@ -46,6 +46,7 @@ WITHOUT_EVENTS = {
     "written_batches": "for streaming clients",
     "replayed_txns": "for replication",
     "kept_snapshots": "for the cleaner",
+    "copy_places": "for replications and the housekeeping",
     "locks": "not kept",
     "compaction_queue": "requests, which change nothing that is read",
     "completed_compactions": "their history",

@@ -27,8 +27,8 @@ class NewCopies:
 
     ``checksums`` are by directory id. ``partitions`` are copied completely besides those of the directories: such as
     are empty, or have no registered directories since their table is not transactional. ``location`` is the table's
-    folder there, None for that of its copies, or else the same as on the primary. ``write_ids`` are those that the
-    copied directories have.
+    folder there, None for that of its copies, or else the same as on the primary. ``locations`` are those of single
+    partitions (None: of a table without) that lie elsewhere. ``write_ids`` are those that the copied directories have.
     """
 
     table: StoredTable
@@ -38,6 +38,7 @@ class NewCopies:
     partitions: frozenset[str] = frozenset()
     location: str | None = None
     write_ids: ValidWriteIdList | None = None
+    locations: Mapping[str | None, str] = field(default_factory=dict)
 
 
 def add_copies(connection: Connection, new: NewCopies, now_ms: int) -> list[str]:
@@ -110,11 +111,13 @@ def _put_locations(connection: Connection, new: NewCopies, places: Mapping[int, 
     table, cluster = new.table, new.cluster
     before = _locations(connection, table, cluster, list(places))
     root = new.location if new.location is not None else before.get(None, table.storage.primary.location)
+    root = new.locations.get(None, root)
     # The row without a partition says where the table's folder is.
     wanted: dict[int | None, str] = {None: root}
     for each, (name, location) in places.items():
         stays = new.location is None and each in before
-        wanted[each] = before[each] if stays else f"{root}/{place_in_copy(table, name, location)}"
+        own = before[each] if stays else f"{root}/{place_in_copy(table, name, location)}"
+        wanted[each] = new.locations.get(name, own)
     moved = [each for each, location in wanted.items() if before.get(each, location) != location]
     if table.is_partitioned:
         _forget_copies(connection, table, [each for each in moved if each is not None], cluster)

@@ -88,6 +88,7 @@ class CopyMethods(SnapshotReading):
         *,
         partitions: Collection[str] = (),
         location: str | None = None,
+        locations: Mapping[str | None, str] | None = None,
         write_ids: ValidWriteIdList | None = None,
     ) -> None:
         """Make known that copies of registered directories are on ``cluster`` now. One transaction; safe to repeat.
@@ -96,7 +97,8 @@ class CopyMethods(SnapshotReading):
         the copy of a partition if it holds all directories that their snapshot reads. So the directories may come in
         several calls, and those of earlier calls stay. ``partitions`` are copied besides those of the directories,
         since they are empty or the table is not transactional. ``location`` is the table's folder there, by default
-        where its copies are, or else the same as on the primary. ``write_ids`` are those that the copy has, for people
+        where its copies are, or else the same as on the primary. ``locations`` are those of single partitions (None:
+        of a table without) that lie elsewhere. ``write_ids`` are those that the copy has, for people
         to see. On the primary cluster checksums are kept, and nothing else.
 
         Raises:
@@ -114,6 +116,7 @@ class CopyMethods(SnapshotReading):
                 frozenset(partitions),
                 target.relative(location) if location else None,
                 write_ids,
+                {name: target.relative(each) for name, each in (locations or {}).items()},
             )
         )
 

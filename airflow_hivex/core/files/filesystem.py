@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
@@ -135,6 +136,9 @@ class ClusterFiles:
             for name, facts in self._fs.find(path, detail=True).items():
                 yield name, _FILE, int(facts.get("size") or 0)
             return
+        if depth is None and isinstance(self._fs, LocalFileSystem):
+            yield from _scanned(path)
+            return
         folders = [(path, 0)]
         while folders:
             folder, level = folders.pop()
@@ -263,27 +267,55 @@ class ClusterFiles:
             while chunk := file.read(size):
                 yield chunk
 
-    def write_chunks(self, location: str, chunks: Iterable[bytes]) -> None:
+    def local_path(self, location: str) -> str | None:
+        """Return the path of a location for functions of the operating system; None on other file systems."""
+        return self._path(location) if isinstance(self._fs, LocalFileSystem) else None
+
+    def link(self, location: str, target: str) -> bool:
+        """Make a file known under a second name where there is none; return False where there are no such links.
+
+        Raises:
+            StorageError: there is a file of that name, or it cannot be linked.
+        """
+        source, place = self.local_path(location), self.local_path(target)
+        if source is None or place is None:
+            return False
+        with _storage(place):
+            self._fs.makedirs(place.rpartition("/")[0], exist_ok=True)
+            try:
+                os.link(source, place)
+            except OSError as error:
+                if error.errno in (errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK):
+                    return False
+                raise
+        return True
+
+    def write_chunks(self, location: str, chunks: Iterable[bytes], *, new: bool = False) -> None:
         """Write a file from pieces, in the place of one that may be there, and make the folders above it.
 
         On a local disk a reader finds the old file or the new one. An error leaves no part of a file there. A killed
-        writer may leave a hidden file with the ending ``.copying``. Other file systems may show a part.
+        writer may leave a hidden file with the ending ``.copying``. Other file systems may show a part. With ``new``
+        no file may be there, and a killed writer may leave a part of it.
 
         Raises:
-            StorageError: the file could not be written.
+            StorageError: the file could not be written, or is ``new`` and there already.
         """
         path = self._path(location)
         folder, _, name = path.rpartition("/")
         is_local = isinstance(self._fs, LocalFileSystem)
-        written = f"{folder}/.{name}.{uuid.uuid4().hex}{UNFINISHED}" if is_local else path
+        is_replaced = is_local and not new
+        written = f"{folder}/.{name}.{uuid.uuid4().hex}{UNFINISHED}" if is_replaced else path
+        if not is_object_store(self._filesystem):
+            with _storage(path):
+                self._fs.makedirs(folder, exist_ok=True)
+        with _writing(path):
+            # Object stores have no such mode; there the caller has looked before.
+            file = self._fs.open(written, "xb" if is_local else "wb")
         try:
-            if not is_object_store(self._filesystem):
-                with _storage(path):
-                    self._fs.makedirs(folder, exist_ok=True)
-            with _writing(path), self._fs.open(written, "wb") as file:
+            with _writing(path), file:
                 for chunk in chunks:
                     file.write(chunk)
-            if is_local:
+            if is_replaced:
                 with _storage(path):
                     # Hadoop compares a file with the sums of an earlier one of that name, if these are there.
                     Path(f"{folder}/.{name}.crc").unlink(missing_ok=True)
@@ -393,6 +425,35 @@ def _storage(location: str) -> Iterator[None]:
         yield
     except (OSError, ImportError, ValueError) as error:
         raise StorageError(location, str(error) or type(error).__name__) from error
+
+
+def _scanned(path: str) -> Iterator[tuple[str, str, int]]:
+    """Yield all below a folder of a local disk, or the file itself, without asking for what nobody needs."""
+    folders = [path]
+    while folders:
+        folder = folders.pop()
+        try:
+            with os.scandir(folder) as found:
+                entries = list(found)
+        except FileNotFoundError:
+            continue
+        except NotADirectoryError:
+            if folder == path:
+                yield path, _FILE, Path(path).stat().st_size
+            continue
+        for entry in entries:
+            if entry.is_dir():
+                yield entry.path, _FOLDER, 0
+                folders.append(entry.path)
+                continue
+            try:
+                size = entry.stat().st_size
+            except FileNotFoundError:
+                # Gone meanwhile, or a link to nothing.
+                if not entry.is_symlink():
+                    continue
+                size = 0
+            yield entry.path, _FILE, size
 
 
 def is_hidden(name: str) -> bool:

@@ -1,11 +1,12 @@
 """Copying of files between the file systems of two clusters, by threads of this process.
 
-:func:`copy_files` is the one function that moves bytes. It takes a list of files and returns their checksums, so that a
-job on a cluster can take its place.
+:func:`copy_files` is the one function that moves bytes. It takes a list of files and returns their checksums. Between
+local disks the operating system's own calls copy (:mod:`airflow_hivex.core.files.local_copies`).
 """
 
 from __future__ import annotations
 
+import enum
 import hashlib
 import logging
 import threading
@@ -14,7 +15,8 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
-from airflow_hivex.core.errors import CopyAlteredError
+from airflow_hivex.core.errors import CopyAlteredError, InvalidOperationError
+from airflow_hivex.core.files import local_copies
 from airflow_hivex.core.files.filesystem import ClusterFiles
 from airflow_hivex.core.model.replication import CopyProgress
 
@@ -23,17 +25,34 @@ log = logging.getLogger(__name__)
 _CHUNK_BYTES = 4 << 20
 _THROTTLED_CHUNK_BYTES = 64 << 10
 _REPORTED_EVERY_S = 3.0
+_FILES_AT_ONCE = 100
+_BYTES_AT_ONCE = 8 << 20
+
+
+class There(enum.Enum):
+    """The state of the place of a copy before the copying."""
+
+    NOTHING = "nothing"
+    OWN = "own"
+    """A file that a replication has written: it stays if it is right, and is replaced otherwise."""
+    SAME_SIZE = "same size"
+    """A file of others, of the right size: it stays if it is right, and the copying is refused otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileCopy:
-    """A file to copy: its cluster and location there, its location on the target, its size and its table's name."""
+    """A file to copy: its cluster and location there, its location on the target, its size and its table's name.
+
+    ``is_read`` is set where queries may read the folder on the target meanwhile.
+    """
 
     table: str
     source: str
     location: str
     place: str
     size_bytes: int
+    there: There = There.NOTHING
+    is_read: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,25 +114,24 @@ def copy_files(
     Raises:
         StorageError: a file could not be read or written.
         CopyAlteredError: a source has not the size that it was listed with, or a copy is read back differently.
+        InvalidOperationError: a file of others is in the place of a copy, and is another one.
         StoppedError: ``stop`` was set.
     """
-    copier = _Copier(sources, target, target_name, stop, bytes_per_second)
     total = sum(each.size_bytes for each in files)
     if not files:
         return CopiedFiles({}, frozenset())
+    copier = _Copier(sources, target, target_name, stop, bytes_per_second)
     with ThreadPoolExecutor(max(1, min(threads, len(files))), thread_name_prefix="hivex-copy") as pool:
-        # Large ones first, so that no thread is left alone with one at the end.
-        running = {
-            pool.submit(copier.copy, each): each
-            for each in sorted(files, key=lambda each: each.size_bytes, reverse=True)
-        }
         try:
-            waiting = set(running)
+            if target.local_path("") is not None:
+                folders = sorted({each.place.rpartition("/")[0] for each in files})
+                list(pool.map(target.make_directory, folders))
+            waiting = {pool.submit(copier.copy_all, each) for each in _batches(files, threads)}
             while waiting:
                 done, waiting = wait(waiting, timeout=_REPORTED_EVERY_S, return_when=FIRST_EXCEPTION)
                 for each in done:
                     each.result()
-                state = CopyProgress(len(running) - len(waiting), len(files), copier.bytes_done, total)
+                state = CopyProgress(len(copier.checksums), len(files), copier.bytes_done, total)
                 log.info(
                     "Copied to cluster %s: %d of %d files, %d of %d bytes",
                     target_name,
@@ -128,11 +146,21 @@ def copy_files(
             stop.set()
             pool.shutdown(cancel_futures=True)
             raise
-    results = {each.place: future.result() for future, each in running.items()}
-    return CopiedFiles(
-        {place: checksum for place, (checksum, _) in results.items()},
-        frozenset(place for place, (_, is_kept) in results.items() if is_kept),
-    )
+    return CopiedFiles(copier.checksums, frozenset(copier.kept))
+
+
+def _batches(files: Sequence[FileCopy], threads: int) -> Iterator[list[FileCopy]]:
+    """Yield the files, large ones first and alone, so that no thread is left with one at the end."""
+    most = max(1, min(_FILES_AT_ONCE, len(files) // threads))
+    batch: list[FileCopy] = []
+    size_bytes = 0
+    for each in sorted(files, key=lambda each: each.size_bytes, reverse=True):
+        if batch and (len(batch) >= most or size_bytes + each.size_bytes > _BYTES_AT_ONCE):
+            yield batch
+            batch, size_bytes = [], 0
+        batch.append(each)
+        size_bytes += each.size_bytes
+    yield batch
 
 
 def hash_files(
@@ -158,6 +186,9 @@ def hash_files(
 
 
 def _checksum(files: ClusterFiles, location: str, stop: threading.Event) -> str:
+    path = files.local_path(location)
+    if path is not None:
+        return local_copies.hash_file(path, lambda: _check(stop))
     digest = hashlib.sha256()
     for chunk in _chunks(files, location, _CHUNK_BYTES, stop):
         digest.update(chunk)
@@ -166,9 +197,13 @@ def _checksum(files: ClusterFiles, location: str, stop: threading.Event) -> str:
 
 def _chunks(files: ClusterFiles, location: str, size: int, stop: threading.Event) -> Iterator[bytes]:
     for chunk in files.read_chunks(location, size):
-        if stop.is_set():
-            raise StoppedError
+        _check(stop)
         yield chunk
+
+
+def _check(stop: threading.Event) -> None:
+    if stop.is_set():
+        raise StoppedError
 
 
 class _Copier:
@@ -185,40 +220,63 @@ class _Copier:
         self._target_name = target_name
         self._stop = stop
         self._throttle = Throttle(bytes_per_second, stop)
-        self._chunk_bytes = _CHUNK_BYTES if bytes_per_second is None else _THROTTLED_CHUNK_BYTES
+        self._is_throttled = bytes_per_second is not None
         self._lock = threading.Lock()
         self.bytes_done = 0
+        self.checksums: dict[str, str] = {}
+        self.kept: set[str] = set()
 
-    def copy(self, file: FileCopy) -> tuple[str, bool]:
-        """Return the checksum of a file, and whether its copy was there already."""
+    def copy_all(self, files: Sequence[FileCopy]) -> None:
+        """Copy some files one after the other."""
+        for each in files:
+            _check(self._stop)
+            self.checksums[each.place] = self._copy(each)
+
+    def _copy(self, file: FileCopy) -> str:
         source = self._sources(file.source)
-        if self._target.size(file.place) == file.size_bytes:
+        if file.there is not There.NOTHING:
             checksum = _checksum(source, file.location, self._stop)
-            if _checksum(self._target, file.place, self._stop) == checksum:
+            size = self._target.size(file.place)
+            if size == file.size_bytes and _checksum(self._target, file.place, self._stop) == checksum:
                 self._count(file.size_bytes)
-                return checksum, True
+                self.kept.add(file.place)
+                return checksum
+            if file.there is There.SAME_SIZE and size is not None:
+                reason = f"{file.place} on cluster {self._target_name} is another file; move it away"
+                raise InvalidOperationError("REPLICATE", file.table, reason)
+            if not file.is_read:
+                self._target.delete_file(file.place)
+        size, checksum, copied = self._transfer(source, file)
+        if size != file.size_bytes:
+            self._target.delete_file(file.place)
+            reason = f"it has {size} bytes, and {file.size_bytes} when it was listed"
+            raise CopyAlteredError(file.table, file.source, file.location, reason)
+        if copied != checksum:
+            self._target.delete_file(file.place)
+            reason = "the copy was read back with another checksum, and is deleted"
+            raise CopyAlteredError(file.table, self._target_name, file.place, reason)
+        return checksum
+
+    def _transfer(self, source: ClusterFiles, file: FileCopy) -> tuple[int, str, str]:
+        """Return the number of bytes that were copied, their checksum, and the checksum of the copy."""
+        origin, place = source.local_path(file.location), self._target.local_path(file.place)
+        if origin is not None and place is not None and not self._is_throttled and not file.is_read:
+            return local_copies.copy_file(origin, place, file.size_bytes, self._count, lambda: _check(self._stop))
         digest = hashlib.sha256()
         size = 0
 
         def hashed() -> Iterator[bytes]:
             nonlocal size
-            for chunk in _chunks(source, file.location, self._chunk_bytes, self._stop):
+            at_once = _THROTTLED_CHUNK_BYTES if self._is_throttled else _CHUNK_BYTES
+            for chunk in _chunks(source, file.location, at_once, self._stop):
                 self._throttle.take(len(chunk))
                 digest.update(chunk)
                 size += len(chunk)
                 self._count(len(chunk))
                 yield chunk
 
-        self._target.write_chunks(file.place, hashed())
-        if size != file.size_bytes:
-            reason = f"it has {size} bytes, and {file.size_bytes} when it was listed"
-            raise CopyAlteredError(file.table, file.source, file.location, reason)
-        checksum = digest.hexdigest()
-        if _checksum(self._target, file.place, self._stop) != checksum:
-            self._target.delete_file(file.place)
-            reason = "the copy was read back with another checksum, and is deleted"
-            raise CopyAlteredError(file.table, self._target_name, file.place, reason)
-        return checksum, False
+        self._target.write_chunks(file.place, hashed(), new=not file.is_read)
+        return size, digest.hexdigest(), _checksum(self._target, file.place, self._stop)
 
     def _count(self, size: int) -> None:
         with self._lock:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from airflow_hivex.core.catalog.binding import BoundPartition, BoundTable
+from airflow_hivex.core.catalog.contents import TableContents
 from airflow_hivex.core.catalog.copies import place_in_copy
 from airflow_hivex.core.catalog.directories import RegisteredDirectory
 from airflow_hivex.core.errors import NoSuchPartitionError
@@ -13,7 +14,7 @@ from airflow_hivex.core.files.filesystem import ClusterFiles, is_hidden
 from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.partitions import partition_values
 from airflow_hivex.core.model.replication import ReplicatedDirectory, ReplicatedTable
-from airflow_hivex.core.replication.copying import FileCopy, check_whole
+from airflow_hivex.core.replication.copying import FileCopy, There, check_whole
 
 PickSource = Callable[[BoundTable, BoundPartition], str]
 
@@ -23,6 +24,8 @@ class PlannedDirectory:
     """A directory that the target lacks. ``registered`` is None for a partition of a plain table.
 
     ``files`` are all that lie there, with their sizes, by name in the directory; that of an original file is empty.
+    ``folder`` is that of the partition on the target. ``is_held`` is set where the target has it, damaged. ``there`` is
+    what lies in the places of the files; ``reused`` are files of an earlier copy, by name, that are the same.
     """
 
     partition: str | None
@@ -31,12 +34,31 @@ class PlannedDirectory:
     location: str
     place: str
     files: Mapping[str, int]
+    folder: str
     registered: RegisteredDirectory | None = None
+    is_held: bool = False
+    there: Mapping[str, There] = field(default_factory=dict)
+    reused: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def own_names(self) -> list[str]:
+        """Return the names of the files that the replication writes, or an earlier one has written."""
+        return [name for name in self.files if self.there.get(name) is not There.SAME_SIZE]
+
+    @property
+    def is_read(self) -> bool:
+        """Return whether queries may read it on the target while files are copied there."""
+        return self.is_held or (self.registered is not None and self.registered.is_growing)
 
     def copies(self, table: str) -> Iterator[FileCopy]:
         """Yield the copies of its files."""
         for name, size in self.files.items():
-            yield FileCopy(table, self.source, _below(self.location, name), self.place_of(name), size)
+            there = self.there.get(name, There.NOTHING)
+            yield FileCopy(table, self.source, self.source_of(name), self.place_of(name), size, there, self.is_read)
+
+    def source_of(self, name: str) -> str:
+        """Return the location of one of its files on the cluster that it comes from."""
+        return _below(self.location, name)
 
     def place_of(self, name: str) -> str:
         """Return the location of one of its files on the target."""
@@ -53,13 +75,15 @@ class PlannedDirectory:
 class PlannedTable:
     """A table, the partitions that the target is to have, and the directories that it lacks.
 
-    ``present`` are directories that it should have already.
+    ``present`` are directories that it should have already. ``registered`` are the places of the copies that the target
+    has, current or not, by partition.
     """
 
     bound: BoundTable
     cluster: str
     lacking: tuple[PlannedDirectory, ...] = ()
     present: tuple[PlannedDirectory, ...] = ()
+    registered: Mapping[str | None, str] = field(default_factory=dict)
     is_complete: bool = field(default=False)
 
     @property
@@ -103,6 +127,7 @@ def plan_table(
     bound: BoundTable,
     target: str,
     held: Collection[int],
+    registered: Mapping[str | None, str],
     files: Callable[[str], ClusterFiles],
     source_of: PickSource,
     *,
@@ -122,8 +147,8 @@ def plan_table(
     lacking: list[PlannedDirectory] = []
     present: list[PlannedDirectory] = []
     for partition in bound.partitions:
-        is_known = partition.name in there or partition.name in bound.stale.get(target, ())
-        place = place_of(bound, target, partition)
+        is_known = partition.name in registered
+        place = place_of(bound, target, partition, registered)
         for directory in _directories(table, partition):
             is_held = is_known and (directory is None or directory.id in held)
             if is_held and directory is not None and not with_present:
@@ -132,16 +157,24 @@ def plan_table(
             location = _location_on(bound, source, partition)
             name = "" if directory is None else directory.name
             planned = _planned(
-                table, files(source), partition, source, _below(location, name), _below(place, name), directory
+                table, files(source), partition, source, _below(location, name), _below(place, name), place, directory
             )
             (present if is_held else lacking).append(planned)
     is_complete = all(each.name in there for each in bound.partitions) and not lacking
-    return PlannedTable(bound, target, tuple(lacking), tuple(present), is_complete)
+    return PlannedTable(bound, target, tuple(lacking), tuple(present), registered, is_complete)
 
 
-def place_of(bound: BoundTable, cluster: str, partition: BoundPartition) -> str:
+def registered_places(contents: TableContents, cluster: str) -> dict[str | None, str]:
+    """Return where copies of partitions lie on a cluster, current or not."""
+    names: dict[int | None, str | None] = {each.id: each.name for each in contents.partitions}
+    names[None] = None
+    places = contents.locations.get(cluster, {})
+    return {names[id_]: location for id_, location in places.items() if id_ in names}
+
+
+def place_of(bound: BoundTable, cluster: str, partition: BoundPartition, registered: Mapping[str | None, str]) -> str:
     """Return where the copy of a partition lies on a cluster, or will lie."""
-    known = bound.copies.get(cluster, {}).get(partition.name)
+    known = registered.get(partition.name)
     if known is not None:
         return known
     table = bound.table
@@ -169,6 +202,7 @@ def _planned(
     source: str,
     location: str,
     place: str,
+    folder: str,
     directory: RegisteredDirectory | None,
 ) -> PlannedDirectory:
     found = {name: size for name, size in files.walk(location) if not name.rpartition("/")[2].startswith(".")}
@@ -176,7 +210,7 @@ def _planned(
         data = {name: size for name, size in found.items() if not is_hidden(name)}
         check_whole(table.full_name, source, location, data, (directory.files, directory.size_bytes))
     name = "" if directory is None else directory.name
-    return PlannedDirectory(partition.name, name, source, location, place, found, directory)
+    return PlannedDirectory(partition.name, name, source, location, place, found, folder, directory)
 
 
 def _parts(partition: str) -> frozenset[tuple[str, str]]:

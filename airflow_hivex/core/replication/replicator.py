@@ -10,9 +10,9 @@ Source: docs/reference/clusters.md, "Storage".
 from __future__ import annotations
 
 import logging
-import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 from sqlalchemy import Connection
 
@@ -28,21 +28,20 @@ from airflow_hivex.core.errors import (
     InvalidOperationError,
     InvalidParametersError,
 )
-from airflow_hivex.core.files.filesystem import UNFINISHED, ClusterFiles, is_hidden
+from airflow_hivex.core.files.filesystem import ClusterFiles
 from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.replication import CopyProgress, CopyStatus, Replication
 from airflow_hivex.core.model.snapshots import QualifiedName, Snapshot
-from airflow_hivex.core.replication.copying import (
-    CopiedFiles,
-    copy_files,
-    directory_checksum,
-    hash_files,
-)
-from airflow_hivex.core.replication.planning import PlannedDirectory, PlannedTable, chosen, plan_table
+from airflow_hivex.core.replication.comparing import CopyComparison, checksum_of
+from airflow_hivex.core.replication.copying import CopiedFiles, There, copy_files
+from airflow_hivex.core.replication.leftovers import CopyLeftovers
+from airflow_hivex.core.replication.places import CopyPlaces
+from airflow_hivex.core.replication.planning import PlannedTable, chosen, plan_table, registered_places
 from airflow_hivex.core.replication.running import ReplicationTransactions, RunningReplication
 from airflow_hivex.core.replication.status import copy_statuses
 from airflow_hivex.core.settings import Settings
+from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.transactions.locks import LockManager
 from airflow_hivex.core.transactions.manager import TransactionManager
 
@@ -50,7 +49,6 @@ log = logging.getLogger(__name__)
 
 _THREADS = 8
 _MOST_TRIES = 3
-_NOT_IN_NAMES = re.compile(r"\W")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +66,7 @@ class Replicator:
 
     def __init__(
         self,
+        store: Store,
         settings: Settings,
         clusters: Clusters,
         catalog: ObjectStore,
@@ -84,6 +83,8 @@ class Replicator:
         self._clock = clock
         self._roots = roots
         self._health = health
+        self._places = CopyPlaces(store, clock)
+        self._leftovers = CopyLeftovers(store, settings, clusters, clock, roots, self._running)
 
     def replicate(
         self,
@@ -189,6 +190,14 @@ class Replicator:
                     self._files(target).delete_directory(location)
             self._transactions.commit(running.txn_id)
 
+    def clean(self) -> int:
+        """Delete the files of copies that nobody needs any more; return of how many places. For the housekeeping.
+
+        Those are the files of replications that have not finished, and of copies of plain tables that were replaced or
+        withdrawn. Files of others in the same folders stay. Safe at any time, and to repeat.
+        """
+        return self._leftovers.clean()
+
     def copies(self, table: str) -> list[CopyStatus]:
         """Return the state of the copies of a table, by partition and cluster, as of now. Only reads the metastore.
 
@@ -217,18 +226,20 @@ class Replicator:
         before = self._catalog.snapshot(names)
         for each in before.tables.values():
             _check_target(each, target)
-        self._running.lock(running, before.tables.values(), target)
-        snapshot = self._catalog.snapshot(names, running.txn_id, known=before.tables.values())
+        tables = before.tables.values()
+        self._running.abort_dead(self._places.owners([each.id for each in tables], target))
+        self._running.lock(running, tables, target)
+        snapshot = self._catalog.snapshot(names, running.txn_id, known=tables)
         planned = self._plan(snapshot, target, partitions, with_present=options.verify)
         self._roots.check(target)
-        planned = [self._without_equal(each, running, options) for each in planned]
-        self._check_places(planned)
-        self._withdraw(planned)
-        self._delete_others(planned)
+        files = cache(self._files)
+        comparison = CopyComparison(files, running.stop, options.threads)
+        planned = [self._compared(each, comparison, running) for each in planned]
+        planned = [self._take_over(each) for each in self._places.take(running.txn_id, planned, files)]
         wanted = [each for table in planned for lacks in table.lacking for each in lacks.copies(table.table.full_name)]
         copied = copy_files(
-            self._files,
-            self._files(target),
+            files,
+            files(target),
             target,
             wanted,
             running.stop,
@@ -236,6 +247,8 @@ class Replicator:
             bytes_per_second=options.bytes_per_second,
             progress=options.progress,
         )
+        # A disk that was lost meanwhile leaves an empty folder, into which the last files may have gone.
+        self._roots.check(target)
         self._commit(running, planned, copied)
         return Replication(
             target,
@@ -245,6 +258,13 @@ class Replicator:
             sum(each.size_bytes for each in wanted if each.place not in copied.kept),
             len(copied.kept),
         )
+
+    def _compared(self, planned: PlannedTable, comparison: CopyComparison, running: RunningReplication) -> PlannedTable:
+        if not planned.present:
+            return planned
+        known = self._catalog.copy_checksums([each.registered for each in planned.present if each.registered])
+        unfinished = self._places.unfinished(planned.table.id, planned.cluster)
+        return comparison.without_equal(planned, known, running.txn_id, unfinished)
 
     def _commit(self, running: RunningReplication, planned: Sequence[PlannedTable], copied: CopiedFiles) -> None:
         """Register all copies, in the commit of the transaction."""
@@ -263,13 +283,16 @@ class Replicator:
                     directories,
                     checksums,
                     partitions=each.bound.partition_names,
+                    locations={lacks.partition: lacks.folder for lacks in each.lacking if lacks.registered is None},
                     write_ids=each.bound.write_ids,
                 )
                 first = [directory for directory in directories if directory.id in new]
                 if first:
                     catalog.add_copies(each.table, each.table.storage.primary.cluster, first, checksums)
 
-        self._transactions.commit(running.txn_id, changes)
+            self._places.finish(connection, running.txn_id)
+
+        self._running.commit(running, changes)
 
     def _checked(self, planned: PlannedTable, copied: CopiedFiles) -> tuple[dict[int, str], frozenset[int]]:
         """Return the checksums of the copied directories by id, and which of these were not known before.
@@ -282,7 +305,7 @@ class Replicator:
         for each in planned.lacking:
             if each.registered is None:
                 continue
-            checksum = _checksum_of({name: copied.checksums[each.place_of(name)] for name in each.files})
+            checksum = checksum_of({name: copied.checksums[each.place_of(name)] for name in each.files})
             if known.get(each.registered.id, checksum) != checksum:
                 reason = "its checksum is not the one that was recorded when it was copied first"
                 raise CopyAlteredError(planned.table.full_name, each.source, each.location, reason)
@@ -310,6 +333,7 @@ class Replicator:
                     chosen(bound, partitions),
                     target,
                     held,
+                    registered_places(contents, target),
                     self._files,
                     self._source_of,
                     with_present=with_present,
@@ -332,76 +356,18 @@ class Replicator:
                 return name
         raise problem
 
-    def _without_equal(self, planned: PlannedTable, running: RunningReplication, options: CopyOptions) -> PlannedTable:
-        """Return the plan with those of the present directories that are not what they should be among the lacking."""
-        if not planned.present:
-            return planned
-        registered = [each.registered for each in planned.present if each.registered is not None]
-        known = self._catalog.copy_checksums(registered)
+    def _take_over(self, planned: PlannedTable) -> PlannedTable:
+        """Link the files of an earlier copy that have not changed into the place of the new one, where that works."""
         target = self._files(planned.cluster)
-        damaged = []
-        for each in planned.present:
-            there = {
-                name: size for name, size in target.walk(each.place) if not name.rpartition("/")[2].startswith(".")
-            }
-            if there != dict(each.files) or not self._is_equal(planned, each, known, running, options):
-                damaged.append(each)
-        lacking = (*planned.lacking, *damaged)
-        return replace(planned, lacking=lacking, present=(), is_complete=planned.is_complete and not damaged)
-
-    def _is_equal(
-        self,
-        planned: PlannedTable,
-        directory: PlannedDirectory,
-        known: Mapping[int, str],
-        running: RunningReplication,
-        options: CopyOptions,
-    ) -> bool:
-        copies = [(planned.cluster, directory.place_of(name)) for name in directory.files]
-        hashed = hash_files(self._files, copies, running.stop, threads=options.threads)
-        found = _checksum_of({n: hashed[planned.cluster, directory.place_of(n)] for n in directory.files})
-        if directory.registered is not None and directory.registered.id in known:
-            return found == known[directory.registered.id]
-        originals = {each.place: (each.source, each.location) for each in directory.copies("")}
-        of_source = hash_files(self._files, list(originals.values()), running.stop, threads=options.threads)
-        return all(hashed[planned.cluster, place] == of_source[original] for place, original in originals.items())
-
-    def _check_places(self, planned: Sequence[PlannedTable]) -> None:
-        """Refuse the place of a plain table's first copy that holds other files: they may belong to somebody else.
-
-        Raises:
-            InvalidOperationError: there is a file that the primary does not have.
-        """
-        for table in planned:
-            there = table.bound.copies.get(table.cluster, {})
-            for each in table.lacking:
-                if each.registered is not None or each.partition in there:
-                    continue
-                for name, _ in self._files(table.cluster).walk(each.place):
-                    if name not in each.files and not name.endswith((UNFINISHED, ".crc")):
-                        reason = f"{each.place_of(name)} on cluster {table.cluster} is not on the primary; move it away"
-                        raise InvalidOperationError("REPLICATE", table.table.full_name, reason)
-
-    def _withdraw(self, planned: Sequence[PlannedTable]) -> None:
-        """Withdraw the copies of plain tables that have changed: files without snapshots are replaced one by one."""
-        for each in planned:
-            table = each.table
-            if table.is_transactional or each.is_complete:
-                continue
-            there = each.bound.copies.get(each.cluster, {})
-            names = [lacks.partition for lacks in each.lacking if lacks.partition in there]
-            if names:
-                of_partitions = [name for name in names if name is not None] if table.is_partitioned else None
-                self._catalog.unregister_copy(table.database, table.name, each.cluster, of_partitions)
-
-    def _delete_others(self, planned: Sequence[PlannedTable]) -> None:
-        """Delete from the places of new copies whatever does not belong there, such as the rest of a killed copy."""
-        for table in planned:
-            target = self._files(table.cluster)
-            for each in table.lacking:
-                for name, _ in target.walk(each.place):
-                    if name not in each.files:
-                        target.delete_file(each.place_of(name))
+        lacking = []
+        for each in planned.lacking:
+            linked = [
+                name
+                for name, location in each.reused.items()
+                if name not in each.there and target.link(location, each.place_of(name))
+            ]
+            lacking.append(replace(each, there={**each.there, **dict.fromkeys(linked, There.OWN)}))
+        return replace(planned, lacking=tuple(lacking))
 
     def _files(self, name: str) -> ClusterFiles:
         cluster = self._clusters.get(name)
@@ -432,8 +398,3 @@ def _check_options(
 def _check_target(table: StoredTable, target: str) -> None:
     if not table.is_view and table.storage.primary.cluster == target:
         raise InvalidOperationError("REPLICATE", table.full_name, f"{target} is its primary cluster")
-
-
-def _checksum_of(checksums: Mapping[str, str]) -> str:
-    """Return the checksum of a directory, without files that only other programs read."""
-    return directory_checksum({name: each for name, each in checksums.items() if not is_hidden(name)})

@@ -6,9 +6,11 @@ import getpass
 import logging
 import re
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+
+from sqlalchemy import Connection
 
 from airflow_hivex.core.errors import (
     CommitOutcomeUnknownError,
@@ -20,6 +22,7 @@ from airflow_hivex.core.model.identifiers import MAX_NAME_LENGTH
 from airflow_hivex.core.model.locks import DataOperation, LockComponent, LockType
 from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.replication.copying import StoppedError
+from airflow_hivex.core.replication.processes import is_dead, shown
 from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.transactions.heartbeats import heartbeats
 from airflow_hivex.core.transactions.locks import LockManager
@@ -27,6 +30,7 @@ from airflow_hivex.core.transactions.manager import TransactionManager
 
 log = logging.getLogger(__name__)
 
+_TIMEOUT = "hivex.replication.timeout"
 _NOT_IN_NAMES = re.compile(r"\W")
 
 
@@ -55,10 +59,13 @@ class ReplicationTransactions:
     @contextmanager
     def open(self, user: str | None, agent_info: str | None) -> Iterator[RunningReplication]:
         """Yield a transaction with heartbeats. The block commits it; an error out of the block aborts it."""
-        (txn_id,) = self._transactions.open(user=user or getpass.getuser(), agent_info=agent_info)
+        # Others wait for its locks: whoever is dead is not waited for as long as a query may take a rest.
+        timeout_s = min(int(self._settings[_TIMEOUT]), int(self._settings["hive.txn.timeout"]))
+        user = user or getpass.getuser()
+        (txn_id,) = self._transactions.open(user=user, agent_info=agent_info, timeout=timeout_s)
         running = RunningReplication(txn_id)
         try:
-            with heartbeats(self._transactions, txn_id, int(self._settings["hive.txn.timeout"]), running.end):
+            with heartbeats(self._transactions, txn_id, timeout_s, running.end):
                 yield running
         except BaseException as error:
             running.stop.set()
@@ -76,6 +83,30 @@ class ReplicationTransactions:
             # The caller needs the first error; the transaction times out, or has ended already.
             log.warning("Transaction %s of a replication could not be aborted: %s", txn_id, failure)
 
+    def abort_dead(self, owners: Mapping[int, str]) -> None:
+        """Abort those of the open transactions whose processes were on this machine, and have died."""
+        for txn_id, process in owners.items():
+            if is_dead(process):
+                log.warning("Transaction %s is aborted: %s has died", txn_id, shown(process))
+                self._transactions.abort_many([txn_id], f"{shown(process)} has died")
+
+    def try_lock(self, running: RunningReplication, database: str, table_id: int, cluster: str) -> bool:
+        """Keep replications of a table to a cluster away; return False without waiting if there is one."""
+        wanted = [_of_copy(database, table_id, cluster)]
+        return self._locks.acquire(wanted, running.txn_id, wait=False).is_acquired
+
+    def commit(self, running: RunningReplication, changes: Callable[[Connection], None]) -> None:
+        """Commit the transaction together with changes of the metastore.
+
+        Raises:
+            TransactionAbortedError: somebody has aborted it; nothing was changed.
+        """
+        self._transactions.commit(running.txn_id, changes)
+
+    def give_up(self, running: RunningReplication, reason: str) -> None:
+        """Abort the transaction."""
+        self._transactions.abort(running.txn_id, reason)
+
     def lock(
         self, running: RunningReplication, tables: Iterable[StoredTable], cluster: str, *, exclusive: bool = False
     ) -> None:
@@ -91,19 +122,16 @@ class ReplicationTransactions:
             kind = LockType.EXCLUSIVE if exclusive else LockType.SHARED_READ
             operation = DataOperation.NO_TXN if exclusive else DataOperation.SELECT
             components.append(LockComponent(table.database, table.name, type=kind, operation=operation))
-            # The name of a table that does not exist: a lock on the table itself would stop its writers.
-            name = _NOT_IN_NAMES.sub("_", f"hivex_replication_{table.id}_{cluster}")[:MAX_NAME_LENGTH]
-            components.append(
-                LockComponent(
-                    table.database,
-                    name,
-                    type=LockType.EXCL_WRITE,
-                    operation=DataOperation.NO_TXN,
-                    is_new_table=True,
-                )
-            )
+            components.append(_of_copy(table.database, table.id, cluster))
         if not components:
             return
         response = self._locks.acquire(components, running.txn_id)
         if not response.is_acquired:
             raise LockNotAcquiredError(response.message or "The locks are held by somebody else.")
+
+
+def _of_copy(database: str, table_id: int, cluster: str) -> LockComponent:
+    """Return the lock of the copy of a table on a cluster."""
+    # The name of a table that does not exist: a lock on the table itself would stop its writers.
+    name = _NOT_IN_NAMES.sub("_", f"hivex_replication_{table_id}_{cluster}")[:MAX_NAME_LENGTH]
+    return LockComponent(database, name, type=LockType.EXCL_WRITE, operation=DataOperation.NO_TXN, is_new_table=True)

@@ -8,7 +8,7 @@ from airflow_hivex.core.catalog.binding import BoundPartition, BoundTable
 from airflow_hivex.core.catalog.contents import TableContents
 from airflow_hivex.core.catalog.directories import RegisteredDirectory
 from airflow_hivex.core.model.replication import CopyStatus
-from airflow_hivex.core.replication.planning import place_of
+from airflow_hivex.core.replication.planning import place_of, registered_places
 
 
 def copy_statuses(
@@ -19,6 +19,7 @@ def copy_statuses(
     ``registered_ms`` is when each directory was registered on the primary.
     """
     primary = bound.table.storage.primary.cluster
+    places = {cluster: registered_places(contents, cluster) for cluster in bound.copies}
     for partition in bound.partitions:
         directories = [each for each in partition.directories if isinstance(each, RegisteredDirectory)]
         yield _status(partition, primary, partition.location, directories, (), None, is_primary=True)
@@ -31,7 +32,7 @@ def copy_statuses(
             lacks = [each for each in directories if each.id not in held]
             since = [registered_ms[each.id] for each in lacks if each.id in registered_ms]
             lag_ms = max(0, now_ms - min(since)) if since else None if lacks else 0
-            location = there[partition.name] if is_current else place_of(bound, cluster, partition)
+            location = there[partition.name] if is_current else place_of(bound, cluster, partition, places[cluster])
             yield _status(partition, cluster, location, has, lacks, lag_ms)
 
 

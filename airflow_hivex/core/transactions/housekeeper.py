@@ -40,9 +40,9 @@ class HousekeepingResult:
     """The result of one round.
 
     ``aborted`` are the ids of transactions that had timed out, ``dropped_locks`` those of requests
-    without transaction, ``abandoned_writes`` the number of writes whose files were deleted, ``requeued_compactions``
-    that of compactions whose worker is gone; the others are numbers of records removed, ``events`` of them from the
-    notification log.
+    without transaction, ``abandoned_writes`` the number of writes whose files were deleted, ``unused_copies`` that of
+    places of copies, ``requeued_compactions`` that of compactions whose worker is gone; the others are numbers of
+    records removed, ``events`` of them from the notification log.
     """
 
     aborted: tuple[int, ...] = ()
@@ -52,6 +52,7 @@ class HousekeepingResult:
     completed_components: int = 0
     transactions: int = 0
     abandoned_writes: int = 0
+    unused_copies: int = 0
     requeued_compactions: int = 0
     compactions: int = 0
     events: int = 0
@@ -70,6 +71,7 @@ class Housekeeper:
         *,
         delete_abandoned: Callable[[], int] | None = None,
         keep_compactions: Callable[[], tuple[int, int]] | None = None,
+        clean_copies: Callable[[], int] | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -77,6 +79,7 @@ class Housekeeper:
         self._locks = locks
         self._delete_abandoned = delete_abandoned
         self._keep_compactions = keep_compactions
+        self._clean_copies = clean_copies
         self._interval_ms = int(settings["metastore.acid.housekeeper.interval"]) * 1000
         self._cleaner_interval_ms = int(settings["metastore.acid.txn.cleaner.interval"]) * 1000
         self._log = NotificationLog(store)
@@ -104,6 +107,7 @@ class Housekeeper:
                 write_ids=self._store.write(_purge_write_ids, name="purge"),
                 completed_components=self._store.write(_purge_completed_components, name="purge"),
                 abandoned_writes=0 if self._delete_abandoned is None else self._delete_abandoned(),
+                unused_copies=0 if self._clean_copies is None else self._clean_copies(),
             )
             self._store.write(lambda connection: kept_snapshots.purge(connection, self._clock()), name="purge")
             if self._keep_compactions is not None:

@@ -22,7 +22,7 @@ from airflow_hivex.core.store.schema.catalog import (
 )
 from airflow_hivex.core.store.schema.compactions import compaction_queue, completed_compactions
 from airflow_hivex.core.store.schema.counters import counters
-from airflow_hivex.core.store.schema.directories import directories, directory_copies
+from airflow_hivex.core.store.schema.directories import copy_places, directories, directory_copies
 from airflow_hivex.core.store.schema.events import notification_log, recorded_events
 from airflow_hivex.core.store.schema.locks import locks
 from airflow_hivex.core.store.schema.transactions import (
@@ -47,6 +47,7 @@ __all__ = [
     "compaction_queue",
     "completed_compactions",
     "completed_txn_components",
+    "copy_places",
     "counters",
     "databases",
     "directories",

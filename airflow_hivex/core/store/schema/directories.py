@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, String, Table, Text
+from sqlalchemy import JSON, BigInteger, Boolean, Column, ForeignKey, Index, Integer, String, Table, Text
 
 from airflow_hivex.core.store.schema.base import Cluster, Id, metadata
 
@@ -41,3 +41,28 @@ directory_copies = Table(
     Column("checksum", Text),
 )
 """The clusters that hold a directory, its primary among them. Without a checksum none is known."""
+
+copy_places = Table(
+    "copy_places",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("table_id", Id, nullable=False),
+    Column("cluster", Cluster, nullable=False),
+    Column("location", Text, nullable=False),
+    Column("directory_id", Id),
+    Column("files", JSON, nullable=False),
+    Column("txn_id", BigInteger, nullable=False),
+    Column("process", Text, nullable=False),
+    Column("noted_ms", BigInteger, nullable=False),
+    Column("is_complete", Boolean, nullable=False),
+    Column("unused_txn_id", BigInteger),
+    Column("unused_ms", BigInteger),
+    Index("ix_copy_places_table_id_cluster", "table_id", "cluster"),
+    sqlite_autoincrement=True,
+)
+"""The places on clusters that replications write to, each with the names of the files that they write there.
+
+A row of a directory goes with the commit that registers its copy. A row of a table without transactions stays as long
+as the files do; ``is_complete`` is set when the copy is registered, ``unused_txn_id`` and ``unused_ms`` when the
+housekeeping finds that it is not any more. ``txn_id`` is the replication that has written there last, in ``process``.
+Without a foreign key: the files of a dropped table outlive its row."""

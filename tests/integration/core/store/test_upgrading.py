@@ -123,6 +123,10 @@ ROWS = {
     ),
     "0012": ("UPDATE tables SET version = 21 WHERE id = 5",),
     "0013": ("UPDATE directory_copies SET checksum = 'sha256:00' WHERE directory_id = 11",),
+    "0015": (
+        "INSERT INTO copy_places (id, table_id, cluster, location, directory_id, files, txn_id, process, noted_ms, "
+        "is_complete) VALUES (1, 5, 'c2', 'shop.db/sales/delta_1', 11, '[\"bucket_00000\"]', 2, 'p', 14, false)",
+    ),
 }
 """Rows as releases of each schema have written them, by the first revision that has the columns."""
 

@@ -1,16 +1,18 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Event
 
 import pytest
-from fsspec.implementations.local import LocalFileSystem
 
-from airflow_hivex.core.errors import InvalidOperationError, StorageError
+from airflow_hivex.core.errors import CopyAlteredError, InvalidOperationError, StorageError
+from airflow_hivex.core.files import local_copies
 from airflow_hivex.core.files.filesystem import ClusterFiles
-from airflow_hivex.core.replication.copying import FileCopy, copy_files
+from airflow_hivex.core.replication.copying import FileCopy, There, copy_files
 from tests.object_store import ObjectStore
 
 
@@ -105,14 +107,14 @@ def test_a_walk_follows_links_as_readers_do(tmp_path: Path) -> None:
 
 def test_a_walk_takes_nothing_unreadable_for_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put(tmp_path.as_uri(), "t/p=1/bucket_00000", b"data")
-    list_folder = LocalFileSystem.ls
+    list_folder = os.scandir
 
-    def ls(self: LocalFileSystem, path: str, **named: object) -> object:
+    def scandir(path: str) -> object:
         if str(path).endswith("p=1"):
             raise PermissionError(13, "Permission denied", path)
-        return list_folder(self, path, **named)
+        return list_folder(path)
 
-    monkeypatch.setattr(LocalFileSystem, "ls", ls)
+    monkeypatch.setattr(os, "scandir", scandir)
     with pytest.raises(StorageError, match="Permission denied"):
         list(ClusterFiles(tmp_path.as_uri()).walk("t"))
 
@@ -166,7 +168,7 @@ def test_files_are_copied_between_clusters_and_verified(root: str, tmp_path: Pat
     source, target = ClusterFiles((tmp_path / "source").as_uri()), ClusterFiles(root)
     for name in ("a", "b"):
         source.write_chunks(f"t/{name}", [name.encode() * 3, b"", b"!"])
-    files = [FileCopy("d.t", "c1", f"t/{name}", f"copy/t/{name}", 4) for name in ("a", "b")]
+    files = [FileCopy("d.t", "c1", f"t/{name}", f"copy/t/{name}", 4, There.OWN) for name in ("a", "b")]
     target.write_chunks("copy/t/b", [b"bbb?"])
     first = copy_files(lambda _: source, target, "c2", files, Event(), threads=2, bytes_per_second=1_000)
     assert [b"".join(target.read_chunks(f"copy/t/{name}", 2)) for name in ("a", "b")] == [b"aaa!", b"bbb!"]
@@ -177,6 +179,63 @@ def test_files_are_copied_between_clusters_and_verified(root: str, tmp_path: Pat
     assert again.checksums == first.checksums
     assert dict(target.walk("copy")) == {"t/a": 4, "t/b": 4}
     assert target.size("copy/t") is None
+
+
+@pytest.mark.parametrize("size", [0, 1, local_copies.SMALL, local_copies.SMALL + 1, (3 << 20) + 5])
+def test_local_files_of_all_sizes_are_copied_whole(tmp_path: Path, size: int) -> None:
+    files, content = ClusterFiles(tmp_path.as_uri()), os.urandom(size)
+    (tmp_path / "a").write_bytes(content)
+    copy = FileCopy("d.t", "c1", "a", "copy/a", size)
+    done = copy_files(lambda _: files, files, "c2", [copy], Event(), threads=2)
+    assert (tmp_path / "copy" / "a").read_bytes() == content
+    assert done.checksums == {"copy/a": hashlib.sha256(content).hexdigest()}
+
+
+@pytest.mark.parametrize("size", [5, local_copies.SMALL + 7])
+def test_a_source_of_another_size_and_a_file_in_the_way_are_refused(tmp_path: Path, size: int) -> None:
+    files = ClusterFiles(tmp_path.as_uri())
+    (tmp_path / "a").write_bytes(b"x" * size)
+
+    def copy(expected: int, place: str, there: There = There.NOTHING) -> None:
+        file = FileCopy("d.t", "c1", "a", place, expected, there)
+        copy_files(lambda _: files, files, "c2", [file], Event(), threads=1)
+
+    for expected in (size - 1, size + 1):
+        with pytest.raises(CopyAlteredError, match="when it was listed"):
+            copy(expected, "copy/a")
+        assert not (tmp_path / "copy" / "a").exists()
+    (tmp_path / "b").write_bytes(b"y" * size)
+    with pytest.raises(StorageError, match="exists"):
+        copy(size, "b")
+    with pytest.raises(InvalidOperationError, match="is another file; move it away"):
+        copy(size, "b", There.SAME_SIZE)
+    assert (tmp_path / "b").read_bytes() == b"y" * size
+    copy(size, "b", There.OWN)
+    assert (tmp_path / "b").read_bytes() == b"x" * size
+
+
+def test_a_copy_is_not_faster_than_its_rate(tmp_path: Path) -> None:
+    files = ClusterFiles(tmp_path.as_uri())
+    for name in ("a", "b"):
+        (tmp_path / name).write_bytes(b"x" * 150_000)
+    copies = [FileCopy("d.t", "c1", name, f"copy/{name}", 150_000) for name in ("a", "b")]
+    began = time.monotonic()
+    copy_files(lambda _: files, files, "c2", copies, Event(), threads=2, bytes_per_second=300_000)
+    # What is on its way at the end need not be waited for: a piece of each thread.
+    assert 0.5 < time.monotonic() - began < 5
+
+
+def test_a_folder_is_walked_with_links_and_without_what_goes_away(tmp_path: Path) -> None:
+    files = ClusterFiles((tmp_path / "root").as_uri())
+    (tmp_path / "root" / "t" / "p=1").mkdir(parents=True)
+    (tmp_path / "root" / "t" / "p=1" / "a").write_text("aaa")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "b").write_text("bb")
+    (tmp_path / "root" / "t" / "p=2").symlink_to(tmp_path / "other")
+    (tmp_path / "root" / "t" / "gone").symlink_to(tmp_path / "nothing")
+    assert dict(files.walk("t")) == {"p=1/a": 3, "p=2/b": 2, "gone": 0}
+    assert dict(files.walk("t/p=1/a")) == {"": 3}
+    assert dict(files.walk("nothing")) == {}
 
 
 def test_a_failed_write_leaves_no_part(root: str) -> None:

@@ -1,0 +1,146 @@
+"""Copies of files between local disks: each file is hashed while it is copied, and read again."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from airflow_hivex.core.errors import StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_AT_ONCE = 1 << 20
+SMALL = 1 << 18
+"""Files of at most so many bytes are read in one go."""
+
+_READ = os.O_RDONLY | getattr(os, "O_BINARY", 0)
+_WRITE_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+
+
+def copy_file(
+    source: str, place: str, size_bytes: int, written: Callable[[int], object], checked: Callable[[], object]
+) -> tuple[int, str, str]:
+    """Copy a file to a place where there is none; return its size, its SHA-256 checksum and that of the copy.
+
+    ``written`` is called with the size of each piece; ``checked`` now and then, and may raise to end the copying. An
+    error leaves no part of the file.
+
+    Raises:
+        StorageError: the source cannot be read, or the copy cannot be written, such as over a file.
+    """
+    if size_bytes <= SMALL:
+        return _copy_small(source, place, size_bytes, written)
+    digest = hashlib.sha256()
+    buffer = memoryview(bytearray(_AT_ONCE))
+    size = 0
+    with _of(source):
+        origin = os.open(source, _READ)
+    try:
+        with _made(place) as copy:
+            while True:
+                with _of(source):
+                    count = os.readv(origin, [buffer])
+                if not count:
+                    break
+                checked()
+                piece = buffer[:count]
+                digest.update(piece)
+                with _of(place):
+                    _write(copy, piece)
+                size += count
+                written(count)
+    finally:
+        os.close(origin)
+    return size, digest.hexdigest(), hash_file(place, checked)
+
+
+def hash_file(path: str, checked: Callable[[], object]) -> str:
+    """Return the SHA-256 checksum of a file. ``checked`` is called now and then, and may raise.
+
+    Raises:
+        StorageError: the file cannot be read.
+    """
+    digest = hashlib.sha256()
+    with _of(path):
+        file = os.open(path, _READ)
+        try:
+            first = os.read(file, SMALL)
+            digest.update(first)
+            if len(first) < SMALL:
+                return digest.hexdigest()
+            buffer = memoryview(bytearray(_AT_ONCE))
+            while count := os.readv(file, [buffer]):
+                checked()
+                digest.update(buffer[:count])
+        finally:
+            os.close(file)
+    return digest.hexdigest()
+
+
+def _copy_small(source: str, place: str, size_bytes: int, written: Callable[[int], object]) -> tuple[int, str, str]:
+    with _of(source):
+        content = _read(source, size_bytes)
+    with _made(place) as copy, _of(place):
+        _write(copy, content)
+    with _of(place):
+        again = _read(place, len(content))
+    written(len(content))
+    checksum = hashlib.sha256(content).hexdigest()
+    return len(content), checksum, checksum if again == content else hashlib.sha256(again).hexdigest()
+
+
+def _read(path: str, size_bytes: int) -> bytes:
+    """Return the content of a small file, and one byte more than it should have if there is one."""
+    file = os.open(path, _READ)
+    try:
+        content = os.read(file, size_bytes + 1)
+        while len(content) < size_bytes and (more := os.read(file, size_bytes + 1 - len(content))):
+            content += more
+        return content
+    finally:
+        os.close(file)
+
+
+def _write(file: int, content: bytes | memoryview) -> None:
+    count = os.write(file, content)
+    while count < len(content):
+        content = content[count:]
+        count = os.write(file, content)
+
+
+@contextmanager
+def _made(place: str) -> Iterator[int]:
+    """Yield the descriptor of a new file, which goes with an error."""
+    with _of(place):
+        file = os.open(place, _WRITE_NEW, 0o666)
+    try:
+        try:
+            yield file
+        finally:
+            with _of(place):
+                os.close(file)
+    except BaseException:
+        with suppress(OSError):
+            Path(place).unlink()
+        raise
+
+
+class _of:  # noqa: N801 - reads as a word of its `with`
+    """Translate the errors of a path. A class, as each file takes several of them."""
+
+    __slots__ = ("_path",)
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, OSError):
+            raise StorageError(self._path, str(error)) from error

@@ -1,0 +1,250 @@
+"""The places that replications write to: noted before a file is written, so that each file has a known owner.
+
+A place that is noted for a table, or where its copy is registered, is the table's own. Other places must be free: a
+replication neither overwrites nor deletes what it finds there.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from sqlalchemy import ColumnElement, Connection, delete, func, insert, or_, select, update
+
+from airflow_hivex.core.clock import Clock
+from airflow_hivex.core.errors import InvalidOperationError
+from airflow_hivex.core.files.filesystem import UNFINISHED, ClusterFiles
+from airflow_hivex.core.model.objects import StoredTable
+from airflow_hivex.core.model.transactions import TxnState
+from airflow_hivex.core.replication.copying import There
+from airflow_hivex.core.replication.planning import PlannedDirectory, PlannedTable
+from airflow_hivex.core.replication.processes import this_process
+from airflow_hivex.core.store.batches import batches
+from airflow_hivex.core.store.engine import Store
+from airflow_hivex.core.store.schema import (
+    cluster_storage_descriptors,
+    copy_places,
+    databases,
+    partitions,
+    tables,
+    txns,
+)
+
+_PLACE = copy_places.c
+
+
+@dataclass(frozen=True, slots=True)
+class _Noted:
+    """A row of ``copy_places``."""
+
+    id: int
+    files: frozenset[str]
+
+
+class CopyPlaces:
+    """Notes the places of copies. Safe to share between threads and processes."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+
+    def owners(self, table_ids: Collection[int], cluster: str) -> dict[int, str]:
+        """Return the open transactions that have noted places for tables on a cluster, with their processes."""
+        with self._store.read() as connection:
+            return {
+                txn_id: process
+                for batch in batches(sorted(table_ids))
+                for txn_id, process in owners_of_places(
+                    connection, _PLACE.cluster == cluster, _PLACE.table_id.in_(batch)
+                ).items()
+            }
+
+    def unfinished(self, table_id: int, cluster: str) -> list[str]:
+        """Return the places that replications of a table to a cluster have noted, and not registered."""
+        query = select(_PLACE.location).where(_PLACE.table_id == table_id, _PLACE.cluster == cluster)
+        with self._store.read() as connection:
+            return list(connection.execute(query.where(~_PLACE.is_complete)).scalars())
+
+    def take(
+        self, txn_id: int, planned: Sequence[PlannedTable], files: Callable[[str], ClusterFiles]
+    ) -> list[PlannedTable]:
+        """Note the places of the lacking directories, and return the plan with the state of each file's place.
+
+        The caller has locked the tables against other replications to their clusters. What an earlier replication has
+        left in these places, and does not belong there, is deleted.
+
+        Raises:
+            InvalidOperationError: a file of others is in the way, or the place belongs to another table.
+        """
+        return [self._take(txn_id, each, files(each.cluster)) if each.lacking else each for each in planned]
+
+    def _take(self, txn_id: int, planned: PlannedTable, files: ClusterFiles) -> PlannedTable:
+        table, cluster = planned.table, planned.cluster
+        with self._store.read_together() as connection:
+            noted = _noted(connection, table, cluster)
+            others = _places_of_others(connection, table, cluster)
+        others.check(planned)
+        taken: list[PlannedDirectory] = []
+        needless: list[list[str]] = []
+        for directory in planned.lacking:
+            known = noted.get(directory.place)
+            own = known.files if known is not None else frozenset()
+            there, superfluous = _look(planned, directory, own, files)
+            taken.append(replace(directory, there=there))
+            needless.append(superfluous)
+        rows = [
+            {
+                "table_id": table.id,
+                "cluster": cluster,
+                "location": each.place,
+                "directory_id": None if each.registered is None else each.registered.id,
+                "files": sorted({*each.own_names, *superfluous}),
+                "txn_id": txn_id,
+                "process": this_process(),
+                "noted_ms": self._clock(),
+                "is_complete": False,
+                "unused_txn_id": None,
+                "unused_ms": None,
+            }
+            for each, superfluous in zip(taken, needless, strict=True)
+        ]
+        before = [noted[each.place].id for each in taken if each.place in noted]
+
+        def note(connection: Connection) -> None:
+            for batch in batches(before):
+                connection.execute(delete(copy_places).where(_PLACE.id.in_(batch)))
+            for new in batches(rows, 1000):
+                connection.execute(insert(copy_places), new)
+
+        self._store.write(note, name="note places")
+        for each, superfluous in zip(taken, needless, strict=True):
+            for name in superfluous:
+                files.delete_file(each.place_of(name))
+        return replace(planned, lacking=tuple(taken))
+
+    def finish(self, connection: Connection, txn_id: int) -> None:
+        """Note that the copies of a transaction are registered. In the transaction that does so."""
+        own = _PLACE.txn_id == txn_id
+        connection.execute(delete(copy_places).where(own, _PLACE.directory_id.is_not(None)))
+        connection.execute(update(copy_places).where(own).values(is_complete=True))
+
+
+def owners_of_places(connection: Connection, *conditions: ColumnElement[bool]) -> dict[int, str]:
+    """Return the open transactions that have noted places, with their processes. One statement."""
+    query = select(_PLACE.txn_id, _PLACE.process).join(txns, txns.c.id == _PLACE.txn_id).distinct()
+    rows = connection.execute(query.where(txns.c.state == TxnState.OPEN.value, *conditions))
+    return {row.txn_id: row.process for row in rows}
+
+
+def _look(
+    planned: PlannedTable, directory: PlannedDirectory, own: frozenset[str], files: ClusterFiles
+) -> tuple[dict[str, There], list[str]]:
+    """Return the state of the files' places, and the names of files of replications that are to be deleted.
+
+    Raises:
+        InvalidOperationError: a file of others is in the way.
+    """
+    there: dict[str, There] = {}
+    needless = []
+    for name, size in files.walk(directory.place):
+        expected = directory.files.get(name)
+        if expected is not None and (directory.is_held or name in own):
+            there[name] = There.OWN
+        elif expected == size:
+            there[name] = There.SAME_SIZE
+        elif name in own or directory.is_held or _belongs_to(name, directory.files):
+            needless.append(name)
+        else:
+            where = f"{directory.place_of(name)} on cluster {planned.cluster}"
+            reason = f"{where} is in the place of the copy, and no replication has written it; move it away"
+            raise InvalidOperationError("REPLICATE", planned.table.full_name, reason)
+    return there, needless
+
+
+def _belongs_to(name: str, files: Collection[str]) -> bool:
+    """Return whether it is the unfinished copy of a file, or Hadoop's checksums of one."""
+    folder, _, last = name.rpartition("/")
+    if not last.startswith("."):
+        return False
+    prefix = f"{folder}/" if folder else ""
+    if last.endswith(".crc"):
+        return f"{prefix}{last[1:-4]}" in files
+    # A hexadecimal number stands between the name and the ending.
+    return last.endswith(UNFINISHED) and f"{prefix}{last[1:].removesuffix(UNFINISHED).rpartition('.')[0]}" in files
+
+
+def _noted(connection: Connection, table: StoredTable, cluster: str) -> dict[str, _Noted]:
+    query = select(_PLACE.id, _PLACE.location, _PLACE.files)
+    rows = connection.execute(query.where(_PLACE.table_id == table.id, _PLACE.cluster == cluster))
+    return {row.location: _Noted(row.id, frozenset(row.files)) for row in rows}
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """The locations on a cluster that belong to other tables than one."""
+
+    tables: Mapping[str, str]
+    in_order: Sequence[str]
+
+    def check(self, planned: PlannedTable) -> None:
+        """Ensure that no new place is one of them, lies in one, or contains one.
+
+        Raises:
+            InvalidOperationError: it does.
+        """
+        known = set(planned.registered.values())
+        for directory in planned.lacking:
+            if directory.folder in known:
+                continue
+            for location in self._overlapping(directory.folder):
+                reason = (
+                    f"{directory.folder} on cluster {planned.cluster} is the place of the copy, and belongs to table "
+                    f"{self.tables[location]}"
+                )
+                raise InvalidOperationError("REPLICATE", planned.table.full_name, reason)
+
+    def _overlapping(self, place: str) -> Iterator[str]:
+        names = place.split("/")
+        above = ("/".join(names[:at]) for at in range(1, len(names) + 1))
+        yield from (each for each in above if each in self.tables)
+        at = bisect_left(self.in_order, f"{place}/")
+        if at < len(self.in_order) and self.in_order[at].startswith(f"{place}/"):
+            yield self.in_order[at]
+
+
+def _places_of_others(connection: Connection, table: StoredTable, cluster: str) -> _Places:
+    """Three statements."""
+    found = {
+        location: name for table_id, name, location in registered_places(connection, cluster) if table_id != table.id
+    }
+    return _Places(found, sorted(found))
+
+
+def registered_places(connection: Connection, cluster: str) -> Iterator[tuple[int, str, str]]:
+    """Yield the id and name of each table that is on a cluster, with its location there; partitions if apart from it.
+
+    Three statements.
+    """
+    t, p, d, c = tables.c, partitions.c, databases.c, cluster_storage_descriptors.c
+    name = (d.name + "." + t.name).label("name")
+    is_there = (~t.dropped, t.location != "")
+
+    def is_apart(location: ColumnElement[str]) -> ColumnElement[bool]:
+        return func.substr(location, 1, func.length(t.location) + 1) != t.location + "/"
+
+    of_tables = select(t.id, name, t.location).join(databases, d.id == t.database_id)
+    of_tables = of_tables.where(*is_there, t.primary_cluster == cluster)
+    of_partitions = select(t.id, name, p.location).join_from(partitions, tables, t.id == p.table_id)
+    of_partitions = of_partitions.join(databases, d.id == t.database_id)
+    of_partitions = of_partitions.where(*is_there, t.primary_cluster == cluster, ~p.dropped, is_apart(p.location))
+    of_copies = select(t.id, name, c.location).join_from(cluster_storage_descriptors, tables, t.id == c.table_id)
+    of_copies = of_copies.join(databases, d.id == t.database_id).outerjoin(partitions, p.id == c.partition_id)
+    of_copies = of_copies.where(
+        *is_there,
+        c.cluster == cluster,
+        or_(c.partition_id.is_(None), (~p.dropped) & is_apart(c.location)),
+    )
+    for query in (of_tables, of_partitions, of_copies):
+        for row in connection.execute(query):
+            yield row.id, row.name, row[2]
