@@ -202,6 +202,7 @@ def test_every_call_that_changes_something_leaves_an_event(
         "catalog.unregister_copy": lambda: catalog.unregister_copy("default", "t", "c2"),
         "replicator.replicate": lambda: metastore.replicator.replicate("default.t", "c3"),
         "replicator.drop_copy": lambda: metastore.replicator.drop_copy("default.t", "c3"),
+        "replicator.clean": metastore.replicator.clean,
         "catalog.add_copies": lambda: catalog.add_copies(stored(), "c3", [], partitions=["p=1"]),
         "catalog.register a compaction": lambda: work("p=2"),
         "compactor.work": lambda: work("p=1"),
@@ -216,7 +217,7 @@ def test_every_call_that_changes_something_leaves_an_event(
     called = {name.partition(" ")[0] for name in calls}
     assert public_calls(metastore) == called | silent, "say of a new call whether it changes something"
     # What is not seen any more changes nothing for others.
-    unseen = {"catalog.forget_partitions", "catalog.forget_tables", "housekeeper.run"}
+    unseen = {"catalog.forget_partitions", "catalog.forget_tables", "housekeeper.run", "replicator.clean"}
     for name, call in calls.items():
         changes(watched)
         call()
