@@ -236,12 +236,16 @@ def _run_sql(options: argparse.Namespace) -> int:
     text = _read_statements(options)
 
     from airflow_hivex.cli.output import printer
+    from airflow_hivex.cli.progress import StatementProgress
     from airflow_hivex.cli.sql import StatementRunner, run_prompt, run_script
 
+    progress = StatementProgress()
     with (
         open_metastore(options) as metastore,
-        metastore.session(database=options.database, cluster=options.cluster, agent_info="hivex sql") as session,
-        closing(StatementRunner(session, printer(options.format), options.max_rows)) as runner,
+        metastore.session(
+            database=options.database, cluster=options.cluster, agent_info="hivex sql", progress=progress.report
+        ) as session,
+        closing(StatementRunner(session, printer(options.format), options.max_rows, progress)) as runner,
     ):
         if text is None:
             run_prompt(session, runner, _complain)

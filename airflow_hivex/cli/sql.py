@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 import time
@@ -15,8 +14,7 @@ from typing import TYPE_CHECKING
 from airflow_hivex.core.errors import HivexError
 
 if TYPE_CHECKING:
-    from rich.status import Status
-
+    from airflow_hivex.cli.progress import StatementProgress
     from airflow_hivex.core.session import Result, Session
 
 _CANCEL_LIMIT_S = 60.0
@@ -28,15 +26,15 @@ _LEAVE = ("exit", "quit")
 
 
 class StatementRunner:
-    """Runs statements in a thread of their own, so that Ctrl-C finds a wait that it can break off.
+    """Runs statements in a thread of their own, so that Ctrl-C finds a wait that it can break off."""
 
-    While one runs, a terminal shows on standard error what is done.
-    """
-
-    def __init__(self, session: Session, show: Callable[[Result], None], max_rows: int | None) -> None:
+    def __init__(
+        self, session: Session, show: Callable[[Result], None], max_rows: int | None, progress: StatementProgress
+    ) -> None:
         self._session = session
         self._show = show
         self._max_rows = max_rows
+        self._progress = progress
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="hivex-statement")
 
     def run(self, statement: str) -> None:
@@ -47,7 +45,7 @@ class StatementRunner:
             HivexError: it failed.
         """
         try:
-            with _progress():
+            with self._progress.running():
                 result = self._executor.submit(self._session.sql, statement, max_rows=self._max_rows).result()
         except KeyboardInterrupt:
             self._cancel()
@@ -159,42 +157,3 @@ def _history() -> Iterator[None]:
             # Statements may hold secrets.
             file.touch(mode=0o600)
             readline.write_history_file(file)
-
-
-@contextmanager
-def _progress() -> Iterator[None]:
-    """While a statement runs: on a terminal, one line on standard error that tells what is done."""
-    if not sys.stderr.isatty():
-        yield
-        return
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    with console.status("Running") as status:
-        handler = _StatusHandler(status)
-        logger = logging.getLogger("airflow_hivex")
-        level = logger.level
-        logger.addHandler(handler)
-        logger.setLevel(logging.INFO)
-        try:
-            yield
-        finally:
-            logger.removeHandler(handler)
-            logger.setLevel(level)
-
-
-class _StatusHandler(logging.Handler):
-    """Shows the log's last message as the status, and warnings as lines that stay."""
-
-    def __init__(self, status: Status) -> None:
-        super().__init__()
-        self._status = status
-
-    def emit(self, record: logging.LogRecord) -> None:
-        from rich.markup import escape
-
-        message = record.getMessage()
-        if record.levelno >= logging.WARNING:
-            self._status.console.print(f"hivex: {escape(message)}", highlight=False)
-        else:
-            self._status.update(escape(message.partition("\n")[0]))

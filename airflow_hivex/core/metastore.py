@@ -28,6 +28,7 @@ from airflow_hivex.core.imports.hive_client import HiveMetastoreClient, HiveTran
 from airflow_hivex.core.imports.importer import HiveImporter, Progress
 from airflow_hivex.core.imports.report import ImportedObject
 from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE
+from airflow_hivex.core.model.progress import ProgressReport
 from airflow_hivex.core.model.statement_locks import StatementLocks
 from airflow_hivex.core.replication.replicator import Replicator
 from airflow_hivex.core.session import Session
@@ -209,6 +210,7 @@ class Metastore:
         agent_info: str | None = None,
         txn_id: int | None = None,
         writer: str | None = None,
+        progress: ProgressReport | None = None,
     ) -> Session:
         """Return a session of ``user`` (by default, of the operating system's).
 
@@ -222,6 +224,8 @@ class Metastore:
             writer: the name of the part of that transaction's work that the session does. What an
                 earlier session of the same name has written in it is discarded now, so that a part
                 can be repeated.
+            progress: called each second with the progress of a job that takes longer than three seconds, from
+                another thread; without, the progress goes to the log every few seconds.
 
         Raises:
             NoSuchDatabaseError, UnknownClusterError: it cannot begin there.
@@ -235,6 +239,7 @@ class Metastore:
             agent_info=agent_info,
             txn_id=txn_id,
             writer=writer or "",
+            progress=progress,
         )
 
     def commit(self, txn_id: int) -> None:

@@ -19,6 +19,7 @@ from airflow_hivex.core.errors import (
 )
 from airflow_hivex.core.model import statements as kinds
 from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE, MAX_NAME_LENGTH
+from airflow_hivex.core.model.progress import ProgressReport
 from airflow_hivex.core.model.routes import Route
 from airflow_hivex.core.model.texts import check_length, check_text
 from airflow_hivex.core.sql.inspection import Inspection, inspect
@@ -131,10 +132,11 @@ class Session:
         agent_info: str | None = None,
         txn_id: int | None = None,
         writer: str = "",
+        progress: ProgressReport | None = None,
     ) -> None:
         self._services = services
         check_length("The name of a user", check_text("The name of a user", user), MAX_NAME_LENGTH)
-        self._state = SessionState(user=user, agent_info=agent_info)
+        self._state = SessionState(user=user, agent_info=agent_info, report=progress)
         self._is_closed = False
         self._execute(kinds.UseDatabase(database))
         self._execute(kinds.UseCluster(cluster))

@@ -21,6 +21,7 @@ from airflow_hivex.core.errors import (
 )
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.plans import Plan
+from airflow_hivex.core.model.progress import Progress
 from airflow_hivex.core.runners.connect_server import Server, stop
 from airflow_hivex.core.runners.registry import runner_for
 from tests.connect_server import free_port, running_server
@@ -132,6 +133,32 @@ def test_cancel_stops_the_job_on_the_server_within_seconds(server: Server) -> No
         with pytest.raises(JobCancelledError):
             running.result(timeout=30)
     assert time.monotonic() - stopped < 10
+
+
+ENDLESS = "SELECT sum(hash(r.id, s.id)) FROM s CROSS JOIN range(0, 1000000000000, 1, 100000) r"
+
+
+@pytest.mark.parametrize("cluster", ["remote", "local"])
+def test_progress_of_a_long_job_is_reported(metastore: Metastore, cluster: str) -> None:
+    reported: list[Progress] = []
+
+    def report(progress: Progress) -> None:
+        reported.append(progress)
+        if progress.tasks_done > 5:
+            session.cancel()
+
+    with metastore.session(cluster=cluster, progress=report) as session:
+        for text in PRELUDE:
+            session.sql(text)
+        with pytest.raises(JobCancelledError):
+            session.sql(ENDLESS)
+    last = reported[-1]
+    assert last.tasks > 1000 > last.tasks_done > 5
+    assert 0 < last.tasks_running < 10
+    assert last.elapsed_s > 3
+    # A server of Spark Connect tells no rows.
+    assert last.rows_read is None if cluster == "remote" else (last.rows_read or 0) >= 4
+    assert (last.bytes_read or 0) > 0
 
 
 NO_JAVA = """

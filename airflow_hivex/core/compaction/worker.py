@@ -53,6 +53,7 @@ from airflow_hivex.core.model.plans import Rebalance, WrittenDirectory
 from airflow_hivex.core.model.statement_locks import StatementLocks
 from airflow_hivex.core.model.transactions import AbortReason, TxnType
 from airflow_hivex.core.model.write_ids import ValidCompactorWriteIdList
+from airflow_hivex.core.runners.progress_log import ProgressLog
 from airflow_hivex.core.runners.registry import Runner, runner_for
 from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.snapshots.valid_lists import read_valid_txns, read_valid_write_ids
@@ -347,7 +348,7 @@ class CompactionWorker:
         if worker_id in self._cancelled:
             raise JobCancelledError(cluster.name)
         with self._cancelled_at_time_out(runner, plan.tag):
-            written = runner.run(plan, cluster.name).directories
+            written = runner.run(plan, cluster.name, ProgressLog(f"Compaction {entry.id}")).directories
         made += [each.name for each in written]
         return written
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_hivex.core.errors import ClusterUnreachableError, HivexError, JobCancelledError, JobError
 from airflow_hivex.core.model.health import Health
 from airflow_hivex.core.model.plans import JobResult, Plan
+from airflow_hivex.core.model.progress import ProgressReport
 from airflow_hivex.core.model.secrets import hide_in_uri
 from airflow_hivex.core.runners import connect_server
 from airflow_hivex.core.runners.running_jobs import RunningJob, RunningJobs
@@ -47,8 +48,8 @@ class ConnectRunner:
         self._process = os.getpid()
         self._sessions: dict[_Key, SparkSession] = {}
 
-    def run(self, plan: Plan, cluster: str) -> JobResult:
-        """Return the result of a plan.
+    def run(self, plan: Plan, cluster: str, report: ProgressReport | None = None) -> JobResult:
+        """Return the result of a plan; see ``runners.Runner``.
 
         Raises:
             AnalysisError: Spark refuses the statement, or the like for an INSERT's columns.
@@ -60,16 +61,20 @@ class ConnectRunner:
             from airflow_hivex.core.spark import documents
 
             document = documents.plan_to_json(plan)
-        return self._jobs.run(plan.tag, cluster, lambda running: self._run(document, plan, cluster, running))
+        return self._jobs.run(plan.tag, cluster, lambda running: self._run(document, plan, cluster, running), report)
 
     def _run(self, document: str, plan: Plan, cluster: str, running: RunningJob) -> JobResult:
         running.session = session = self._session(plan.spark_conf, cluster)
         if running.cancelled.is_set():
             raise JobCancelledError(cluster)
         from airflow_hivex.core.spark import documents, job
+        from airflow_hivex.core.spark.progress import ConnectProgress
 
+        progress = ConnectProgress(session)
+        running.look = progress.look
         try:
-            return documents.result_from_json(job.run(session, document), cluster)
+            with progress.of_this_thread():
+                return documents.result_from_json(job.run(session, document), cluster)
         except ClusterUnreachableError:
             # The next job makes a new one, whether the server was away or only the session.
             self._forget(session)
@@ -159,11 +164,14 @@ def _new_session(url: str) -> SparkSession:
     from pyspark.sql.connect.client.retries import DefaultPolicy
     from pyspark.sql.connect.session import SparkSession
 
+    from airflow_hivex.core.spark.progress import count_reports
+
     # It writes each error of the server to the log with all of its stack; ours says it in a sentence.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     warnings.filterwarnings("ignore", r"\[RETRIES_EXCEEDED\]", UserWarning)
     session: Any = SparkSession(connection=url)
     session.client.set_retry_policies([DefaultPolicy(**_RETRIES)])
+    count_reports(session)
     return session  # type: ignore[no-any-return]
 
 

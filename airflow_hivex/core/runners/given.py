@@ -14,9 +14,11 @@ from pyspark.util import inheritable_thread_target
 from airflow_hivex.core.errors import ColumnCountMismatchError, NoSuchColumnError
 from airflow_hivex.core.model.health import Health
 from airflow_hivex.core.model.plans import JobResult, Plan
+from airflow_hivex.core.model.progress import ProgressReport
 from airflow_hivex.core.runners.running_jobs import RunningJob, RunningJobs
 from airflow_hivex.core.spark import documents, job
 from airflow_hivex.core.spark.assignment import quoted
+from airflow_hivex.core.spark.functions import is_connect
 
 Frame: TypeAlias = DataFrame
 GivenSession: TypeAlias = SparkSession
@@ -31,16 +33,18 @@ class GivenRunner:
         self._views = () if view is None else (view,)
         self._jobs = RunningJobs()
 
-    def run(self, plan: Plan, cluster: str) -> JobResult:
+    def run(self, plan: Plan, cluster: str, report: ProgressReport | None = None) -> JobResult:
         """Return the result of a plan; see ``runners.Runner``."""
         document = documents.plan_to_json(plan)
         run = self._as_in_this_thread(lambda: job.run(self._spark, document, is_shared=True, views=self._views))
 
         def work(running: RunningJob) -> JobResult:
             running.session = self._spark
+            if not is_connect(self._spark):
+                running.look = job.progress_of(self._spark, plan.tag).look
             return documents.result_from_json(run(), cluster)
 
-        return self._jobs.run(plan.tag, cluster, work)
+        return self._jobs.run(plan.tag, cluster, work, report)
 
     def cancel(self, tag: str) -> None:
         """Stop the job that runs under a plan's tag, if it does."""

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_hivex.core.errors import HivexError, JobCancelledError, JobError
 from airflow_hivex.core.model.health import Health
 from airflow_hivex.core.model.plans import JobResult, Plan
+from airflow_hivex.core.model.progress import ProgressReport
 from airflow_hivex.core.runners import class_archive
 from airflow_hivex.core.runners.running_jobs import RunningJob, RunningJobs
 
@@ -47,8 +48,8 @@ class LocalRunner:
         self._master = master
         self._jobs = RunningJobs()
 
-    def run(self, plan: Plan, cluster: str) -> JobResult:
-        """Return the result of a plan.
+    def run(self, plan: Plan, cluster: str, report: ProgressReport | None = None) -> JobResult:
+        """Return the result of a plan; see ``runners.Runner``.
 
         Raises:
             AnalysisError: Spark refuses the statement, or the like for an INSERT's columns.
@@ -59,7 +60,7 @@ class LocalRunner:
         from airflow_hivex.core.spark import documents
 
         document = documents.plan_to_json(plan)
-        return self._jobs.run(plan.tag, cluster, lambda running: self._run(document, plan, cluster, running))
+        return self._jobs.run(plan.tag, cluster, lambda running: self._run(document, plan, cluster, running), report)
 
     def _run(self, document: str, plan: Plan, cluster: str, running: RunningJob) -> JobResult:
         running.session = _SPARK.session(self._master, plan.spark_conf, cluster, running.cancelled)
@@ -68,6 +69,7 @@ class LocalRunner:
         from airflow_hivex.core.runners import jvm
         from airflow_hivex.core.spark import documents, job
 
+        running.look = job.progress_of(running.session, plan.tag).look
         try:
             return documents.result_from_json(job.run(running.session, document), cluster)
         except HivexError as error:

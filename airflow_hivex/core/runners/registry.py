@@ -10,14 +10,17 @@ from airflow_hivex.core.errors import UnsupportedJobTrackerError
 from airflow_hivex.core.model.clusters import Cluster, JobTrackerKind
 from airflow_hivex.core.model.health import Health
 from airflow_hivex.core.model.plans import JobResult, Plan
+from airflow_hivex.core.model.progress import ProgressReport
 from airflow_hivex.core.runners.local import LocalRunner
 
 
 class Runner(Protocol):
     """Runs plans on one cluster; many threads may use it at once."""
 
-    def run(self, plan: Plan, cluster: str) -> JobResult:
+    def run(self, plan: Plan, cluster: str, report: ProgressReport | None = None) -> JobResult:
         """Return the result of a plan.
+
+        While it runs for longer than a few seconds, ``report`` is called with its progress, from another thread.
 
         Raises:
             HivexError: the job failed; AnalysisError and its kin when the statement is at fault,

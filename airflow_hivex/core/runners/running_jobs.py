@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextvars import copy_context
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from airflow_hivex.core.errors import HivexError, JobCancelledError
 from airflow_hivex.core.model.plans import JobResult
+from airflow_hivex.core.model.progress import Progress, ProgressReport
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,13 +25,19 @@ log = logging.getLogger(__name__)
 _CANCEL_INTERVAL_S = 0.2
 _CANCEL_LIMIT_S = 60.0
 _REMEMBERED_TAGS = 1000
+_QUIET_S = 3.0
+_LOOK_INTERVAL_S = 1.0
 
 
 @dataclass(slots=True)
 class RunningJob:
-    """A job, and the session that it runs in once there is one."""
+    """A job, the session that it runs in once there is one, and a function that returns its progress.
+
+    ``look`` is called in another thread than the job's. None: the job has no progress to tell yet.
+    """
 
     session: SparkSession | None = None
+    look: Callable[[], Progress | None] | None = None
     began: threading.Event = field(default_factory=threading.Event)
     cancelled: threading.Event = field(default_factory=threading.Event)
     done: threading.Event = field(default_factory=threading.Event)
@@ -44,14 +53,19 @@ class RunningJobs:
     connection, for which the next call would wait, and which it would take for its own.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, quiet_s: float = _QUIET_S, interval_s: float = _LOOK_INTERVAL_S) -> None:
+        """``quiet_s`` is how long a job reports no progress and pays nothing for it; then it is asked each interval."""
+        self._quiet_s = quiet_s
+        self._interval_s = interval_s
         # A signal handler may cancel on top of the thread that holds it.
         self._lock = threading.RLock()
         self._running: dict[str, RunningJob] = {}
         self._cancelled: OrderedDict[str, None] = OrderedDict()
 
-    def run(self, tag: str, cluster: str, work: Work) -> JobResult:
+    def run(self, tag: str, cluster: str, work: Work, report: ProgressReport | None = None) -> JobResult:
         """Return the result of ``work``. An interrupt of the caller stops the job before it goes on.
+
+        ``report`` is called with the progress of a job that takes longer than a few seconds.
 
         Raises:
             JobCancelledError: :meth:`cancel` was called for the tag, also before it began.
@@ -75,9 +89,13 @@ class RunningJobs:
             finally:
                 job.done.set()
 
+        began = time.monotonic()
         context = copy_context()
         try:
             threading.Thread(target=context.run, args=(run,), name=f"hivex-job-{tag}", daemon=True).start()
+            if report is not None and not wait([result], self._quiet_s).done:
+                watch = partial(copy_context().run, self._watch, job, report, began)
+                threading.Thread(target=watch, name=f"hivex-progress-{tag}", daemon=True).start()
             return result.result()
         except HivexError as error:
             if job.cancelled.is_set() and not isinstance(error, JobCancelledError):
@@ -91,6 +109,16 @@ class RunningJobs:
         finally:
             with self._lock:
                 del self._running[tag]
+
+    def _watch(self, job: RunningJob, report: ProgressReport, began: float) -> None:
+        """Report the progress of a job until it has ended. Whatever fails here, the job goes on."""
+        while not job.done.wait(self._interval_s):
+            try:
+                progress = None if job.look is None else job.look()
+                if progress is not None and not job.done.is_set():
+                    report(replace(progress, elapsed_s=time.monotonic() - began))
+            except Exception:
+                log.debug("The progress of a job is not known", exc_info=True)
 
     def cancel(self, tag: str) -> None:
         """Stop the job with this tag, and wait until it ended, at most a minute; one that has not begun never will."""

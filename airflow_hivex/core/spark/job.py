@@ -35,6 +35,7 @@ from airflow_hivex.core.spark import (
 from airflow_hivex.core.spark.configuration import READ_OPTIONS, TIME_ZONE, TIMESTAMP_TYPE, configure, configured
 from airflow_hivex.core.spark.failures import as_error
 from airflow_hivex.core.spark.functions import functions_of, is_connect
+from airflow_hivex.core.spark.progress import DriverProgress
 
 log = logging.getLogger(__name__)
 
@@ -112,6 +113,11 @@ def cancel(spark: SparkSession, tag: str) -> None:
     else:
         # A session's own tags are known to the thread that set them alone.
         spark.sparkContext.cancelJobsWithTag(tag)
+
+
+def progress_of(spark: SparkSession, tag: str) -> DriverProgress:
+    """Return the progress of a plan's jobs, whose driver is this process. It is looked at in another thread."""
+    return DriverProgress(spark, tag)
 
 
 def _execute(spark: SparkSession, plan: Plan, views: Sequence[str]) -> tuple[JobResult, pa.Table | None]:

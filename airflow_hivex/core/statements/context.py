@@ -20,11 +20,13 @@ from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.health import Health
 from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE
 from airflow_hivex.core.model.plans import JobResult, Plan
+from airflow_hivex.core.model.progress import ProgressReport
 from airflow_hivex.core.model.routes import Route
 from airflow_hivex.core.model.statement_locks import StatementLocks
 from airflow_hivex.core.model.statements import TableName
 from airflow_hivex.core.model.write_ids import ValidTxnList
 from airflow_hivex.core.replication.replicator import Replicator
+from airflow_hivex.core.runners.progress_log import ProgressLog
 from airflow_hivex.core.runners.registry import Runner, runner_for
 from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.store.engine import Store
@@ -168,7 +170,8 @@ class BatchTransaction:
 class SessionState:
     """The state of a session: the current database, the pinned cluster, the transaction, what runs.
 
-    ``runner`` runs jobs instead of the cluster's own.
+    ``runner`` runs jobs instead of the cluster's own. ``report`` is called with the progress of a job that takes
+    longer than a few seconds; None writes it to the log.
     """
 
     user: str
@@ -178,6 +181,7 @@ class SessionState:
     transaction: JoinedTransaction | None = None
     running: Running | None = None
     runner: Runner | None = None
+    report: ProgressReport | None = None
 
     def qualify(self, name: TableName) -> tuple[str, str]:
         """Return the database and name of a table as a statement names it.
@@ -217,7 +221,8 @@ class StatementContext:
         runner = self._own_runner or self.services.runner(cluster)
         running.begin(runner, plan.tag)
         running.check_not_cancelled()
-        return runner.run(plan, cluster.name)
+        report = self.session.report or ProgressLog(f"Transaction {running.txn_id}")
+        return runner.run(plan, cluster.name, report)
 
     def health(self, cluster: str, *, runs_job: bool) -> Health:
         """Return whether the statement could run on a cluster now; it asks the runner only if it ``runs_job``."""

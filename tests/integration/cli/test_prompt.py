@@ -135,6 +135,7 @@ def test_interrupt_stops_the_job_and_leaves_spark(sqlite_url: str, tmp_path: Pat
         )
         terminal.wait_for("Starting Spark")
         wait_for_event(events, "JobStart")
+        terminal.wait_for("tasks are done, ")
         terminal.type(CTRL_C)
         terminal.wait_for("hivex: cancelled")
         assert "SPARK_JOB_CANCELLED" in wait_for_event(events, "JobEnd")

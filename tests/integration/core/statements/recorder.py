@@ -9,6 +9,7 @@ from airflow_hivex.core.errors import JobError
 from airflow_hivex.core.model.clusters import JobTrackerKind
 from airflow_hivex.core.model.health import Health
 from airflow_hivex.core.model.plans import JobResult, Plan
+from airflow_hivex.core.model.progress import ProgressReport
 from airflow_hivex.core.runners.registry import register_runner
 
 
@@ -20,7 +21,7 @@ class Recorder:
         self.problems: dict[str, JobError] = {}
         self.asked: list[str] = []
 
-    def run(self, plan: Plan, cluster: str) -> JobResult:
+    def run(self, plan: Plan, cluster: str, report: ProgressReport | None = None) -> JobResult:
         self.plans.append(plan)
         raise JobError(cluster, "only recorded")
 
