@@ -30,6 +30,8 @@ from airflow_hivex.core.imports.report import ImportedObject
 from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE
 from airflow_hivex.core.model.progress import ProgressReport
 from airflow_hivex.core.model.statement_locks import StatementLocks
+from airflow_hivex.core.namespaces.links import Links
+from airflow_hivex.core.namespaces.namespaces import Namespaces
 from airflow_hivex.core.replication.replicator import Replicator
 from airflow_hivex.core.session import Session
 from airflow_hivex.core.settings import Settings
@@ -69,6 +71,8 @@ class Metastore:
         self.compactor = services.compactor
         self.doctor = Doctor(services.store, services.settings, services.clusters, services.clock, services.roots)
         self.replicator = services.replicator
+        self.links = services.links
+        self.namespaces = services.namespaces
         self.replayed_transactions = ReplayedTransactions(
             services.store, services.settings, services.clock, services.transactions
         )
@@ -81,6 +85,7 @@ class Metastore:
             delete_abandoned=partial(pending.delete_abandoned, services),
             keep_compactions=services.compactor.housekeep,
             clean_copies=services.replicator.clean,
+            expire_links=services.links.expire,
         )
         # A waiter settles what a dead holder has left, even where no housekeeping is scheduled.
         services.locks.waiter.while_waiting = self._housekeep
@@ -148,6 +153,8 @@ class Metastore:
             roots=roots,
             health=health,
             replicator=Replicator(store, checked, configured, catalog, transactions, locks, roots, health, clock),
+            links=Links(store, clock),
+            namespaces=Namespaces(store, checked),
         )
         return cls(services)
 

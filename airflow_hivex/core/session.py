@@ -32,6 +32,7 @@ from airflow_hivex.core.statements import (
     definitions,
     explicit_transactions,
     exports,
+    links,
     listings,
     loads,
     multi_inserts,
@@ -42,6 +43,7 @@ from airflow_hivex.core.statements import (
     truncation,
     views,
 )
+from airflow_hivex.core.statements.closed_names import check_name, check_statement
 from airflow_hivex.core.statements.context import Result, Running, Services, SessionState, StatementContext
 from airflow_hivex.core.statements.exports import Export
 from airflow_hivex.core.statements.own_errors import own_errors
@@ -96,6 +98,12 @@ _HANDLERS: dict[type, Handler] = {
     kinds.ChangeColumn: column_definitions.change_column,
     kinds.ReplaceColumns: column_definitions.replace_columns,
     kinds.DropColumns: column_definitions.drop_columns,
+    kinds.CreateLink: links.create_link,
+    kinds.DropLink: links.drop_link,
+    kinds.AddLinkPartitions: links.add_link_partitions,
+    kinds.DropLinkPartitions: links.drop_link_partitions,
+    kinds.SetLinkProperties: links.set_link_properties,
+    kinds.ShowLinks: links.show_links,
     kinds.ShowDatabases: listings.show_databases,
     kinds.ShowTables: listings.show_tables,
     kinds.ShowPartitions: listings.show_partitions,
@@ -190,7 +198,8 @@ class Session:
         if max_rows is not None and not (isinstance(max_rows, int) and max_rows >= 0):
             raise InvalidParametersError(f"max_rows = {max_rows!r} is not a valid number of rows; None returns all.")
         with own_errors("The statement"):
-            return self._execute(read(text, parameters, database=self._state.database), parameters, max_rows)
+            statement = read(text, parameters, database=self._state.database)
+            return self._execute(statement, parameters, max_rows, text)
 
     def check_ended(self) -> None:
         """See to it that no transaction is open that the session has begun, at the end of a script.
@@ -219,7 +228,9 @@ class Session:
                 raise InvalidOperationError(
                     "EXPLAIN ROUTE", type(statement).__name__, "only statements that run on a cluster have a route"
                 )
-            return route(self._context(parameters), statement).route
+            context = self._context(parameters)
+            check_statement(context, statement, text)
+            return route(context, statement).route
 
     def inspect(self, text: str) -> tuple[Inspection, ...]:
         """Return the objects of each statement of a text, by kind, role, name and place; nothing is run.
@@ -235,7 +246,7 @@ class Session:
             return inspect(text, self._state.database)
 
     def snapshot_files(self, table: str) -> SnapshotFiles:
-        """Return the files of a table in a new snapshot, or that of the session's transaction, for other engines.
+        """Return the files of a table or link in a new snapshot, or in that of the transaction, for other engines.
 
         Raises:
             NoSuchTableError: it does not exist.
@@ -244,7 +255,8 @@ class Session:
             StorageError: its directories cannot be listed.
         """
         name = read_table_name(table)
-        if self._services.catalog.get_table(*self._state.qualify(name)).is_view:
+        check_name(self._context(None), name, table)
+        if name.namespace is None and self._services.catalog.get_table(*self._state.qualify(name)).is_view:
             raise InvalidOperationError("snapshot_files", table, "it is a view, which has no files")
         statement = read(f"SELECT * FROM {table}", database=self._state.database)  # noqa: S608 - it was read as a name
         assert isinstance(statement, kinds.Select)
@@ -262,7 +274,9 @@ class Session:
             InvalidObjectError: a partition's name is none.
             InvalidOperationError: it is a view, the directory is not empty, or Hive has no such column type.
         """
-        found = self._services.catalog.get_table(*self._state.qualify(read_table_name(table)))
+        name = read_table_name(table)
+        check_name(self._context(None), name, table)
+        found = self._services.catalog.get_table(*self._state.qualify(name))
         if found.is_view:
             raise InvalidOperationError("Export for Hive", table, "it is a view; export a table made of its rows")
         text = exports.query_of(found, partitions)
@@ -297,7 +311,9 @@ class Session:
             InvalidOperationError: it cannot be written, or is insert-only, or the session is in a transaction.
             InvalidTransactionRequestError: the count is not one that can be opened at once.
         """
-        return TransactionBatch(self._context, read_table_name(table), count, app_id)
+        name = read_table_name(table)
+        check_name(self._context(None), name, table)
+        return TransactionBatch(self._context, name, count, app_id)
 
     def cancel(self) -> None:
         """Stop the statement that runs now: its transaction is aborted, then its job is stopped.
@@ -343,8 +359,10 @@ class Session:
         statement: kinds.Statement,
         parameters: Mapping[str, object] | None = None,
         max_rows: int | None = None,
+        text: str | None = None,
     ) -> Result:
         context = self._context(parameters, max_rows)
+        check_statement(context, statement, text)
         if self._state.transaction is not None and not statement.IN_TRANSACTIONS:
             # As in Hive: everybody sees its changes at once.
             raise InvalidOperationError(

@@ -17,6 +17,7 @@ log = logging.getLogger(__name__)
 
 # SQL may run code of its author's choice on the clusters.
 ALLOW_CODE = "hivex.allow.code.execution"
+NAMESPACE_MODE = "hivex.namespace.mode"
 
 _NAMES = {name: setting for setting in SETTINGS for name in (setting.name, *setting.aliases) if "<" not in name}
 _PATTERNS = [

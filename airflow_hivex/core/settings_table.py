@@ -106,6 +106,8 @@ SETTINGS: tuple[Setting, ...] = (
     _row("hivex.replication.retention", "int", 86_400, "s", (0, None), "how long the housekeeping keeps the files of a replication that has not finished, for the next one"),
     # -- what SQL may do
     _row("hivex.allow.code.execution", "bool", False, "", _ANY, "SQL may call any Java method (reflect, java_method, try_reflect), and table properties may set any option of Spark"),
+    # -- namespaces
+    _row("hivex.namespace.mode", "bool", False, "", _ANY, "statements name tables of other databases by links only; a database may have another value as its property of this name"),
     # -- locks
     _row("hivex.lock.matrix", "str", "4", "", _ANY, "which locks are compatible: as in Hive 4, or as in Hive 2.3 and 3", choices=("4", "2.3")),
     _row("hive.lock.numretries", "int", 100, "", (0, None), "how often a waiting lock is checked"),

@@ -12,6 +12,7 @@ from airflow_hivex.core.model.batches import batch_key
 from airflow_hivex.core.model.statements import Commit, Rollback, Select, StartTransaction, Statement
 from airflow_hivex.core.sql.markers import parameter_literal
 from airflow_hivex.core.sql.reader import read, read_table_name
+from airflow_hivex.core.statements.closed_names import check_name, check_statement
 from airflow_hivex.core.statements.context import Result, StatementContext
 from airflow_hivex.core.statements.frames import query_frame, write_frame
 from airflow_hivex.core.statements.own_errors import own_errors
@@ -82,6 +83,7 @@ class Warehouse:
         with own_errors("The statement"):
             context = self._context(parameters)
             statement = read(text, parameters, database=context.session.database)
+            check_statement(context, statement, text)
             if isinstance(statement, Select):
                 return query_frame(context, statement, self._spark)
             return self._execute(statement, parameters)
@@ -112,4 +114,6 @@ class Warehouse:
         with own_errors("The write"):
             static = {key.lower(): parameter_literal(key, value) for key, value in (partition or {}).items()}
             context = replace(self._context(None), batch_key=batch_key(app_id, batch_id))
-            return write_frame(context, rows, read_table_name(name), overwrite=_MODES[mode], static=static)
+            target = read_table_name(name)
+            check_name(context, target, name)
+            return write_frame(context, rows, target, overwrite=_MODES[mode], static=static)

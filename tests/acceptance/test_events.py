@@ -27,6 +27,7 @@ WATCHED = {
     "partitions": "INSERT OR UPDATE OR DELETE",
     "cluster_storage_descriptors": "INSERT OR UPDATE OR DELETE",
     "directories": "INSERT OR UPDATE OR DELETE",
+    "links": "INSERT OR UPDATE OR DELETE",
     "directory_copies": "INSERT OR UPDATE OR DELETE",
     "statistics": "INSERT OR UPDATE OR DELETE",
     # They come and go with the rows of tables and partitions.
@@ -34,6 +35,7 @@ WATCHED = {
     "partition_key_values": "UPDATE",
 }
 WITHOUT_EVENTS = {
+    "link_partitions": "the event of the link has them",
     "counters": "numbers that were handed out",
     "cluster_roots": "where clusters are, as they are configured",
     "txns": "a commit or abort that has written leaves an event; a snapshot has the others",
@@ -99,6 +101,12 @@ READS = {
     "compactor": {"abort", "cancel", "explain", "housekeep", "initiate", "plan_clean", "request", "show", "wait"},
     "doctor": {"examine"},
     "replicator": {"copies"},
+    "namespaces": {"check", "is_closed"},
+    # Those that change the partitions of links change no row that is watched; their events are tested with links.
+    "links": {
+        *("check", "find", "get", "of_table", "partitions", "show", "source", "joining"),
+        *("add_partitions", "drop_partitions", "expire"),
+    },
     "replayed_transactions": {"open", "commit", "abort", "allocate_write_ids"},
 }
 
@@ -151,6 +159,7 @@ def test_every_call_that_changes_something_leaves_an_event(
 ) -> None:
     catalog, transactions = metastore.catalog, metastore.transactions
     dropped: dict[str, list[object]] = {}
+    session.sql("CREATE DATABASE other")
 
     def stored(name: str = "t") -> StoredTable:
         return catalog.get_table("default", name)
@@ -204,6 +213,9 @@ def test_every_call_that_changes_something_leaves_an_event(
         "replicator.drop_copy": lambda: metastore.replicator.drop_copy("default.t", "c3"),
         "replicator.clean": metastore.replicator.clean,
         "catalog.add_copies": lambda: catalog.add_copies(stored(), "c3", [], partitions=["p=1"]),
+        "links.create": lambda: metastore.links.create("other", "t@default"),
+        "links.set_properties": lambda: metastore.links.set_properties("other", "t@default", {"a": "b"}),
+        "links.drop": lambda: metastore.links.drop("other", "t@default"),
         "catalog.register a compaction": lambda: work("p=2"),
         "compactor.work": lambda: work("p=1"),
         "compactor.clean": lambda: metastore.compactor.clean(),

@@ -61,6 +61,16 @@ def test_examples_of_the_page_on_clusters_run_one_after_the_other(sqlite_url: st
     assert [row[:2] for row in results[-1].rows] == [("c1", False), ("c2", False)]
 
 
+def test_examples_of_the_page_on_namespaces_run_one_after_the_other(sqlite_url: str) -> None:
+    page = ROOT / "docs" / "how-to" / "namespaces.md"
+    made, changed = (split(block) for block in blocks(page, "sql")[:2])
+    with Metastore.open(sqlite_url) as metastore, metastore.session() as session:
+        results = [session.sql(statement) for statement in made]
+        assert results[-1].rows == [("day=2013-01-02",)]
+        session.sql(changed[0])
+        assert len(session.snapshot_files("departures@flights").files) == 2
+
+
 def test_example_of_inspect_runs_as_it_stands() -> None:
     (block,) = (
         block for block in blocks(ROOT / "docs" / "how-to" / "query-operator.md", "python") if "import inspect" in block

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, or_
 
-from airflow_hivex.core.catalog import databases, tables
+from airflow_hivex.core.catalog import databases, links, tables
 from airflow_hivex.core.catalog.rows import database_document, database_from_row
 from airflow_hivex.core.catalog.store_part import StorePart
 from airflow_hivex.core.catalog.table_events import of_table
@@ -62,10 +62,12 @@ class DatabaseMethods(StorePart):
         return self._write(work)
 
     def drop_database(self, name: str, *, cascade: bool = False) -> list[StoredTable]:
-        """Remove a database; with ``cascade`` its tables first. Returns the tables that were dropped.
+        """Remove a database; with ``cascade`` its tables and links first, and the links of others to these tables.
+
+        Returns the tables that were dropped.
 
         Raises:
-            InvalidOperationError: it has tables and ``cascade`` is false, or is the default database.
+            InvalidOperationError: it has tables or links and ``cascade`` is false, or is the default database.
         """
 
         def work(connection: Connection) -> list[StoredTable]:
@@ -73,6 +75,10 @@ class DatabaseMethods(StorePart):
             names = tables.select_table_names(connection, stored.name, None) if cascade else []
             ids = [table.id for table in tables.select_tables(connection, [(stored.name, each) for each in names])]
             dropped = tables.select_tables_by_id(connection, tables.lock_for_change(connection, ids))
+            if cascade:
+                of_others = links.links_to([table.id for table in dropped])
+                wanted = or_(links.links_in(stored.name), of_others)
+                self._drop_links(connection, links.describe_links(connection, wanted))
             for batch in batches([table.id for table in dropped]):
                 tables.mark_dropped(connection, batch)
                 self._end_compactions(connection, batch, None, self._clock())

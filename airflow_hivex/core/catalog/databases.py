@@ -12,7 +12,7 @@ from sqlalchemy.exc import IntegrityError
 from airflow_hivex.core.errors import AlreadyExistsError, InvalidOperationError, NoSuchDatabaseError
 from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE, check_name, check_owner, normalise
 from airflow_hivex.core.model.objects import Database
-from airflow_hivex.core.store.schema import databases, tables
+from airflow_hivex.core.store.schema import databases, links, tables
 
 
 def insert_database(connection: Connection, database: Database, now_ms: int) -> str:
@@ -73,10 +73,10 @@ def update_database(connection: Connection, name: str, database: Database) -> No
 
 
 def delete_database(connection: Connection, name: str) -> None:
-    """Remove a database that has no tables left.
+    """Remove a database that has no tables and links left.
 
     Raises:
-        InvalidOperationError: it is the default database, or has tables.
+        InvalidOperationError: it is the default database, or has tables or links.
     """
     row = select_database(connection, name)
     if row.name == DEFAULT_DATABASE:
@@ -86,6 +86,10 @@ def delete_database(connection: Connection, name: str) -> None:
     ).scalar_one()
     if left:
         raise InvalidOperationError("DROP DATABASE", row.name, f"it has {left} tables; use CASCADE to drop them too")
+    count = select(func.count()).select_from(links).where(links.c.database_id == row.id)
+    linked = connection.execute(count).scalar_one()
+    if linked:
+        raise InvalidOperationError("DROP DATABASE", row.name, f"it has {linked} links; use CASCADE to drop them too")
     # Tables that were dropped, but whose files are not all gone, move to the default database.
     default_id = select(databases.c.id).where(databases.c.name == DEFAULT_DATABASE).scalar_subquery()
     connection.execute(update(tables).where(tables.c.database_id == row.id).values(database_id=default_id))

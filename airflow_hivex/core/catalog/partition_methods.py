@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import Connection, Row
 
-from airflow_hivex.core.catalog import directories, partitions, tables
+from airflow_hivex.core.catalog import directories, links, partitions, tables
+from airflow_hivex.core.catalog.link_events import record_link_event
 from airflow_hivex.core.catalog.pruning import find_partitions
 from airflow_hivex.core.catalog.rows import partition_from_row
 from airflow_hivex.core.catalog.store_part import StorePart
@@ -20,10 +22,13 @@ from airflow_hivex.core.errors import (
     NoSuchPartitionError,
 )
 from airflow_hivex.core.events.notification_log import EventType
+from airflow_hivex.core.model.links import LinkName
 from airflow_hivex.core.model.objects import ClusterStorageDescriptor, Partition, StoredPartition, StoredTable, Table
 from airflow_hivex.core.model.predicates import Predicate, Value
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
 from airflow_hivex.core.store.batches import batches
+
+log = logging.getLogger(__name__)
 
 
 class PartitionMethods(StorePart):
@@ -182,7 +187,7 @@ class PartitionMethods(StorePart):
     ) -> list[StoredPartition]:
         """Take partitions out of sight, all or none, and return them.
 
-        Their files stay, for :meth:`forget_partitions` to follow.
+        Their files stay, for :meth:`forget_partitions` to follow. Links show them no longer.
 
         Raises:
             NoSuchPartitionError: one does not exist and ``if_exists`` is false.
@@ -196,15 +201,26 @@ class PartitionMethods(StorePart):
                 raise NoSuchPartitionError(stored.database, stored.name, missing[0])
             dropped = self._load(connection, stored, list(ids.values()), None)
             gone = self._stored(connection, stored, ids.values())
+            lost = links.forget_dropped(connection, list(ids.values()))
             partitions.mark_partitions_dropped(connection, list(ids.values()))
             self._end_compactions(connection, [stored.id], list(ids), self._clock())
             if dropped:
                 tables.raise_versions(connection, [stored.id])
                 message = of_partitions(gone)
                 self._record(connection, EventType.DROP_PARTITION, stored, valid_write_ids, txn_id, message)
+            if lost:
+                self._tell_of_lost(connection, stored, lost)
             return dropped
 
         return self._write(work)
+
+    def _tell_of_lost(self, connection: Connection, table: StoredTable, lost: Mapping[LinkName, Sequence[str]]) -> None:
+        """Record the partitions that static links have lost, because their source has dropped them."""
+        for link in links.describe_links(connection, links.links_to([table.id])):
+            if link.name in lost:
+                names = lost[link.name]
+                log.warning("Link %s has lost partitions that %s dropped: %s", link.name, table.full_name, names)
+                record_link_event(connection, self._clock(), EventType.ALTER_LINK, link, removed=names)
 
     def alter_partitions(
         self,

@@ -65,6 +65,8 @@ class RawStore(Protocol):
         name: str,
         valid_write_ids: ValidWriteIdList | None = None,
         txn_id: int | None = None,
+        *,
+        cascade: bool = False,
     ) -> StoredTable: ...
 
     def list_tables(self, database: str, pattern: str | None = None, type: TableType | None = None) -> list[str]: ...

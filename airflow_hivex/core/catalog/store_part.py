@@ -7,12 +7,15 @@ from typing import Any, TypeAlias
 
 from sqlalchemy import Connection
 
+from airflow_hivex.core.catalog import links
+from airflow_hivex.core.catalog.link_events import record_link_event
 from airflow_hivex.core.catalog.table_events import record_table_event
 from airflow_hivex.core.clock import Clock
 from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.errors import NotOnClusterError
 from airflow_hivex.core.events.notification_log import EventType
 from airflow_hivex.core.model.clusters import Cluster
+from airflow_hivex.core.model.links import Link
 from airflow_hivex.core.model.objects import ClusterStorageDescriptor, StoredTable, Table
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
 from airflow_hivex.core.store.engine import Store
@@ -65,6 +68,11 @@ class StorePart(JoinsTransactions):
         if cluster not in copies:
             raise NotOnClusterError(name, cluster, sorted(copies))
         return copies[cluster]
+
+    def _drop_links(self, connection: Connection, found: Sequence[Link]) -> None:
+        links.delete_links(connection, [link.id for link in found])
+        for link in found:
+            record_link_event(connection, self._clock(), EventType.DROP_LINK, link)
 
     def _record(
         self,

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from sqlalchemy import Connection
 
-from airflow_hivex.core.catalog import directories, tables
+from airflow_hivex.core.catalog import directories, links, tables
 from airflow_hivex.core.catalog.snapshots import table_calls
 from airflow_hivex.core.catalog.store_part import StorePart
 from airflow_hivex.core.catalog.table_events import of_table
-from airflow_hivex.core.errors import InvalidOperationError
+from airflow_hivex.core.errors import InvalidOperationError, LinkedTableError
 from airflow_hivex.core.events.notification_log import EventType
 from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.objects import ClusterStorageDescriptor, StoredTable, Table, TableType
@@ -125,15 +125,24 @@ class TableMethods(StorePart):
         name: str,
         valid_write_ids: ValidWriteIdList | None = None,
         txn_id: int | None = None,
+        *,
+        cascade: bool = False,
     ) -> StoredTable:
         """Take a table out of sight and return it. Its files stay, for :meth:`forget_tables` to follow.
 
+        With ``cascade`` the links that show it are dropped, too.
+
         Raises:
             NoSuchDatabaseError, NoSuchTableError: it does not exist.
+            LinkedTableError: links show it and ``cascade`` is false.
         """
 
         def work(connection: Connection) -> StoredTable:
             table = tables.select_table_for_change(connection, database, name)
+            found = links.describe_links(connection, links.links_to([table.id]))
+            if found and not cascade:
+                raise LinkedTableError("DROP TABLE", table.full_name, [str(link.name) for link in found])
+            self._drop_links(connection, found)
             tables.mark_dropped(connection, [table.id])
             self._end_compactions(connection, [table.id], None, self._clock())
             self._record(connection, EventType.DROP_TABLE, table, valid_write_ids, txn_id, of_table(table))

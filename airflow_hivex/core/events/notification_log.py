@@ -36,7 +36,10 @@ _RECORD = Prepared(
 
 
 class EventType(enum.Enum):
-    """The type of an event. Source: Hive EventMessage.EventType; copies and removed directories are ours."""
+    """The type of an event. Source: Hive EventMessage.EventType.
+
+    The types of copies, removed directories and links are ours.
+    """
 
     CREATE_DATABASE = "CREATE_DATABASE"
     ALTER_DATABASE = "ALTER_DATABASE"
@@ -49,6 +52,9 @@ class EventType(enum.Enum):
     ALTER_PARTITION = "ALTER_PARTITION"
     REGISTER_COPY = "REGISTER_COPY"
     UNREGISTER_COPY = "UNREGISTER_COPY"
+    CREATE_LINK = "CREATE_LINK"
+    ALTER_LINK = "ALTER_LINK"
+    DROP_LINK = "DROP_LINK"
     COMMIT_TXN = "COMMIT_TXN"
     ABORT_TXN = "ABORT_TXN"
     COMMIT_COMPACTION = "COMMIT_COMPACTION"

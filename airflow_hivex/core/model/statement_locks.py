@@ -94,6 +94,10 @@ class StatementLocks:
         """DROP TABLE."""
         return [*self.create_table(table.database), *self._change(table, None, LockType.EXCLUSIVE)]
 
+    def create_link(self, database: str, source: Table) -> list[LockComponent]:
+        """CREATE LINK in a database: nobody drops that, or the source, meanwhile."""
+        return [*self.create_table(database), *self._change(source, None, LockType.SHARED_READ)]
+
     def drop_database(self, name: str) -> list[LockComponent]:
         """DROP DATABASE."""
         return [LockComponent(name, None, type=LockType.EXCLUSIVE, operation=_NONE)]

@@ -36,7 +36,7 @@ def read_drop_table(cursor: Cursor) -> DropTable:
     if_exists = cursor.accept("IF", "EXISTS")
     table = cursor.table_name()
     cursor.accept("PURGE")
-    return DropTable(table, if_exists)
+    return DropTable(table, if_exists, cursor.accept_one("RESTRICT", "CASCADE") == "CASCADE")
 
 
 def read_truncate(cursor: Cursor) -> Truncate:

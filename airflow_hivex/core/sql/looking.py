@@ -13,6 +13,7 @@ from airflow_hivex.core.model.statements import (
     ShowCopies,
     ShowCreateTable,
     ShowDatabases,
+    ShowLinks,
     ShowLocks,
     ShowPartitions,
     ShowTables,
@@ -25,6 +26,7 @@ from airflow_hivex.core.sql.clauses import (
 )
 from airflow_hivex.core.sql.compactions import read_show_compactions
 from airflow_hivex.core.sql.databases import DATABASE_WORDS
+from airflow_hivex.core.sql.links import LINK_WORDS
 from airflow_hivex.core.sql.literals import read_string
 from airflow_hivex.core.sql.queries import at_query, read_query
 from airflow_hivex.core.sql.tokens import Cursor, Kind, Token
@@ -40,6 +42,7 @@ Show: TypeAlias = (
     | ShowTransactions
     | ShowCompactions
     | ShowCopies
+    | ShowLinks
 )
 
 _DATABASES = tuple(f"{word}S" for word in DATABASE_WORDS)
@@ -51,12 +54,8 @@ def read_show(cursor: Cursor, first: Token) -> Show:
         return ShowClusters()
     if cursor.accept_one(*_DATABASES):
         return ShowDatabases(_pattern(cursor))
-    if cursor.accept("TABLES"):
-        database = cursor.database_name() if cursor.accept_one("IN", "FROM") else None
-        return ShowTables(database, _pattern(cursor))
-    if cursor.accept("VIEWS"):
-        database = cursor.database_name() if cursor.accept_one("IN", "FROM") else None
-        return ShowTables(database, _pattern(cursor), views=True)
+    if listed := cursor.accept_one("TABLES", "VIEWS", "LINKS"):
+        return _show_names(cursor, listed)
     if cursor.accept("PARTITIONS"):
         table = cursor.table_name()
         return ShowPartitions(table, read_partition_predicate(cursor) if cursor.accept("PARTITION") else None)
@@ -74,6 +73,12 @@ def read_show(cursor: Cursor, first: Token) -> Show:
     if cursor.accept("COMPACTIONS"):
         return read_show_compactions(cursor)
     raise unsupported_statement(cursor, first)
+
+
+def _show_names(cursor: Cursor, listed: str) -> ShowTables | ShowLinks:
+    database = cursor.database_name() if cursor.accept_one("IN", "FROM") else None
+    pattern = _pattern(cursor)
+    return ShowLinks(database, pattern) if listed == "LINKS" else ShowTables(database, pattern, views=listed == "VIEWS")
 
 
 def _pattern(cursor: Cursor) -> str | None:
@@ -105,7 +110,11 @@ def read_describe(cursor: Cursor, first: Token) -> DescribeTable | DescribeDatab
                 f"DESCRIBE `{word.text}`",
                 word,
             )
-        cursor.accept("TABLE")
+        # DESCRIBE link x asks for a column of the table link.
+        if not any(token.is_symbol("@") for token in cursor.tokens[cursor.index :]) or not cursor.accept_one(
+            *LINK_WORDS
+        ):
+            cursor.accept("TABLE")
     extended = cursor.peek(1) is not None and cursor.accept_one("EXTENDED", "FORMATTED") is not None
     table = cursor.table_name()
     partition = read_static_partition(cursor) if cursor.accept("PARTITION") else None

@@ -14,10 +14,17 @@ from airflow_hivex.core.errors import (
 )
 from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.statements import (
+    AddLinkPartitions,
+    CreateLink,
+    DropLink,
+    DropLinkPartitions,
+    DropTable,
+    DropView,
     ExplainRoute,
     Literal,
     RoutedStatement,
     Select,
+    SetLinkProperties,
     ShowCompactions,
     ShowLocks,
     Span,
@@ -38,6 +45,7 @@ from airflow_hivex.core.sql.databases import (
     read_use,
 )
 from airflow_hivex.core.sql.inserts import read_insert
+from airflow_hivex.core.sql.links import LINK_WORDS, read_alter_link, read_create_link, read_drop_link
 from airflow_hivex.core.sql.loads import read_load
 from airflow_hivex.core.sql.looking import read_describe, read_show
 from airflow_hivex.core.sql.markers import Markers
@@ -51,8 +59,8 @@ from airflow_hivex.core.sql.views import read_alter_view, read_create_view, read
 
 _OF_OTHER_RELEASES = """
 ADD CACHE CALL CLEAR COMMENT COMPACT DECLARE DFS END EXECUTE EXPORT FETCH GRANT
-IMPORT KILL LINK LIST LOCK MAP MSCK OPTIMIZE PREPARE REDUCE REFRESH RELOAD REPAIR REPL REPLACE RESET
-REVOKE SET UNCACHE UNLINK UNLOCK VACUUM
+IMPORT KILL LIST LOCK MAP MSCK OPTIMIZE PREPARE REDUCE REFRESH RELOAD REPAIR REPL REPLACE RESET
+REVOKE SET UNCACHE UNLOCK VACUUM
 """.split()  # noqa: SIM905
 
 _READERS: Mapping[str, Callable[[Cursor], Statement]] = {
@@ -72,6 +80,9 @@ _STAND_IN = Literal(1, "int")
 
 # A link has neither locks nor compactions of its own.
 _ABOUT_TABLES = (ShowLocks, ShowCompactions)
+_ABOUT_LINKS = (CreateLink, DropLink, AddLinkPartitions, DropLinkPartitions, SetLinkProperties)
+# They say which statement drops a link.
+_ABOUT_BOTH = (DropTable, DropView)
 
 
 def split(text: str) -> list[str]:
@@ -168,13 +179,15 @@ def _whole_statement(cursor: Cursor) -> Statement:
 
 
 def _refuse_links(cursor: Cursor, statement: Statement) -> None:
-    """Refuse links where only a table can stand: links are read-only (HIVE-2989).
+    """Refuse links where only a table can stand: links are read-only (HIVE-2989). DROP TABLE and DROP VIEW do so later.
 
     Raises:
         UnsupportedStatementError: the statement changes a link, or asks about its locks or compactions.
     """
     if isinstance(statement, ExplainRoute):
         statement = statement.statement
+    if isinstance(statement, (*_ABOUT_LINKS, *_ABOUT_BOTH)):
+        return
     for use in statement.uses:
         if use.namespace is not None and (use.role.is_output or isinstance(statement, _ABOUT_TABLES)):
             link = TableName(use.name or "", use.database, use.namespace)
@@ -250,6 +263,9 @@ def _no_statement(cursor: Cursor, first: Token) -> StatementSyntaxError | Unsupp
 def _create(cursor: Cursor, first: Token) -> Statement:
     if cursor.accept_one(*DATABASE_WORDS):
         return read_create_database(cursor)
+    static = any(cursor.at("STATIC", word) for word in LINK_WORDS) and cursor.accept("STATIC")
+    if cursor.accept_one(*LINK_WORDS):
+        return read_create_link(cursor, static=static)
     or_replace = cursor.at("OR", "REPLACE", "VIEW") and cursor.accept("OR", "REPLACE")
     if cursor.accept("VIEW"):
         return read_create_view(cursor, or_replace=or_replace)
@@ -264,6 +280,8 @@ def _drop(cursor: Cursor, first: Token) -> Statement:
         return read_drop_database(cursor)
     if cursor.accept("VIEW"):
         return read_drop_view(cursor)
+    if cursor.accept_one(*LINK_WORDS):
+        return read_drop_link(cursor)
     if not cursor.accept("TABLE"):
         raise unsupported_statement(cursor, first)
     return read_drop_table(cursor)
@@ -274,6 +292,8 @@ def _alter(cursor: Cursor, first: Token) -> Statement:
         return read_alter_database(cursor, first)
     if cursor.accept("VIEW"):
         return read_alter_view(cursor)
+    if cursor.accept_one(*LINK_WORDS):
+        return read_alter_link(cursor)
     if not cursor.accept("TABLE"):
         raise unsupported_statement(cursor, first)
     return read_alter_table(cursor, first)

@@ -18,6 +18,7 @@ from airflow_hivex.core.model.statements import (
     RenameTable,
     RoutedStatement,
     SetTableProperties,
+    TableName,
     TableReference,
     TextEdit,
 )
@@ -116,16 +117,23 @@ def _read_definition(cursor: Cursor) -> Query:
 # -- views in queries --------------------------------------------------------------------
 
 
-def definition(query: Query, names: Sequence[tuple[str, str]], given: Iterable[Column], named: Iterable[str]) -> str:
+def definition(query: Query, names: Sequence[TableName], given: Iterable[Column], named: Iterable[str]) -> str:
     """Return the text that is kept of a view: it names databases, and columns one by one.
 
-    ``names`` are database and name of each reference, ``given`` the columns that the query brings,
+    ``names`` are those of each reference with their databases, ``given`` the columns that the query brings,
     ``named`` what the view calls them.
     """
-    text = query.render([f"{quoted(database)}.{quoted(name)}" for database, name in names])
+    text = query.render([_qualified(name) for name in names])
     columns = ", ".join(f"{quoted(column.name)} AS {quoted(name)}" for column, name in zip(given, named, strict=True))
     # The query may end with a comment.
     return f"SELECT {columns} FROM ({text}\n)"  # noqa: S608 - a view is SQL of its user
+
+
+def _qualified(name: TableName) -> str:
+    """Return the name of a table or link with its database, as Spark SQL and the reader of queries take it."""
+    assert name.database is not None
+    link = "" if name.namespace is None else f"@{quoted(name.namespace)}"
+    return f"{quoted(name.database)}.{quoted(name.name)}{link}"
 
 
 def quoted(name: str) -> str:
@@ -215,3 +223,12 @@ def _without_table_statements(query: Query, texts: Sequence[str | None]) -> Quer
 
 def _read(text: str, parameters: Mapping[str, object], database: str | None) -> Query:
     return read_query(Cursor(text, tokenize(text), Markers(parameters), database))
+
+
+def tables_of(text: str) -> tuple[TableName, ...]:
+    """Return the tables, views and links that the text of a view reads, with their databases.
+
+    Raises:
+        SqlError: the text cannot be read.
+    """
+    return tuple(reference.table for reference in _read(text, {}, None).references)

@@ -19,12 +19,15 @@ from airflow_hivex.core.model.batches import BatchKey
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.health import Health
 from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE
+from airflow_hivex.core.model.links import LinkName
 from airflow_hivex.core.model.plans import JobResult, Plan
 from airflow_hivex.core.model.progress import ProgressReport
 from airflow_hivex.core.model.routes import Route
 from airflow_hivex.core.model.statement_locks import StatementLocks
 from airflow_hivex.core.model.statements import TableName
 from airflow_hivex.core.model.write_ids import ValidTxnList
+from airflow_hivex.core.namespaces.links import Links
+from airflow_hivex.core.namespaces.namespaces import Namespaces
 from airflow_hivex.core.replication.replicator import Replicator
 from airflow_hivex.core.runners.progress_log import ProgressLog
 from airflow_hivex.core.runners.registry import Runner, runner_for
@@ -71,6 +74,8 @@ class Services:
     roots: Roots
     health: ClusterHealth
     replicator: Replicator
+    links: Links
+    namespaces: Namespaces
 
     def files_to_change(self, cluster: Cluster) -> ClusterFiles:
         """Return the file system of a cluster, to write or delete there.
@@ -190,8 +195,15 @@ class SessionState:
             InvalidOperationError: it is a link.
         """
         if name.namespace is not None:
-            raise InvalidOperationError("Use of a link", str(name), "this release has no links")
+            raise InvalidOperationError(
+                "The statement", str(name), f"it takes a table; the table of the link is {name.namespace}.{name.name}"
+            )
         return name.database or self.database, name.name
+
+    def qualify_link(self, name: TableName) -> LinkName:
+        """Return the name of a link with the namespace that has it, which is the current one if none is named."""
+        assert name.namespace is not None
+        return LinkName(name.database or self.database, name.name, name.namespace)
 
 
 @dataclass(frozen=True, slots=True)

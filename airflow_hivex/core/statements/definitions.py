@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from sqlalchemy import Connection
@@ -14,6 +14,7 @@ from airflow_hivex.core.errors import (
     HivexError,
     InvalidObjectError,
     InvalidOperationError,
+    LinkedTableError,
     NoSuchDatabaseError,
     NoSuchTableError,
 )
@@ -32,8 +33,10 @@ from airflow_hivex.core.model.statements import (
 )
 from airflow_hivex.core.model.table_properties import normalised
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
+from airflow_hivex.core.settings import NAMESPACE_MODE
 from airflow_hivex.core.statements.context import Result, StatementContext
 from airflow_hivex.core.statements.conversions import convert_table, is_conversion
+from airflow_hivex.core.statements.links import refuse_link
 from airflow_hivex.core.statements.locking import acquire
 from airflow_hivex.core.statements.metadata_changes import change_metadata, check_location
 from airflow_hivex.core.statements.table_definitions import check_properties, check_text, describe_table
@@ -45,6 +48,7 @@ log = logging.getLogger(__name__)
 def create_database(context: StatementContext, statement: CreateDatabase) -> Result:
     """CREATE DATABASE."""
     check_location(context, "database", statement.name, statement.location)
+    _check_mode(statement.name, statement.properties)
     database = Database(
         name=statement.name,
         location=statement.location or "",
@@ -86,6 +90,7 @@ def alter_database(context: StatementContext, statement: AlterDatabase) -> Resul
     catalog = context.services.catalog
     database = catalog.get_database(statement.name)
     check_location(context, "database", statement.name, statement.location)
+    _check_mode(statement.name, statement.properties)
     catalog.alter_database(
         statement.name,
         replace(
@@ -96,6 +101,14 @@ def alter_database(context: StatementContext, statement: AlterDatabase) -> Resul
         ),
     )
     return Result()
+
+
+def _check_mode(name: str, properties: Mapping[str, str]) -> None:
+    mode = properties.get(NAMESPACE_MODE)
+    if mode is not None and mode.lower() not in ("true", "false"):
+        raise InvalidObjectError(
+            "database", name, f"{NAMESPACE_MODE} = {mode!r} is not a valid mode; give true or false"
+        )
 
 
 def use_database(context: StatementContext, statement: UseDatabase) -> Result:
@@ -136,16 +149,24 @@ def create_table(context: StatementContext, statement: CreateTable) -> Result:
 
 def drop_table(context: StatementContext, statement: DropTable) -> Result:
     """DROP TABLE: out of sight at once; then the files of a managed table are deleted on every cluster."""
+    if statement.table.namespace is not None:
+        refuse_link(context, "DROP TABLE", statement.table, if_exists=statement.if_exists)
+        return Result()
     database, name = context.session.qualify(statement.table)
     dropped: list[StoredTable] = []
 
     def change(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:
-        dropped.append(context.services.catalog.joining(connection).drop_table(database, name, write_ids, txn_id))
+        catalog = context.services.catalog.joining(connection)
+        dropped.append(catalog.drop_table(database, name, write_ids, txn_id, cascade=statement.cascade))
 
     try:
         table = context.services.catalog.get_table(database, name)
         if table.is_view:
             raise InvalidOperationError("DROP TABLE", table.full_name, "it is a view; DROP VIEW drops it")
+        found = context.services.links.of_table(database, name)
+        if found and not statement.cascade:
+            # Before the statement waits for locks; the change itself decides.
+            raise LinkedTableError("DROP TABLE", table.full_name, [str(link.name) for link in found])
         result = change_metadata(context, table, context.services.statement_locks.drop_table(table), change)
     except (NoSuchTableError, NoSuchDatabaseError):
         if not statement.if_exists:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from airflow_hivex.core.catalog.specifications import typed_specification
+from airflow_hivex.core.errors import NoSuchPartitionError
+from airflow_hivex.core.model.links import Link
 from airflow_hivex.core.model.objects import CLUSTER, PARTITION_ROW_IDS, TRANSACTIONAL, Table, TableType
 from airflow_hivex.core.model.partitions import partition_values
 from airflow_hivex.core.model.secrets import hide_in_properties, hide_in_uri
@@ -21,6 +24,7 @@ from airflow_hivex.core.model.text_files import LAZY_SIMPLE_SERDE, TEXTFILE
 from airflow_hivex.core.statements.context import Result, StatementContext
 from airflow_hivex.core.statements.described_statistics import column_rows, partition_rows, statistics_facts
 from airflow_hivex.core.statements.described_storage import properties_text, quoted_text, skewed_by, storage_facts
+from airflow_hivex.core.statements.links import linked
 from airflow_hivex.core.statements.partition_definitions import covered_partitions, partition_name_of
 from airflow_hivex.core.statements.routing import route
 
@@ -32,17 +36,21 @@ def show_databases(context: StatementContext, statement: ShowDatabases) -> Resul
 
 
 def show_tables(context: StatementContext, statement: ShowTables) -> Result:
-    """SHOW TABLES and SHOW VIEWS: one name a row, as in Hive."""
+    """SHOW TABLES and SHOW VIEWS: one name a row, as in Hive; links are among the tables."""
+    database = statement.database or context.session.database
     names = context.services.catalog.list_tables(
-        statement.database or context.session.database,
-        statement.pattern,
-        TableType.VIRTUAL_VIEW if statement.views else None,
+        database, statement.pattern, TableType.VIRTUAL_VIEW if statement.views else None
     )
+    if not statement.views:
+        links = context.services.links.show(database, statement.pattern)
+        names = sorted([*names, *(link.name.in_database for link in links)])
     return Result(["tab_name"], [(name,) for name in names])
 
 
 def show_partitions(context: StatementContext, statement: ShowPartitions) -> Result:
     """SHOW PARTITIONS: one name a row."""
+    if statement.table.namespace is not None:
+        return _show_link_partitions(context, statement)
     database, name = context.session.qualify(statement.table)
     catalog = context.services.catalog
     if statement.specification is None:
@@ -50,6 +58,15 @@ def show_partitions(context: StatementContext, statement: ShowPartitions) -> Res
     else:
         table = catalog.get_table(database, name)
         names = covered_partitions(context, "SHOW PARTITIONS", table, statement.specification)
+    return Result(["partition"], [(each,) for each in names])
+
+
+def _show_link_partitions(context: StatementContext, statement: ShowPartitions) -> Result:
+    link, source = linked(context, statement.table)
+    exact = None
+    if statement.specification is not None:
+        exact = typed_specification("SHOW PARTITIONS", source, statement.specification)
+    names = context.services.links.partitions(link.name.database, link.name.in_database, exact)
     return Result(["partition"], [(each,) for each in names])
 
 
@@ -95,13 +112,20 @@ def describe_table(context: StatementContext, statement: DescribeTable) -> Resul
 
     With a column, what there is of that one, as rows of a name and a value.
     """
-    database, name = context.session.qualify(statement.table)
     catalog = context.services.catalog
+    link: Link | None = None
+    if statement.table.namespace is None:
+        database, name = context.session.qualify(statement.table)
+    else:
+        link, source = linked(context, statement.table)
+        database, name = source.database, source.name
     table = catalog.get_table(database, name, cluster=None)
     partition = None
     if statement.partition is not None:
-        values = partition_values(partition_name_of("DESCRIBE ... PARTITION", table, statement.partition))
-        partition = catalog.get_partition(database, name, values, cluster=None)
+        named = partition_name_of("DESCRIBE ... PARTITION", table, statement.partition)
+        partition = catalog.get_partition(database, name, partition_values(named), cluster=None)
+        if link is not None and not link.shows(partition.id):
+            raise NoSuchPartitionError(link.name.database, link.name.in_database, named)
     if statement.column is not None:
         told = column_rows(context, table, statement.column, partition, extended=statement.extended)
         return Result(["info_name", "info_value"], told)
@@ -115,13 +139,16 @@ def describe_table(context: StatementContext, statement: DescribeTable) -> Resul
         rows += [("", "", ""), ("# Detailed Partition Information", "", "")]
         rows += [(fact, value, "") for fact, value in partition_rows(context, table, partition)]
     elif statement.extended:
+        facts = _facts(table) | statistics_facts(context, table) if link is None else _link_facts(link, table)
         rows += [("", "", ""), ("# Detailed Table Information", "", "")]
-        rows += [(fact, value, "") for fact, value in (_facts(table) | statistics_facts(context, table)).items()]
+        rows += [(fact, value, "") for fact, value in facts.items()]
     return Result(["col_name", "data_type", "comment"], rows)
 
 
 def show_create_table(context: StatementContext, statement: ShowCreateTable) -> Result:
-    """SHOW CREATE TABLE: one row, a statement that makes the same table."""
+    """SHOW CREATE TABLE: one row, a statement that makes the same table, view or link."""
+    if statement.table.namespace is not None:
+        return Result(["createtab_stmt"], [(_create_link_statement(linked(context, statement.table)[0]),)])
     clusters = context.services.clusters
     table = context.services.catalog.get_table(*context.session.qualify(statement.table))
     if table.is_view:
@@ -230,6 +257,28 @@ def _facts(table: Table) -> dict[str, str]:
     if storage.serde_parameters:
         facts["Storage Properties"] = f"[{properties_text(hide_in_properties(storage.serde_parameters))}]"
     return facts | storage_facts(storage)
+
+
+def _create_link_statement(link: Link) -> str:
+    static = "STATIC " if link.is_static else ""
+    properties = f"\nLINKPROPERTIES ({properties_text(link.properties)})" if link.properties else ""
+    return f"CREATE {static}LINK TO `{link.name.table}`@`{link.name.namespace}`{properties}"
+
+
+def _link_facts(link: Link, source: Table) -> dict[str, str]:
+    """Return the facts of a link: those of its source that say how rows are stored, with its own owner and times."""
+    facts = _facts(source)
+    own = {
+        "Database": link.name.database,
+        "Table": link.name.in_database,
+        "Owner": link.owner or "",
+        "Created Time": "" if link.created_at is None else link.created_at.isoformat(),
+        "Type": link.type.value,
+        "Link Target": ".".join(link.source),
+        "Link Properties": f"[{properties_text(link.properties)}]",
+    }
+    others = ("Owner Type", "Table Properties", "Comment")
+    return own | {fact: value for fact, value in facts.items() if fact not in (*own, *others)}
 
 
 def _column(name: str, type: str, comment: str | None) -> str:

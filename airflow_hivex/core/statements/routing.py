@@ -15,15 +15,17 @@ from airflow_hivex.core.errors import (
     HivexError,
     InvalidObjectError,
     InvalidOperationError,
+    NoSuchTableError,
     NoUsableClusterError,
     RoutingError,
 )
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.health import Health
+from airflow_hivex.core.model.links import Link
 from airflow_hivex.core.model.locks import DataOperation, LockComponent
 from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.plans import WrittenDirectory
-from airflow_hivex.core.model.predicates import Predicate
+from airflow_hivex.core.model.predicates import And, Predicate
 from airflow_hivex.core.model.routes import Route, RouteOutput
 from airflow_hivex.core.model.snapshots import QualifiedName, Snapshot
 from airflow_hivex.core.model.statements import (
@@ -32,13 +34,16 @@ from airflow_hivex.core.model.statements import (
     Insert,
     MultiInsert,
     RoutedStatement,
+    TableName,
     TableReference,
 )
 from airflow_hivex.core.settings import ALLOW_CODE
 from airflow_hivex.core.sql.views import expanded
 from airflow_hivex.core.statements.change_targets import check_change
+from airflow_hivex.core.statements.closed_names import check_views
 from airflow_hivex.core.statements.context import JoinedTransaction, Running, StatementContext
 from airflow_hivex.core.statements.insert_targets import check_insert, static_partition
+from airflow_hivex.core.statements.linked_names import Names, shown, shown_of_own
 from airflow_hivex.core.statements.locking import acquire, check_not_outrun
 from airflow_hivex.core.statements.row_ids import with_row_ids
 from airflow_hivex.core.statements.transactions import OutrunError
@@ -96,9 +101,9 @@ def route(
         LockError, DeadlockError, OutrunError: the locks were not acquired, or too late.
         InvalidOperationError: a table whose ROW__ID is read has none, or several have one.
     """
-    statement, snapshot, views = _without_views(context, statement, running)
+    statement, snapshot, views, names = _without_views(context, statement, running)
     _refuse_code(context, statement)
-    reading = _Reading(context, snapshot)
+    reading = _Reading(context, snapshot, names)
     if running is None:
         return _bind_and_route(context, statement, views, reading, None, runs_job=runs_job)
     wanted = _lock_plan(context, statement, reading)
@@ -136,15 +141,31 @@ class _Reading:
     Contents are read again where their table has changed since (``Snapshot.agrees_with``).
     """
 
-    def __init__(self, context: StatementContext, snapshot: Snapshot) -> None:
+    def __init__(self, context: StatementContext, snapshot: Snapshot, names: Names) -> None:
         self.snapshot = snapshot
+        self.names = names
         self._context = context
         self._read: dict[tuple[int, Predicate | None], tuple[Snapshot, Collection[str], TableContents]] = {}
 
     def take_snapshot(self, running: Running) -> None:
-        """Go on to the statement's own snapshot, after it has waited for its locks."""
+        """Go on to the statement's own snapshot, after it has waited for its locks.
+
+        Raises:
+            OutrunError: the source of a link was renamed or dropped meanwhile.
+        """
         names = list(self.snapshot.tables)
-        self.snapshot = _snapshot(self._context, names, running, known=self.snapshot.tables.values())
+        try:
+            self.snapshot = _snapshot(self._context, names, running, known=self.snapshot.tables.values())
+        except NoSuchTableError as error:
+            if not self.names.have_links:
+                raise
+            raise OutrunError("the source of a link was renamed or dropped while the statement waited") from error
+        if not self.names.are_of(self.snapshot):
+            raise OutrunError("the source of a link was renamed or dropped while the statement waited")
+
+    def table(self, name: TableName) -> StoredTable:
+        """Return the table of a name, for a link its source."""
+        return self.snapshot.tables[self.names.of(name)]
 
     def contents(self, table: StoredTable, predicate: Predicate | None, clusters: Collection[str]) -> TableContents:
         """Return the partitions of a table that ``predicate`` leaves in the snapshot, with copies on ``clusters``."""
@@ -160,34 +181,40 @@ class _Reading:
 
 def _without_views(
     context: StatementContext, statement: S, running: Running | None
-) -> tuple[S, Snapshot, frozenset[QualifiedName]]:
-    """Return the statement with the queries of its views instead of their names, its tables, and the views.
+) -> tuple[S, Snapshot, frozenset[QualifiedName], Names]:
+    """Return the statement with the queries of its views instead of their names, its tables, the views, and its names.
 
-    One round trip, and one more for each depth of views.
+    One round trip, and one more for each depth of views, and for links.
 
     Raises:
         InvalidObjectError: views read each other without an end.
+        ForeignNameError: a view of a closed namespace reads a table of another one.
     """
     session = context.session
     known: dict[QualifiedName, StoredTable] = {}
+    names = Names(context)
 
     def text_of(reference: TableReference) -> str | None:
-        return known[session.qualify(reference.table)].view_expanded_text
+        return known[names.of(reference.table)].view_expanded_text
 
     txn_id = None if running is None else running.txn_id
     valid_txns = None if running is None or running.joined is None else running.joined.snapshot
     views: set[QualifiedName] = set()
     for _ in range(_DEEPEST_VIEW):
-        names = {session.qualify(reference.table) for reference in statement.references}
-        names |= {session.qualify(name) for name in statement.targets}
-        snapshot = context.services.catalog.snapshot(sorted(names), txn_id, valid_txns=valid_txns, known=known.values())
+        names.look_up(reference.table for reference in statement.references)
+        wanted = {names.of(reference.table) for reference in statement.references}
+        wanted |= {session.qualify(name) for name in statement.targets}
+        snapshot = context.services.catalog.snapshot(
+            sorted(wanted), txn_id, valid_txns=valid_txns, known=known.values()
+        )
         known.update(snapshot.tables)
-        viewed = {session.qualify(reference.table) for reference in statement.view_references}
+        viewed = {names.of(reference.table) for reference in statement.view_references}
         found = {name for name in viewed if known[name].is_view}
         if not found:
-            return statement, snapshot, frozenset(views)
+            return statement, snapshot, frozenset(views), names
         views |= found
         statement = expanded(statement, text_of, context.parameters, session.database)
+        check_views(context, statement, found, known)
     raise InvalidObjectError("view", ".".join(sorted(found)[0]), f"its views are nested deeper than {_DEEPEST_VIEW}")
 
 
@@ -200,8 +227,8 @@ def _bind_and_route(
     *,
     runs_job: bool,
 ) -> RoutedQuery[S]:
-    session, tables = context.session, reading.snapshot.tables
-    targets = tuple(tables[session.qualify(name)] for name in statement.targets)
+    session, names = context.session, reading.names
+    targets = tuple(reading.table(name) for name in statement.targets)
     outputs = [RouteOutput(table.full_name, table.storage.primary.cluster) for table in targets]
     if isinstance(statement, CreateTable):
         outputs.append(RouteOutput(".".join(session.qualify(statement.table)), None))
@@ -210,13 +237,14 @@ def _bind_and_route(
         with context.services.store.read() as connection:
             own = pending_writes.written_directories(connection, running.txn_id)
     references = statement.references
-    candidates = _candidates(context, statement, reading.snapshot)
+    candidates = _candidates(context, statement, reading)
     bound = []
     for reference in references:
-        table = tables[session.qualify(reference.table)]
-        predicate = partition_predicate(reference.filters, table.partition_keys)
+        table, link = reading.table(reference.table), names.link(reference.table)
+        predicate = _predicate(table, reference, link)
         contents = reading.contents(table, predicate, candidates)
-        bound.append(bind(table, contents, predicate, reading.snapshot, candidates, own.get(table.id, {})))
+        written = shown_of_own(own.get(table.id, {}), contents, link)
+        bound.append(bind(table, shown(contents, link), predicate, reading.snapshot, candidates, written))
     found = {reference.table: each.table for reference, each in zip(references, bound, strict=True)}
     statement = with_row_ids(statement, lambda reference: found[reference.table])
     clusters = context.services.clusters
@@ -249,12 +277,11 @@ class _Health:
         return found
 
 
-def _candidates(context: StatementContext, statement: RoutedStatement, snapshot: Snapshot) -> frozenset[str]:
+def _candidates(context: StatementContext, statement: RoutedStatement, reading: _Reading) -> frozenset[str]:
     """Return the clusters of which a copy could serve the statement: those that the router may try."""
     session = context.session
-    names = [session.qualify(reference.table) for reference in statement.references]
-    names += [session.qualify(name) for name in statement.targets]
-    primaries = {snapshot.tables[name].storage.primary.cluster for name in names}
+    named = [*(reference.table for reference in statement.references), *statement.targets]
+    primaries = {reading.table(name).storage.primary.cluster for name in named}
     return frozenset({*primaries, context.services.clusters.default, *([session.cluster] if session.cluster else ())})
 
 
@@ -279,9 +306,9 @@ def _lock_plan(context: StatementContext, statement: RoutedStatement, reading: _
     """
     rules = context.services.statement_locks
     tables = reading.snapshot.tables
-    candidates = _candidates(context, statement, reading.snapshot)
+    candidates = _candidates(context, statement, reading)
     references = statement.references
-    names = [context.session.qualify(reference.table) for reference in references]
+    names = [reading.names.of(reference.table) for reference in references]
     targets = [context.session.qualify(name) for name in statement.targets]
     read: dict[QualifiedName, frozenset[str] | None] = {}
     changed: frozenset[str] | None = None
@@ -323,10 +350,20 @@ def _pruned(
     reading: _Reading, table: StoredTable, reference: TableReference, candidates: frozenset[str]
 ) -> frozenset[str] | None:
     """Return the partitions that may be read there, None for all of the table."""
-    predicate = partition_predicate(reference.filters, table.partition_keys)
+    link = reading.names.link(reference.table)
+    predicate = _predicate(table, reference, link)
     if not table.is_partitioned or predicate is None:
         return None
-    return frozenset(each.name for each in reading.contents(table, predicate, candidates).partitions)
+    return frozenset(each.name for each in shown(reading.contents(table, predicate, candidates), link).partitions)
+
+
+def _predicate(table: StoredTable, reference: TableReference, link: Link | None) -> Predicate | None:
+    """Return the conditions on the partitions that are read there: of the query, and of a static link."""
+    predicate = partition_predicate(reference.filters, table.partition_keys)
+    restriction = None if link is None else link.restriction(table.partition_keys)
+    if predicate is None or restriction is None:
+        return predicate or restriction
+    return And((restriction, predicate))
 
 
 def _late(context: StatementContext, wanted: _LockPlan, bound: BoundTable) -> list[LockComponent]:

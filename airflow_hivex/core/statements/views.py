@@ -15,9 +15,11 @@ from airflow_hivex.core.errors import (
     NoSuchTableError,
 )
 from airflow_hivex.core.model.objects import ClusterStorageDescriptor, Column, StorageDescriptor, Table, TableType
-from airflow_hivex.core.model.statements import CreateView, DropView, Select
+from airflow_hivex.core.model.statements import CreateView, DropView, Select, TableName
+from airflow_hivex.core.namespaces.foreign_names import foreign_tables, foreign_view_error
 from airflow_hivex.core.sql.views import definition
 from airflow_hivex.core.statements.context import Result, StatementContext
+from airflow_hivex.core.statements.links import refuse_link
 from airflow_hivex.core.statements.locking import acquire
 from airflow_hivex.core.statements.queries import plan_query
 from airflow_hivex.core.statements.routing import chosen_cluster, route
@@ -32,9 +34,11 @@ def create_view(context: StatementContext, statement: CreateView) -> Result:
     Raises:
         AlreadyExistsError: a table or view of that name exists.
         InvalidObjectError: the query brings other columns than are named, or one twice, or reads the view itself.
+        ForeignNameError: the namespace of the view is closed, and the query names a table of another one.
     """
     database, name = context.session.qualify(statement.view)
     full_name = f"{database}.{name}"
+    _check_names(context, database, full_name, statement)
     stored = _find(context, database, name)
     if stored is None and statement.must_exist:
         raise NoSuchTableError(database, name)
@@ -54,7 +58,7 @@ def create_view(context: StatementContext, statement: CreateView) -> Result:
         plan = plan_query(context, running, routed.statement.query, routed, cluster)
         given = context.run(cluster, replace(plan, max_rows=0)).columns
         columns = _columns(full_name, statement, given)
-        names = [context.session.qualify(reference.table) for reference in statement.query.references]
+        names = _qualified(context, statement)
         query = statement.query
         view = Table(
             database=database,
@@ -89,6 +93,9 @@ def drop_view(context: StatementContext, statement: DropView) -> Result:
     Raises:
         InvalidOperationError: it is a table.
     """
+    if statement.view.namespace is not None:
+        refuse_link(context, "DROP VIEW", statement.view, if_exists=statement.if_exists)
+        return Result()
     database, name = context.session.qualify(statement.view)
     catalog = context.services.catalog
     try:
@@ -108,6 +115,19 @@ def drop_view(context: StatementContext, statement: DropView) -> Result:
         return Result()
     catalog.forget_tables([view])
     return Result(txn_id=running.txn_id)
+
+
+def _qualified(context: StatementContext, statement: CreateView) -> list[TableName]:
+    current = context.session.database
+    named = (reference.table for reference in statement.query.references)
+    return [replace(name, database=name.database or current) for name in named]
+
+
+def _check_names(context: StatementContext, database: str, full_name: str, statement: CreateView) -> None:
+    """Refuse foreign names in a view of another namespace than the current one, whose statements are checked."""
+    foreign = foreign_tables(_qualified(context, statement), database)
+    if foreign and context.services.namespaces.is_closed(database):
+        raise foreign_view_error(full_name, foreign[0], database)
 
 
 def _find(context: StatementContext, database: str, name: str) -> Table | None:

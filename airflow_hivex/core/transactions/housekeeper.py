@@ -41,8 +41,9 @@ class HousekeepingResult:
 
     ``aborted`` are the ids of transactions that had timed out, ``dropped_locks`` those of requests
     without transaction, ``abandoned_writes`` the number of writes whose files were deleted, ``unused_copies`` that of
-    places of copies, ``requeued_compactions`` that of compactions whose worker is gone; the others are numbers of
-    records removed, ``events`` of them from the notification log.
+    places of copies, ``requeued_compactions`` that of compactions whose worker is gone, ``expired_partitions``
+    that of partitions that links do not show any more; the others are numbers of records removed, ``events`` of them
+    from the notification log.
     """
 
     aborted: tuple[int, ...] = ()
@@ -56,6 +57,7 @@ class HousekeepingResult:
     requeued_compactions: int = 0
     compactions: int = 0
     events: int = 0
+    expired_partitions: int = 0
 
 
 class Housekeeper:
@@ -72,6 +74,7 @@ class Housekeeper:
         delete_abandoned: Callable[[], int] | None = None,
         keep_compactions: Callable[[], tuple[int, int]] | None = None,
         clean_copies: Callable[[], int] | None = None,
+        expire_links: Callable[[], int] | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -80,6 +83,7 @@ class Housekeeper:
         self._delete_abandoned = delete_abandoned
         self._keep_compactions = keep_compactions
         self._clean_copies = clean_copies
+        self._expire_links = expire_links
         self._interval_ms = int(settings["metastore.acid.housekeeper.interval"]) * 1000
         self._cleaner_interval_ms = int(settings["metastore.acid.txn.cleaner.interval"]) * 1000
         self._log = NotificationLog(store)
@@ -114,6 +118,8 @@ class Housekeeper:
                 # After the transactions of dead workers were aborted.
                 requeued, removed = self._keep_compactions()
                 result = replace(result, requeued_compactions=requeued, compactions=removed)
+            if self._expire_links is not None:
+                result = replace(result, expired_partitions=self._expire_links())
             if result.aborted:
                 log.warning("Aborted %s transactions without heartbeat: %s", len(result.aborted), result.aborted)
             if result.dropped_locks:

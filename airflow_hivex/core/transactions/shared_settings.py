@@ -5,8 +5,8 @@ from __future__ import annotations
 from sqlalchemy import Connection, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from airflow_hivex.core.errors import InvalidSettingError
-from airflow_hivex.core.settings import Settings
+from airflow_hivex.core.errors import InvalidSettingError, StoreRefusedError
+from airflow_hivex.core.settings import NAMESPACE_MODE, Settings
 from airflow_hivex.core.snapshots.txn_states import IS_OPEN
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.schema import counters, locks, txns
@@ -16,9 +16,10 @@ _STORED = select(counters.c.value).where(counters.c.name == _TIMEOUT)
 
 
 def agree(store: Store, settings: Settings) -> Settings:
-    """Return the settings with the ``hive.txn.timeout`` that the metastore's clients share.
+    """Return the settings with the values that the metastore's clients share.
 
-    A client with a shorter one would end the transactions of another that beats more slowly. Who does
+    These are ``hive.txn.timeout`` and ``hivex.namespace.mode``. The mode is that of the last client that gave one. A
+    client with a shorter one would end the transactions of another that beats more slowly. Who does
     not give one takes the metastore's; who gives another one changes it, when nothing is open.
 
     Raises:
@@ -29,7 +30,31 @@ def agree(store: Store, settings: Settings) -> Settings:
     wanted = int(settings[_TIMEOUT]) if stored is None or settings.is_given(_TIMEOUT) else int(stored)
     if stored != wanted:
         wanted = store.write(lambda writing: _store(writing, wanted))
-    return settings.with_overrides({_TIMEOUT: wanted})
+    return settings.with_overrides({_TIMEOUT: wanted, NAMESPACE_MODE: _mode(store, settings)})
+
+
+def _mode(store: Store, settings: Settings) -> bool:
+    """Return whether namespaces are closed: as the client says, else as the last one said that did."""
+    stored_mode = select(counters.c.value).where(counters.c.name == NAMESPACE_MODE)
+    with store.read() as connection:
+        stored = connection.execute(stored_mode).scalar_one_or_none()
+    wanted = int(settings[NAMESPACE_MODE])
+    if not settings.is_given(NAMESPACE_MODE):
+        return bool(stored or 0)
+
+    def change(connection: Connection) -> None:
+        if connection.execute(stored_mode.with_for_update()).scalar_one_or_none() is None:
+            connection.execute(insert(counters).values(name=NAMESPACE_MODE, value=wanted))
+        else:
+            connection.execute(update(counters).where(counters.c.name == NAMESPACE_MODE).values(value=wanted))
+
+    if stored != wanted:
+        try:
+            store.write(change)
+        except StoreRefusedError:
+            # Another client stored the first value at the same time.
+            store.write(change)
+    return bool(wanted)
 
 
 def _store(connection: Connection, wanted: int) -> int:

@@ -137,13 +137,14 @@ class CreateTable(RoutedStatement):
 
 @dataclass(frozen=True, slots=True)
 class DropTable(Statement):
-    """DROP TABLE [IF EXISTS] name [PURGE]."""
+    """DROP TABLE [IF EXISTS] name [PURGE] [RESTRICT | CASCADE]; with CASCADE its links are dropped, too."""
 
     KIND = "DROP TABLE"
     IN_TRANSACTIONS = False
 
     table: TableName
     if_exists: bool = False
+    cascade: bool = False
 
     @property
     def uses(self) -> Uses:

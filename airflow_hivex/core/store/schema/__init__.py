@@ -25,6 +25,7 @@ from airflow_hivex.core.store.schema.counters import counters
 from airflow_hivex.core.store.schema.directories import copy_places, directories, directory_copies
 from airflow_hivex.core.store.schema.events import notification_log, recorded_events
 from airflow_hivex.core.store.schema.locks import locks
+from airflow_hivex.core.store.schema.namespaces import link_partitions, links
 from airflow_hivex.core.store.schema.transactions import (
     completed_txn_components,
     kept_snapshots,
@@ -53,6 +54,8 @@ __all__ = [
     "directories",
     "directory_copies",
     "kept_snapshots",
+    "link_partitions",
+    "links",
     "locks",
     "metadata",
     "next_write_ids",

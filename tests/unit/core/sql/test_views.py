@@ -18,7 +18,7 @@ from airflow_hivex.core.model.statements import (
     TableReference,
 )
 from airflow_hivex.core.sql.reader import read
-from airflow_hivex.core.sql.views import definition, expanded
+from airflow_hivex.core.sql.views import definition, expanded, tables_of
 
 S = TypeVar("S", bound=RoutedStatement)
 
@@ -79,14 +79,15 @@ def test_target_and_source_of_a_merge_are_still_found() -> None:
 
 
 def test_the_text_that_is_kept_names_databases_and_columns() -> None:
-    statement = read("SELECT t.*, count(*) FROM t JOIN e.u -- the end", database="d")
+    statement = read("SELECT t.*, count(*) FROM t JOIN e.u JOIN l@y -- the end", database="d")
     assert isinstance(statement, Select)
-    text = definition(
-        statement.query, [("d", "t"), ("e", "u")], [Column("a", "int"), Column("count(1)", "int")], ["x", "n"]
-    )
+    names = [TableName("t", "d"), TableName("u", "e"), TableName("l", "d", "y")]
+    text = definition(statement.query, names, [Column("a", "int"), Column("count(1)", "int")], ["x", "n"])
     assert " ".join(text.split()) == (
-        "SELECT `a` AS `x`, `count(1)` AS `n` FROM (SELECT t.*, count(*) FROM `d`.`t` AS `t` JOIN `e`.`u` AS `u` )"
+        "SELECT `a` AS `x`, `count(1)` AS `n` FROM "
+        "(SELECT t.*, count(*) FROM `d`.`t` AS `t` JOIN `e`.`u` AS `u` JOIN `d`.`l`@`y` AS `l` )"
     )
+    assert tables_of(text) == tuple(names)
 
 
 def test_statements_about_views() -> None:

@@ -1,0 +1,152 @@
+"""Links: a table of another namespace, shown in this one as ``table@namespace``. Source: Hive HIVE-2989."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import NamedTuple, Self
+
+from airflow_hivex.core.errors import InvalidObjectError
+from airflow_hivex.core.model.column_types import Family, Primitive
+from airflow_hivex.core.model.identifiers import check_name, normalise
+from airflow_hivex.core.model.objects import Column
+from airflow_hivex.core.model.partitions import DEFAULT_PARTITION, partition_values
+from airflow_hivex.core.model.predicates import And, ColumnReference, In, Predicate, Value, typed
+from airflow_hivex.core.model.snapshots import QualifiedName
+
+RETENTION = "RETENTION"
+"""The link property with the number of days that a partition stays in a link."""
+
+_MOST_VALUES = 1000
+_MOST_DAYS = 1_000_000
+
+
+class LinkType(enum.Enum):
+    """Hive's table types of links: one follows its source's partitions by itself, the other by ALTER LINK only."""
+
+    DYNAMIC = "LINK_TABLE"
+    STATIC = "STATIC_LINK_TABLE"
+
+
+class LinkName(NamedTuple):
+    """The name of a link: ``table@namespace`` in the namespace ``database``."""
+
+    database: str
+    table: str
+    namespace: str
+
+    @classmethod
+    def of(cls, database: str, link: str) -> Self:
+        """Return the name of a link such as ``t@y`` in a namespace.
+
+        Raises:
+            InvalidObjectError: ``link`` is not a table and a namespace with an @ between them.
+        """
+        table, at, namespace = link.partition("@")
+        if not at:
+            raise InvalidObjectError("link", repr(link), "a link is named table@namespace")
+        return cls(normalise(database), check_name("table", table.strip()), check_name("namespace", namespace.strip()))
+
+    @property
+    def in_database(self) -> str:
+        """Return ``table@namespace``, as statements of its namespace write it."""
+        return f"{self.table}@{self.namespace}"
+
+    def __str__(self) -> str:
+        return f"{self.database}.{self.in_database}"
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A link as the catalog has it.
+
+    ``source`` is the table that it shows, under its present name, and ``source_id`` the table's id. A dynamic link
+    shows each partition with an id above ``after_partition_id`` and those of ``shown``, except those of ``hidden``; a
+    static one shows those of ``shown`` only. Where the partitions were not asked for, ``shown`` and ``hidden`` are
+    empty.
+    """
+
+    id: int
+    name: LinkName
+    type: LinkType
+    source: QualifiedName
+    source_id: int
+    after_partition_id: int = 0
+    shown: Mapping[int, str] = field(default_factory=dict)
+    hidden: frozenset[int] = frozenset()
+    properties: Mapping[str, str] = field(default_factory=dict)
+    owner: str | None = None
+    created_at: datetime | None = None
+
+    @property
+    def is_static(self) -> bool:
+        """Return whether partitions come and go by ALTER LINK only."""
+        return self.type is LinkType.STATIC
+
+    @property
+    def retention_days(self) -> int | None:
+        """Return how many days a partition stays in the link, None for any time."""
+        return retention_days(self.properties)
+
+    def shows(self, partition_id: int) -> bool:
+        """Return whether a partition of the source is one of the link's."""
+        if partition_id in self.shown:
+            return True
+        return not self.is_static and partition_id > self.after_partition_id and partition_id not in self.hidden
+
+    def restriction(self, keys: Sequence[Column]) -> Predicate | None:
+        """Return a predicate that holds for all partitions that a static link shows, so that fewer are read.
+
+        None where the link is dynamic, or shows too many partitions for a predicate to pay.
+        """
+        if not self.is_static or len(self.shown) > _MOST_VALUES:
+            return None
+        names = [partition_values(name) for name in self.shown.values()]
+        found = [(key, _values(key, [each[place] for each in names])) for place, key in enumerate(keys)]
+        decided = tuple(In(ColumnReference(key.name), values) for key, values in found if values is not None)
+        return And(decided) if decided else None
+
+
+_COMPARABLE = (Family.TEXT, Family.WHOLE)
+
+
+def _values(key: Column, texts: Iterable[str]) -> tuple[Value, ...] | None:
+    """Return the values of a key for a predicate; None where a predicate could not decide by all of them."""
+    of = key.parsed_type
+    if not isinstance(of, Primitive) or of.family not in _COMPARABLE or of.name == "char":
+        return None
+    distinct = dict.fromkeys(texts)
+    if DEFAULT_PARTITION in distinct:
+        return None
+    try:
+        return tuple(typed(text, of) for text in distinct)
+    except ValueError:
+        return None
+
+
+def normalised_properties(name: LinkName, properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties of a link; the name of RETENTION is written in capitals.
+
+    Raises:
+        InvalidObjectError: RETENTION is given twice, or is not a number of days.
+    """
+    found: dict[str, str] = {}
+    for key, value in properties.items():
+        written = RETENTION if key.upper() == RETENTION else key
+        if written in found:
+            raise InvalidObjectError("link", name.in_database, f"property {written} is given twice")
+        found[written] = value
+    if RETENTION in found:
+        text = found[RETENTION].strip()
+        if not (text.isascii() and text.isdigit() and 1 <= int(text) <= _MOST_DAYS):
+            reason = f"{RETENTION} = {text!r} is not a valid number of days; give a whole number from 1 to {_MOST_DAYS}"
+            raise InvalidObjectError("link", name.in_database, reason)
+        found[RETENTION] = str(int(text))
+    return found
+
+
+def retention_days(properties: Mapping[str, str]) -> int | None:
+    """Return the number of days of RETENTION, None without it."""
+    return int(properties[RETENTION]) if RETENTION in properties else None

@@ -1,0 +1,389 @@
+"""Links: tables of other namespaces, made, changed, read and dropped."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection
+
+from airflow_hivex.core.catalog import links, partitions, tables
+from airflow_hivex.core.catalog.databases import matching, select_database
+from airflow_hivex.core.catalog.link_events import record_link_event
+from airflow_hivex.core.catalog.pruning import find_partitions
+from airflow_hivex.core.catalog.specifications import covered
+from airflow_hivex.core.clock import Clock
+from airflow_hivex.core.errors import (
+    AlreadyExistsError,
+    HivexError,
+    InvalidOperationError,
+    NoSuchDatabaseError,
+    NoSuchLinkError,
+    NoSuchLinkSourceError,
+    NoSuchPartitionError,
+    NoSuchTableError,
+    NotLinkableError,
+    OwnTableLinkError,
+)
+from airflow_hivex.core.events.notification_log import EventType
+from airflow_hivex.core.model.identifiers import normalise
+from airflow_hivex.core.model.links import Link, LinkName, LinkType, normalised_properties
+from airflow_hivex.core.model.objects import StoredTable
+from airflow_hivex.core.model.predicates import Predicate
+from airflow_hivex.core.store.engine import Store
+from airflow_hivex.core.store.joining import JoinsTransactions
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_MS_PER_DAY = 86_400_000
+
+
+class Links(JoinsTransactions):
+    """The links of all namespaces.
+
+    A link is named by its namespace and ``table@namespace``, as in ``links.get("a", "t@b")``. Every change is one
+    database transaction together with its event; those of :meth:`joining` are part of the caller's.
+    """
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        super().__init__(store)
+        self._clock = clock
+
+    # -- reading ---------------------------------------------------------------
+
+    def get(self, namespace: str, link: str) -> Link:
+        """Return a link with its properties and its partitions. Two round trips.
+
+        Raises:
+            NoSuchLinkError: the namespace has no such link.
+        """
+        name = LinkName.of(namespace, link)
+        with self._read() as connection:
+            return _described(connection, name)
+
+    def find(self, names: Collection[LinkName]) -> dict[LinkName, Link]:
+        """Return links as readers need them: without properties, owner and time. One round trip.
+
+        Raises:
+            NoSuchLinkError: one does not exist.
+        """
+        with self._read() as connection:
+            found = links.find_links(connection, names)
+        for name in names:
+            if name not in found:
+                raise NoSuchLinkError(name.database, name.in_database)
+        return found
+
+    def show(self, namespace: str, pattern: str | None = None) -> list[Link]:
+        """Return the links of a namespace whose names match a SHOW pattern, by name, without their partitions.
+
+        Raises:
+            NoSuchDatabaseError: the namespace does not exist.
+        """
+        with self._read() as connection:
+            found = links.describe_links(connection, links.links_in(normalise(namespace)))
+            if not found:
+                select_database(connection, namespace)
+        names = set(matching([each.name.in_database for each in found], pattern))
+        return [each for each in found if each.name.in_database in names]
+
+    def of_table(self, database: str, table: str) -> list[Link]:
+        """Return the links of other namespaces that show a table, by name, without their partitions.
+
+        Raises:
+            NoSuchDatabaseError, NoSuchTableError: the table does not exist.
+        """
+        with self._read() as connection:
+            stored = tables.select_table(connection, database, table)
+            return links.describe_links(connection, links.links_to([stored.id]))
+
+    def source(self, link: Link) -> StoredTable:
+        """Return the table that a link shows.
+
+        Raises:
+            NoSuchLinkError: the link was dropped together with the table.
+        """
+        with self._read() as connection:
+            return _source(connection, link)
+
+    def partitions(self, namespace: str, link: str, specification: Predicate | None = None) -> list[str]:
+        """Return the names of the partitions that a link shows, sorted.
+
+        ``specification`` is a predicate whose values have the types of the keys.
+
+        Raises:
+            NoSuchLinkError: the namespace has no such link.
+            InvalidOperationError: its source has no partition keys.
+        """
+        name = LinkName.of(namespace, link)
+        with self._read() as connection:
+            found = _found(connection, name)
+            source = _source(connection, found)
+            _check_partitioned("SHOW PARTITIONS", name, source)
+            names = [each.name for each in find_partitions(connection, source, specification) if found.shows(each.id)]
+        return sorted(names if specification is None else covered(names, specification, source.partition_keys))
+
+    def check(self, name: LinkName) -> StoredTable:
+        """Return the table that a new link would show.
+
+        Raises:
+            OwnTableLinkError, NotLinkableError, NoSuchLinkSourceError: it cannot be linked.
+        """
+        with self._read() as connection:
+            return check_source(connection, name)
+
+    # -- changes ---------------------------------------------------------------
+
+    def create(
+        self,
+        namespace: str,
+        link: str,
+        *,
+        static: bool = False,
+        properties: Mapping[str, str] | None = None,
+        owner: str | None = None,
+    ) -> Link:
+        """Make a link; it shows no partition that its source has now.
+
+        Raises:
+            OwnTableLinkError: the table is in the link's own namespace.
+            NotLinkableError: it is not a managed table.
+            NoSuchLinkSourceError: it does not exist.
+            AlreadyExistsError: the namespace has a link of that name, or another one to the table.
+        """
+        name = LinkName.of(namespace, link)
+        kept = normalised_properties(name, properties or {})
+
+        def work(connection: Connection) -> Link:
+            database_id = select_database(connection, name.database).id
+            # Commits that add partitions lock this row, too: the link is either before or behind each of them.
+            tables.lock_for_change(connection, [check_source(connection, name).id])
+            source = check_source(connection, name)
+            links.insert_link(
+                connection,
+                name,
+                database_id,
+                source,
+                type=LinkType.STATIC if static else LinkType.DYNAMIC,
+                properties=kept,
+                owner=owner,
+                now_ms=self._clock(),
+            )
+            created = _described(connection, name)
+            self._record(connection, EventType.CREATE_LINK, created)
+            return created
+
+        return self._write(work)
+
+    def drop(self, namespace: str, link: str) -> None:
+        """Remove a link; the files of its source stay.
+
+        Raises:
+            NoSuchLinkError: the namespace has no such link.
+        """
+
+        def work(connection: Connection, found: Link, _: StoredTable) -> None:
+            links.delete_links(connection, [found.id])
+            self._record(connection, EventType.DROP_LINK, found)
+
+        self._change(LinkName.of(namespace, link), work)
+
+    def set_properties(
+        self,
+        namespace: str,
+        link: str,
+        properties: Mapping[str, str],
+        unset: Collection[str] = (),
+    ) -> None:
+        """Add properties to those of a link, and remove others.
+
+        Raises:
+            NoSuchLinkError: the namespace has no such link.
+            InvalidObjectError: RETENTION is not a number of days.
+        """
+        name = LinkName.of(namespace, link)
+        added = normalised_properties(name, properties)
+        removed = normalised_properties(name, dict.fromkeys(unset, "1")).keys()
+
+        def work(connection: Connection, found: Link, _: StoredTable) -> None:
+            kept = {key: value for key, value in found.properties.items() if key not in removed}
+            links.update_properties(connection, found, {**kept, **added})
+            self._record(connection, EventType.ALTER_LINK, _described(connection, name))
+
+        self._change(name, work)
+
+    def add_partitions(
+        self, namespace: str, link: str, names: Sequence[str], *, if_not_exists: bool = False
+    ) -> list[str]:
+        """Let a link show partitions of its source, all or none; return those that it did not show before.
+
+        Raises:
+            NoSuchLinkError: the namespace has no such link.
+            NoSuchPartitionError: the source has no such partition.
+            AlreadyExistsError: the link shows one already and ``if_not_exists`` is false, or one is given twice.
+            InvalidOperationError: the source has no partition keys.
+        """
+        name = LinkName.of(namespace, link)
+
+        def work(connection: Connection, found: Link, source: StoredTable) -> list[str]:
+            ids = _ids_of(connection, "ALTER LINK ADD PARTITION", name, source, names)
+            added: dict[str, int] = {}
+            for each in names:
+                spelled = partitions.spelled_name(source, each)
+                if spelled not in ids:
+                    raise NoSuchPartitionError(source.database, source.name, spelled)
+                if (spelled in added or found.shows(ids[spelled])) and not if_not_exists:
+                    raise AlreadyExistsError("partition", f"{name} {spelled}")
+                if not found.shows(ids[spelled]):
+                    added[spelled] = ids[spelled]
+            links.show_partitions(connection, found.id, added.values(), shown=True, now_ms=self._clock())
+            if added:
+                self._record(connection, EventType.ALTER_LINK, found, added=sorted(added))
+            return sorted(added)
+
+        return self._change(name, work)
+
+    def drop_partitions(self, namespace: str, link: str, names: Sequence[str], *, if_exists: bool = False) -> list[str]:
+        """Let a link show partitions no longer, all or none; return those that it has shown. The source keeps them.
+
+        Raises:
+            NoSuchLinkError: the namespace has no such link.
+            NoSuchPartitionError: the link does not show one and ``if_exists`` is false.
+            InvalidOperationError: the source has no partition keys.
+        """
+        name = LinkName.of(namespace, link)
+
+        def work(connection: Connection, found: Link, source: StoredTable) -> list[str]:
+            ids = _ids_of(connection, "ALTER LINK DROP PARTITION", name, source, names)
+            removed: dict[str, int] = {}
+            for each in names:
+                spelled = partitions.spelled_name(source, each)
+                if spelled in ids and found.shows(ids[spelled]):
+                    removed[spelled] = ids[spelled]
+                elif not if_exists:
+                    raise NoSuchPartitionError(name.database, name.in_database, spelled)
+            self._hide(connection, found, list(removed.values()))
+            if removed:
+                self._record(connection, EventType.ALTER_LINK, found, removed=sorted(removed))
+            return sorted(removed)
+
+        return self._change(name, work)
+
+    def expire(self) -> int:
+        """Remove from links the partitions that are in them for longer than RETENTION; return their number.
+
+        The housekeeper calls it. One transaction a link that has the property; safe to repeat.
+        """
+        with self._read() as connection:
+            found = [each for each in links.describe_links(connection) if each.retention_days is not None]
+        return sum(map(self._expire, found))
+
+    def _expire(self, link: Link) -> int:
+        def work(connection: Connection, current: Link, _: StoredTable) -> int:
+            days = current.retention_days
+            if days is None:
+                return 0
+            before = self._clock() - days * _MS_PER_DAY
+            by_hand, by_themselves = links.expired_partitions(connection, current, before)
+            self._hide(connection, current, [*by_hand, *by_themselves])
+            if by_hand or by_themselves:
+                names = sorted(row.name for row in partitions.select_partitions(connection, [*by_hand, *by_themselves]))
+                self._record(connection, EventType.ALTER_LINK, current, removed=names)
+            return len(by_hand) + len(by_themselves)
+
+        try:
+            return self._change(link.name, work)
+        except NoSuchLinkError:
+            return 0
+        except HivexError as error:
+            log.warning("The partitions of link %s that are older than RETENTION stay for now: %s", link.name, error)
+            return 0
+
+    def _hide(self, connection: Connection, link: Link, ids: Sequence[int]) -> None:
+        if not ids:
+            return
+        links.forget_shown(connection, link.id, ids)
+        if not link.is_static:
+            later = [each for each in ids if each > link.after_partition_id]
+            links.show_partitions(connection, link.id, later, shown=False, now_ms=self._clock())
+            links.raise_beginning(connection, link)
+
+    def _change(self, name: LinkName, work: Callable[[Connection, Link, StoredTable], T]) -> T:
+        """Return the result of a change of a link, while nobody else changes the link or the partitions of its source.
+
+        Raises:
+            NoSuchLinkError: the namespace has no such link.
+        """
+
+        def whole(connection: Connection) -> T:
+            source_id = _found(connection, name).source_id
+            # The source first: commits to it lock its row, and none looks at its links after that.
+            tables.lock_for_change(connection, [source_id])
+            found = _described(connection, name)
+            if not links.lock_link(connection, found.id):
+                raise NoSuchLinkError(name.database, name.in_database)
+            return work(connection, found, _source(connection, found))
+
+        return self._write(whole)
+
+    def _record(self, connection: Connection, type: EventType, link: Link, **others: Any) -> None:
+        record_link_event(connection, self._clock(), type, link, **others)
+
+
+def check_source(connection: Connection, name: LinkName) -> StoredTable:
+    """Return the table that a new link is to show.
+
+    Raises:
+        OwnTableLinkError: it is in the link's own namespace.
+        NotLinkableError: it is not a managed table.
+        NoSuchLinkSourceError: it does not exist.
+    """
+    if name.namespace == name.database:
+        raise OwnTableLinkError(name.in_database, name.table, name.namespace)
+    try:
+        source = tables.select_table(connection, name.namespace, name.table)
+    except (NoSuchTableError, NoSuchDatabaseError) as error:
+        raise NoSuchLinkSourceError(name.in_database, name.table, name.namespace) from error
+    if source.is_view:
+        raise NotLinkableError(name.in_database, "a view")
+    if source.is_external:
+        raise NotLinkableError(name.in_database, "an external table")
+    return source
+
+
+def _found(connection: Connection, name: LinkName) -> Link:
+    found = links.find_links(connection, [name])
+    if name not in found:
+        raise NoSuchLinkError(name.database, name.in_database)
+    return found[name]
+
+
+def _described(connection: Connection, name: LinkName) -> Link:
+    found = _found(connection, name)
+    described = links.describe_links(connection, links.link_is(name))
+    if not described:
+        raise NoSuchLinkError(name.database, name.in_database)
+    return links.combined(found, described[0])
+
+
+def _source(connection: Connection, link: Link) -> StoredTable:
+    found = tables.select_tables_by_id(connection, [link.source_id])
+    if not found:
+        raise NoSuchLinkError(link.name.database, link.name.in_database)
+    return found[0]
+
+
+def _ids_of(
+    connection: Connection, operation: str, name: LinkName, source: StoredTable, names: Sequence[str]
+) -> dict[str, int]:
+    _check_partitioned(operation, name, source)
+    return partitions.partition_ids(connection, source, [partitions.spelled_name(source, each) for each in names])
+
+
+def _check_partitioned(operation: str, name: LinkName, source: StoredTable) -> None:
+    if not source.is_partitioned:
+        reason = f"table {source.full_name} has no partition keys, so that the link shows all of it"
+        raise InvalidOperationError(operation, str(name), reason)

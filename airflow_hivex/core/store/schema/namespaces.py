@@ -1,0 +1,41 @@
+"""Links: tables of other namespaces under a name of their own."""
+
+from __future__ import annotations
+
+from sqlalchemy import JSON, BigInteger, Boolean, Column, ForeignKey, Index, String, Table, UniqueConstraint
+
+from airflow_hivex.core.store.schema.base import Id, Name, metadata
+
+links = Table(
+    "links",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("database_id", Id, ForeignKey("databases.id"), nullable=False),
+    Column("table_name", Name, nullable=False),
+    Column("namespace", Name, nullable=False),
+    Column("table_id", Id, ForeignKey("tables.id"), nullable=False),
+    Column("type", String(32), nullable=False),
+    Column("after_partition_id", BigInteger, nullable=False),
+    Column("parameters", JSON, nullable=False),
+    Column("owner", Name),
+    Column("created_ms", BigInteger, nullable=False),
+    UniqueConstraint("database_id", "table_name", "namespace"),
+    UniqueConstraint("database_id", "table_id"),
+    Index("ix_links_table_id", "table_id"),
+    sqlite_autoincrement=True,
+)
+"""A link ``table_name@namespace`` of the namespace ``database_id`` to the table ``table_id``, its source.
+
+A dynamic link shows the partitions of its source whose ids are above ``after_partition_id``, so that partitions that
+are added to the source need no rows here."""
+
+link_partitions = Table(
+    "link_partitions",
+    metadata,
+    Column("link_id", Id, ForeignKey("links.id"), primary_key=True),
+    Column("partition_id", Id, ForeignKey("partitions.id"), primary_key=True),
+    Column("is_shown", Boolean, nullable=False),
+    Column("changed_ms", BigInteger, nullable=False),
+    Index("ix_link_partitions_partition_id", "partition_id"),
+)
+"""The partitions that ALTER LINK has added to a link, and those that it or RETENTION has removed from a dynamic one."""

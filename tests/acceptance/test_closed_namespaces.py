@@ -1,0 +1,208 @@
+"""Namespace mode: a closed namespace names tables of others by links only, in every position of every statement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+
+import pytest
+
+from airflow_hivex.core import Metastore, Session, inspect
+from airflow_hivex.core.errors import ForeignNameError, HivexError, InvalidObjectError, NoSuchLinkError
+from airflow_hivex.core.model.statements import ObjectKind
+from airflow_hivex.core.namespaces.closure import NamedStatement
+from tests import evidence
+from tests.acceptance.linked_rows import rows_of
+from tests.acceptance.named_statements import Named, Statements
+from tests.acceptance.test_links import create_view
+from tests.conftest import Counts
+
+
+@pytest.fixture
+def a(metastore: Metastore) -> Iterator[Session]:
+    """A session of the closed namespace A; B is another one, with a table."""
+    with metastore.session() as session:
+        session.sql("CREATE DATABASE a WITH DBPROPERTIES ('hivex.namespace.mode' = 'true')")
+        session.sql("CREATE DATABASE b")
+        session.sql("CREATE TABLE b.t (id int)")
+        session.sql("INSERT INTO b.t VALUES (1)")
+        session.sql("USE a")
+        yield session
+
+
+REFUSED = [
+    ("SELECT * FROM b.t", 1, 15, "CREATE LINK TO t@b"),
+    ("SELECT *\nFROM own JOIN\n  `B` . T AS x USING (id)", 3, 3, "CREATE LINK TO t@b"),
+    ("SELECT * FROM own WHERE id IN (SELECT id FROM b.t)", 1, 47, "CREATE LINK TO t@b"),
+    ("WITH c AS (SELECT * FROM b.t) SELECT * FROM c", 1, 26, "CREATE LINK TO t@b"),
+    ("SELECT * FROM b.`odd name`", 1, 15, "CREATE LINK TO `odd name`@b"),
+    ("SELECT * FROM b.t@c", 1, 15, "CREATE LINK TO t@c"),
+    ("MERGE INTO own USING b.t AS s ON own.id = s.id WHEN MATCHED THEN DELETE", 1, 22, "CREATE LINK TO t@b"),
+    ("FROM b.t INSERT INTO own SELECT id INSERT INTO own SELECT id", 1, 6, "CREATE LINK TO t@b"),
+    ("FROM own INSERT INTO own SELECT id INSERT INTO b.t SELECT id", 1, 48, None),
+    ("INSERT INTO b.t VALUES (1)", 1, 13, None),
+    ("UPDATE b.t SET id = 1", 1, 8, None),
+    ("DELETE FROM b.t", 1, 13, None),
+    ("CREATE TABLE b.u (id int)", 1, 14, None),
+    ("CREATE TABLE own2 AS SELECT * FROM b.t", 1, 36, "CREATE LINK TO t@b"),
+    ("CREATE VIEW v AS SELECT * FROM b.t", 1, 32, "CREATE LINK TO t@b"),
+    ("CREATE VIEW b.v AS SELECT * FROM own", 1, 13, None),
+    ("ALTER TABLE own RENAME TO b.own", 1, 27, None),
+    ("DROP TABLE IF EXISTS b.t", 1, 22, None),
+    ("TRUNCATE TABLE b.t", 1, 16, None),
+    ("DESCRIBE b.t", 1, 10, "CREATE LINK TO t@b"),
+    ("SHOW PARTITIONS b.t", 1, 17, "CREATE LINK TO t@b"),
+    ("SHOW CREATE TABLE b.t", 1, 19, "CREATE LINK TO t@b"),
+    ("SHOW LOCKS b.t", 1, 12, "CREATE LINK TO t@b"),
+    ("EXPLAIN ROUTE SELECT * FROM b.t", 1, 29, "CREATE LINK TO t@b"),
+    ("ANALYZE TABLES IN b COMPUTE STATISTICS", 1, 19, None),
+    ("ALTER LINK b.x@y ADD PARTITION (ds = 1)", 1, 12, None),
+    ("CREATE LINK TO b.x@y", 1, 16, None),
+]
+
+
+@pytest.mark.parametrize("metastore_url", ["sqlite"], indirect=True)
+def test_foreign_name_is_refused_with_its_place_and_the_link_to_make(a: Session) -> None:
+    a.sql("CREATE TABLE own (id int)")
+    for text, line, column, link in REFUSED:
+        with pytest.raises(ForeignNameError) as error:
+            a.sql(text)
+        assert (error.value.line, error.value.column, error.value.create_link) == (line, column, link), text
+        assert link is None or f"{link}; then write" in str(error.value)
+    with pytest.raises(ForeignNameError):
+        a.snapshot_files("b.t")
+    with pytest.raises(ForeignNameError):
+        a.transaction_batch("b.t")
+    with pytest.raises(ForeignNameError):
+        a.explain("SELECT * FROM b.t")
+    # The statement that the error gives works, and so do names of the own namespace.
+    a.sql("CREATE LINK TO t@b")
+    assert rows_of(a, "t@b") == [(1,)]
+    assert rows_of(a, "a.own") == []
+    a.sql("USE b")
+    assert rows_of(a, "t") == [(1,)]
+
+
+@pytest.mark.every_backend
+def test_view_of_a_closed_namespace_names_no_other_one(metastore: Metastore, a: Session) -> None:
+    create_view(metastore, "a", "foreign_view", "SELECT `id` AS `id` FROM (SELECT * FROM `b`.`t` AS `t`\n)")
+    create_view(metastore, "a", "outer_view", "SELECT `id` AS `id` FROM (SELECT * FROM `a`.`foreign_view` AS `f`\n)")
+    create_view(metastore, "b", "open_view", "SELECT `id` AS `id` FROM (SELECT * FROM `a`.`own` AS `t`\n)")
+    a.sql("CREATE TABLE own (id int)")
+    for text in ("SELECT * FROM foreign_view", "SELECT * FROM own JOIN outer_view USING (id)"):
+        with pytest.raises(ForeignNameError, match=r"View a\.foreign_view reads it\. CREATE LINK TO t@b"):
+            a.explain(text)
+    # The namespace of the view counts, not that of its reader.
+    a.sql("USE default")
+    with pytest.raises(ForeignNameError):
+        a.explain("SELECT * FROM a.outer_view")
+    with pytest.raises(ForeignNameError, match="closed"):
+        a.sql("CREATE VIEW a.made AS SELECT * FROM b.t")
+    assert a.explain("SELECT * FROM b.open_view").cluster == "c1"
+    a.sql("USE a")
+    with pytest.raises(ForeignNameError):
+        a.explain("SELECT * FROM b.open_view")
+
+
+@pytest.mark.every_backend
+def test_metastore_is_closed_and_a_database_opened(metastore: Metastore, metastore_url: str, a: Session) -> None:
+    clusters = {name: {"filesystem": metastore.clusters.get(name).filesystem} for name in metastore.clusters}
+    for each in clusters.values():
+        each["jobtracker"] = "local[1]"
+    settings = {"hivex.namespace.mode": True}
+    with (
+        Metastore.open(metastore_url, clusters=clusters, default_cluster="c1", settings=settings) as closed,
+        closed.session() as session,
+    ):
+        with pytest.raises(ForeignNameError):
+            rows_of(session, "b.t")
+        session.sql("ALTER DATABASE default SET DBPROPERTIES ('hivex.namespace.mode' = 'False')")
+        assert rows_of(session, "b.t") == [(1,)]
+        for name, expected in (("default", False), ("a", True), ("b", True)):
+            assert closed.namespaces.is_closed(name) is expected
+    # Who opens the metastore later and says nothing has the same mode.
+    with Metastore.open(metastore_url, clusters=clusters, default_cluster="c1") as later:
+        assert later.namespaces.is_closed("b")
+    with Metastore.open(
+        metastore_url, clusters=clusters, default_cluster="c1", settings={"hivex.namespace.mode": False}
+    ) as opened:
+        assert not opened.namespaces.is_closed("b")
+    with pytest.raises(InvalidObjectError, match="not a valid mode"):
+        a.sql("ALTER DATABASE a SET DBPROPERTIES ('hivex.namespace.mode' = 'on')")
+
+
+@pytest.mark.every_backend
+def test_check_lists_what_a_namespace_depends_on(metastore: Metastore, a: Session) -> None:
+    a.sql("CREATE TABLE own (id int)")
+    assert metastore.namespaces.check("a").is_self_contained
+    a.sql("CREATE LINK TO t@b")
+    create_view(metastore, "a", "fine", "SELECT `id` AS `id` FROM (SELECT * FROM `a`.`t`@`b`, `a`.`own` AS `o`\n)")
+    found = metastore.namespaces.check("a")
+    assert found.is_closed
+    assert not found.is_self_contained
+    assert [(each.link, each.source) for each in found.imports] == [("t@b", "b.t")]
+    create_view(metastore, "a", "bad", "SELECT `id` AS `id` FROM (SELECT * FROM `b`.`u` AS `u`, `a`.`w`@`b` AS `w`\n)")
+    create_view(metastore, "a", "dangling", "SELECT `id` AS `id` FROM (SELECT * FROM `a`.`gone` AS `g`\n)")
+    create_view(metastore, "a", "broken", "SELECT FROM")
+    found = metastore.namespaces.check(
+        "A",
+        [
+            NamedStatement("dag.py: load", "INSERT INTO own SELECT * FROM t@b;\nINSERT INTO b.t SELECT id FROM b.u"),
+            NamedStatement("dag.py: other", "USE b; SELECT 1"),
+            NamedStatement("dag.py: odd", "SELEC 1"),
+        ],
+    )
+    told = {(each.object, each.name, each.create_link, each.line) for each in found.dependencies}
+    assert not found.is_closed
+    assert {
+        ("a.bad", "b.u", "CREATE LINK TO u@b", None),
+        ("a.bad", "a.w@b", "CREATE LINK TO w@b", None),
+        ("a.dangling", "a.gone", None, None),
+        ("dag.py: load", "b.t", None, 2),
+        ("dag.py: load", "b.u", "CREATE LINK TO u@b", 2),
+        ("dag.py: other", "b", None, 1),
+    } < told
+    assert {each[0] for each in told} == {
+        "a.bad",
+        "a.dangling",
+        "a.broken",
+        "dag.py: load",
+        "dag.py: other",
+        "dag.py: odd",
+    }
+
+
+@pytest.mark.evidence
+@pytest.mark.parametrize("metastore_url", ["sqlite"], indirect=True)
+def test_names_of_random_statements_are_found_exactly_and_foreign_ones_never_pass(a: Session, counts: Counts) -> None:
+    random = Random(evidence.SEED)
+    amount = evidence.amount("HIVEX_NAMED_STATEMENTS", share=300, whole=20_000)
+    foreign = refused = 0
+    for number in range(amount):
+        statement = Statements(random, "a", ["b", "c"], foreign_share=0.15 if number % 2 else 0.0).next()
+        (found,) = inspect(statement.text)
+        named = {
+            Named(use.role.is_output, use.database, str(use.name), use.namespace)
+            for use in (*found.inputs, *found.outputs)
+            if use.kind is ObjectKind.TABLE
+        }
+        assert named == statement.named, statement.text
+        for use in (*found.inputs, *found.outputs):
+            if use.kind is ObjectKind.TABLE:
+                written = statement.text[use.start : use.end].lower()
+                assert str(use.name) in written, statement.text
+                assert (use.database or "") in written, statement.text
+        if any(each.database in ("b", "c") for each in statement.named):
+            foreign += 1
+            with pytest.raises(HivexError) as error:
+                a.sql(statement.text)
+            # Links are not written to, wherever they are.
+            assert isinstance(error.value, ForeignNameError) or "link" in str(error.value), statement.text
+            refused += 1
+    assert refused == foreign > amount // 10
+    counts["random statements with names"] = {"statements": amount, "with a foreign name, refused": refused}
+
+
+def test_link_that_is_missing_is_named(a: Session) -> None:
+    with pytest.raises(NoSuchLinkError, match="CREATE LINK TO t@b makes one"):
+        rows_of(a, "t@b")
