@@ -32,6 +32,7 @@ from airflow_hivex.core.model.progress import ProgressReport
 from airflow_hivex.core.model.statement_locks import StatementLocks
 from airflow_hivex.core.namespaces.links import Links
 from airflow_hivex.core.namespaces.namespaces import Namespaces
+from airflow_hivex.core.replication.primary import PrimaryClusters
 from airflow_hivex.core.replication.replicator import Replicator
 from airflow_hivex.core.session import Session
 from airflow_hivex.core.settings import Settings
@@ -73,6 +74,7 @@ class Metastore:
         self.replicator = services.replicator
         self.links = services.links
         self.namespaces = services.namespaces
+        self.primaries = services.primaries
         self.replayed_transactions = ReplayedTransactions(
             services.store, services.settings, services.clock, services.transactions
         )
@@ -140,6 +142,7 @@ class Metastore:
         locks = LockManager(store, checked, clock, transactions)
         roots = Roots(store, configured, clock)
         health = ClusterHealth(configured, roots)
+        replicator = Replicator(store, checked, configured, catalog, transactions, locks, roots, health, clock)
         services = Services(
             store=store,
             settings=checked,
@@ -152,9 +155,10 @@ class Metastore:
             clock=clock,
             roots=roots,
             health=health,
-            replicator=Replicator(store, checked, configured, catalog, transactions, locks, roots, health, clock),
+            replicator=replicator,
             links=Links(store, clock),
             namespaces=Namespaces(store, checked),
+            primaries=PrimaryClusters(checked, configured, catalog, transactions, locks, roots, clock, replicator),
         )
         return cls(services)
 

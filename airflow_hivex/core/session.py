@@ -119,6 +119,7 @@ _HANDLERS: dict[type, Handler] = {
     kinds.ShowCompactions: compactions.show_compactions,
     kinds.ReplicateTable: copies.replicate,
     kinds.DropCopy: copies.drop_copy,
+    kinds.SetPrimaryCluster: copies.set_primary,
     kinds.ShowCopies: copies.show_copies,
     kinds.AbortCompactions: compactions.abort_compactions,
 }

@@ -1,4 +1,4 @@
-"""A process that replicates a table, slowly, until it is killed. Not a test itself."""
+"""Processes that replicate a table, slowly, or change its primary cluster, until killed. Not a test itself."""
 
 from __future__ import annotations
 
@@ -11,3 +11,9 @@ def replicate(url: str, options: dict[str, Any], bytes_per_second: int | None) -
     """Replicate the table ``t`` to c2."""
     with Metastore.open(url, **options) as metastore:
         metastore.replicator.replicate("t", "c2", threads=2, bytes_per_second=bytes_per_second)
+
+
+def change_primary(url: str, options: dict[str, Any], cluster: str) -> None:
+    """Make a cluster the primary one of the table ``t``."""
+    with Metastore.open(url, **options) as metastore:
+        metastore.primaries.change("t", cluster, threads=2)

@@ -48,6 +48,7 @@ WITHOUT_EVENTS = {
     "written_batches": "for streaming clients",
     "replayed_txns": "for replication",
     "kept_snapshots": "for the cleaner",
+    "copied_moments": "for queries that accept copies that lag",
     "copy_places": "for replications and the housekeeping",
     "locks": "not kept",
     "compaction_queue": "requests, which change nothing that is read",
@@ -86,7 +87,7 @@ READS = {
     "catalog": {
         *("get_database", "list_databases", "get_table", "get_tables", "list_tables", "new_partition"),
         *("get_partition", "get_partitions", "get_partitions_by_expr", "list_partition_names", "joining"),
-        *("contents", "snapshot", "copy_checksums", "registered_ms"),
+        *("contents", "snapshot", "copy_checksums", "registered_ms", "history"),
     },
     "transactions": {
         *("get", "find", "show", "valid_txns", "valid_write_ids", "written_since", "would_conflict", "check_open"),
@@ -100,13 +101,14 @@ READS = {
     "notification_log": {"current_event_id", "events", "purge"},
     "compactor": {"abort", "cancel", "explain", "housekeep", "initiate", "plan_clean", "request", "show", "wait"},
     "doctor": {"examine"},
-    "replicator": {"copies"},
     "namespaces": {"check", "is_closed"},
     # Those that change the partitions of links change no row that is watched; their events are tested with links.
     "links": {
         *("check", "find", "get", "of_table", "partitions", "show", "source", "joining"),
         *("add_partitions", "drop_partitions", "expire"),
     },
+    # Besides a read, the parts of a change of the primary cluster.
+    "replicator": {"copies", "replicate_alone", "copy_directories", "finish_copies"},
     "replayed_transactions": {"open", "commit", "abort", "allocate_write_ids"},
 }
 
@@ -212,6 +214,7 @@ def test_every_call_that_changes_something_leaves_an_event(
         "replicator.replicate": lambda: metastore.replicator.replicate("default.t", "c3"),
         "replicator.drop_copy": lambda: metastore.replicator.drop_copy("default.t", "c3"),
         "replicator.clean": metastore.replicator.clean,
+        "primaries.change": lambda: metastore.primaries.change("default.t", "c2"),
         "catalog.add_copies": lambda: catalog.add_copies(stored(), "c3", [], partitions=["p=1"]),
         "links.create": lambda: metastore.links.create("other", "t@default"),
         "links.set_properties": lambda: metastore.links.set_properties("other", "t@default", {"a": "b"}),

@@ -13,7 +13,9 @@ from airflow_hivex.core.catalog.partitions import partition_ids
 from airflow_hivex.core.errors import CopyOutdatedError, NoSuchPartitionError
 from airflow_hivex.core.files.filesystem import ClusterFiles
 from airflow_hivex.core.model.objects import StoredTable, Table
+from airflow_hivex.core.model.snapshots import Moment
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
+from airflow_hivex.core.snapshots.moments import keep_moment
 from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.schema import cluster_storage_descriptors, directories, directory_copies, partitions
 
@@ -28,7 +30,8 @@ class NewCopies:
     ``checksums`` are by directory id. ``partitions`` are copied completely besides those of the directories: such as
     are empty, or have no registered directories since their table is not transactional. ``location`` is the table's
     folder there, None for that of its copies, or else the same as on the primary. ``locations`` are those of single
-    partitions (None: of a table without) that lie elsewhere. ``write_ids`` are those that the copied directories have.
+    partitions (None: of a table without) that lie elsewhere. ``write_ids`` are those that the copied directories have,
+    ``moment`` is the snapshot that they were copied in.
     """
 
     table: StoredTable
@@ -39,6 +42,7 @@ class NewCopies:
     location: str | None = None
     write_ids: ValidWriteIdList | None = None
     locations: Mapping[str | None, str] = field(default_factory=dict)
+    moment: Moment | None = None
 
 
 def add_copies(connection: Connection, new: NewCopies, now_ms: int) -> list[str]:
@@ -129,6 +133,7 @@ def _put_locations(connection: Connection, new: NewCopies, places: Mapping[int, 
         "cluster": cluster,
         "valid_write_ids": None if new.write_ids is None else str(new.write_ids),
         "registered_ms": now_ms,
+        "moment_id": None if new.moment is None else keep_moment(connection, new.moment),
     }
     rows = [{**shared, "partition_id": each, "location": location} for each, location in wanted.items()]
     for batch in batches(rows):

@@ -11,6 +11,7 @@ from airflow_hivex.core.catalog import copies, partitions, tables
 from airflow_hivex.core.catalog.binding import BoundTable, bind
 from airflow_hivex.core.catalog.copies import NewCopies
 from airflow_hivex.core.catalog.directories import RegisteredDirectory
+from airflow_hivex.core.catalog.history import TableHistory, read_history
 from airflow_hivex.core.catalog.snapshot_reading import SnapshotReading
 from airflow_hivex.core.errors import CopyMismatchError, InvalidOperationError, NoSuchPartitionError, NoSuchTableError
 from airflow_hivex.core.events.notification_log import EventType
@@ -19,7 +20,8 @@ from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.partitions import partition_values
 from airflow_hivex.core.model.predicates import Value
-from airflow_hivex.core.model.write_ids import ValidWriteIdList
+from airflow_hivex.core.model.snapshots import Moment
+from airflow_hivex.core.model.write_ids import ValidTxnList, ValidWriteIdList
 
 
 class CopyMethods(SnapshotReading):
@@ -50,7 +52,8 @@ class CopyMethods(SnapshotReading):
             CopyOutdatedError: the table has changed while the files were compared; nothing was registered.
         """
         target = self._clusters.get(cluster)
-        bound, _ = self._bind_copies(database, table, partitions)
+        taken_ms = self._clock()
+        bound, _, valid_txns = self._bind_copies(database, table, partitions)
         stored = bound.table
         if stored.is_view:
             raise InvalidOperationError("register_copy", stored.full_name, "it is a view, which has no files")
@@ -75,6 +78,7 @@ class CopyMethods(SnapshotReading):
                 partitions=frozenset(names),
                 location=root,
                 write_ids=bound.write_ids,
+                moment=Moment(taken_ms, valid_txns),
             )
         )
         return names if stored.is_partitioned else [stored.full_name]
@@ -90,6 +94,7 @@ class CopyMethods(SnapshotReading):
         location: str | None = None,
         locations: Mapping[str | None, str] | None = None,
         write_ids: ValidWriteIdList | None = None,
+        moment: Moment | None = None,
     ) -> None:
         """Make known that copies of registered directories are on ``cluster`` now. One transaction; safe to repeat.
 
@@ -98,8 +103,9 @@ class CopyMethods(SnapshotReading):
         several calls, and those of earlier calls stay. ``partitions`` are copied besides those of the directories,
         since they are empty or the table is not transactional. ``location`` is the table's folder there, by default
         where its copies are, or else the same as on the primary. ``locations`` are those of single partitions (None:
-        of a table without) that lie elsewhere. ``write_ids`` are those that the copy has, for people
-        to see. On the primary cluster checksums are kept, and nothing else.
+        of a table without) that lie elsewhere. ``write_ids`` are those that the copy has, for people to see. ``moment``
+        is the snapshot of the copies, by which sessions that accept a lag can read them later. On the primary cluster
+        checksums are kept, and nothing else.
 
         Raises:
             UnknownClusterError: the cluster is not configured.
@@ -117,6 +123,7 @@ class CopyMethods(SnapshotReading):
                 target.relative(location) if location else None,
                 write_ids,
                 {name: target.relative(each) for name, each in (locations or {}).items()},
+                moment,
             )
         )
 
@@ -129,6 +136,11 @@ class CopyMethods(SnapshotReading):
         """Return the time at which each directory was registered on a cluster, by id."""
         with self._read() as connection:
             return copies.registered_ms(connection, [each.id for each in directories], cluster)
+
+    def history(self, table: StoredTable, clusters: Collection[str]) -> TableHistory:
+        """Return how far back a table can be read, and the moments of its copies on clusters."""
+        with self._read() as connection:
+            return read_history(connection, table, clusters)
 
     def _add_copies(self, new: NewCopies) -> None:
         table = new.table
@@ -153,7 +165,7 @@ class CopyMethods(SnapshotReading):
         Raises:
             NoSuchPartitionError: a partition does not exist.
         """
-        bound, ids = self._bind_copies(database, table, partitions)
+        bound, ids, _ = self._bind_copies(database, table, partitions)
         stored = bound.table
 
         def work(connection: Connection) -> None:
@@ -172,8 +184,8 @@ class CopyMethods(SnapshotReading):
 
     def _bind_copies(
         self, database: str, name: str, wanted: Sequence[str | Sequence[Value]] | None
-    ) -> tuple[BoundTable, dict[str, int]]:
-        """Return the chosen partitions in the snapshot of now, and their ids by name."""
+    ) -> tuple[BoundTable, dict[str, int], ValidTxnList]:
+        """Return the chosen partitions in the snapshot of now, their ids by name, and the snapshot."""
         named = (normalise(database), normalise(name))
         snapshot = self.snapshot([named])
         table = snapshot.tables[named]
@@ -190,4 +202,4 @@ class CopyMethods(SnapshotReading):
                 raise NoSuchPartitionError(table.database, table.name, min(missing))
             bound = replace(bound, partitions=tuple(each for each in bound.partitions if each.name in names))
         ids = {each.name: each.id for each in contents.partitions}
-        return bound, {name: ids[name] for name in bound.partition_names}
+        return bound, {name: ids[name] for name in bound.partition_names}, snapshot.valid_txns

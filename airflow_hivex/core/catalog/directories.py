@@ -167,10 +167,8 @@ def put_copies(connection: Connection, checksums: Mapping[int, str | None], clus
     given = statement.excluded
     statement = statement.on_conflict_do_update(
         index_elements=[directory_copies.c.directory_id, directory_copies.c.cluster],
-        set_={
-            "registered_ms": given.registered_ms,
-            "checksum": func.coalesce(given.checksum, directory_copies.c.checksum),
-        },
+        # The time of the first registration stays: on the primary it is that of the commit.
+        set_={"checksum": func.coalesce(given.checksum, directory_copies.c.checksum)},
     )
     rows = [
         {"directory_id": each, "cluster": cluster, "registered_ms": now_ms, "checksum": checksum}

@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row
 
-from airflow_hivex.core.catalog import directories, links, partitions, tables
+from airflow_hivex.core.catalog import directories, history, links, partitions, tables
 from airflow_hivex.core.catalog.link_events import record_link_event
 from airflow_hivex.core.catalog.pruning import find_partitions
 from airflow_hivex.core.catalog.rows import partition_from_row
@@ -206,6 +206,7 @@ class PartitionMethods(StorePart):
             self._end_compactions(connection, [stored.id], list(ids), self._clock())
             if dropped:
                 tables.raise_versions(connection, [stored.id])
+                history.begin_with(connection, stored.id, txn_id)
                 message = of_partitions(gone)
                 self._record(connection, EventType.DROP_PARTITION, stored, valid_write_ids, txn_id, message)
             if lost:
@@ -288,6 +289,7 @@ class PartitionMethods(StorePart):
                 self._end_compactions(connection, [stored.id], [new_name], self._clock())
             partitions.rename_partition(connection, stored, row, new_name)
             tables.raise_versions(connection, [stored.id])
+            history.begin_with(connection, stored.id, txn_id)
             message = of_partitions(self._stored(connection, stored, [row.id]), was=name)
             self._record(connection, EventType.ALTER_PARTITION, stored, valid_write_ids, txn_id, message)
 

@@ -8,9 +8,9 @@ from typing import Self
 
 from sqlalchemy import Connection
 
-from airflow_hivex.core.catalog import directories, partitions, tables
+from airflow_hivex.core.catalog import directories, history, partitions, tables
 from airflow_hivex.core.catalog.directories import NewDirectory
-from airflow_hivex.core.errors import NoSuchPartitionError, NoSuchTableError
+from airflow_hivex.core.errors import NoSuchPartitionError
 from airflow_hivex.core.model.directories import parse_directory
 from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.originals import ORIGINAL_WRITE_ID
@@ -142,14 +142,14 @@ def register(connection: Connection, registration: Registration, now_ms: int) ->
 
     Raises:
         NoSuchTableError, NoSuchPartitionError: what it belongs to was dropped meanwhile.
+        PrimaryChangedError: the primary cluster of the table has changed since the directories were written.
         InvalidOperationError: the files of a streaming batch have another row layout than those that are there.
     """
     table, found = registration.table, registration.directories
     if registration.replaces:
         # No write id tells of it. First, as it locks the row of the table for a change.
         tables.raise_versions(connection, [table.id])
-    if not tables.is_visible(connection, table):
-        raise NoSuchTableError(table.database, table.name)
+    tables.check_writable(connection, table, registration.cluster)
     names = registration.partitions | {each.partition for each in found if each.partition is not None}
     ids = partitions.partition_ids(connection, table, sorted(names))
     added: Mapping[str, int] = {}
@@ -161,6 +161,9 @@ def register(connection: Connection, registration: Registration, now_ms: int) ->
         if len(added) < len(missing):
             # A concurrent writer was faster with some of them.
             ids |= partitions.partition_ids(connection, table, missing)
+    if any(each.kind == "original" for each in found):
+        # Before that the rows were those of a plain table.
+        history.begin_with(connection, table.id, registration.txn_id)
     directories.insert_directories(
         connection,
         table,

@@ -18,7 +18,7 @@ from airflow_hivex.core.catalog.rows import (
     table_from_row,
     table_to_values,
 )
-from airflow_hivex.core.errors import AlreadyExistsError, InvalidObjectError, NoSuchTableError
+from airflow_hivex.core.errors import AlreadyExistsError, InvalidObjectError, NoSuchTableError, PrimaryChangedError
 from airflow_hivex.core.model.identifiers import check_name, normalise
 from airflow_hivex.core.model.objects import ClusterStorageDescriptor, StoredTable, Table, TableType
 from airflow_hivex.core.store.batches import batches
@@ -207,13 +207,21 @@ def reveal(connection: Connection, table: StoredTable) -> None:
         raise AlreadyExistsError("table", table.full_name) from error
 
 
-def is_visible(connection: Connection, table: StoredTable) -> bool:
-    """Return whether the table has not been dropped.
+def check_writable(connection: Connection, table: StoredTable, cluster: str) -> None:
+    """Check that the table has not been dropped, and that ``cluster`` is its primary cluster.
 
-    Keeps it from being dropped until the caller's transaction ends.
+    Neither changes until the caller's transaction ends.
+
+    Raises:
+        NoSuchTableError: it was dropped.
+        PrimaryChangedError: another cluster is its primary now.
     """
-    row = connection.execute(select(tables.c.dropped).where(tables.c.id == table.id).with_for_update(read=True))
-    return row.scalar_one_or_none() is False
+    found = select(tables.c.dropped, tables.c.primary_cluster).where(tables.c.id == table.id)
+    row = connection.execute(found.with_for_update(read=True)).one_or_none()
+    if row is None or row.dropped:
+        raise NoSuchTableError(table.database, table.name)
+    if row.primary_cluster != cluster:
+        raise PrimaryChangedError(table.full_name, cluster, row.primary_cluster)
 
 
 def free_location(connection: Connection, cluster: str, wanted: str) -> str:
@@ -222,13 +230,11 @@ def free_location(connection: Connection, cluster: str, wanted: str) -> str:
     Write ids of a new table start again at 1, so that it must never share a folder with what a
     dropped table or a killed writer left. Source: Hive's soft delete (table name + ``.v`` + number).
     """
-    taken = set(
-        connection.execute(
-            select(tables.c.location).where(
-                tables.c.primary_cluster == cluster, _starts_with(tables.c.location, wanted)
-            )
-        ).scalars()
+    of_tables = select(tables.c.location).where(
+        tables.c.primary_cluster == cluster, _starts_with(tables.c.location, wanted)
     )
+    of_copies = select(_COPIES.location).where(_COPIES.cluster == cluster, _starts_with(_COPIES.location, wanted))
+    taken = {location for each in (of_tables, of_copies) for location in connection.execute(each).scalars()}
     location, number = wanted, 1
     while any(other == location or other.startswith(f"{location}/") for other in taken):
         number += 1

@@ -15,6 +15,7 @@ from dataclasses import replace
 
 from sqlalchemy import Connection, delete, select
 
+from airflow_hivex.core.catalog.history import raise_floor
 from airflow_hivex.core.catalog.partitions import spelled_name
 from airflow_hivex.core.catalog.table_events import record_table_event
 from airflow_hivex.core.catalog.tables import raise_versions, select_table
@@ -30,6 +31,7 @@ from airflow_hivex.core.errors import CompactionLostError, HivexError, StorageEr
 from airflow_hivex.core.events.notification_log import EventType
 from airflow_hivex.core.model.cleaning import CleaningOutcome, CleaningTask, Deletion
 from airflow_hivex.core.model.compaction import Compaction, CompactionRequest, CompactionType
+from airflow_hivex.core.model.directories import parse_directory
 from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.engine import Store
@@ -252,6 +254,10 @@ class Cleaner:
         for batch in batches(gone):
             connection.execute(delete(directory_copies).where(directory_copies.c.directory_id.in_(batch)))
             connection.execute(delete(directories).where(directories.c.id.in_(batch)))
+        if any(name in work.obsolete for name in gone_names):
+            left = work.replacing or tuple(each for name, each in work.registered.items() if name not in gone_names)
+            spans = [found.max_write_id for each in left if (found := parse_directory(each.name)) is not None]
+            raise_floor(connection, work.table_id, None if work.place is None else work.place.id, max(spans, default=0))
         if work.aborted is not None:
             cleaning = self._cleaning.joining(connection)
             cleaning.forget_aborted(work.table_id, work.partition, work.aborted.txn_ids)

@@ -24,6 +24,8 @@ from airflow_hivex.core.errors.catalog import (
     NoSuchPartitionError,
     NoSuchTableError,
     NotOnClusterError,
+    PrimaryChangedError,
+    WritesLostError,
 )
 from airflow_hivex.core.errors.clusters import (
     ForeignRootError,
@@ -194,6 +196,7 @@ __all__ = [
     "NotOnClusterError",
     "Outcome",
     "OwnTableLinkError",
+    "PrimaryChangedError",
     "QuotaExceededError",
     "ReplacementMissingError",
     "RootMissingError",
@@ -228,4 +231,5 @@ __all__ = [
     "ViewIsNotALinkError",
     "WriteConflictError",
     "WriteTakenBackError",
+    "WritesLostError",
 ]

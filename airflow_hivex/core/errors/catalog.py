@@ -208,6 +208,48 @@ class CopyAlteredError(HivexError):
         self.location = location
 
 
+class PrimaryChangedError(HivexError):
+    """The primary cluster of a table has changed while a statement or compaction wrote on the one before."""
+
+    code = "PRIMARY_CHANGED"
+    retryable = True
+
+    def __init__(self, name: str, cluster: str, primary: str) -> None:
+        super().__init__(
+            f"The primary cluster of {name} is {primary} now, and this was written on cluster {cluster}. Nothing of it "
+            "counts; try again.",
+            name,
+            cluster,
+            primary,
+        )
+        self.cluster = cluster
+        self.primary = primary
+
+
+class WritesLostError(HivexError):
+    """A forced change of a table's primary cluster would lose writes, and the caller has not confirmed that.
+
+    ``lost`` describes each directory that would be lost; ``confirmation`` is the text that confirms exactly that.
+    """
+
+    code = "WRITES_LOST"
+
+    def __init__(self, name: str, cluster: str, summary: str, lost: Sequence[str], confirmation: str) -> None:
+        shown = "".join(f"\n  {each}" for each in lost[:20])
+        more = f"\n  and {len(lost) - 20} more" if len(lost) > 20 else ""
+        super().__init__(
+            f"With cluster {cluster} as its primary, {name} loses {summary}. Nothing was changed. To accept this loss, "
+            f"repeat the statement with CONFIRM '{confirmation}'. It would lose:{shown}{more}",
+            name,
+            cluster,
+            summary,
+            tuple(lost),
+            confirmation,
+        )
+        self.lost = tuple(lost)
+        self.confirmation = confirmation
+
+
 class EventsPurgedError(HivexError):
     """A reader of the notification log asks for events that were purged: it has missed changes."""
 

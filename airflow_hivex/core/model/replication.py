@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import enum
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 
@@ -93,3 +95,74 @@ class CopyStatus:
     def is_current(self) -> bool:
         """Return whether queries of now can use the copy."""
         return self.lacking_directories == 0
+
+
+class LostReason(enum.Enum):
+    """The fate of a directory when the primary cluster is lost."""
+
+    LOST = "lost"
+    WITHDRAWN = "withdrawn, as the same write is lost elsewhere"
+    NO_COPY = "lost, as there is no copy of the partition"
+    KEPT_IN_PART = "kept, although a write that it has merged is lost elsewhere"
+
+
+@dataclass(frozen=True, slots=True)
+class LostDirectory:
+    """A directory whose rows are lost with a primary cluster, or are kept without the rest of their write.
+
+    ``write_ids`` are the first and the last; None for an original file, and for a partition of a plain table, whose
+    ``directory`` is empty.
+    """
+
+    partition: str | None
+    directory: str
+    reason: LostReason
+    write_ids: tuple[int, int] | None = None
+    rows: int = 0
+    size_bytes: int = 0
+
+    def describe(self) -> str:
+        """Return the loss as a line of a list."""
+        of = f" of partition {self.partition}" if self.partition is not None else ""
+        if not self.directory:
+            return f"all files{of}: {self.reason.value}"
+        if self.write_ids is None:
+            ids = "rows from before the table was transactional"
+        else:
+            first, last = self.write_ids
+            ids = f"write id {last}" if first == last else f"write ids {first} to {last}"
+        return f"{ids}{of}, {self.directory}: {self.rows} rows, {self.size_bytes} bytes, {self.reason.value}"
+
+
+@dataclass(frozen=True, slots=True)
+class PrimaryChange:
+    """The result of a change of a table's primary cluster, or of its dry run.
+
+    ``lost`` is empty without ``force``. ``confirmation`` is the text that confirms this loss, None without one.
+    """
+
+    table: str
+    before: str
+    cluster: str
+    is_changed: bool
+    replication: Replication | None = None
+    lost: tuple[LostDirectory, ...] = ()
+    confirmation: str | None = None
+    txn_id: int | None = None
+
+    @property
+    def lost_write_ids(self) -> tuple[tuple[int, int], ...]:
+        """Return the write ids that lose rows, as ranges with their ends; compactions count with all of theirs."""
+        return write_id_spans(self.lost)
+
+
+def write_id_spans(lost: Iterable[LostDirectory]) -> tuple[tuple[int, int], ...]:
+    """Return the write ids of directories that are lost, as ranges with their ends."""
+    spans: list[tuple[int, int]] = []
+    gone = (each for each in lost if each.reason is not LostReason.KEPT_IN_PART)
+    for first, last in sorted(each.write_ids for each in gone if each.write_ids is not None):
+        if spans and first <= spans[-1][1] + 1:
+            spans[-1] = (spans[-1][0], max(last, spans[-1][1]))
+        else:
+            spans.append((first, last))
+    return tuple(spans)

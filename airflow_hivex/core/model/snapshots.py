@@ -35,3 +35,16 @@ class Snapshot:
         if then is None or (then.id, then.version) != (table.id, table.version):
             return False
         return not table.is_transactional or equivalent(earlier.write_ids[table.id], self.write_ids[table.id])
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """The snapshot of a replication, and the database's time of it; ``id`` is None as long as it is not stored."""
+
+    taken_ms: int
+    valid_txns: ValidTxnList
+    id: int | None = None
+
+    def has_settled(self, txn_id: int) -> bool:
+        """Return whether a transaction had ended at the moment."""
+        return txn_id <= self.valid_txns.high_watermark and txn_id not in self.valid_txns.open_ids

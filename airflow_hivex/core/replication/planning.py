@@ -172,6 +172,35 @@ def registered_places(contents: TableContents, cluster: str) -> dict[str | None,
     return {names[id_]: location for id_, location in places.items() if id_ in names}
 
 
+def plan_directory(
+    bound: BoundTable,
+    target: str,
+    partition: BoundPartition,
+    directory: RegisteredDirectory,
+    source: tuple[str, str],
+    registered: Mapping[str | None, str],
+    files: Callable[[str], ClusterFiles],
+) -> PlannedDirectory:
+    """Return the plan of one directory, which comes from a cluster and a location of the partition there.
+
+    Raises:
+        CopyAlteredError: files of it are missing or shorter than they were written.
+        StorageError: it cannot be listed.
+    """
+    cluster, location = source
+    place = place_of(bound, target, partition, registered)
+    return _planned(
+        bound.table,
+        files(cluster),
+        partition,
+        cluster,
+        _below(location, directory.name),
+        _below(place, directory.name),
+        place,
+        directory,
+    )
+
+
 def place_of(bound: BoundTable, cluster: str, partition: BoundPartition, registered: Mapping[str | None, str]) -> str:
     """Return where the copy of a partition lies on a cluster, or will lie."""
     known = registered.get(partition.name)

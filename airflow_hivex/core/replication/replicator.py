@@ -10,13 +10,16 @@ Source: docs/reference/clusters.md, "Storage".
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import TypeAlias
 
 from sqlalchemy import Connection
 
 from airflow_hivex.core.catalog.binding import BoundPartition, BoundTable, bind
+from airflow_hivex.core.catalog.contents import TableContents
+from airflow_hivex.core.catalog.directories import RegisteredDirectory
 from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.clock import Clock
 from airflow_hivex.core.clusters.health import ClusterHealth
@@ -25,6 +28,7 @@ from airflow_hivex.core.clusters.roots import Roots
 from airflow_hivex.core.errors import (
     CopyAlteredError,
     CopyOutdatedError,
+    HivexError,
     InvalidOperationError,
     InvalidParametersError,
 )
@@ -32,12 +36,19 @@ from airflow_hivex.core.files.filesystem import ClusterFiles
 from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.replication import CopyProgress, CopyStatus, Replication
-from airflow_hivex.core.model.snapshots import QualifiedName, Snapshot
+from airflow_hivex.core.model.snapshots import Moment, QualifiedName, Snapshot
 from airflow_hivex.core.replication.comparing import CopyComparison, checksum_of
 from airflow_hivex.core.replication.copying import CopiedFiles, There, copy_files
 from airflow_hivex.core.replication.leftovers import CopyLeftovers
 from airflow_hivex.core.replication.places import CopyPlaces
-from airflow_hivex.core.replication.planning import PlannedTable, chosen, plan_table, registered_places
+from airflow_hivex.core.replication.planning import (
+    PlannedDirectory,
+    PlannedTable,
+    chosen,
+    plan_directory,
+    plan_table,
+    registered_places,
+)
 from airflow_hivex.core.replication.running import ReplicationTransactions, RunningReplication
 from airflow_hivex.core.replication.status import copy_statuses
 from airflow_hivex.core.settings import Settings
@@ -59,6 +70,13 @@ class CopyOptions:
     bytes_per_second: int | None = None
     progress: Callable[[CopyProgress], object] | None = None
     verify: bool = False
+
+
+AloneChange: TypeAlias = Callable[[Connection, int, PlannedTable, Moment], None]
+"""A change that a replication without readers and writers applies in its commit.
+
+It takes the connection, the transaction, the table as it was planned, and the moment of the snapshot.
+"""
 
 
 class Replicator:
@@ -146,6 +164,65 @@ class Replicator:
                 log.info("The replication is retried: %s", error)
         raise AssertionError("the loop returns or raises")
 
+    def replicate_alone(
+        self,
+        table: str,
+        cluster: str,
+        then: AloneChange,
+        options: CopyOptions,
+        *,
+        user: str | None = None,
+        agent_info: str | None = None,
+    ) -> Replication:
+        """Copy all registered directories of a table with no writer or reader, and apply ``then`` in the same commit.
+
+        Also directories that no new snapshot reads are copied, as far as they are still whole: a transaction of several
+        statements may read them.
+
+        Raises:
+            As :meth:`replicate`.
+        """
+        names = _names([table])
+        target = self._clusters.get(cluster).name
+        for attempt in range(_MOST_TRIES):
+            try:
+                with self._running.open(user, agent_info) as running:
+                    return self._replicate(running, names, target, None, options, then)
+            except CopyOutdatedError as error:
+                if attempt + 1 == _MOST_TRIES:
+                    raise
+                log.info("The replication is retried: %s", error)
+        raise AssertionError("the loop returns or raises")
+
+    def copy_directories(
+        self,
+        bound: BoundTable,
+        cluster: str,
+        wanted: Sequence[tuple[str | None, RegisteredDirectory, str, str]],
+        registered: Mapping[str | None, str],
+        running: RunningReplication,
+        options: CopyOptions,
+    ) -> dict[RegisteredDirectory, str]:
+        """Copy directories of a table from whichever clusters have them; return their checksums.
+
+        Each is a partition, a directory of it, its cluster, and the location of the partition there. ``registered`` has
+        the locations of the copies on the target. The caller has the table alone, and registers the copies.
+        """
+        partitions = {each.name: each for each in bound.partitions}
+        lacking = [
+            plan_directory(bound, cluster, partitions[name], directory, (source, location), registered, self._files)
+            for name, directory, source, location in wanted
+        ]
+        (planned,), copied = self._copy(
+            running, [PlannedTable(bound, cluster, tuple(lacking), registered=registered)], cluster, options
+        )
+        checksums, _ = self._checked(planned, copied)
+        return {each.registered: checksums[each.registered.id] for each in lacking if each.registered is not None}
+
+    def finish_copies(self, connection: Connection, running: RunningReplication) -> None:
+        """Note that the copies of :meth:`copy_directories` are registered. In the transaction that does so."""
+        self._places.finish(connection, running.txn_id)
+
     def drop_copy(
         self,
         table: str,
@@ -222,21 +299,39 @@ class Replicator:
         target: str,
         partitions: Collection[str] | None,
         options: CopyOptions,
+        alone: AloneChange | None = None,
     ) -> Replication:
         before = self._catalog.snapshot(names)
         for each in before.tables.values():
             _check_target(each, target)
         tables = before.tables.values()
         self._running.abort_dead(self._places.owners([each.id for each in tables], target))
-        self._running.lock(running, tables, target)
+        self._running.lock(running, tables, target, exclusive=alone is not None)
+        taken_ms = self._clock()
         snapshot = self._catalog.snapshot(names, running.txn_id, known=tables)
-        planned = self._plan(snapshot, target, partitions, with_present=options.verify)
+        planned = self._plan(snapshot, target, partitions, with_present=options.verify, everything=alone is not None)
+        planned, copied = self._copy(running, planned, target, options)
+        self._commit(running, planned, copied, Moment(taken_ms, snapshot.valid_txns), alone)
+        wanted = [each for table in planned for lacks in table.lacking for each in lacks.copies(table.table.full_name)]
+        return Replication(
+            target,
+            tuple(each.shown() for each in planned),
+            running.txn_id,
+            len(wanted) - len(copied.kept),
+            sum(each.size_bytes for each in wanted if each.place not in copied.kept),
+            len(copied.kept),
+        )
+
+    def _copy(
+        self, running: RunningReplication, planned: Sequence[PlannedTable], target: str, options: CopyOptions
+    ) -> tuple[list[PlannedTable], CopiedFiles]:
+        """Copy what the plan lacks; return the plan with the state of each place, and the checksums."""
         self._roots.check(target)
         files = cache(self._files)
         comparison = CopyComparison(files, running.stop, options.threads)
-        planned = [self._compared(each, comparison, running) for each in planned]
-        planned = [self._take_over(each) for each in self._places.take(running.txn_id, planned, files)]
-        wanted = [each for table in planned for lacks in table.lacking for each in lacks.copies(table.table.full_name)]
+        compared = [self._compared(each, comparison, running) for each in planned]
+        taken = [self._take_over(each) for each in self._places.take(running.txn_id, compared, files)]
+        wanted = [each for table in taken for lacks in table.lacking for each in lacks.copies(table.table.full_name)]
         copied = copy_files(
             files,
             files(target),
@@ -249,15 +344,7 @@ class Replicator:
         )
         # A disk that was lost meanwhile leaves an empty folder, into which the last files may have gone.
         self._roots.check(target)
-        self._commit(running, planned, copied)
-        return Replication(
-            target,
-            tuple(each.shown() for each in planned),
-            running.txn_id,
-            len(wanted) - len(copied.kept),
-            sum(each.size_bytes for each in wanted if each.place not in copied.kept),
-            len(copied.kept),
-        )
+        return taken, copied
 
     def _compared(self, planned: PlannedTable, comparison: CopyComparison, running: RunningReplication) -> PlannedTable:
         if not planned.present:
@@ -266,7 +353,14 @@ class Replicator:
         unfinished = self._places.unfinished(planned.table.id, planned.cluster)
         return comparison.without_equal(planned, known, running.txn_id, unfinished)
 
-    def _commit(self, running: RunningReplication, planned: Sequence[PlannedTable], copied: CopiedFiles) -> None:
+    def _commit(
+        self,
+        running: RunningReplication,
+        planned: Sequence[PlannedTable],
+        copied: CopiedFiles,
+        moment: Moment,
+        alone: AloneChange | None,
+    ) -> None:
         """Register all copies, in the commit of the transaction."""
         found = {id(each): self._checked(each, copied) for each in planned}
 
@@ -285,12 +379,14 @@ class Replicator:
                     partitions=each.bound.partition_names,
                     locations={lacks.partition: lacks.folder for lacks in each.lacking if lacks.registered is None},
                     write_ids=each.bound.write_ids,
+                    moment=moment,
                 )
                 first = [directory for directory in directories if directory.id in new]
                 if first:
                     catalog.add_copies(each.table, each.table.storage.primary.cluster, first, checksums)
-
             self._places.finish(connection, running.txn_id)
+            if alone is not None:
+                alone(connection, running.txn_id, planned[0], moment)
 
         self._running.commit(running, changes)
 
@@ -315,7 +411,13 @@ class Replicator:
     # -- the plan -------------------------------------------------------------------
 
     def _plan(
-        self, snapshot: Snapshot, target: str, partitions: Collection[str] | None, *, with_present: bool = False
+        self,
+        snapshot: Snapshot,
+        target: str,
+        partitions: Collection[str] | None,
+        *,
+        with_present: bool = False,
+        everything: bool = False,
     ) -> list[PlannedTable]:
         planned = []
         for table in snapshot.tables.values():
@@ -328,18 +430,36 @@ class Replicator:
             if partitions is not None and not table.is_partitioned:
                 raise InvalidOperationError("REPLICATE", table.full_name, "the table has no partition keys")
             held = contents.held.get(target, frozenset())
-            planned.append(
-                plan_table(
-                    chosen(bound, partitions),
-                    target,
-                    held,
-                    registered_places(contents, target),
-                    self._files,
-                    self._source_of,
-                    with_present=with_present,
-                )
+            plan = plan_table(
+                chosen(bound, partitions),
+                target,
+                held,
+                registered_places(contents, target),
+                self._files,
+                self._source_of,
+                with_present=with_present,
             )
+            planned.append(self._with_unread(plan, contents) if everything else plan)
         return planned
+
+    def _with_unread(self, planned: PlannedTable, contents: TableContents) -> PlannedTable:
+        """Return the plan with the lacking directories that no new snapshot reads, as far as they are whole."""
+        bound, held = planned.bound, contents.held.get(planned.cluster, frozenset())
+        ids: dict[str | None, int | None] = {each.name: each.id for each in contents.partitions}
+        unread: list[PlannedDirectory] = []
+        for partition in bound.partitions:
+            read = {each.name for each in partition.directories}
+            for each in contents.directories.get(ids.get(partition.name), ()):
+                if each.name in read or each.id in held:
+                    continue
+                alone = replace(bound, partitions=(replace(partition, directories=(each,)),))
+                try:
+                    plan = plan_table(alone, planned.cluster, held, planned.registered, self._files, self._source_of)
+                    unread += plan.lacking
+                except HivexError as error:
+                    # The cleaner is deleting it, or its cluster cannot be used.
+                    log.info("%s of %s stays where it is: %s", each.name, bound.table.full_name, error)
+        return replace(planned, lacking=(*planned.lacking, *unread), is_complete=planned.is_complete and not unread)
 
     def _source_of(self, bound: BoundTable, partition: BoundPartition) -> str:
         """Return the cluster to copy a partition from: the primary, or if it cannot be used, one with a current copy.

@@ -14,6 +14,7 @@ from airflow_hivex.core.model.statements import (
     Literal,
     RenamePartition,
     RenameTable,
+    SetPrimaryCluster,
     SetTableProperties,
     TableName,
     Truncate,
@@ -26,7 +27,7 @@ from airflow_hivex.core.sql.clauses import (
     read_static_partition,
 )
 from airflow_hivex.core.sql.compactions import read_compact
-from airflow_hivex.core.sql.copies import read_drop_copy
+from airflow_hivex.core.sql.copies import read_drop_copy, read_set_primary
 from airflow_hivex.core.sql.literals import read_string
 from airflow_hivex.core.sql.tokens import Cursor, Token
 
@@ -54,6 +55,7 @@ AlterTable: TypeAlias = (
     | RenameTable
     | Compact
     | DropCopy
+    | SetPrimaryCluster
     | ChangeOfColumns
 )
 
@@ -74,6 +76,8 @@ def read_alter_table(cursor: Cursor, first: Token) -> AlterTable:
         return RenameTable(table, cursor.table_name())
     if cursor.accept("DROP", "COPY"):
         return read_drop_copy(cursor, table, None)
+    if cursor.accept("SET", "PRIMARY", "CLUSTER"):
+        return read_set_primary(cursor, table)
     columns = read_change_of_columns(cursor, table)
     if columns is not None:
         return columns

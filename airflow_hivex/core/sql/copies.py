@@ -1,12 +1,13 @@
-"""REPLICATE TABLE, and ALTER TABLE ... DROP COPY."""
+"""REPLICATE TABLE, and ALTER TABLE ... DROP COPY and SET PRIMARY CLUSTER."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from airflow_hivex.core.model.statements import DropCopy, Literal, ReplicateTable, TableName
+from airflow_hivex.core.model.statements import DropCopy, Literal, ReplicateTable, SetPrimaryCluster, TableName
 from airflow_hivex.core.sql.clauses import read_partition_predicate
 from airflow_hivex.core.sql.databases import read_cluster
+from airflow_hivex.core.sql.literals import read_string
 from airflow_hivex.core.sql.tokens import Cursor
 
 
@@ -23,3 +24,12 @@ def read_drop_copy(cursor: Cursor, table: TableName, partition: Mapping[str, Lit
     """Return the statement whose words up to DROP COPY are read."""
     cursor.expect("ON", "CLUSTER")
     return DropCopy(table, read_cluster(cursor), partition)
+
+
+def read_set_primary(cursor: Cursor, table: TableName) -> SetPrimaryCluster:
+    """Return the statement whose words up to PRIMARY CLUSTER are read."""
+    cluster = read_cluster(cursor)
+    if not cursor.accept("FORCE"):
+        return SetPrimaryCluster(table, cluster)
+    confirm = read_string(cursor, "the confirmation") if cursor.accept("CONFIRM") else None
+    return SetPrimaryCluster(table, cluster, force=True, confirm=confirm)

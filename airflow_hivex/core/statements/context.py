@@ -28,6 +28,7 @@ from airflow_hivex.core.model.statements import TableName
 from airflow_hivex.core.model.write_ids import ValidTxnList
 from airflow_hivex.core.namespaces.links import Links
 from airflow_hivex.core.namespaces.namespaces import Namespaces
+from airflow_hivex.core.replication.primary import PrimaryClusters
 from airflow_hivex.core.replication.replicator import Replicator
 from airflow_hivex.core.runners.progress_log import ProgressLog
 from airflow_hivex.core.runners.registry import Runner, runner_for
@@ -76,6 +77,7 @@ class Services:
     replicator: Replicator
     links: Links
     namespaces: Namespaces
+    primaries: PrimaryClusters
 
     def files_to_change(self, cluster: Cluster) -> ClusterFiles:
         """Return the file system of a cluster, to write or delete there.

@@ -1,13 +1,14 @@
-"""REPLICATE TABLE, ALTER TABLE ... DROP COPY and SHOW COPIES."""
+"""REPLICATE TABLE, SHOW COPIES, and ALTER TABLE ... DROP COPY and SET PRIMARY CLUSTER."""
 
 from __future__ import annotations
 
 from airflow_hivex.core.model.objects import Table
-from airflow_hivex.core.model.statements import DropCopy, ReplicateTable, ShowCopies
+from airflow_hivex.core.model.statements import DropCopy, ReplicateTable, SetPrimaryCluster, ShowCopies
 from airflow_hivex.core.statements.context import Result, StatementContext
 from airflow_hivex.core.statements.partition_definitions import covered_partitions, partition_name_of
 
 REPLICATE_COLUMNS = ("table", "partition", "directory", "source", "location", "files", "bytes")
+PRIMARY_COLUMNS = ("table", "primary_before", "primary", "is_changed", "bytes_copied", "directories_lost")
 SHOW_COLUMNS = (
     "partition",
     "cluster",
@@ -61,6 +62,21 @@ def drop_copy(context: StatementContext, statement: DropCopy) -> Result:
     return Result()
 
 
+def set_primary(context: StatementContext, statement: SetPrimaryCluster) -> Result:
+    """ALTER TABLE ... SET PRIMARY CLUSTER: one row that says what has changed."""
+    found = context.services.primaries.change(
+        _table(context, statement).full_name,
+        statement.cluster,
+        force=statement.force,
+        confirm=statement.confirm,
+        user=context.session.user,
+        agent_info=context.session.agent_info,
+    )
+    copied = 0 if found.replication is None else found.replication.bytes_copied
+    row = (found.table, found.before, found.cluster, found.is_changed, copied, len(found.lost))
+    return Result(list(PRIMARY_COLUMNS), [row], cluster=found.cluster, txn_id=found.txn_id)
+
+
 def show_copies(context: StatementContext, statement: ShowCopies) -> Result:
     """SHOW COPIES: one row for each partition and cluster that has it, the primary first."""
     shown = context.services.replicator.copies(_table(context, statement).full_name)
@@ -82,5 +98,5 @@ def show_copies(context: StatementContext, statement: ShowCopies) -> Result:
     return Result(list(SHOW_COLUMNS), rows)
 
 
-def _table(context: StatementContext, statement: ReplicateTable | DropCopy | ShowCopies) -> Table:
+def _table(context: StatementContext, statement: ReplicateTable | DropCopy | SetPrimaryCluster | ShowCopies) -> Table:
     return context.services.catalog.get_table(*context.session.qualify(statement.table))

@@ -15,6 +15,7 @@ from airflow_hivex.core.clock import Clock
 from airflow_hivex.core.events.notification_log import NotificationLog
 from airflow_hivex.core.model.transactions import TxnState
 from airflow_hivex.core.settings import Settings
+from airflow_hivex.core.snapshots.moments import purge_moments
 from airflow_hivex.core.snapshots.txn_states import IS_ABORTED, IS_OPEN
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.schema import (
@@ -114,6 +115,7 @@ class Housekeeper:
                 unused_copies=0 if self._clean_copies is None else self._clean_copies(),
             )
             self._store.write(lambda connection: kept_snapshots.purge(connection, self._clock()), name="purge")
+            self._store.write(purge_moments, name="purge")
             if self._keep_compactions is not None:
                 # After the transactions of dead workers were aborted.
                 requeued, removed = self._keep_compactions()

@@ -45,6 +45,8 @@ EXAMPLES: dict[str, tuple[object, ...]] = {
     "LinkedTableError": ("DROP TABLE", "y.t", [f"x{number}.t@y" for number in range(12)]),
     "ForeignNameError": ("y.t", "x", 1, 15, "CREATE LINK TO t@y; then write t@y in its place.", "CREATE LINK TO t@y"),
     "QuotaExceededError": ("x", "c1", 1_000, 1_500, [("x.t", 900), ("x.u", 600)]),
+    "PrimaryChangedError": ("d.t", "c1", "c2"),
+    "WritesLostError": ("d.t", "c2", "write id 3 (1 directory)", ["write id 3: 2 rows"], "0a1b2c"),
     "SqlError": ("the statement cannot be run",),
     "StatementSyntaxError": ("a name is expected", 1, 8, "SELECT ,"),
     "UnsupportedStatementError": ("MERGE is not supported", 1, 1, "MERGE"),

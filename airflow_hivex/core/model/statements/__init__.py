@@ -19,7 +19,7 @@ from airflow_hivex.core.model.statements.compactions import (
     Compact,
     ShowCompactions,
 )
-from airflow_hivex.core.model.statements.copies import DropCopy, ReplicateTable, ShowCopies
+from airflow_hivex.core.model.statements.copies import DropCopy, ReplicateTable, SetPrimaryCluster, ShowCopies
 from airflow_hivex.core.model.statements.definitions import (
     AddColumns,
     AddPartitions,
@@ -133,6 +133,7 @@ __all__ = [
     "RoutedStatement",
     "Select",
     "SetLinkProperties",
+    "SetPrimaryCluster",
     "SetTableProperties",
     "ShowClusters",
     "ShowCompactions",

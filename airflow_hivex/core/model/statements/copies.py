@@ -47,6 +47,24 @@ class DropCopy(Statement):
 
 
 @dataclass(frozen=True, slots=True)
+class SetPrimaryCluster(Statement):
+    """ALTER TABLE name SET PRIMARY CLUSTER name [FORCE [CONFIRM 'text']]."""
+
+    KIND = "ALTER TABLE SET PRIMARY CLUSTER"
+    IN_TRANSACTIONS = False
+
+    table: TableName
+    cluster: str
+    force: bool = False
+    confirm: str | None = None
+
+    @property
+    def uses(self) -> Uses:
+        """Return the table and the cluster."""
+        return (*table_uses(self.table, Role.ALTER), *cluster_uses(self.cluster, Role.USE))
+
+
+@dataclass(frozen=True, slots=True)
 class ShowCopies(Statement):
     """SHOW COPIES name."""
 

@@ -13,6 +13,7 @@ from airflow_hivex.core.store.schema.base import Cluster, Id, Name, metadata
 from airflow_hivex.core.store.schema.catalog import (
     cluster_roots,
     cluster_storage_descriptors,
+    copied_moments,
     databases,
     partition_key_values,
     partitions,
@@ -48,6 +49,7 @@ __all__ = [
     "compaction_queue",
     "completed_compactions",
     "completed_txn_components",
+    "copied_moments",
     "copy_places",
     "counters",
     "databases",

@@ -60,6 +60,8 @@ tables = Table(
     Column("last_accessed_ms", BigInteger),
     Column("retention", Integer, nullable=False, server_default="0"),
     Column("version", BigInteger, nullable=False, server_default="0"),
+    Column("history_txn_id", BigInteger),
+    Column("history_write_id", BigInteger),
     Index(
         "uq_tables_database_id_name",
         "database_id",
@@ -72,7 +74,8 @@ tables = Table(
     sqlite_autoincrement=True,
 )
 """``version`` counts the changes of a table, its partitions, directories and copies that no write id of the table tells
-of (see ``catalog/reading.py``)."""
+of (see ``catalog/reading.py``). ``history_txn_id`` and ``history_write_id`` bound the earlier moments as of which the
+table can be read (see ``catalog/history.py``)."""
 
 partitions = Table(
     "partitions",
@@ -86,6 +89,7 @@ partitions = Table(
     Column("dropped", Boolean, nullable=False, default=False),
     Column("storage_descriptor_id", Id, ForeignKey("storage_descriptors.id"), index=True),
     Column("last_accessed_ms", BigInteger),
+    Column("history_write_id", BigInteger),
     Index(
         "uq_partitions_table_id_name",
         "table_id",
@@ -118,6 +122,7 @@ cluster_storage_descriptors = Table(
     Column("location", Text, nullable=False),
     Column("valid_write_ids", Text),
     Column("registered_ms", BigInteger, nullable=False),
+    Column("moment_id", BigInteger, index=True),
     Index(
         "uq_cluster_storage_descriptors_table",
         "table_id",
@@ -137,7 +142,18 @@ cluster_storage_descriptors = Table(
     ),
 )
 """The secondary copies of tables without partitions, and of partitions (docs/reference/clusters.md). The primary is
-in the table's own row: every table has exactly one, and its partitions share it."""
+in the table's own row: every table has exactly one, and its partitions share it. ``moment_id`` is the moment that was
+copied last."""
+
+copied_moments = Table(
+    "copied_moments",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("taken_ms", BigInteger, nullable=False),
+    Column("valid_txns", Text, nullable=False),
+    sqlite_autoincrement=True,
+)
+"""The snapshots of replications, so that several tables can be read as of one of them."""
 
 cluster_roots = Table(
     "cluster_roots",

@@ -123,6 +123,12 @@ ROWS = {
     ),
     "0012": ("UPDATE tables SET version = 21 WHERE id = 5",),
     "0013": ("UPDATE directory_copies SET checksum = 'sha256:00' WHERE directory_id = 11",),
+    "0014": (
+        "INSERT INTO copied_moments (id, taken_ms, valid_txns) VALUES (1, 14, '3:9223372036854775807::')",
+        "UPDATE cluster_storage_descriptors SET moment_id = 1",
+        "UPDATE tables SET history_txn_id = 2, history_write_id = 1 WHERE id = 5",
+        "UPDATE partitions SET history_write_id = 2 WHERE id = 9",
+    ),
     "0015": (
         "INSERT INTO copy_places (id, table_id, cluster, location, directory_id, files, txn_id, process, noted_ms, "
         "is_complete) VALUES (1, 5, 'c2', 'shop.db/sales/delta_1', 11, '[\"bucket_00000\"]', 2, 'p', 14, false)",

@@ -94,6 +94,10 @@ EXAMPLES: dict[type[Statement], dict[str, str]] = {
     kinds.AbortCompactions: {"ABORT COMPACTIONS 1": ""},
     kinds.ReplicateTable: {"REPLICATE TABLE t PARTITION (ds < 1) TO CLUSTER c2": "read t, use c2"},
     kinds.DropCopy: {"ALTER TABLE t DROP COPY ON CLUSTER c2": "alter t, use c2"},
+    kinds.SetPrimaryCluster: {
+        "ALTER TABLE t SET PRIMARY CLUSTER us-east-1": "alter t, use us-east-1",
+        "ALTER TABLE d.t SET PRIMARY CLUSTER c2 FORCE CONFIRM '0a1b'": "alter d.t, use c2",
+    },
     kinds.ShowCopies: {"SHOW COPIES d.t": "describe d.t"},
     kinds.UseCluster: {"USE CLUSTER us-east-1": "use us-east-1", "USE CLUSTER": ""},
     kinds.ShowClusters: {"SHOW CLUSTERS": ""},

@@ -1,0 +1,366 @@
+"""The change of a table's primary cluster: planned, without a loss, or forced, after a cluster is lost.
+
+Planned: the new primary catches up by a replication. Then the table is locked alone, the last bit is copied, and both
+clusters change their roles in the commit of the same transaction. Forced: the new primary goes on with what it has,
+and with what it can get from other clusters. The losses are computed first, and the caller has to confirm them.
+
+Source: docs/reference/clusters.md, "Changes of the primary cluster".
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from sqlalchemy import Connection
+
+from airflow_hivex.core.catalog import history, primaries
+from airflow_hivex.core.catalog.binding import BoundTable, bind
+from airflow_hivex.core.catalog.contents import TableContents
+from airflow_hivex.core.catalog.directories import RegisteredDirectory
+from airflow_hivex.core.catalog.object_store import ObjectStore
+from airflow_hivex.core.catalog.table_events import of_table, record_table_event
+from airflow_hivex.core.clock import Clock
+from airflow_hivex.core.clusters.health import ClusterHealth
+from airflow_hivex.core.clusters.properties import Clusters
+from airflow_hivex.core.clusters.roots import Roots
+from airflow_hivex.core.errors import HivexError, InvalidOperationError, InvalidParametersError, WritesLostError
+from airflow_hivex.core.events.notification_log import EventType
+from airflow_hivex.core.files.filesystem import ClusterFiles, is_hidden
+from airflow_hivex.core.model.identifiers import normalise
+from airflow_hivex.core.model.objects import StoredTable
+from airflow_hivex.core.model.replication import (
+    CopyProgress,
+    LostDirectory,
+    LostReason,
+    PrimaryChange,
+    write_id_spans,
+)
+from airflow_hivex.core.model.snapshots import Moment, QualifiedName, Snapshot
+from airflow_hivex.core.replication.copying import check_whole
+from airflow_hivex.core.replication.losses import Remainder, remainder
+from airflow_hivex.core.replication.planning import PlannedTable, registered_places
+from airflow_hivex.core.replication.replicator import CopyOptions, Replicator
+from airflow_hivex.core.replication.running import ReplicationTransactions, RunningReplication
+from airflow_hivex.core.settings import Settings
+from airflow_hivex.core.transactions.locks import LockManager
+from airflow_hivex.core.transactions.manager import TransactionManager
+
+log = logging.getLogger(__name__)
+
+_OPERATION = "SET PRIMARY CLUSTER"
+_MOST_IN_LINE = 10
+
+
+class PrimaryClusters:
+    """Changes the primary clusters of tables. Safe to share between threads and processes."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        clusters: Clusters,
+        catalog: ObjectStore,
+        transactions: TransactionManager,
+        locks: LockManager,
+        roots: Roots,
+        clock: Clock,
+        replicator: Replicator,
+    ) -> None:
+        self._clusters = clusters
+        self._catalog = catalog
+        self._running = ReplicationTransactions(settings, transactions, locks)
+        self._roots = roots
+        self._clock = clock
+        self._replicator = replicator
+
+    def change(
+        self,
+        table: str,
+        cluster: str,
+        *,
+        force: bool = False,
+        confirm: str | None = None,
+        dry_run: bool = False,
+        threads: int = 8,
+        bytes_per_second: int | None = None,
+        progress: Callable[[CopyProgress], object] | None = None,
+        user: str | None = None,
+        agent_info: str | None = None,
+    ) -> PrimaryChange:
+        """Make a cluster the primary one of a table. Safe to repeat after any end.
+
+        The cluster before becomes a secondary with a current copy. A call that is killed has either changed nothing but
+        the copy on the new primary, or all. Writers and readers wait only while the last bit is copied.
+
+        With ``force`` the cluster before counts as lost: nothing is read there, and nothing stays registered there.
+
+        Args:
+            table: ``database.table``; without a database it is ``default``.
+            cluster: the new primary cluster.
+            force: the cluster before is lost.
+            confirm: the confirmation that the error of a forced call names, or ``confirmation`` of its dry run.
+            dry_run: only return what would be copied, or lost.
+            threads: how many files are copied at once.
+            bytes_per_second: how much is written at most.
+            progress: called every few seconds, in this thread.
+            user: who owns the transactions.
+            agent_info: tells people on whose behalf, such as a DAG run and task.
+
+        Raises:
+            UnknownClusterError: the cluster is not configured.
+            NoSuchTableError: it does not exist.
+            InvalidOperationError: it is a view; or ``force``, and the cluster before can be used.
+            WritesLostError: writes would be lost, and ``confirm`` does not confirm exactly these.
+            HivexError: as :meth:`Replicator.replicate`.
+        """
+        if confirm is not None and not force:
+            raise InvalidParametersError("confirm belongs to a forced change; a planned one loses nothing.")
+        name = _name(table)
+        target = self._clusters.get(cluster).name
+        stored = self._catalog.snapshot([name]).tables[name]
+        before = stored.storage.primary.cluster
+        if stored.is_view:
+            raise InvalidOperationError(_OPERATION, stored.full_name, "it is a view, which has no files")
+        if before == target:
+            return PrimaryChange(stored.full_name, before, target, is_changed=False)
+        options = CopyOptions(threads, bytes_per_second, progress)
+        if force:
+            return self._force(name, target, confirm, options, dry_run=dry_run, user=user, agent_info=agent_info)
+        caught_up = self._replicator.replicate(
+            stored.full_name,
+            target,
+            dry_run=dry_run,
+            threads=threads,
+            bytes_per_second=bytes_per_second,
+            progress=progress,
+            user=user,
+            agent_info=agent_info,
+        )
+        if dry_run:
+            return PrimaryChange(stored.full_name, before, target, is_changed=False, replication=caught_up)
+        last = self._replicator.replicate_alone(
+            stored.full_name, target, self._switch, options, user=user, agent_info=agent_info
+        )
+        total = replace(
+            caught_up,
+            files_copied=caught_up.files_copied + last.files_copied,
+            bytes_copied=caught_up.bytes_copied + last.bytes_copied,
+        )
+        log.info("The primary cluster of %s is %s now, after %s", stored.full_name, target, before)
+        return PrimaryChange(stored.full_name, before, target, is_changed=True, replication=total, txn_id=last.txn_id)
+
+    def _switch(self, connection: Connection, txn_id: int, planned: PlannedTable, moment: Moment) -> None:
+        now_ms = self._clock()
+        before = planned.table.storage.primary.cluster
+        changed = primaries.switch_primary(
+            connection, planned.table, planned.cluster, planned.bound.write_ids, moment, now_ms
+        )
+        message = of_table(changed, was=changed.name, primary_was=before)
+        record_table_event(connection, now_ms, EventType.ALTER_TABLE, changed, None, txn_id, message)
+
+    # -- a lost cluster --------------------------------------------------------------
+
+    def _force(
+        self,
+        name: QualifiedName,
+        target: str,
+        confirm: str | None,
+        options: CopyOptions,
+        *,
+        dry_run: bool,
+        user: str | None,
+        agent_info: str | None,
+    ) -> PrimaryChange:
+        if dry_run:
+            snapshot = self._catalog.snapshot([name])
+            return self._survey(snapshot, name, target).shown(target)
+        with self._running.open(user, agent_info) as running:
+            stored = self._catalog.snapshot([name]).tables[name]
+            self._running.lock(running, [stored], target, exclusive=True)
+            survey = self._survey(self._catalog.snapshot([name], running.txn_id), name, target)
+            if survey.remainder.lost and confirm != survey.confirmation:
+                raise WritesLostError(
+                    survey.table.full_name,
+                    target,
+                    _summary(survey.remainder.lost),
+                    [each.describe() for each in survey.remainder.lost],
+                    survey.confirmation,
+                )
+            self._roots.check(target)
+            replication = self._rescue(survey, target, running, options)
+            self._replace(survey, target, running, replication)
+        self._delete_withdrawn(survey)
+        log.warning(
+            "The primary cluster of %s is %s now; cluster %s counts as lost, with %d directories",
+            survey.table.full_name,
+            target,
+            survey.table.storage.primary.cluster,
+            len(survey.remainder.lost),
+        )
+        return replace(survey.shown(target), is_changed=True, txn_id=running.txn_id)
+
+    def _survey(self, snapshot: Snapshot, name: QualifiedName, target: str) -> _Survey:
+        """Return the survey of a table without its primary cluster.
+
+        Raises:
+            InvalidOperationError: the primary cluster can be used, or the table's cluster is the target already.
+        """
+        table = snapshot.tables[name]
+        before = table.storage.primary.cluster
+        if before == target:
+            raise InvalidOperationError(_OPERATION, table.full_name, f"{target} is its primary cluster meanwhile")
+        if self._can_be_used(before):
+            reason = f"its primary cluster {before} can be used, so that nothing has to be lost; leave out FORCE"
+            raise InvalidOperationError(f"{_OPERATION} ... FORCE", table.full_name, reason)
+        others = [each for each in self._clusters.names if each not in (before, target) and self._can_be_used(each)]
+        sources = [target, *others]
+        contents = self._catalog.contents(snapshot, table, None, sources)
+        bounds = self._catalog.history(table, ())
+        bound = bind(table, contents, None, snapshot, sources)
+        whole = {cluster: self._whole(table, contents, cluster) for cluster in sources if cluster in contents.locations}
+        available = {id_: cluster for cluster in reversed(sources) for id_ in whole.get(cluster, ())}
+        copied = {id_ for cluster in sources for id_ in contents.locations.get(cluster, {})}
+        if not table.is_transactional:
+            # Files without rows of their own cannot be told apart: only the copy of the new primary counts.
+            copied = set(contents.locations.get(target, {}))
+        return _Survey(
+            table, contents, bound, available, remainder(table, contents, snapshot, available, copied, bounds.floors)
+        )
+
+    def _can_be_used(self, cluster: str) -> bool:
+        """Return whether the files of a cluster are there now; no earlier answer counts."""
+        if cluster not in self._clusters:
+            return False
+        return ClusterHealth(self._clusters, self._roots).of_root(cluster).problem is None
+
+    def _whole(self, table: StoredTable, contents: TableContents, cluster: str) -> frozenset[int]:
+        """Return the directories that a cluster holds, and whose files are there with their number and size."""
+        files, held = self._files(cluster), contents.held.get(cluster, frozenset())
+        found = set()
+        for partition_id, location in contents.locations[cluster].items():
+            for each in contents.directories.get(partition_id, ()):
+                if each.id in held and _is_whole(table, files, cluster, location, each):
+                    found.add(each.id)
+        return frozenset(found)
+
+    def _rescue(
+        self, survey: _Survey, target: str, running: RunningReplication, options: CopyOptions
+    ) -> Mapping[RegisteredDirectory, str]:
+        """Copy the directories that only other clusters have, and return their checksums."""
+        contents = survey.contents
+        names = {each.id: each for each in contents.partitions}
+        plan = []
+        for partition_id, kept in survey.remainder.kept.items():
+            for each in kept:
+                source = survey.available[each.id]
+                if source == target:
+                    continue
+                partition = None if partition_id is None else names[partition_id].name
+                plan.append((partition, each, source, contents.locations[source][partition_id]))
+        return self._replicator.copy_directories(
+            survey.bound, target, plan, registered_places(contents, target), running, options
+        )
+
+    def _replace(
+        self, survey: _Survey, target: str, running: RunningReplication, rescued: Mapping[RegisteredDirectory, str]
+    ) -> None:
+        table = survey.table
+
+        def changes(connection: Connection) -> None:
+            if rescued:
+                self._catalog.joining(connection).add_copies(
+                    table,
+                    target,
+                    list(rescued),
+                    {each.id: checksum for each, checksum in rescued.items()},
+                    write_ids=survey.bound.write_ids,
+                )
+            self._replicator.finish_copies(connection, running)
+            changed = primaries.replace_primary(connection, table, target, survey.remainder.withdrawn)
+            history.begin_with(connection, table.id, running.txn_id)
+            message = of_table(
+                changed,
+                was=changed.name,
+                primary_was=table.storage.primary.cluster,
+                lost=[each.describe() for each in survey.remainder.lost],
+            )
+            record_table_event(connection, self._clock(), EventType.ALTER_TABLE, changed, None, running.txn_id, message)
+
+        self._running.commit(running, changes)
+
+    def _delete_withdrawn(self, survey: _Survey) -> None:
+        """Delete the files of withdrawn directories, which no row names any more; errors are logged."""
+        contents, withdrawn = survey.contents, survey.remainder.withdrawn
+        for cluster, locations in contents.locations.items():
+            files, held = self._files(cluster), contents.held.get(cluster, frozenset())
+            for partition_id, location in locations.items():
+                for each in contents.directories.get(partition_id, ()):
+                    if each.id not in withdrawn or each.id not in held:
+                        continue
+                    try:
+                        files.delete_directory(f"{location}/{each.name}")
+                    except HivexError as error:
+                        log.warning("%s of %s is still on %s: %s", each.name, survey.table.full_name, cluster, error)
+
+    def _files(self, name: str) -> ClusterFiles:
+        cluster = self._clusters.get(name)
+        return ClusterFiles(cluster.filesystem, cluster.storage_options)
+
+
+@dataclass(frozen=True, slots=True)
+class _Survey:
+    """What remains of a table; ``available`` has the cluster of each directory, the new primary where it has it."""
+
+    table: StoredTable
+    contents: TableContents
+    bound: BoundTable
+    available: Mapping[int, str]
+    remainder: Remainder
+
+    @property
+    def confirmation(self) -> str:
+        """Return a text that stands for exactly these losses."""
+        listed = "\n".join(sorted(each.describe() for each in self.remainder.lost))
+        return hashlib.sha256(f"{self.table.id}\n{listed}".encode()).hexdigest()[:12]
+
+    def shown(self, target: str) -> PrimaryChange:
+        """Return it for people."""
+        lost = self.remainder.lost
+        return PrimaryChange(
+            self.table.full_name,
+            self.table.storage.primary.cluster,
+            target,
+            is_changed=False,
+            lost=lost,
+            confirmation=self.confirmation if lost else None,
+        )
+
+
+def _is_whole(
+    table: StoredTable, files: ClusterFiles, cluster: str, location: str, directory: RegisteredDirectory
+) -> bool:
+    place = f"{location}/{directory.name}" if directory.name else location
+    try:
+        data = {name: size for name, size in files.walk(place) if not is_hidden(name)}
+        check_whole(table.full_name, cluster, place, data, (directory.files, directory.size_bytes))
+    except HivexError as error:
+        log.warning("%s", error)
+        return False
+    return True
+
+
+def _summary(lost: Sequence[LostDirectory]) -> str:
+    gone = [each for each in lost if each.reason is not LostReason.KEPT_IN_PART]
+    spans = [str(first) if first == last else f"{first}-{last}" for first, last in write_id_spans(lost)]
+    shown = ", ".join(spans[:_MOST_IN_LINE])
+    more = f" and {len(spans) - _MOST_IN_LINE} more ranges" if len(spans) > _MOST_IN_LINE else ""
+    ids = f"rows of the write ids {shown}{more}: " if spans else ""
+    count = "1 directory" if len(gone) == 1 else f"{len(gone)} directories"
+    return f"{ids}{count}, {sum(each.rows for each in gone)} rows, {sum(each.size_bytes for each in gone)} bytes"
+
+
+def _name(table: str) -> QualifiedName:
+    database, _, name = table.rpartition(".")
+    return normalise(database or "default"), normalise(name)
