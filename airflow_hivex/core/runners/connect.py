@@ -15,6 +15,7 @@ import uuid
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow_hivex.core.errors import ClusterUnreachableError, HivexError, JobCancelledError, JobError
@@ -23,6 +24,7 @@ from airflow_hivex.core.model.plans import JobResult, Plan
 from airflow_hivex.core.model.progress import ProgressReport
 from airflow_hivex.core.model.secrets import hide_in_uri
 from airflow_hivex.core.runners import connect_server
+from airflow_hivex.core.runners.connect_watch import ANSWER_LIMIT_S, ConnectWatch, ask
 from airflow_hivex.core.runners.running_jobs import RunningJob, RunningJobs
 
 if TYPE_CHECKING:
@@ -30,8 +32,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-ANSWER_LIMIT_S = 2.5
-"""The time in which a server must answer a first call."""
+SILENCE_S = 60.0
+"""How long a server that runs a job may give no answer at all."""
 _RETRIES: dict[str, Any] = {"max_retries": 8, "max_backoff": 2000}
 """How a lost connection is tried again: for a dozen seconds. pyspark itself tries for ten minutes."""
 
@@ -41,12 +43,15 @@ _Key = frozenset[tuple[str, str]]
 class ConnectRunner:
     """Runs plans on one Spark Connect server, several at a time from several threads."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, silence_s: float = SILENCE_S) -> None:
+        """``silence_s`` is how long a server that runs a job may give no answer at all."""
         self._url = url
+        self._silence_s = silence_s
         self._jobs = RunningJobs()
         self._lock = threading.Lock()
         self._process = os.getpid()
         self._sessions: dict[_Key, SparkSession] = {}
+        self._left: list[tuple[str, str]] = []
 
     def run(self, plan: Plan, cluster: str, report: ProgressReport | None = None) -> JobResult:
         """Return the result of a plan; see ``runners.Runner``.
@@ -64,7 +69,10 @@ class ConnectRunner:
         return self._jobs.run(plan.tag, cluster, lambda running: self._run(document, plan, cluster, running), report)
 
     def _run(self, document: str, plan: Plan, cluster: str, running: RunningJob) -> JobResult:
-        running.session = session = self._session(plan.spark_conf, cluster)
+        session = self._session(plan.spark_conf, cluster)
+        watch = ConnectWatch(session, self._silence_s)
+        running.interrupt = partial(watch.interrupt, plan.tag)
+        running.session = session
         if running.cancelled.is_set():
             raise JobCancelledError(cluster)
         from airflow_hivex.core.spark import documents, job
@@ -73,11 +81,15 @@ class ConnectRunner:
         progress = ConnectProgress(session)
         running.look = progress.look
         try:
-            with progress.of_this_thread():
+            with progress.of_this_thread(), watch.watching():
                 return documents.result_from_json(job.run(session, document), cluster)
-        except ClusterUnreachableError:
-            # The next job makes a new one, whether the server was away or only the session.
-            self._forget(session)
+        except HivexError as error:
+            if watch.lost is not None or isinstance(error, ClusterUnreachableError):
+                # The next job makes a new one, whether the server was away or only the session.
+                self._forget(session)
+            if watch.lost is not None:
+                self._leave(session)
+                raise ClusterUnreachableError(cluster, f"{watch.lost}{_nothing_written(plan)}") from error
             raise
 
     def cancel(self, tag: str) -> None:
@@ -115,6 +127,7 @@ class ConnectRunner:
                 server = str(stub.AnalyzePlan(asked, **limits).spark_version.version)
                 # The server keeps one for an hour otherwise.
                 stub.ReleaseSession(base_pb2.ReleaseSessionRequest(**who), **limits)
+                self._release_left(stub, limits)
         except grpc.RpcError as error:
             raise self._refusal(error, cluster) from error
         if server != pyspark.__version__:
@@ -154,6 +167,20 @@ class ConnectRunner:
                 session = self._sessions[key] = _new_session(connect_server.with_token(self._url))
             return session
 
+    def _leave(self, session: Any) -> None:
+        """Note a session whose server did not answer, where a job may run on in vain."""
+        with self._lock:
+            self._left.append((session.client._session_id, session.client._user_id or ""))
+
+    def _release_left(self, stub: Any, limits: Mapping[str, Any]) -> None:
+        """End the sessions that were left, and so their jobs, on a server that answers again."""
+        from pyspark.sql.connect.proto import base_pb2
+
+        while self._left:
+            session_id, user = self._left.pop()
+            context = base_pb2.UserContext(user_id=user)
+            stub.ReleaseSession(base_pb2.ReleaseSessionRequest(session_id=session_id, user_context=context), **limits)
+
     def _forget(self, session: SparkSession) -> None:
         with self._lock:
             self._sessions = {key: each for key, each in self._sessions.items() if each is not session}
@@ -179,16 +206,19 @@ def _is_alive(session: Any) -> bool:
     """Return whether the server knows a session; asks it, without waiting for one that is away."""
     import grpc
 
-    client = session.client
-    if client.is_closed:
+    if session.client.is_closed:
         return False
-    request = client._analyze_plan_request_with_metadata()
-    request.spark_version.SetInParent()
     try:
-        client._stub.AnalyzePlan(request, metadata=client._builder.metadata(), timeout=ANSWER_LIMIT_S)
-    except grpc.RpcError:
+        ask(session, ANSWER_LIMIT_S)
+    except (grpc.RpcError, ValueError):
+        # Its connection may have been ended.
         return False
     return True
+
+
+def _nothing_written(plan: Plan) -> str:
+    tables = ", ".join(dict.fromkeys(write.table for write in plan.writes))
+    return f". Nothing was written to {tables}." if tables else ""
 
 
 @contextmanager

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import OrderedDict
-from collections.abc import Callable
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
+from contextlib import contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -34,16 +35,38 @@ class RunningJob:
     """A job, the session that it runs in once there is one, and a function that returns its progress.
 
     ``look`` is called in another thread than the job's. None: the job has no progress to tell yet.
+    ``interrupt`` stops the Spark jobs that run now, where that is done otherwise than by the session.
     """
 
     session: SparkSession | None = None
     look: Callable[[], Progress | None] | None = None
+    interrupt: Callable[[], None] | None = None
     began: threading.Event = field(default_factory=threading.Event)
     cancelled: threading.Event = field(default_factory=threading.Event)
     done: threading.Event = field(default_factory=threading.Event)
 
 
 Work = Callable[[RunningJob], JobResult]
+
+
+_counted: Counter[str] = Counter()
+_counting = threading.Lock()
+
+
+def count_jobs(cluster: str) -> int:
+    """Return how many jobs this process runs on a cluster now, whatever runner they are of."""
+    return _counted[cluster]
+
+
+@contextmanager
+def _counted_job(cluster: str) -> Iterator[None]:
+    with _counting:
+        _counted[cluster] += 1
+    try:
+        yield
+    finally:
+        with _counting:
+            _counted[cluster] -= 1
 
 
 class RunningJobs:
@@ -83,7 +106,9 @@ class RunningJobs:
             try:
                 if job.cancelled.is_set():
                     raise JobCancelledError(cluster)
-                result.set_result(work(job))
+                with _counted_job(cluster):
+                    found = work(job)
+                result.set_result(found)
             except BaseException as error:
                 result.set_exception(error)
             finally:
@@ -142,7 +167,9 @@ class RunningJobs:
 def _stop(job: RunningJob, tag: str) -> None:
     """Stop a job until it has ended: between two jobs of one plan there is nothing to stop."""
     for _ in range(int(_CANCEL_LIMIT_S / _CANCEL_INTERVAL_S)):
-        if job.session is not None:
+        if job.interrupt is not None:
+            job.interrupt()
+        elif job.session is not None:
             # Not before: pyspark cannot be imported by two threads at once.
             from airflow_hivex.core.spark.job import cancel
 

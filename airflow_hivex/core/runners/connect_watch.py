@@ -1,0 +1,106 @@
+"""Whether a Spark Connect server still answers while a job runs on it.
+
+A server that is stopped or hangs, or a network that swallows packets, ends no connection: the client would wait for the
+job for ever. So the server is asked something small, over the connection of the job.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
+
+ANSWER_LIMIT_S = 2.5
+"""The time in which a server must answer a first call."""
+_INTERVAL_S = 10.0
+_INTERRUPTS = 3
+
+
+class ConnectWatch:
+    """Watches the server of a session while a job of it runs, and ends the connection to one that is silent."""
+
+    def __init__(self, session: SparkSession, silence_s: float) -> None:
+        """``silence_s`` is how long a server that runs a job may give no answer at all."""
+        self._session: Any = session
+        self._silence_s = silence_s
+        self._interval_s = min(_INTERVAL_S, silence_s / 3)
+        self._ended = threading.Event()
+        self._unanswered = 0
+        self.lost: str | None = None
+        """Why the connection was ended, None if it was not."""
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Watch the server as long as the block runs."""
+        threading.Thread(target=self._watch, name="hivex-connect-watch", daemon=True).start()
+        try:
+            yield
+        finally:
+            self._ended.set()
+
+    def interrupt(self, tag: str) -> None:
+        """Tell the server to stop the operations with a tag. The connection to one that is silent is ended instead."""
+        import grpc
+
+        client = self._session.client
+        request = client._interrupt_request("tag", tag)
+        try:
+            client._stub.Interrupt(request, metadata=client._builder.metadata(), timeout=ANSWER_LIMIT_S)
+            self._unanswered = 0
+        except grpc.RpcError as error:
+            self._unanswered += 1
+            log.debug("The server was not told to stop job %s: %s", tag, error)
+            if self._unanswered >= _INTERRUPTS:
+                self._end("its Spark Connect server does not answer the request to stop the job")
+        except ValueError:
+            # The connection was ended before.
+            return
+
+    def _watch(self) -> None:
+        answered = time.monotonic()
+        while not self._ended.wait(self._interval_s):
+            if _is_answering(self._session, self._interval_s):
+                answered = time.monotonic()
+            elif time.monotonic() - answered >= self._silence_s and not self._ended.is_set():
+                self._end(f"its Spark Connect server has not answered for {self._silence_s:g} s")
+                return
+
+    def _end(self, why: str) -> None:
+        self.lost = why
+        # Not by the client's own close(), which waits for calls to this server.
+        self._session.client._channel.close()
+
+
+def ask(session: Any, limit_s: float) -> None:
+    """Ask the server of a session for its release, which it answers if it knows the session.
+
+    Raises:
+        grpc.RpcError: it does not answer in time, or does not know the session.
+        ValueError: the connection was ended.
+    """
+    client = session.client
+    request = client._analyze_plan_request_with_metadata()
+    request.spark_version.SetInParent()
+    client._stub.AnalyzePlan(request, metadata=client._builder.metadata(), timeout=limit_s)
+
+
+def _is_answering(session: Any, limit_s: float) -> bool:
+    """Return whether the server of a session answers in time, be it with an error of its own."""
+    import grpc
+
+    try:
+        ask(session, limit_s)
+    except grpc.RpcError as error:
+        code: Any = error
+        return code.code().name not in ("DEADLINE_EXCEEDED", "UNAVAILABLE", "CANCELLED")
+    except ValueError:
+        return False
+    return True

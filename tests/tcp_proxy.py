@@ -1,0 +1,86 @@
+"""A proxy before a server on this machine: a network that can be cut and mended."""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import threading
+from contextlib import suppress
+from types import TracebackType
+from typing import Self
+
+
+class TcpProxy:
+    """Passes on all that is said between clients at ``port`` and the server at another one; a context manager."""
+
+    def __init__(self, server_port: int) -> None:
+        self._server_port = server_port
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listening.getsockname()[1]
+        self._is_cut = threading.Event()
+        self._lock = threading.Lock()
+        self._open: set[socket.socket] = set()
+        self._threads = [threading.Thread(target=self._accept, daemon=True)]
+        self._threads[0].start()
+
+    def cut(self) -> None:
+        """Lose all connections, and accept no other one."""
+        self._is_cut.set()
+        with self._lock:
+            for each in self._open:
+                with suppress(OSError):
+                    each.shutdown(socket.SHUT_RDWR)
+
+    def mend(self) -> None:
+        """Accept connections again."""
+        self._is_cut.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, error_type: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._listening.shutdown(socket.SHUT_RDWR)
+        self.cut()
+        for thread in self._threads:
+            thread.join(10)
+        self._listening.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listening.accept()
+            except OSError:
+                # It was shut down.
+                return
+            if self._is_cut.is_set():
+                client.close()
+                continue
+            thread = threading.Thread(target=self._pass_on, args=(client,), daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def _pass_on(self, client: socket.socket) -> None:
+        with (
+            client,
+            socket.create_connection(("127.0.0.1", self._server_port)) as server,
+            selectors.DefaultSelector() as selector,
+            suppress(OSError),
+        ):
+            with self._lock:
+                self._open |= {client, server}
+            selector.register(client, selectors.EVENT_READ, server)
+            selector.register(server, selectors.EVENT_READ, client)
+            try:
+                while True:
+                    for key, _ in selector.select():
+                        source, target = key.fileobj, key.data
+                        assert isinstance(source, socket.socket)
+                        data = source.recv(1 << 16)
+                        if not data:
+                            return
+                        target.sendall(data)
+            finally:
+                with self._lock:
+                    self._open -= {client, server}
