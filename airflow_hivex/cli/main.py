@@ -83,6 +83,11 @@ def _add_sql(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     text.add_argument("-f", "--file", metavar="FILE", help="a file of statements; - is standard input")
     sql.add_argument("--database", metavar="NAME", default="default", help="the current database (default: default)")
     sql.add_argument("--cluster", metavar="NAME", help="run on this cluster, as USE CLUSTER does")
+    sql.add_argument(
+        "--max-lag",
+        metavar="TIME",
+        help="read copies that lag by at most TIME (10min), as SET hivex.replica.max.lag does",
+    )
     add_output_option(sql)
     sql.add_argument(
         "--max-rows", metavar="N", type=_row_count, help="print at most N rows of each result (default: all)"
@@ -243,7 +248,11 @@ def _run_sql(options: argparse.Namespace) -> int:
     with (
         open_metastore(options) as metastore,
         metastore.session(
-            database=options.database, cluster=options.cluster, agent_info="hivex sql", progress=progress.report
+            database=options.database,
+            cluster=options.cluster,
+            agent_info="hivex sql",
+            progress=progress.report,
+            max_lag=options.max_lag,
         ) as session,
         closing(StatementRunner(session, printer(options.format), options.max_rows, progress)) as runner,
     ):

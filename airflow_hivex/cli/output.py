@@ -104,7 +104,7 @@ def _print_upright(console: Console, columns: Sequence[str], cells: Sequence[Seq
 
 def print_json(result: Result) -> None:
     """Print one line with one JSON object, in the form that HivexQueryOperator returns."""
-    document = {
+    document: dict[str, object] = {
         "columns": list(result.columns),
         "rows": json_rows(result.rows),
         "truncated": result.truncated,
@@ -112,6 +112,8 @@ def print_json(result: Result) -> None:
         "txn_id": result.txn_id,
         "rows_written": result.rows_written,
     }
+    if result.as_of is not None:
+        document["as_of"] = result.as_of.to_json()
     sys.stdout.write(json.dumps(document, ensure_ascii=False) + "\n")
 
 
@@ -147,4 +149,6 @@ def _summary(result: Result) -> str:
         facts.append(f"cluster {result.cluster}")
     if result.txn_id is not None:
         facts.append(f"transaction {result.txn_id}")
+    if result.as_of is not None:
+        facts.append(result.as_of.describe())
     return f"({', '.join(facts)})" if facts else "OK"

@@ -222,6 +222,8 @@ class Metastore:
         txn_id: int | None = None,
         writer: str | None = None,
         progress: ProgressReport | None = None,
+        max_lag: float | str | None = None,
+        max_lag_commits: int | str | None = None,
     ) -> Session:
         """Return a session of ``user`` (by default, of the operating system's).
 
@@ -237,10 +239,14 @@ class Metastore:
                 can be repeated.
             progress: called each second with the progress of a job that takes longer than three seconds, from
                 another thread; without, the progress goes to the log every few seconds.
+            max_lag: the lag of copies that its queries accept, in seconds or as a text such as ``10min``; see
+                ``hivex.replica.max.lag``.
+            max_lag_commits: the number of commits that such copies may lack.
 
         Raises:
             NoSuchDatabaseError, UnknownClusterError: it cannot begin there.
             NoSuchTransactionError, TransactionAbortedError, TransactionCommittedError: ``txn_id`` is not open.
+            InvalidSettingError: a lag is not valid.
         """
         return Session(
             self.services,
@@ -251,6 +257,8 @@ class Metastore:
             txn_id=txn_id,
             writer=writer or "",
             progress=progress,
+            max_lag=max_lag,
+            max_lag_commits=max_lag_commits,
         )
 
     def commit(self, txn_id: int) -> None:

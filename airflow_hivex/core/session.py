@@ -22,6 +22,7 @@ from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE, MAX_NAME_LENG
 from airflow_hivex.core.model.progress import ProgressReport
 from airflow_hivex.core.model.routes import Route
 from airflow_hivex.core.model.texts import check_length, check_text
+from airflow_hivex.core.settings import MAX_LAG, MAX_LAG_COMMITS
 from airflow_hivex.core.sql.inspection import Inspection, inspect
 from airflow_hivex.core.sql.reader import read, read_table_name
 from airflow_hivex.core.statements import (
@@ -39,6 +40,7 @@ from airflow_hivex.core.statements import (
     partition_definitions,
     queries,
     row_changes,
+    session_settings,
     statistics,
     truncation,
     views,
@@ -109,6 +111,8 @@ _HANDLERS: dict[type, Handler] = {
     kinds.ShowPartitions: listings.show_partitions,
     kinds.ShowCreateTable: listings.show_create_table,
     kinds.ShowClusters: listings.show_clusters,
+    kinds.SetSetting: session_settings.set_setting,
+    kinds.ResetSetting: session_settings.reset_setting,
     kinds.DescribeTable: listings.describe_table,
     kinds.DescribeDatabase: listings.describe_database,
     kinds.ExplainRoute: listings.explain_route,
@@ -142,10 +146,14 @@ class Session:
         txn_id: int | None = None,
         writer: str = "",
         progress: ProgressReport | None = None,
+        max_lag: object = None,
+        max_lag_commits: object = None,
     ) -> None:
         self._services = services
         check_length("The name of a user", check_text("The name of a user", user), MAX_NAME_LENGTH)
         self._state = SessionState(user=user, agent_info=agent_info, report=progress)
+        given = {MAX_LAG: max_lag, MAX_LAG_COMMITS: max_lag_commits}
+        self._state.max_lag = session_settings.max_lag_of(services.settings, given)
         self._is_closed = False
         self._execute(kinds.UseDatabase(database))
         self._execute(kinds.UseCluster(cluster))
@@ -231,7 +239,7 @@ class Session:
                 )
             context = self._context(parameters)
             check_statement(context, statement, text)
-            return route(context, statement).route
+            return route(context, statement, may_lag=isinstance(statement, kinds.Select)).route
 
     def inspect(self, text: str) -> tuple[Inspection, ...]:
         """Return the objects of each statement of a text, by kind, role, name and place; nothing is run.

@@ -19,6 +19,12 @@ log = logging.getLogger(__name__)
 ALLOW_CODE = "hivex.allow.code.execution"
 NAMESPACE_MODE = "hivex.namespace.mode"
 
+MAX_LAG = "hivex.replica.max.lag"
+MAX_LAG_COMMITS = "hivex.replica.max.lag.commits"
+
+SESSION_SETTINGS = (MAX_LAG, MAX_LAG_COMMITS)
+"""The parameters that a session can set for its own statements."""
+
 _NAMES = {name: setting for setting in SETTINGS for name in (setting.name, *setting.aliases) if "<" not in name}
 _PATTERNS = [
     (re.compile(re.escape(setting.name).replace("<pool>", r"[^.\s]+")), setting)

@@ -165,6 +165,8 @@ class HivexHook(BaseHook):
         agent_info: str | None = None,
         txn_id: int | None = None,
         writer: str | None = None,
+        max_lag: float | str | None = None,
+        max_lag_commits: int | str | None = None,
     ) -> Session:
         """Return a new session; use it as a context manager.
 
@@ -180,6 +182,8 @@ class HivexHook(BaseHook):
         :param writer: what part of that transaction's work it does: what an earlier session of the same
             name has written is discarded, so that it can be repeated. By default, and so for
             one session of a task only, the task: a retry replaces what the try before has written.
+        :param max_lag: the lag of copies that its queries accept, in seconds or as a text such as ``10min``
+        :param max_lag_commits: the number of commits that such copies may lack
         :raises InvalidOperationError: the task has joined the transaction before, so that this session
             would discard its work
         """
@@ -192,6 +196,8 @@ class HivexHook(BaseHook):
             agent_info=_agent_of_task() if agent_info is None else agent_info,
             txn_id=txn_id,
             writer=writer if part is None else part.name,
+            max_lag=max_lag,
+            max_lag_commits=max_lag_commits,
         )
         if part is not None:
             _joined.add(part)

@@ -51,10 +51,22 @@ class HivexQueryOperator(BaseOperator):
     :param conflict_retries: how often a statement that was aborted for another one's sake, by a write conflict or
         a deadlock, is run again, after a pause; only without a transaction of several statements
     :param max_rows: at most so many rows are returned
+    :param max_lag: the lag of copies that queries accept, in seconds or as a text such as ``10min``. A query that has
+        read such a copy adds ``"as_of": {"time", "lag_s", "commits", "write_ids"}`` to the result (templated)
+    :param max_lag_commits: the number of commits that such copies may lack (templated)
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     """
 
-    template_fields: Sequence[str] = ("sql", "parameters", "cluster", "database", "transaction", "hivex_conn_id")
+    template_fields: Sequence[str] = (
+        "sql",
+        "parameters",
+        "cluster",
+        "database",
+        "transaction",
+        "max_lag",
+        "max_lag_commits",
+        "hivex_conn_id",
+    )
     template_ext: Sequence[str] = (".sql", ".hql")
     template_fields_renderers: ClassVar[dict[str, str]] = {"sql": "sql", "parameters": "json"}
     ui_color = "#fdee21"
@@ -69,6 +81,8 @@ class HivexQueryOperator(BaseOperator):
         transaction: HivexTransaction | XComArg | int | str | None = None,
         conflict_retries: int = 3,
         max_rows: int = 1000,
+        max_lag: float | str | None = None,
+        max_lag_commits: int | str | None = None,
         hivex_conn_id: str = HivexHook.default_conn_name,
         **kwargs: Any,
     ) -> None:
@@ -91,6 +105,8 @@ class HivexQueryOperator(BaseOperator):
         self.transaction = transaction
         self.conflict_retries = conflict_retries
         self.max_rows = max_rows
+        self.max_lag = max_lag
+        self.max_lag_commits = max_lag_commits
         self.hivex_conn_id = hivex_conn_id
         self._thread: _StatementThread | None = None
         self._killed = False
@@ -141,6 +157,8 @@ class HivexQueryOperator(BaseOperator):
         hook = HivexHook(self.hivex_conn_id)
         with (
             hook.session(
+                max_lag=None if self.max_lag == "" else self.max_lag,
+                max_lag_commits=None if self.max_lag_commits == "" else self.max_lag_commits,
                 database=self.database,
                 cluster=self.cluster,
                 agent_info=agent_info(context),
@@ -160,7 +178,7 @@ class HivexQueryOperator(BaseOperator):
                 session.check_ended()
             finally:
                 self._thread = None
-        return {
+        found: dict[str, Any] = {
             "columns": list(result.columns),
             "rows": json_rows(result.rows),
             "truncated": result.truncated,
@@ -168,6 +186,10 @@ class HivexQueryOperator(BaseOperator):
             "txn_id": result.txn_id,
             "rows_written": result.rows_written,
         }
+        if result.as_of is not None:
+            self.log.info("Read %s", result.as_of.describe())
+            found["as_of"] = result.as_of.to_json()
+        return found
 
     def _log(self, result: Result) -> None:
         if result.rows_written is not None:

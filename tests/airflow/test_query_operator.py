@@ -352,3 +352,14 @@ def test_hook_runs_statements_and_tests_its_connection(warehouse: dict[str, Any]
 
 def test_metastore_is_opened_once_per_configuration(warehouse: dict[str, Any]) -> None:
     assert HivexHook().get_metastore() is HivexHook().get_metastore()
+
+
+def test_accepted_lag_reads_a_copy_and_returns_its_moment(warehouse: dict[str, Any]) -> None:
+    execute(["CREATE TABLE t (id INT)", "INSERT INTO t VALUES (1)", "REPLICATE TABLE t TO CLUSTER c2"])
+    execute("INSERT INTO t VALUES (2)")
+    with pytest.raises(AirflowFailException, match="behind its primary"):
+        execute("SELECT id FROM t", cluster="c2")
+    result = execute("SELECT id FROM t", cluster="c2", max_lag="1h")
+    assert (result["rows"], result["as_of"]["commits"]) == ([[1]], 1)
+    assert result["as_of"]["write_ids"] == {"default.t": 2}
+    assert "as_of" not in execute("SELECT id FROM t", max_lag="1h")

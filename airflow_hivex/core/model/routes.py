@@ -38,7 +38,8 @@ class Lack:
     ``reason`` is one of ``missing`` (no copy there), ``stale`` (the copy lags), ``not primary``
     (it may be written on its primary only), ``not configured`` (the cluster ``primary`` itself is
     unknown; no table is named), ``not usable`` (the cluster cannot be reached, or the like; no table
-    is named, ``problem`` says why, and a retry may help if ``may_pass``). ``partitions`` names the
+    is named, ``problem`` says why, and a retry may help if ``may_pass``), ``lags`` (no earlier moment that the session
+    accepts can be read there; ``problem`` says why). ``partitions`` names the
     first ten, ``count`` all of them; both are empty when the whole table is meant.
     """
 
@@ -58,6 +59,8 @@ class Lack:
             return "it is not in hive.cluster.properties"
         if self.reason == "not usable":
             return f"it cannot be used now: {self.problem}"
+        if self.reason == "lags":
+            return self.problem
         what = {"missing": "is not there", "stale": "is there, but behind its primary"}[self.reason]
         if not self.count:
             return f"{self.table} (primary {self.primary}) {what}"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from datetime import datetime
+from typing import Any, TypeAlias
 
 from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.write_ids import ValidTxnList, ValidWriteIdList, equivalent
@@ -48,3 +49,53 @@ class Moment:
     def has_settled(self, txn_id: int) -> bool:
         """Return whether a transaction had ended at the moment."""
         return txn_id <= self.valid_txns.high_watermark and txn_id not in self.valid_txns.open_ids
+
+
+@dataclass(frozen=True, slots=True)
+class MaxLag:
+    """The lag of copies that a session accepts: in time, in commits, or in both; None sets no limit."""
+
+    ms: int | None = None
+    commits: int | None = None
+
+    @property
+    def accepts_any(self) -> bool:
+        """Return whether copies may lag at all."""
+        return (self.ms is not None or self.commits is not None) and self.ms != 0 and self.commits != 0
+
+    def accepts(self, lag_ms: int, commits: int) -> bool:
+        """Return whether a copy that lags so much may be read."""
+        return (self.ms is None or lag_ms <= self.ms) and (self.commits is None or commits <= self.commits)
+
+    def __str__(self) -> str:
+        limits = [] if self.ms is None else [f"{self.ms / 1000:g} s"]
+        limits += [] if self.commits is None else [f"{self.commits} commits"]
+        return " and ".join(limits) or "none"
+
+
+@dataclass(frozen=True, slots=True)
+class AsOf:
+    """The earlier moment that a query has read, on a cluster whose copies lag.
+
+    ``lag_ms`` is the age of the oldest commit to the tables read that the moment does not see, ``commits`` their
+    number, ``write_ids`` the highest write id that was seen of each transactional table, by full name.
+    """
+
+    time: datetime
+    lag_ms: int
+    commits: int
+    write_ids: Mapping[str, int]
+
+    def describe(self) -> str:
+        """Return the moment as a clause of a sentence."""
+        ids = ", ".join(f"{table} at write id {write_id}" for table, write_id in sorted(self.write_ids.items()))
+        return f"as of {self.time.isoformat()} ({ids}), {self.lag_ms / 1000:g} s and {self.commits} commits behind"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the moment in JSON's types, with the lag in seconds."""
+        return {
+            "time": self.time.isoformat(),
+            "lag_s": self.lag_ms / 1000,
+            "commits": self.commits,
+            "write_ids": dict(self.write_ids),
+        }

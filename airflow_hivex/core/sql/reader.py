@@ -52,6 +52,7 @@ from airflow_hivex.core.sql.markers import Markers
 from airflow_hivex.core.sql.multi_inserts import at_multi_insert, read_multi_insert
 from airflow_hivex.core.sql.queries import at_query, read_query
 from airflow_hivex.core.sql.row_changes import read_delete, read_merge, read_update
+from airflow_hivex.core.sql.session_settings import read_reset, read_set
 from airflow_hivex.core.sql.tables import read_create_table
 from airflow_hivex.core.sql.tokens import Cursor, Token, syntax_error, tokenize, unsupported_error
 from airflow_hivex.core.sql.transactions import TRANSACTION_WORDS, read_transaction
@@ -59,8 +60,8 @@ from airflow_hivex.core.sql.views import read_alter_view, read_create_view, read
 
 _OF_OTHER_RELEASES = """
 ADD CACHE CALL CLEAR COMMENT COMPACT DECLARE DFS END EXECUTE EXPORT FETCH GRANT
-IMPORT KILL LIST LOCK MAP MSCK OPTIMIZE PREPARE REDUCE REFRESH RELOAD REPAIR REPL REPLACE RESET
-REVOKE SET UNCACHE UNLOCK VACUUM
+IMPORT KILL LIST LOCK MAP MSCK OPTIMIZE PREPARE REDUCE REFRESH RELOAD REPAIR REPL REPLACE
+REVOKE UNCACHE UNLOCK VACUUM
 """.split()  # noqa: SIM905
 
 _READERS: Mapping[str, Callable[[Cursor], Statement]] = {
@@ -73,6 +74,8 @@ _READERS: Mapping[str, Callable[[Cursor], Statement]] = {
     "ANALYZE": read_analyze,
     "USE": read_use,
     "REPLICATE": read_replicate,
+    "SET": read_set,
+    "RESET": read_reset,
 }
 
 _STAND_IN = Literal(1, "int")

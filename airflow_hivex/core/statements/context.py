@@ -23,6 +23,7 @@ from airflow_hivex.core.model.links import LinkName
 from airflow_hivex.core.model.plans import JobResult, Plan
 from airflow_hivex.core.model.progress import ProgressReport
 from airflow_hivex.core.model.routes import Route
+from airflow_hivex.core.model.snapshots import AsOf, MaxLag
 from airflow_hivex.core.model.statement_locks import StatementLocks
 from airflow_hivex.core.model.statements import TableName
 from airflow_hivex.core.model.write_ids import ValidTxnList
@@ -46,7 +47,8 @@ class Result:
     ``columns`` and ``rows`` are the answer; ``truncated`` tells that there were more rows than
     asked for. ``cluster`` is where it ran, ``route`` how that was decided, ``txn_id`` its
     transaction, ``rows_written`` the number of rows that were added, ``rows_deleted`` of those that
-    were taken away; an UPDATE does both to each of its rows.
+    were taken away; an UPDATE does both to each of its rows. ``as_of`` is the earlier moment that a
+    query has read where its session accepts copies that lag, None for the rows of now.
     """
 
     columns: list[str] = field(default_factory=list)
@@ -57,6 +59,7 @@ class Result:
     rows_deleted: int | None = None
     truncated: bool = False
     route: Route | None = None
+    as_of: AsOf | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +181,7 @@ class SessionState:
     """The state of a session: the current database, the pinned cluster, the transaction, what runs.
 
     ``runner`` runs jobs instead of the cluster's own. ``report`` is called with the progress of a job that takes
-    longer than a few seconds; None writes it to the log.
+    longer than a few seconds; None writes it to the log. ``max_lag`` is the lag of copies that its queries accept.
     """
 
     user: str
@@ -189,6 +192,7 @@ class SessionState:
     running: Running | None = None
     runner: Runner | None = None
     report: ProgressReport | None = None
+    max_lag: MaxLag = field(default_factory=MaxLag)
 
     def qualify(self, name: TableName) -> tuple[str, str]:
         """Return the database and name of a table as a statement names it.

@@ -14,6 +14,7 @@ from airflow_hivex.core.model.statements import (
     DescribeDatabase,
     DescribeTable,
     ExplainRoute,
+    Select,
     ShowClusters,
     ShowCreateTable,
     ShowDatabases,
@@ -163,7 +164,7 @@ def show_create_table(context: StatementContext, statement: ShowCreateTable) -> 
 
 def explain_route(context: StatementContext, statement: ExplainRoute) -> Result:
     """EXPLAIN ROUTE: one row a candidate in the order tried, whether it was chosen, and what it lacks."""
-    found = route(context, statement.statement).route
+    found = route(context, statement.statement, may_lag=isinstance(statement.statement, Select)).route
     rows: list[tuple[object, ...]] = [
         (
             candidate.cluster,

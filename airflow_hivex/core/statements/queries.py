@@ -42,7 +42,7 @@ def run_select(context: StatementContext, statement: Select) -> Result:
     """Return the rows of a query, at most ``max_rows`` of them."""
 
     def work(running: Running) -> Result:
-        routed = route(context, statement, running)
+        routed = route(context, statement, running, may_lag=True)
         cluster = chosen_cluster(context, routed)
         log.info("Transaction %s: %s", running.txn_id, routed.route.describe())
         plan = plan_query(context, running, routed.statement.query, routed, cluster)
@@ -56,6 +56,7 @@ def run_select(context: StatementContext, statement: Select) -> Result:
             txn_id=running.txn_id,
             truncated=found.truncated,
             route=routed.route,
+            as_of=routed.as_of,
         )
 
     return in_transaction(context, work, read_only=True)
@@ -65,7 +66,7 @@ def run_describe_query(context: StatementContext, statement: DescribeQuery) -> R
     """Return the columns of a query's result, with Spark's types; Spark analyses the query and runs nothing."""
 
     def work(running: Running) -> Result:
-        routed = route(context, statement, running)
+        routed = route(context, statement, running, may_lag=True)
         cluster = chosen_cluster(context, routed)
         plan = plan_query(context, running, routed.statement.query, routed, cluster)
         found = context.run(cluster, replace(plan, max_rows=0))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from airflow_hivex.core.catalog.binding import BoundTable, bind, route_input
@@ -27,7 +28,7 @@ from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.plans import WrittenDirectory
 from airflow_hivex.core.model.predicates import And, Predicate
 from airflow_hivex.core.model.routes import Route, RouteOutput
-from airflow_hivex.core.model.snapshots import QualifiedName, Snapshot
+from airflow_hivex.core.model.snapshots import AsOf, QualifiedName, Snapshot
 from airflow_hivex.core.model.statements import (
     ChangeRows,
     CreateTable,
@@ -37,12 +38,13 @@ from airflow_hivex.core.model.statements import (
     TableName,
     TableReference,
 )
-from airflow_hivex.core.settings import ALLOW_CODE
+from airflow_hivex.core.settings import ALLOW_CODE, MAX_LAG
 from airflow_hivex.core.sql.views import expanded
 from airflow_hivex.core.statements.change_targets import check_change
 from airflow_hivex.core.statements.closed_names import check_views
 from airflow_hivex.core.statements.context import JoinedTransaction, Running, StatementContext
 from airflow_hivex.core.statements.insert_targets import check_insert, static_partition
+from airflow_hivex.core.statements.lagging import ReadTable, read_earlier
 from airflow_hivex.core.statements.linked_names import Names, shown, shown_of_own
 from airflow_hivex.core.statements.locking import acquire, check_not_outrun
 from airflow_hivex.core.statements.row_ids import with_row_ids
@@ -60,7 +62,8 @@ class RoutedQuery(Generic[S]):
     """A statement bound to a snapshot and routed: one bound table a reference, the targets of its writes, the route.
 
     ``statement`` has the queries of ``views`` in place of their names, and the columns of row ids in place of ROW__ID.
-    ``problems`` are those of the clusters that cannot be used now.
+    ``problems`` are those of the clusters that cannot be used now. ``as_of`` is the earlier moment that is read on a
+    cluster whose copies lag.
     """
 
     statement: S
@@ -69,6 +72,7 @@ class RoutedQuery(Generic[S]):
     targets: tuple[StoredTable, ...]
     route: Route
     problems: Mapping[str, HivexError] = field(default_factory=dict)
+    as_of: AsOf | None = None
 
     @property
     def target(self) -> StoredTable:
@@ -83,9 +87,16 @@ class RoutedQuery(Generic[S]):
 
 
 def route(
-    context: StatementContext, statement: S, running: Running | None = None, *, runs_job: bool = True
+    context: StatementContext,
+    statement: S,
+    running: Running | None = None,
+    *,
+    runs_job: bool = True,
+    may_lag: bool = False,
 ) -> RoutedQuery[S]:
     """Bind a statement's tables and choose its cluster.
+
+    A query that ``may_lag`` reads copies that lag, as far as the session accepts that and no cluster has current ones.
 
     Without ``runs_job`` it does not matter whether jobs can run on the cluster, only whether its files are there; nor
     does it for an INSERT of constants.
@@ -105,7 +116,8 @@ def route(
     _refuse_code(context, statement)
     reading = _Reading(context, snapshot, names)
     if running is None:
-        return _bind_and_route(context, statement, views, reading, None, runs_job=runs_job)
+        routed = _bind_and_route(context, statement, views, reading, None, runs_job=runs_job)
+        return _earlier(context, routed, reading, None, may_lag=may_lag)
     wanted = _lock_plan(context, statement, reading)
     acquire(context, running, wanted.components)
     check_not_outrun(context, running, wanted.updated)
@@ -127,7 +139,43 @@ def route(
             break
         acquire(context, running, late)
         have.update(late)
-    return routed
+    return _earlier(context, routed, reading, running, may_lag=may_lag)
+
+
+def _earlier(
+    context: StatementContext,
+    routed: RoutedQuery[S],
+    reading: _Reading,
+    running: Running | None,
+    *,
+    may_lag: bool,
+) -> RoutedQuery[S]:
+    """Return the query with copies that lag, where it has no other route and its session accepts them.
+
+    A transaction of several statements reads one snapshot, and all that it writes is based on rows of now.
+    """
+    lacks = (lack for candidate in routed.route.candidates for lack in candidate.lacks)
+    is_stale = any(lack.reason == "stale" for lack in lacks)
+    if routed.route.cluster is not None or not context.session.max_lag.accepts_any or not is_stale:
+        return routed
+    if not may_lag or context.session.transaction is not None:
+        reason = f"{routed.route.reason} {MAX_LAG} holds for a SELECT outside of transactions only."
+        return replace(routed, route=replace(routed.route, reason=reason))
+    candidates = _candidates(context, routed.statement, reading)
+    tables = []
+    for reference in routed.statement.references:
+        table, link = reading.table(reference.table), reading.names.link(reference.table)
+        tables.append(ReadTable(table, _predicate(table, reference, link), partial(shown, link=link)))
+    found = read_earlier(
+        context,
+        routed.route,
+        tables,
+        lambda table, predicate: reading.contents(table, predicate, candidates),
+        running,
+    )
+    if found.as_of is None:
+        return replace(routed, route=found.route)
+    return replace(routed, route=found.route, bound=found.bound, as_of=found.as_of)
 
 
 def take_snapshot(context: StatementContext, running: Running) -> None:

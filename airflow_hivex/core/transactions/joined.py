@@ -61,6 +61,17 @@ def share_snapshot(connection: Connection, txn_id: int) -> ValidTxnList:
     return shared
 
 
+def read_as_of(connection: Connection, txn_id: int, snapshot: ValidTxnList) -> None:
+    """Note an earlier snapshot as the one that a statement's own transaction reads, for the cleaner.
+
+    Raises:
+        TransactionNotOpenError: the transaction is not open.
+    """
+    changed = update(txns).where(txns.c.id == txn_id, txns.c.state == TxnState.OPEN.value)
+    if not connection.execute(changed.values(snapshot=str(snapshot))).rowcount:
+        raise TransactionNotOpenError([txn_id], "a snapshot needs a transaction that is open")
+
+
 def next_statement_id(connection: Connection, txn_id: int) -> int:
     """Return the next statement id of an open transaction, from 0; it names the directories of one write.
 

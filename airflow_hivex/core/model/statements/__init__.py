@@ -11,6 +11,8 @@ from airflow_hivex.core.model.literals import Literal
 from airflow_hivex.core.model.statements.base import RoutedStatement, Statement
 from airflow_hivex.core.model.statements.clusters import (
     ExplainRoute,
+    ResetSetting,
+    SetSetting,
     ShowClusters,
     UseCluster,
 )
@@ -128,12 +130,14 @@ __all__ = [
     "RenameTable",
     "ReplaceColumns",
     "ReplicateTable",
+    "ResetSetting",
     "Role",
     "Rollback",
     "RoutedStatement",
     "Select",
     "SetLinkProperties",
     "SetPrimaryCluster",
+    "SetSetting",
     "SetTableProperties",
     "ShowClusters",
     "ShowCompactions",

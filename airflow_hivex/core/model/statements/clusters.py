@@ -1,4 +1,4 @@
-"""Statements about clusters and routes."""
+"""Statements about clusters and routes, and about the settings of a session that the route depends on."""
 
 from __future__ import annotations
 
@@ -46,3 +46,34 @@ class ExplainRoute(Statement):
     def uses(self) -> Uses:
         """Return the objects that the statement names; none of them is read or written."""
         return tuple(dict.fromkeys(replace(each, role=Role.DESCRIBE) for each in self.statement.uses))
+
+
+@dataclass(frozen=True, slots=True)
+class SetSetting(Statement):
+    """SET name = value, or SET name, which shows the value (None)."""
+
+    KIND = "SET"
+    IN_TRANSACTIONS = False
+
+    name: str
+    value: str | None = None
+
+    @property
+    def uses(self) -> Uses:
+        """Return no object is named."""
+        return NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class ResetSetting(Statement):
+    """RESET name: the value of the metastore holds again."""
+
+    KIND = "RESET"
+    IN_TRANSACTIONS = False
+
+    name: str
+
+    @property
+    def uses(self) -> Uses:
+        """Return no object is named."""
+        return NOTHING

@@ -101,6 +101,8 @@ EXAMPLES: dict[type[Statement], dict[str, str]] = {
     kinds.ShowCopies: {"SHOW COPIES d.t": "describe d.t"},
     kinds.UseCluster: {"USE CLUSTER us-east-1": "use us-east-1", "USE CLUSTER": ""},
     kinds.ShowClusters: {"SHOW CLUSTERS": ""},
+    kinds.SetSetting: {"SET hivex.replica.max.lag = 10min": "", "SET hivex.replica.max.lag.commits": ""},
+    kinds.ResetSetting: {"RESET hivex.replica.max.lag": ""},
     kinds.ExplainRoute: {"EXPLAIN ROUTE INSERT INTO t SELECT * FROM a": "describe t, describe a"},
 }
 
