@@ -137,6 +137,18 @@ def _add_metastore(commands: argparse._SubParsersAction[argparse.ArgumentParser]
     )
     add_options_to_command(housekeep)
     housekeep.set_defaults(command=_housekeep_metastore)
+    cache = actions.add_parser(
+        "cache",
+        help="show the caches of metadata of all processes that follow the notification log",
+        description=(
+            "Show the caches of metadata of all processes that follow the notification log: how many events each "
+            "is behind, the memory that it uses, its hits, and its misses by reason. A row is as old as `seen` says: "
+            "a process writes it when the log becomes quiet, and every five minutes after that."
+        ),
+    )
+    add_output_option(cache)
+    add_options_to_command(cache)
+    cache.set_defaults(command=_show_caches)
     _add_import(actions)
     accept = actions.add_parser(
         "accept-root",
@@ -323,6 +335,13 @@ def _housekeep_metastore(options: argparse.Namespace) -> int:
 
     with open_metastore(options) as metastore:
         return housekeep(metastore, options)
+
+
+def _show_caches(options: argparse.Namespace) -> int:
+    from airflow_hivex.cli.metadata_cache import show_caches
+
+    with open_metastore(options) as metastore:
+        return show_caches(metastore, options, _tell)
 
 
 def _accept_root(options: argparse.Namespace) -> int:

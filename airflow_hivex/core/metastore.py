@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import getpass
 import logging
+import os
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from airflow_hivex.core.cache.cached_store import CachedStore
+from airflow_hivex.core.cache.metadata_cache import MetadataCache
+from airflow_hivex.core.cache.object_lists import ObjectLists
+from airflow_hivex.core.cache.registry import RegisteredCache, registered_caches
+from airflow_hivex.core.cache.table_cache import TableCache
 from airflow_hivex.core.catalog.commits import Commits
 from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.catalog.pending_registration import register_pending_writes
@@ -50,6 +56,9 @@ from airflow_hivex.core.transactions.shared_settings import agree
 
 log = logging.getLogger(__name__)
 
+RAWSTORE_VARIABLE = "HIVEX_RAWSTORE_IMPL"
+"""The environment variable with ``metastore.rawstore.impl`` of a process whose settings do not have it."""
+
 ClusterProperties = Mapping[str, Any] | str | Path
 
 
@@ -65,6 +74,10 @@ class Metastore:
         self.settings = services.settings
         self.clusters = services.clusters
         self.catalog = services.catalog
+        self.cache: MetadataCache | None = None
+        """The cache of metadata, None without one (``metastore.rawstore.impl``)."""
+        if isinstance(services.catalog, CachedStore):
+            self.cache = MetadataCache(services.store, services.settings, services.clock, services.catalog)
         self.transactions = services.transactions
         self.commits = Commits(services.store, services.clock, services.transactions)
         self.notification_log = NotificationLog(services.store)
@@ -137,7 +150,7 @@ class Metastore:
         except BaseException:
             store.close()
             raise
-        catalog = ObjectStore(store, configured, clock, end_of_dropped)
+        catalog = _catalog(store, checked, configured, clock)
         transactions = TransactionManager(store, checked, clock, partial(register_pending_writes, catalog))
         locks = LockManager(store, checked, clock, transactions)
         roots = Roots(store, configured, clock)
@@ -281,6 +294,10 @@ class Metastore:
         """
         explicit_transactions.abort_transaction(self.services, txn_id, reason)
 
+    def registered_caches(self) -> list[RegisteredCache]:
+        """Return the caches of metadata of all processes that follow the notification log. One round trip."""
+        return registered_caches(self.services.store)
+
     def accept_root(self, cluster: str) -> int:
         """Take the root of a cluster's file system as it is now, after the one that was there is lost or replaced.
 
@@ -339,7 +356,9 @@ class Metastore:
         return results()
 
     def close(self) -> None:
-        """Give back the connections to the database."""
+        """Stop what runs in the background, and give back the connections to the database."""
+        if self.cache is not None:
+            self.cache.close()
         self.services.store.close()
 
     def __enter__(self) -> Self:
@@ -352,6 +371,16 @@ class Metastore:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _catalog(store: Store, settings: Settings, clusters: Clusters, clock: Clock) -> ObjectStore:
+    """Return the catalog: with a cache, unless a setting or the environment says otherwise."""
+    name = "metastore.rawstore.impl"
+    impl = settings[name] if settings.is_given(name) else os.environ.get(RAWSTORE_VARIABLE) or settings[name]
+    if Settings({name: impl})[name].endswith("ObjectStore"):
+        return ObjectStore(store, clusters, clock, end_of_dropped)
+    cache = TableCache(ObjectLists(settings), settings["metastore.cached.rawstore.max.cache.memory"])
+    return CachedStore(store, clusters, clock, end_of_dropped, cache)
 
 
 def _clusters(

@@ -47,7 +47,7 @@ def _row(
     instead: str = "",
     as_if: Any = None,
 ) -> Setting:
-    if name.startswith(("metastore.cache", "metastore.event")):
+    if name.startswith(("metastore.cache", "metastore.event", "metastore.rawstore")):
         aliases = (f"hive.{name}", *aliases)
     elif name.startswith("metastore."):
         # Hive 4 reads the metastore name first, then the one that it had before.
@@ -60,7 +60,6 @@ _ANY = (None, None)
 _SCHEDULE = "the schedule of the compaction DAG decides, or whoever calls it"
 _OLD = "Hive has another name for it, and does not read this one either"
 _NO_METRICS = "no metrics are collected yet"
-_NO_CACHE = "there is no cache yet"
 
 # One line per parameter, however long, so that it reads as a table.
 # ruff: noqa: E501
@@ -202,13 +201,15 @@ SETTINGS: tuple[Setting, ...] = (
     _row("metastore.acidmetrics.thread.on", "bool", True, "", _ANY, "collect metrics", instead=_NO_METRICS),
     _row("metastore.acidmetrics.ext.on", "bool", True, "", _ANY, "collect metrics of directories too", instead=_NO_METRICS),
     # -- cache and events
-    _row("metastore.cached.rawstore.impl", "str", "ObjectStore", "", _ANY, "what the cache is in front of", instead=_NO_CACHE),
-    _row("metastore.cached.rawstore.cache.update.frequency", "int", 60, "s", (1, None), "how often the cache reads the notification log", instead=_NO_CACHE),
-    _row("metastore.cached.rawstore.cached.object.whitelist", "list", (".*",), "", _ANY, "patterns of catalog.database.table to keep in the cache", instead=_NO_CACHE),
-    _row("metastore.cached.rawstore.cached.object.blacklist", "list", (), "", _ANY, "patterns of catalog.database.table to keep out of it", instead=_NO_CACHE),
-    _row("metastore.cached.rawstore.max.cache.memory", "int", 1_073_741_824, "B", _ANY, "memory of the cache; negative: unlimited", instead=_NO_CACHE),
-    _row("metastore.cached.rawstore.catalogs", "list", ("hive",), "", _ANY, "catalogs to keep in the cache; empty is all", instead=_NO_CACHE),
-    _row("metastore.cache.can.use.event", "bool", False, "", _ANY, "keep the cache current by the notification log", instead=_NO_CACHE),
+    _row("metastore.rawstore.impl", "str", "CachedStore", "", _ANY, "CachedStore keeps metadata in memory; ObjectStore asks the database each time", choices=("CachedStore", "ObjectStore", "org.apache.hadoop.hive.metastore.cache.CachedStore", "org.apache.hadoop.hive.metastore.ObjectStore")),
+    _row("metastore.cached.rawstore.impl", "str", "ObjectStore", "", _ANY, "what the cache is in front of", instead="it is in front of the metastore database"),
+    _row("metastore.cached.rawstore.cache.update.frequency", "int", 60, "s", (1, None), "a follower reads the notification log at least this often; announcements wake it earlier"),
+    _row("metastore.cached.rawstore.cached.object.whitelist", "list", (".*",), "", _ANY, "patterns of catalog.database.table to keep in the cache"),
+    _row("metastore.cached.rawstore.cached.object.blacklist", "list", (), "", _ANY, "patterns of catalog.database.table to keep out of it"),
+    _row("metastore.cached.rawstore.max.cache.memory", "int", 1_073_741_824, "B", _ANY, "memory of the cache of a process, by estimate; negative: unlimited"),
+    _row("metastore.cached.rawstore.catalogs", "list", ("hive",), "", _ANY, "catalogs to keep in the cache; empty is all, and `hive` is the only one"),
+    _row("metastore.cache.can.use.event", "bool", False, "", _ANY, "follow the notification log from the start, not only from the first read by a write id list"),
+    _row("hivex.cache.prewarm", "bool", False, "", _ANY, "read tables into the cache in the background when the metastore is opened"),
     _row("metastore.event.db.listener.timetolive", "float", 1.0, "d", (0, None), "how long the notification log is kept"),
     _row("metastore.event.db.listener.clean.interval", "int", 7200, "s", (1, None), "how often the housekeeping cuts the notification log, where it runs by itself"),
 )

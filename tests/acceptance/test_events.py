@@ -53,6 +53,7 @@ WITHOUT_EVENTS = {
     "locks": "not kept",
     "compaction_queue": "requests, which change nothing that is read",
     "completed_compactions": "their history",
+    "caches": "who follows the events",
     "recorded_events": "the events",
     "notification_log": "the events",
 }
@@ -87,7 +88,9 @@ READS = {
     "catalog": {
         *("get_database", "list_databases", "get_table", "get_tables", "list_tables", "new_partition"),
         *("get_partition", "get_partitions", "get_partitions_by_expr", "list_partition_names", "joining"),
-        *("contents", "snapshot", "copy_checksums", "registered_ms", "history"),
+        *("contents", "snapshot", "copy_checksums", "registered_ms", "history", "get_partitions_by_names"),
+        # Those of a catalog with a cache.
+        *("prewarm_table", "refresh"),
     },
     "transactions": {
         *("get", "find", "show", "valid_txns", "valid_write_ids", "written_since", "would_conflict", "check_open"),
@@ -98,7 +101,8 @@ READS = {
     },
     "locks": {"acquire", "check", "drop_timed_out", "heartbeat", "show", "unlock"},
     "commits": {"mark", "after"},
-    "notification_log": {"current_event_id", "events", "purge"},
+    "cache": {"cancel_prewarm", "catch_up", "close", "prewarm", "state"},
+    "notification_log": {"current_event_id", "events", "lag", "purge"},
     "compactor": {"abort", "cancel", "explain", "housekeep", "initiate", "plan_clean", "request", "show", "wait"},
     "doctor": {"examine"},
     "namespaces": {"check", "is_closed"},

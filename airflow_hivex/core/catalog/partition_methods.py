@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, Row
 
 from airflow_hivex.core.catalog import directories, history, links, partitions, tables
+from airflow_hivex.core.catalog.given_lists import GivenList, StateOf, check_has_list, checked_list, list_or_none
 from airflow_hivex.core.catalog.link_events import record_link_event
 from airflow_hivex.core.catalog.pruning import find_partitions
 from airflow_hivex.core.catalog.rows import partition_from_row
@@ -48,7 +49,7 @@ class PartitionMethods(StorePart):
         database: str,
         table: str,
         new: Sequence[Partition],
-        valid_write_ids: ValidWriteIdList | None = None,
+        valid_write_ids: GivenList = StateOf.NOW,
         *,
         if_not_exists: bool = False,
         txn_id: int | None = None,
@@ -60,9 +61,10 @@ class PartitionMethods(StorePart):
             InvalidObjectError: values do not fit the keys, or a location is not apart from a managed table.
             LocationOutsideClusterError: a location is not on the table's primary cluster.
         """
+        write_ids = checked_list(database, table, valid_write_ids)
 
         def work(connection: Connection) -> list[str]:
-            stored = self._partitioned(connection, database, table, "ADD PARTITION", for_change=True)
+            stored = self._partitioned(connection, database, table, "ADD PARTITION", write_ids, for_change=True)
             by_name = {partitions.name_of(stored, partition.values): partition for partition in new}
             existing = partitions.partition_ids(connection, stored, list(by_name))
             names = partitions.new_partition_names(stored, new, existing, if_not_exists)
@@ -79,7 +81,7 @@ class PartitionMethods(StorePart):
             if added:
                 tables.raise_versions(connection, [stored.id])
                 message = of_partitions(self._stored(connection, stored, added.values()))
-                self._record(connection, EventType.ADD_PARTITION, stored, valid_write_ids, txn_id, message)
+                self._record(connection, EventType.ADD_PARTITION, stored, list_or_none(write_ids), txn_id, message)
             return sorted(added)
 
         return self._write(work)
@@ -113,7 +115,7 @@ class PartitionMethods(StorePart):
         database: str,
         table: str,
         values: Sequence[str],
-        valid_write_ids: ValidWriteIdList | None = None,  # noqa: ARG002 - for caches; the database is never stale
+        valid_write_ids: GivenList = StateOf.NOW,
         cluster: str | None = None,
     ) -> StoredPartition:
         """Return the partition with these values.
@@ -122,8 +124,9 @@ class PartitionMethods(StorePart):
             NoSuchPartitionError: the table has no such partition.
             NotOnClusterError: it has no copy on ``cluster``.
         """
+        write_ids = checked_list(database, table, valid_write_ids)
         with self._read() as connection:
-            stored = self._partitioned(connection, database, table, "get_partition")
+            stored = self._partitioned(connection, database, table, "get_partition", write_ids)
             row = partitions.select_partition(connection, stored, partitions.name_of(stored, values))
             secondaries = partitions.secondaries_of(connection, [row.id])
             return self._partition_seen_from(stored, row, secondaries.get(row.id, ()), cluster)
@@ -132,30 +135,49 @@ class PartitionMethods(StorePart):
         self,
         database: str,
         table: str,
-        valid_write_ids: ValidWriteIdList | None = None,  # noqa: ARG002 - for caches; the database is never stale
+        valid_write_ids: GivenList = StateOf.NOW,
         *,
         batch_size: int = 1000,
         cluster: str | None = None,
     ) -> Iterator[list[StoredPartition]]:
         """Yield all partitions (with ``cluster``, those with a copy there), in lists of up to ``batch_size``."""
+        write_ids = checked_list(database, table, valid_write_ids)
         with self._read() as connection:
-            stored = self._partitioned(connection, database, table, "get_partitions")
+            stored = self._partitioned(connection, database, table, "get_partitions", write_ids)
             ids = [row.id for row in find_partitions(connection, stored)]
         for batch in batches(ids, batch_size):
             with self._read() as connection:
                 yield self._load(connection, stored, batch, cluster)
+
+    def get_partitions_by_names(
+        self,
+        database: str,
+        table: str,
+        names: Sequence[str],
+        valid_write_ids: GivenList = StateOf.NOW,
+        cluster: str | None = None,
+    ) -> list[StoredPartition]:
+        """Return those partitions of these names that exist (and, with ``cluster``, have a copy there), by id."""
+        write_ids = checked_list(database, table, valid_write_ids)
+        with self._read() as connection:
+            stored = self._partitioned(connection, database, table, "get_partitions_by_names", write_ids)
+            ids = partitions.partition_ids(
+                connection, stored, [partitions.spelled_name(stored, name) for name in names]
+            )
+            return self._load(connection, stored, sorted(ids.values()), cluster)
 
     def get_partitions_by_expr(
         self,
         database: str,
         table: str,
         expr: Predicate | None,
-        valid_write_ids: ValidWriteIdList | None = None,  # noqa: ARG002 - for caches; the database is never stale
+        valid_write_ids: GivenList = StateOf.NOW,
         cluster: str | None = None,
     ) -> list[StoredPartition]:
         """Return the partitions whose rows may satisfy ``expr`` (and, with ``cluster``, have a copy there)."""
+        write_ids = checked_list(database, table, valid_write_ids)
         with self._read() as connection:
-            stored = self._partitioned(connection, database, table, "get_partitions_by_expr")
+            stored = self._partitioned(connection, database, table, "get_partitions_by_expr", write_ids)
             ids = [row.id for row in find_partitions(connection, stored, expr)]
             return self._load(connection, stored, ids, cluster)
 
@@ -164,15 +186,16 @@ class PartitionMethods(StorePart):
         database: str,
         table: str,
         expr: Predicate | None = None,
-        valid_write_ids: ValidWriteIdList | None = None,  # noqa: ARG002 - for caches; the database is never stale
+        valid_write_ids: GivenList = StateOf.NOW,
     ) -> list[str]:
         """Return the names of a table's partitions that may satisfy ``expr``, sorted.
 
         Raises:
             InvalidOperationError: the table has no partition keys.
         """
+        write_ids = checked_list(database, table, valid_write_ids)
         with self._read() as connection:
-            stored = self._partitioned(connection, database, table, "SHOW PARTITIONS")
+            stored = self._partitioned(connection, database, table, "SHOW PARTITIONS", write_ids)
             return sorted(row.name for row in find_partitions(connection, stored, expr))
 
     def drop_partitions(
@@ -180,7 +203,7 @@ class PartitionMethods(StorePart):
         database: str,
         table: str,
         names: Sequence[str],
-        valid_write_ids: ValidWriteIdList | None = None,
+        valid_write_ids: GivenList = StateOf.NOW,
         *,
         if_exists: bool = False,
         txn_id: int | None = None,
@@ -192,9 +215,10 @@ class PartitionMethods(StorePart):
         Raises:
             NoSuchPartitionError: one does not exist and ``if_exists`` is false.
         """
+        write_ids = checked_list(database, table, valid_write_ids)
 
         def work(connection: Connection) -> list[StoredPartition]:
-            stored = self._partitioned(connection, database, table, "DROP PARTITION", for_change=True)
+            stored = self._partitioned(connection, database, table, "DROP PARTITION", write_ids, for_change=True)
             ids = partitions.partition_ids(connection, stored, names)
             missing = [name for name in names if name not in ids]
             if missing and not if_exists:
@@ -208,7 +232,7 @@ class PartitionMethods(StorePart):
                 tables.raise_versions(connection, [stored.id])
                 history.begin_with(connection, stored.id, txn_id)
                 message = of_partitions(gone)
-                self._record(connection, EventType.DROP_PARTITION, stored, valid_write_ids, txn_id, message)
+                self._record(connection, EventType.DROP_PARTITION, stored, list_or_none(write_ids), txn_id, message)
             if lost:
                 self._tell_of_lost(connection, stored, lost)
             return dropped
@@ -228,7 +252,7 @@ class PartitionMethods(StorePart):
         database: str,
         table: str,
         changed: Sequence[Partition],
-        valid_write_ids: ValidWriteIdList | None = None,
+        valid_write_ids: GivenList = StateOf.NOW,
         *,
         txn_id: int | None = None,
     ) -> list[StoredPartition]:
@@ -241,9 +265,10 @@ class PartitionMethods(StorePart):
             NoSuchPartitionError: one does not exist.
             InvalidObjectError: one is given twice, or its primary copy would be on another cluster.
         """
+        write_ids = checked_list(database, table, valid_write_ids)
 
         def work(connection: Connection) -> list[StoredPartition]:
-            stored = self._partitioned(connection, database, table, "ALTER PARTITION", for_change=True)
+            stored = self._partitioned(connection, database, table, "ALTER PARTITION", write_ids, for_change=True)
             by_name: dict[str, Partition] = {}
             for each in changed:
                 name = partitions.name_of(stored, each.values)
@@ -259,7 +284,7 @@ class PartitionMethods(StorePart):
                 partitions.update_partitions(connection, {ids[name]: each for name, each in by_name.items()})
                 tables.raise_versions(connection, [stored.id])
                 message = of_partitions(self._stored(connection, stored, ids.values()))
-                self._record(connection, EventType.ALTER_PARTITION, stored, valid_write_ids, txn_id, message)
+                self._record(connection, EventType.ALTER_PARTITION, stored, list_or_none(write_ids), txn_id, message)
             return self._load(connection, stored, sorted(ids.values()), None)
 
         return self._write(work)
@@ -270,7 +295,7 @@ class PartitionMethods(StorePart):
         table: str,
         name: str,
         new_name: str,
-        valid_write_ids: ValidWriteIdList | None = None,
+        valid_write_ids: GivenList = StateOf.NOW,
         *,
         txn_id: int | None = None,
     ) -> None:
@@ -280,9 +305,10 @@ class PartitionMethods(StorePart):
             NoSuchPartitionError: it does not exist.
             AlreadyExistsError: there is one of the new name.
         """
+        write_ids = checked_list(database, table, valid_write_ids)
 
         def work(connection: Connection) -> None:
-            stored = self._partitioned(connection, database, table, "RENAME PARTITION", for_change=True)
+            stored = self._partitioned(connection, database, table, "RENAME PARTITION", write_ids, for_change=True)
             row = partitions.select_partition(connection, stored, name)
             if not partitions.partition_ids(connection, stored, [new_name]):
                 # Those of a partition of that name that an earlier release has dropped.
@@ -291,7 +317,7 @@ class PartitionMethods(StorePart):
             tables.raise_versions(connection, [stored.id])
             history.begin_with(connection, stored.id, txn_id)
             message = of_partitions(self._stored(connection, stored, [row.id]), was=name)
-            self._record(connection, EventType.ALTER_PARTITION, stored, valid_write_ids, txn_id, message)
+            self._record(connection, EventType.ALTER_PARTITION, stored, list_or_none(write_ids), txn_id, message)
 
         self._write(work)
 
@@ -323,10 +349,18 @@ class PartitionMethods(StorePart):
         ]
 
     def _partitioned(
-        self, connection: Connection, database: str, name: str, operation: str, *, for_change: bool = False
+        self,
+        connection: Connection,
+        database: str,
+        name: str,
+        operation: str,
+        ids: ValidWriteIdList | StateOf | None,
+        *,
+        for_change: bool = False,
     ) -> StoredTable:
         find = tables.select_table_for_change if for_change else tables.select_table
         table = find(connection, database, name)
+        check_has_list(table, ids)
         if not table.is_partitioned:
             raise InvalidOperationError(operation, table.full_name, "the table has no partition keys")
         return table

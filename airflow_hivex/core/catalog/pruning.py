@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime
 from itertools import chain
 from typing import NamedTuple, Protocol, TypeVar
@@ -246,8 +246,20 @@ class _Named(Protocol):
 _N = TypeVar("_N", bound=_Named)
 
 
-def matching(rows: Sequence[_N], keys: Sequence[Column], predicate: Predicate | None) -> Sequence[_N]:
-    """Return the partitions whose rows may satisfy ``predicate``, decided by their names."""
+def _values_of(row: _Named) -> Sequence[str]:
+    return partition_values(row.name)
+
+
+def matching(
+    rows: Sequence[_N],
+    keys: Sequence[Column],
+    predicate: Predicate | None,
+    values_of: Callable[[_N], Sequence[str]] = _values_of,
+) -> Sequence[_N]:
+    """Return the partitions whose rows may satisfy ``predicate``, decided by their values.
+
+    ``values_of`` returns the values of one as they are stored; without it they are read from the name.
+    """
     if predicate is None:
         return rows
     names = [key.name.lower() for key in keys]
@@ -263,7 +275,7 @@ def matching(rows: Sequence[_N], keys: Sequence[Column], predicate: Predicate | 
     rest = And(tuple(together))
     kept = []
     for row in rows:
-        found = [test.of(text) for test, text in zip(tests, partition_values(row.name), strict=True)]
+        found = [test.of(text) for test, text in zip(tests, values_of(row), strict=True)]
         if not all(may_fit for may_fit, _ in found):
             continue
         if not together or _may_hold(evaluate(rest, dict(chain.from_iterable(known for _, known in found)), types)):

@@ -6,18 +6,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
+from airflow_hivex.core.catalog.given_lists import GivenList, StateOf
 from airflow_hivex.core.model.objects import Database, Partition, StoredPartition, StoredTable, Table, TableType
 from airflow_hivex.core.model.predicates import Predicate
-from airflow_hivex.core.model.write_ids import ValidWriteIdList
 
 
 class RawStore(Protocol):
     """Reads and writes of databases, tables and partitions (Source: Hive RawStore).
 
-    ``valid_write_ids`` of a read is the query's own list for the table, which a cache compares
+    ``valid_write_ids`` of a read is the query's own list for the table, as a value or as text, which a cache compares
     with that of its entry; of a write, the list with the writer's own id in it, which travels in
-    the change's event. ``cluster`` is the view of a session after USE CLUSTER; without it a
-    client sees the default cluster's location, else the primary's (docs/reference/clusters.md, M3 and S5).
+    the change's event. Without the argument a read returns the state of now. None says that the caller has no list: of
+    a transactional table it is refused, and of another one a cache may answer with what it has. ``cluster`` is the
+    view of a session after USE CLUSTER; without it a client sees the default cluster's location, else the primary's
+    (docs/reference/clusters.md, M3 and S5).
     """
 
     def create_database(self, database: Database) -> Database: ...
@@ -31,14 +33,14 @@ class RawStore(Protocol):
     def list_databases(self, pattern: str | None = None) -> list[str]: ...
 
     def create_table(
-        self, table: Table, valid_write_ids: ValidWriteIdList | None = None, txn_id: int | None = None
+        self, table: Table, valid_write_ids: GivenList = StateOf.NOW, txn_id: int | None = None
     ) -> StoredTable: ...
 
     def get_table(
         self,
         database: str,
         name: str,
-        valid_write_ids: ValidWriteIdList | None = None,
+        valid_write_ids: GivenList = StateOf.NOW,
         cluster: str | None = None,
     ) -> StoredTable: ...
 
@@ -46,7 +48,7 @@ class RawStore(Protocol):
         self,
         database: str,
         names: Sequence[str],
-        valid_write_ids: Mapping[str, ValidWriteIdList] | None = None,
+        valid_write_ids: Mapping[str, GivenList] | None = None,
         cluster: str | None = None,
     ) -> list[StoredTable]: ...
 
@@ -55,7 +57,7 @@ class RawStore(Protocol):
         database: str,
         name: str,
         table: Table,
-        valid_write_ids: ValidWriteIdList | None = None,
+        valid_write_ids: GivenList = StateOf.NOW,
         txn_id: int | None = None,
     ) -> StoredTable: ...
 
@@ -63,7 +65,7 @@ class RawStore(Protocol):
         self,
         database: str,
         name: str,
-        valid_write_ids: ValidWriteIdList | None = None,
+        valid_write_ids: GivenList = StateOf.NOW,
         txn_id: int | None = None,
         *,
         cascade: bool = False,
@@ -76,7 +78,7 @@ class RawStore(Protocol):
         database: str,
         table: str,
         new: Sequence[Partition],
-        valid_write_ids: ValidWriteIdList | None = None,
+        valid_write_ids: GivenList = StateOf.NOW,
         *,
         if_not_exists: bool = False,
         txn_id: int | None = None,
@@ -87,7 +89,7 @@ class RawStore(Protocol):
         database: str,
         table: str,
         values: Sequence[str],
-        valid_write_ids: ValidWriteIdList | None = None,
+        valid_write_ids: GivenList = StateOf.NOW,
         cluster: str | None = None,
     ) -> StoredPartition: ...
 
@@ -95,18 +97,27 @@ class RawStore(Protocol):
         self,
         database: str,
         table: str,
-        valid_write_ids: ValidWriteIdList | None = None,
+        valid_write_ids: GivenList = StateOf.NOW,
         *,
         batch_size: int = 1000,
         cluster: str | None = None,
     ) -> Iterator[list[StoredPartition]]: ...
+
+    def get_partitions_by_names(
+        self,
+        database: str,
+        table: str,
+        names: Sequence[str],
+        valid_write_ids: GivenList = StateOf.NOW,
+        cluster: str | None = None,
+    ) -> list[StoredPartition]: ...
 
     def get_partitions_by_expr(
         self,
         database: str,
         table: str,
         expr: Predicate | None,
-        valid_write_ids: ValidWriteIdList | None = None,
+        valid_write_ids: GivenList = StateOf.NOW,
         cluster: str | None = None,
     ) -> list[StoredPartition]: ...
 
@@ -115,7 +126,7 @@ class RawStore(Protocol):
         database: str,
         table: str,
         expr: Predicate | None = None,
-        valid_write_ids: ValidWriteIdList | None = None,
+        valid_write_ids: GivenList = StateOf.NOW,
     ) -> list[str]: ...
 
     def drop_partitions(
@@ -123,7 +134,7 @@ class RawStore(Protocol):
         database: str,
         table: str,
         names: Sequence[str],
-        valid_write_ids: ValidWriteIdList | None = None,
+        valid_write_ids: GivenList = StateOf.NOW,
         *,
         if_exists: bool = False,
         txn_id: int | None = None,
@@ -134,7 +145,7 @@ class RawStore(Protocol):
         database: str,
         table: str,
         changed: Sequence[Partition],
-        valid_write_ids: ValidWriteIdList | None = None,
+        valid_write_ids: GivenList = StateOf.NOW,
         *,
         txn_id: int | None = None,
     ) -> list[StoredPartition]: ...
@@ -145,7 +156,7 @@ class RawStore(Protocol):
         table: str,
         name: str,
         new_name: str,
-        valid_write_ids: ValidWriteIdList | None = None,
+        valid_write_ids: GivenList = StateOf.NOW,
         *,
         txn_id: int | None = None,
     ) -> None: ...

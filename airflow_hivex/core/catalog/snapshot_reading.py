@@ -6,12 +6,12 @@ from collections.abc import Collection, Iterable
 
 from airflow_hivex.core.catalog import tables
 from airflow_hivex.core.catalog.contents import TableContents, read_contents
-from airflow_hivex.core.catalog.snapshots import TableMark, read_snapshot, snapshot_call, table_calls
+from airflow_hivex.core.catalog.snapshots import read_snapshot, snapshot_call, table_calls
 from airflow_hivex.core.catalog.store_part import StorePart
 from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.predicates import Predicate
 from airflow_hivex.core.model.snapshots import QualifiedName, Snapshot
-from airflow_hivex.core.model.write_ids import ValidTxnList
+from airflow_hivex.core.model.write_ids import TableMark, ValidTxnList
 from airflow_hivex.core.snapshots.valid_lists import read_valid_write_ids
 
 
@@ -63,7 +63,9 @@ class SnapshotReading(StorePart):
             with self._read() as connection:
                 named = {found[name].id: found[name].full_name for name in wanted}
                 write_ids = read_valid_write_ids(connection, named, valid_txns)
-        return Snapshot(valid_txns or read.valid_txns, {name: found[name] for name in wanted}, write_ids)
+        return Snapshot(
+            valid_txns or read.valid_txns, {name: found[name] for name in wanted}, write_ids, read.committed
+        )
 
     def contents(
         self,

@@ -26,7 +26,7 @@ from sqlalchemy import (
 
 from airflow_hivex.core.catalog.tables import SELECT_SECONDARIES, SELECT_TABLES
 from airflow_hivex.core.model.snapshots import QualifiedName
-from airflow_hivex.core.model.write_ids import MAX_ID, ValidTxnList, ValidWriteIdList
+from airflow_hivex.core.model.write_ids import MAX_ID, TableMark, ValidTxnList, ValidWriteIdList
 from airflow_hivex.core.snapshots.txn_states import IS_ABORTED, IS_OPEN
 from airflow_hivex.core.snapshots.valid_lists import (
     HIGHEST,
@@ -35,6 +35,7 @@ from airflow_hivex.core.snapshots.valid_lists import (
     as_text,
     ids_where,
     valid_txns_of,
+    with_later,
     write_id_lists,
 )
 from airflow_hivex.core.store.exchange import Call, Prepared, Value
@@ -54,20 +55,16 @@ _HIGH_WATERMARK = bindparam("high_watermark", type_=BigInteger)
 
 
 @dataclass(frozen=True, slots=True)
-class TableMark:
-    """Which table has a name, and its version."""
-
-    id: int
-    version: int
-
-
-@dataclass(frozen=True, slots=True)
 class SnapshotRows:
-    """What :func:`snapshot_call` answers, read for one transaction."""
+    """What :func:`snapshot_call` answers, read for one transaction.
+
+    ``committed`` are the write id lists without a transaction of the reader.
+    """
 
     valid_txns: ValidTxnList
     marks: Mapping[QualifiedName, TableMark]
     write_ids: Mapping[int, ValidWriteIdList]
+    committed: Mapping[int, ValidWriteIdList]
 
 
 def snapshot_call(names: Collection[QualifiedName], txn_id: int | None) -> Call:
@@ -99,7 +96,12 @@ def read_snapshot(rows: Sequence[Any], txn_id: int | None) -> SnapshotRows:
             write_ids.append((row.kind, row.table_id, row.first, row.second))
     valid_txns = valid_txns_of(last.number, last.first, last.second, txn_id)
     names = {mark.id: ".".join(name) for name, mark in marks.items()}
-    return SnapshotRows(valid_txns, marks, write_id_lists(names, write_ids, valid_txns))
+    by_id = {mark.id: mark for mark in marks.values()}
+    lists = write_id_lists(names, write_ids, valid_txns, by_id)
+    if txn_id is None or not any(kind == MAPPED for kind, *_ in write_ids):
+        return SnapshotRows(valid_txns, marks, lists, lists)
+    of_now = valid_txns_of(last.number, last.first, last.second, None)
+    return SnapshotRows(valid_txns, marks, lists, write_id_lists(names, with_later(write_ids), of_now, by_id))
 
 
 def _size(names: Collection[QualifiedName]) -> int:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from sqlalchemy import Connection
 
 from airflow_hivex.core.catalog import directories, links, tables
+from airflow_hivex.core.catalog.given_lists import GivenList, StateOf, check_has_list, checked_list, list_or_none
 from airflow_hivex.core.catalog.snapshots import table_calls
 from airflow_hivex.core.catalog.store_part import StorePart
 from airflow_hivex.core.catalog.table_events import of_table
@@ -15,7 +16,6 @@ from airflow_hivex.core.errors import InvalidOperationError, LinkedTableError
 from airflow_hivex.core.events.notification_log import EventType
 from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.objects import ClusterStorageDescriptor, StoredTable, Table, TableType
-from airflow_hivex.core.model.write_ids import ValidWriteIdList
 from airflow_hivex.core.store.batches import batches
 
 
@@ -25,7 +25,7 @@ class TableMethods(StorePart):
     def create_table(
         self,
         table: Table,
-        valid_write_ids: ValidWriteIdList | None = None,
+        valid_write_ids: GivenList = StateOf.NOW,
         txn_id: int | None = None,
     ) -> StoredTable:
         """Add a table and return it as stored.
@@ -34,7 +34,10 @@ class TableMethods(StorePart):
             AlreadyExistsError: a table of that name exists.
             NoSuchDatabaseError: its database does not.
             UnknownClusterError, LocationOutsideClusterError: its primary copy cannot lie there.
+            InvalidWriteIdListError, MissingWriteIdListError: the list is not one of the table.
         """
+        write_ids = checked_list(table.database, table.name, valid_write_ids)
+        check_has_list(table, write_ids)
         cluster = self._clusters.get(table.storage.primary.cluster)
         location = cluster.relative(table.storage.primary.location) if table.storage.primary.location else ""
         placed = replace(
@@ -44,7 +47,7 @@ class TableMethods(StorePart):
         def work(connection: Connection) -> StoredTable:
             inserted = tables.insert_table(connection, placed, self._clock())
             stored = tables.select_table(connection, inserted.database, inserted.name)
-            self._record(connection, EventType.CREATE_TABLE, stored, valid_write_ids, txn_id, of_table(stored))
+            self._record(connection, EventType.CREATE_TABLE, stored, list_or_none(write_ids), txn_id, of_table(stored))
             return self._seen_from(stored, None)
 
         return self._write(work)
@@ -53,7 +56,7 @@ class TableMethods(StorePart):
         self,
         database: str,
         name: str,
-        valid_write_ids: ValidWriteIdList | None = None,  # noqa: ARG002 - for caches; the database is never stale
+        valid_write_ids: GivenList = StateOf.NOW,
         cluster: str | None = None,
     ) -> StoredTable:
         """Return a table. One round trip.
@@ -62,26 +65,38 @@ class TableMethods(StorePart):
             NoSuchDatabaseError, NoSuchTableError: it does not exist.
             UnknownClusterError: ``cluster`` is not configured.
             NotOnClusterError: the table has no copy there.
+            InvalidWriteIdListError, MissingWriteIdListError: the list is not one of the table.
         """
+        write_ids = checked_list(database, name, valid_write_ids)
         calls = table_calls([(normalise(database), normalise(name))])
         found = tables.tables_from_rows(*self._store.ask(*calls, connection=self._connection))
-        if found:
-            return self._seen_from(found[0], cluster)
-        with self._read() as connection:
-            # Tells a missing database from a missing table.
-            return self._seen_from(tables.select_table(connection, database, name), cluster)
+        if not found:
+            with self._read() as connection:
+                # Tells a missing database from a missing table.
+                found = [tables.select_table(connection, database, name)]
+        check_has_list(found[0], write_ids)
+        return self._seen_from(found[0], cluster)
 
     def get_tables(
         self,
         database: str,
         names: Sequence[str],
-        valid_write_ids: Mapping[str, ValidWriteIdList] | None = None,  # noqa: ARG002 - for caches; see get_table
+        valid_write_ids: Mapping[str, GivenList] | None = None,
         cluster: str | None = None,
     ) -> list[StoredTable]:
-        """Return the named tables that exist (and, with ``cluster``, have a copy there), by name."""
+        """Return the named tables that exist (and, with ``cluster``, have a copy there), by name.
+
+        ``valid_write_ids`` has the lists of some of them, by their names.
+
+        Raises:
+            InvalidWriteIdListError, MissingWriteIdListError: a list is not one of its table.
+        """
+        lists = {normalise(name): checked_list(database, name, ids) for name, ids in (valid_write_ids or {}).items()}
         with self._read() as connection:
             wanted = [(normalise(database), normalise(name)) for name in names]
             found = [table for batch in batches(wanted, 1000) for table in tables.select_tables(connection, batch)]
+        for table in found:
+            check_has_list(table, lists.get(table.name, StateOf.NOW))
         present = [table for table in found if cluster is None or table.storage.on(cluster)]
         return sorted((self._seen_from(table, cluster) for table in present), key=lambda table: table.name)
 
@@ -90,7 +105,7 @@ class TableMethods(StorePart):
         database: str,
         name: str,
         table: Table,
-        valid_write_ids: ValidWriteIdList | None = None,
+        valid_write_ids: GivenList = StateOf.NOW,
         txn_id: int | None = None,
     ) -> StoredTable:
         """Store a changed table: its name, columns, parameters, owner or comment. Its place stays.
@@ -99,10 +114,13 @@ class TableMethods(StorePart):
             NoSuchTableError: it does not exist.
             AlreadyExistsError: its new name is taken.
             InvalidOperationError: the change would move it to another cluster or database.
+            InvalidWriteIdListError, MissingWriteIdListError: the list is not one of the table.
         """
+        write_ids = checked_list(database, name, valid_write_ids)
 
         def work(connection: Connection) -> StoredTable:
             stored = tables.select_table_for_change(connection, database, name)
+            check_has_list(stored, write_ids)
             if normalise(table.database) != stored.database:
                 raise InvalidOperationError("ALTER TABLE", stored.full_name, "a table cannot change its database")
             if table.storage.primary.cluster != stored.storage.primary.cluster:
@@ -114,7 +132,7 @@ class TableMethods(StorePart):
             tables.update_table(connection, stored, placed)
             changed = tables.select_table(connection, database, table.name)
             message = of_table(changed, was=stored.name)
-            self._record(connection, EventType.ALTER_TABLE, changed, valid_write_ids, txn_id, message)
+            self._record(connection, EventType.ALTER_TABLE, changed, list_or_none(write_ids), txn_id, message)
             return self._seen_from(changed, None)
 
         return self._write(work)
@@ -123,7 +141,7 @@ class TableMethods(StorePart):
         self,
         database: str,
         name: str,
-        valid_write_ids: ValidWriteIdList | None = None,
+        valid_write_ids: GivenList = StateOf.NOW,
         txn_id: int | None = None,
         *,
         cascade: bool = False,
@@ -135,17 +153,20 @@ class TableMethods(StorePart):
         Raises:
             NoSuchDatabaseError, NoSuchTableError: it does not exist.
             LinkedTableError: links show it and ``cascade`` is false.
+            InvalidWriteIdListError, MissingWriteIdListError: the list is not one of the table.
         """
+        write_ids = checked_list(database, name, valid_write_ids)
 
         def work(connection: Connection) -> StoredTable:
             table = tables.select_table_for_change(connection, database, name)
+            check_has_list(table, write_ids)
             found = links.describe_links(connection, links.links_to([table.id]))
             if found and not cascade:
                 raise LinkedTableError("DROP TABLE", table.full_name, [str(link.name) for link in found])
             self._drop_links(connection, found)
             tables.mark_dropped(connection, [table.id])
             self._end_compactions(connection, [table.id], None, self._clock())
-            self._record(connection, EventType.DROP_TABLE, table, valid_write_ids, txn_id, of_table(table))
+            self._record(connection, EventType.DROP_TABLE, table, list_or_none(write_ids), txn_id, of_table(table))
             return table
 
         return self._write(work)

@@ -171,6 +171,20 @@ class InvalidWriteIdListError(HivexError):
         super().__init__(f"{text!r} is not a transaction or write id list: {reason}.", text, reason)
 
 
+class MissingWriteIdListError(HivexError):
+    """A transactional table is read or changed without a write id list."""
+
+    code = "MISSING_WRITE_ID_LIST"
+
+    def __init__(self, table: str) -> None:
+        super().__init__(
+            f"Table {table} is transactional and the call has no write id list for it; pass the list of your snapshot, "
+            "or leave the argument out for the state of now.",
+            table,
+        )
+        self.table = table
+
+
 class NotEnoughHistoryError(HivexError):
     """A compacted base hides data that this snapshot still needs (Hive's ACID_NOT_ENOUGH_HISTORY, 10327)."""
 

@@ -10,18 +10,26 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
+from sqlalchemy import BigInteger, Connection, bindparam, delete, func, insert, literal_column, select, update
 
 from airflow_hivex.core.clock import to_datetime
 from airflow_hivex.core.errors import EventsPurgedError
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.exchange import Call, Prepared, joined
-from airflow_hivex.core.store.schema import counters, notification_log, recorded_events
+from airflow_hivex.core.store.schema import caches, counters, notification_log, recorded_events
 
 _DEFERRED = "hivex_deferred_events"
 _BATCH = 1000
 _OF_EVENTS = counters.c.name == "event"
 _OF_PURGED = counters.c.name == "purged_event"
+CHANNEL = "hivex_events"
+"""Where PostgreSQL notifies of new events, while somebody waits for them."""
+_ANNOUNCE = Prepared(
+    select(func.pg_notify(literal_column(f"'{CHANNEL}'"), literal_column("''"))).where(
+        select(caches.c.id).where(caches.c.armed_until_ms > bindparam("now_ms", type_=BigInteger)).exists()
+    ),
+    skipped_on_sqlite=True,
+)
 _RECORD = Prepared(
     insert(recorded_events)
     .values(
@@ -61,6 +69,12 @@ class EventType(enum.Enum):
     REMOVE_DIRECTORIES = "REMOVE_DIRECTORIES"
     UPDATE_TABLE_COLUMN_STAT = "UPDATE_TABLE_COLUMN_STAT"
     UPDATE_PARTITION_COLUMN_STAT = "UPDATE_PARTITION_COLUMN_STAT"
+    UNKNOWN = "UNKNOWN"
+    """A type that this release does not know; a later one has recorded it."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> EventType:  # noqa: ARG003 - given by Python
+        return cls.UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +113,7 @@ def record(
 
     waiting: list[Callable[[], Call]] | None = connection.info.get(_DEFERRED)
     if waiting is None:
-        joined(connection).send(made())
+        joined(connection).send(made(), announcing(now_ms))
     else:
         waiting.append(made)
 
@@ -139,6 +153,11 @@ def recording(
     )
 
 
+def announcing(now_ms: int) -> Call:
+    """Wake the processes that wait for events, if there are any, when the transaction commits; after its last event."""
+    return _ANNOUNCE(now_ms=now_ms)
+
+
 class NotificationLog:
     """Reads the log.
 
@@ -154,6 +173,13 @@ class NotificationLog:
         self._number()
         with self._store.read() as connection:
             return int(connection.execute(select(counters.c.value).where(_OF_EVENTS)).scalar_one())
+
+    def lag(self, after: int) -> int:
+        """Return the number of events above ``after``, those without an id included. One round trip."""
+        numbered = select(counters.c.value).where(_OF_EVENTS).scalar_subquery()
+        recorded = select(func.count()).select_from(recorded_events).scalar_subquery()
+        with self._store.read() as connection:
+            return int(connection.execute(select(numbered + recorded)).scalar_one()) - after
 
     def events(self, after: int | None = None, limit: int = 1000) -> list[Event]:
         """Return up to ``limit`` events above ``after``, oldest first; by default from the oldest that is kept.

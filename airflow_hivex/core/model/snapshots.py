@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypeAlias
 
@@ -16,11 +16,16 @@ QualifiedName: TypeAlias = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The state of some tables at one moment, as one reader sees them; ``write_ids`` are by table id."""
+    """The state of some tables at one moment, as one reader sees them; ``write_ids`` are by table id.
+
+    ``committed`` are the lists of that moment as everybody else sees them. They differ from ``write_ids`` where the
+    reader's transaction sees its own writes, or does not see later transactions.
+    """
 
     valid_txns: ValidTxnList
     tables: Mapping[QualifiedName, StoredTable]
     write_ids: Mapping[int, ValidWriteIdList]
+    committed: Mapping[int, ValidWriteIdList] = field(default_factory=dict)
 
     def list_of(self, table: StoredTable) -> ValidWriteIdList | None:
         """Return the write id list of a table, or None for one without transactions."""

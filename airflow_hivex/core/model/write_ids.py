@@ -14,7 +14,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Self
+from typing import NamedTuple, Self
 
 from airflow_hivex.core.errors import InvalidWriteIdListError
 
@@ -27,6 +27,13 @@ _SHORTEST_RANGE = 5
 _WIDEST_RANGE = 10_000_000
 _SINGLES = re.compile(r"(?:[0-9]+(?:,[0-9]+)*)?")
 _RANGES = re.compile(r"(?:[0-9]+(?:-[0-9]+)?(?:,[0-9]+(?:-[0-9]+)?)*)?")
+
+
+class TableMark(NamedTuple):
+    """Which table has a name at one moment, and its version then."""
+
+    id: int
+    version: int
 
 
 class RangeResponse(enum.Enum):
@@ -216,10 +223,12 @@ class ValidTxnList(_IdList):
 class ValidWriteIdList(_IdList):
     """The write ids of one table that a reader sees: text form ``table:hwm:minOpen:open:aborted``.
 
-    ``table`` is the full name, ``database.table``, or None.
+    ``table`` is the full name, ``database.table``, or None. ``mark`` is the table as it was when a snapshot was taken;
+    the text form does not have it.
     """
 
     table: str | None = None
+    mark: TableMark | None = field(default=None, repr=False, compare=False)
 
     @classmethod
     def of(
@@ -381,6 +390,31 @@ def compare(a: ValidWriteIdList, b: ValidWriteIdList) -> int:
 def equivalent(a: ValidWriteIdList, b: ValidWriteIdList) -> bool:
     """Return whether both lists see the same committed ids of the same table."""
     return compare(a, b) == 0
+
+
+def covers(a: ValidWriteIdList, b: ValidWriteIdList) -> bool:
+    """Return whether ``a`` sees each write id that ``b`` sees; both are lists of one table."""
+    hidden = _known_exceptions(b)
+    if a.exceptions and a.exceptions != hidden:
+        seen_elsewhere = set(hidden)
+        if any(each not in seen_elsewhere for each in a.exceptions if each <= b.high_watermark):
+            return False
+    above = b.high_watermark - a.high_watermark
+    return above <= 0 or _within(hidden, a.high_watermark + 1, b.high_watermark) == above
+
+
+def with_committed(ids: ValidWriteIdList, write_id: int) -> ValidWriteIdList:
+    """Return the list as it is after the commit of ``write_id``; ids between that are not known yet count as open.
+
+    Source: docs/reference/snapshots.md, "Lists that are kept" (Hive MutableValidReaderWriteIdList).
+    """
+    if ids.is_valid(write_id):
+        return ids
+    between = range(ids.high_watermark + 1, write_id)
+    open_ids = tuple(each for each in (*ids.open_ids, *between) if each != write_id)
+    aborted_ids = tuple(each for each in ids.aborted_ids if each != write_id)
+    high_watermark = max(ids.high_watermark, write_id)
+    return ValidWriteIdList(high_watermark, open_ids, aborted_ids, open_ids[0] if open_ids else None, ids.table)
 
 
 def _compare_shorter(shorter_high_watermark: int, longer_high_watermark: int, extra: tuple[int, ...]) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy import (
@@ -26,7 +27,7 @@ from sqlalchemy import (
     union_all,
 )
 
-from airflow_hivex.core.model.write_ids import ValidTxnList, ValidWriteIdList
+from airflow_hivex.core.model.write_ids import TableMark, ValidTxnList, ValidWriteIdList
 from airflow_hivex.core.snapshots.txn_states import IS_ABORTED, IS_OPEN
 from airflow_hivex.core.store.schema import counters, next_write_ids, txn_to_write_id, txns
 
@@ -112,9 +113,15 @@ def _without(ids: list[int], high_watermark: int, txn_id: int | None) -> tuple[i
 
 
 def read_valid_write_ids(
-    connection: Connection, tables: Mapping[int, str], valid_txns: ValidTxnList
+    connection: Connection,
+    tables: Mapping[int, str],
+    valid_txns: ValidTxnList,
+    marks: Mapping[int, TableMark] = MappingProxyType({}),
 ) -> dict[int, ValidWriteIdList]:
-    """Return the write id lists of tables (id to full name), by table id. One round trip, whatever the number."""
+    """Return the write id lists of tables (id to full name), by table id. One round trip, whatever the number.
+
+    ``marks`` are those of the tables, read before.
+    """
     ids = list(tables)
     if not ids:
         return {}
@@ -126,11 +133,14 @@ def read_valid_write_ids(
         rows = connection.execute(_WRITE_IDS_WITH_EXCEPTIONS, {**values, "txn_ids": exceptions})
     else:
         rows = connection.execute(_WRITE_IDS, {**values, "bound": exceptions[0] - 1})
-    return write_id_lists(tables, [tuple(row) for row in rows], valid_txns)
+    return write_id_lists(tables, [tuple(row) for row in rows], valid_txns, marks)
 
 
 def write_id_lists(
-    tables: Mapping[int, str], rows: Iterable[tuple[int, int, str, str]], valid_txns: ValidTxnList
+    tables: Mapping[int, str],
+    rows: Iterable[tuple[int, int, str, str]],
+    valid_txns: ValidTxnList,
+    marks: Mapping[int, TableMark] = MappingProxyType({}),
 ) -> dict[int, ValidWriteIdList]:
     """Return the write id lists of tables (id to full name), from rows as the statements above have them."""
     last: dict[int, int] = {}
@@ -155,12 +165,33 @@ def write_id_lists(
                     )
     return {
         table_id: _write_id_list(
-            name, highest.get(table_id, last.get(table_id, 0)), open_ids[table_id], aborted_ids[table_id]
+            name,
+            highest.get(table_id, last.get(table_id, 0)),
+            open_ids[table_id],
+            aborted_ids[table_id],
+            marks.get(table_id),
         )
         for table_id, name in tables.items()
     }
 
 
-def _write_id_list(name: str, high_watermark: int, open_ids: set[int], aborted_ids: set[int]) -> ValidWriteIdList:
+def with_later(rows: Iterable[tuple[int, int, str, str]]) -> Iterator[tuple[int, int, str, str]]:
+    """Yield rows that were read for a transaction, and the highest write ids that all transactions have taken."""
+    highest: dict[int, int] = {}
+    for row in rows:
+        yield row
+        kind, table_id, _, write_ids = row
+        if kind == HIGHEST:
+            highest[table_id] = max(highest.get(table_id, 0), int(write_ids))
+        elif kind == MAPPED:
+            highest[table_id] = max(highest.get(table_id, 0), *_read_ids(write_ids))
+    # The last row of a kind counts.
+    for table_id, write_id in highest.items():
+        yield HIGHEST, table_id, "", str(write_id)
+
+
+def _write_id_list(
+    name: str, high_watermark: int, open_ids: set[int], aborted_ids: set[int], mark: TableMark | None
+) -> ValidWriteIdList:
     opened, aborted = (_without(sorted(ids), high_watermark, None) for ids in (open_ids, aborted_ids))
-    return ValidWriteIdList(high_watermark, opened, aborted, opened[0] if opened else None, name)
+    return ValidWriteIdList(high_watermark, opened, aborted, opened[0] if opened else None, name, mark)

@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow_hivex.core.store.engine import Store
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_WATCHED_S = 0.1
+"""The time between two looks at a file."""
 _DEAF_S = 0.5
 """The time between two looks while nothing can be heard."""
 
@@ -23,7 +26,7 @@ class Listener(Protocol):
     """Waits for news. It may wake for nothing; whoever asks looks for himself."""
 
     def wait(self, seconds: float) -> list[str] | None:
-        """Return the announcements, at the latest after ``seconds``; None when nobody can tell."""
+        """Return the announcements, none of them after ``seconds``; None when nobody can tell."""
 
 
 class _Sleeper:
@@ -33,6 +36,35 @@ class _Sleeper:
         # The pause is the contract: SQLite has nothing that could be waited for.
         time.sleep(seconds)
         return None
+
+
+class _FileWatcher:
+    """For a SQLite file: whoever waits looks again when the file or its log has been written to."""
+
+    def __init__(self, store: Store) -> None:
+        self._files = [store.file, store.file.with_name(store.file.name + "-wal")]
+        self._seen = self._look()
+
+    def wait(self, seconds: float) -> list[str] | None:
+        end = time.monotonic() + seconds
+        while (found := self._look()) == self._seen and time.monotonic() < end:
+            # Nothing announces a change of the file; a look at it takes some microseconds.
+            time.sleep(min(_WATCHED_S, max(0.0, end - time.monotonic())))
+        if found == self._seen:
+            return []
+        self._seen = found
+        return [str(self._files[0])]
+
+    def _look(self) -> list[tuple[int, int] | None]:
+        return [_state_of(file) for file in self._files]
+
+
+def _state_of(file: Path) -> tuple[int, int] | None:
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size
 
 
 class _PostgresqlListener:
@@ -86,6 +118,16 @@ class _PostgresqlListener:
             log.warning("Nothing is heard from the metastore database, asking it instead: %s", error)
         self._warned = True
         self.close()
+
+
+@contextmanager
+def watching(store: Store, channel: str) -> Iterator[Listener]:
+    """:func:`listening`, and on SQLite wake when another connection has written to the file."""
+    if store.is_postgresql:
+        with listening(store, channel) as listener:
+            yield listener
+    else:
+        yield _FileWatcher(store)
 
 
 @contextmanager

@@ -85,15 +85,16 @@ def _record_aborts(connection: Connection, clock: Clock, txn_ids: Sequence[int])
     """Write the events of those that had taken write ids."""
     mapping = txn_to_write_id.c
     written: dict[int, dict[str, int]] = defaultdict(dict)
-    for txn_id, database, table, write_id in connection.execute(
-        select(mapping.txn_id, databases.c.name, tables.c.name, mapping.write_id)
+    table_ids: dict[int, dict[str, int]] = defaultdict(dict)
+    for txn_id, table_id, database, table, write_id in connection.execute(
+        select(mapping.txn_id, mapping.table_id, databases.c.name, tables.c.name, mapping.write_id)
         .select_from(txn_to_write_id)
         .join(tables, tables.c.id == mapping.table_id)
         .join(databases, databases.c.id == tables.c.database_id)
         .where(mapping.txn_id.in_(txn_ids))
     ):
         written[txn_id][f"{database}.{table}"] = write_id
+        table_ids[txn_id][f"{database}.{table}"] = table_id
     for txn_id in sorted(written):
-        notification_log.record(
-            connection, clock(), EventType.ABORT_TXN, txn_id=txn_id, message={"write_ids": written[txn_id]}
-        )
+        message = {"write_ids": written[txn_id], "table_ids": table_ids[txn_id]}
+        notification_log.record(connection, clock(), EventType.ABORT_TXN, txn_id=txn_id, message=message)

@@ -120,6 +120,9 @@ class Committer:
             partitions: dict[str, list[str]] = defaultdict(list)
             for table, name in sorted({(write.full_name, write.partition) for write in writes if write.partition}):
                 partitions[table].append(name)
-            message = {"write_ids": write_ids, "partitions": partitions}
+            table_ids = {write.full_name: write.table_id for write in writes if write.write_id}
+            message = {"write_ids": write_ids, "table_ids": table_ids, "partitions": partitions}
             calls.append(notification_log.recording(now, EventType.COMMIT_TXN, txn_id=row.id, message=message))
+        if events or write_ids:
+            calls.append(notification_log.announcing(now))
         exchange.finish(*calls)

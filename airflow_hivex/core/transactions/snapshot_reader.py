@@ -12,7 +12,7 @@ from airflow_hivex.core.snapshots.valid_lists import read_valid_txns, read_valid
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.transactions import conflicts
 from airflow_hivex.core.transactions.allocation import check_id
-from airflow_hivex.core.transactions.table_names import read_table_ids, split_name
+from airflow_hivex.core.transactions.table_names import read_table_ids, read_table_marks, split_name
 
 
 class SnapshotReader:
@@ -39,8 +39,11 @@ class SnapshotReader:
             NoSuchTableError: one of them does not exist.
         """
         with self._store.read() as connection:
-            found = _by_id(connection, names)
-            lists = read_valid_write_ids(connection, found, valid_txns)
+            wanted = {name: split_name(name) for name in names}
+            marks = read_table_marks(connection, wanted.values())
+            by_name = {name: marks[normalise(database), normalise(table)] for name, (database, table) in wanted.items()}
+            found = {mark.id: name for name, mark in by_name.items()}
+            lists = read_valid_write_ids(connection, found, valid_txns, {mark.id: mark for mark in by_name.values()})
         return {found[table_id]: write_ids for table_id, write_ids in lists.items()}
 
     def written_since(

@@ -77,6 +77,7 @@ EXAMPLES: dict[str, tuple[object, ...]] = {
     "LockNotAcquiredError": ("somebody else holds it",),
     "LockTimeoutError": ("default/t", 5.0, None),
     "InvalidWriteIdListError": ("x", "it needs a high watermark"),
+    "MissingWriteIdListError": ("default.t",),
     "NotEnoughHistoryError": (6, 3, "base_0000005_v0000030"),
     "EventsPurgedError": (3, 17),
     "CompactionError": ("it is not in that state",),

@@ -10,6 +10,7 @@ is given twice, for others may have it at hand when the row is gone (``sqlite_au
 from __future__ import annotations
 
 from airflow_hivex.core.store.schema.base import Cluster, Id, Name, metadata
+from airflow_hivex.core.store.schema.caches import caches
 from airflow_hivex.core.store.schema.catalog import (
     cluster_roots,
     cluster_storage_descriptors,
@@ -44,6 +45,7 @@ __all__ = [
     "Cluster",
     "Id",
     "Name",
+    "caches",
     "cluster_roots",
     "cluster_storage_descriptors",
     "compaction_queue",

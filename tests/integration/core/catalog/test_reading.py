@@ -7,6 +7,9 @@ from collections.abc import Callable
 import pytest
 from sqlalchemy import Connection
 
+from airflow_hivex.core.cache.cached_store import CachedStore
+from airflow_hivex.core.cache.object_lists import ObjectLists
+from airflow_hivex.core.cache.table_cache import TableCache
 from airflow_hivex.core.catalog.binding import bind
 from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.catalog.reading import MetadataReader
@@ -19,6 +22,7 @@ from airflow_hivex.core.model.plans import WrittenDirectory
 from airflow_hivex.core.model.predicates import And, ColumnReference, Comparison, Like, Not
 from airflow_hivex.core.model.transactions import TxnType
 from airflow_hivex.core.model.writes import TableWrite
+from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.transactions.manager import TransactionManager
 from tests.integration.core.conftest import Clock
@@ -28,8 +32,9 @@ T = ("default", "t")
 P = ("default", "p")
 
 
-@pytest.fixture
-def reader(store: Store, clusters: Clusters, clock: Clock, transactions: TransactionManager) -> MetadataReader:
+@pytest.fixture(params=[False, True], ids=["database", "cache"])
+def reader(request: pytest.FixtureRequest, store: Store, clusters: Clusters, clock: Clock) -> MetadataReader:
+    """A reader that keeps nothing, and one with a cache; other writers change what it has read."""
     catalog = ObjectStore(store, clusters, clock, end_of_dropped)
     storage = StorageDescriptor((Column("a", "int"),), ClusterStorageDescriptor("c1", ""))
     transactional = {"transactional": "true"}
@@ -41,6 +46,9 @@ def reader(store: Store, clusters: Clusters, clock: Clock, transactions: Transac
         Table("default", "e", storage, partition_keys=(Column("d", "int"),), type=TableType.EXTERNAL_TABLE)
     )
     reader: MetadataReader = catalog
+    if request.param:
+        cache = TableCache(ObjectLists(Settings({})), 1_000_000)
+        reader = CachedStore(store, clusters, clock, end_of_dropped, cache)
     return reader
 
 
@@ -143,7 +151,7 @@ def test_contents_are_one_round_trip_also_where_names_decide(
     ):
         with counted(store) as trips:
             contents = reader.contents(snapshot, table, predicate, ["c1", "c2"])
-        assert len(trips) == 1
+        assert len(trips) <= 1
         bound = bind(table, contents, predicate, snapshot, ["c1", "c2"])
         assert [each.name for each in bound.partitions] == names
         assert all(len(each.directories) == 1 for each in bound.partitions)

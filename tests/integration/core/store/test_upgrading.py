@@ -19,7 +19,8 @@ from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.schema import metadata
 from tests.conftest import Counts
 
-REVISIONS = sorted(each.revision for each in ScriptDirectory.from_config(migrating.alembic_config()).walk_revisions())
+# In the order in which they are applied; the walk begins with the newest.
+REVISIONS = [each.revision for each in ScriptDirectory.from_config(migrating.alembic_config()).walk_revisions()][::-1]
 CLUSTERS = {name: {"filesystem": f"file:///nowhere/{name}", "jobtracker": "local[1]"} for name in ("c1", "c2")}
 
 ROWS = {
@@ -133,6 +134,15 @@ ROWS = {
         "INSERT INTO copy_places (id, table_id, cluster, location, directory_id, files, txn_id, process, noted_ms, "
         "is_complete) VALUES (1, 5, 'c2', 'shop.db/sales/delta_1', 11, '[\"bucket_00000\"]', 2, 'p', 14, false)",
     ),
+    "0018": (
+        "INSERT INTO links (id, database_id, table_name, namespace, table_id, type, after_partition_id, parameters, "
+        "owner, created_ms) VALUES (1, 1, 'sales', 'shop', 5, 'STATIC_LINK_TABLE', 0, '{}', 'ann', 15)",
+        "INSERT INTO link_partitions (link_id, partition_id, is_shown, changed_ms) VALUES (1, 8, true, 16)",
+    ),
+    "0016": (
+        "INSERT INTO caches (id, host, process_id, started_ms, seen_ms, armed_until_ms, event_id, counts) "
+        "VALUES (1, 'here', 17, 1, 2, 3, 4, '{\"tables\": 5}')",
+    ),
 }
 """Rows as releases of each schema have written them, by the first revision that has the columns."""
 
@@ -171,7 +181,8 @@ def _made(url: str, revision: str) -> dict[str, list[dict[str, Any]]]:
             config.attributes["connection"] = connection
             command.upgrade(config, revision)
             connection.commit()
-        statements = [each for since, of_it in ROWS.items() if since <= revision for each in of_it]
+        applied = REVISIONS[: REVISIONS.index(revision) + 1]
+        statements = [each for since, of_it in ROWS.items() if since in applied for each in of_it]
         store.write(lambda connection: [connection.exec_driver_sql(each) for each in statements])
         with store.read() as connection:
             found = _contents(connection)

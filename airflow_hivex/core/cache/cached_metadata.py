@@ -1,0 +1,195 @@
+"""The MetadataReader with a memory: what a snapshot confirms is not read again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, func, select
+
+from airflow_hivex.core.cache.counting import Kind, Miss
+from airflow_hivex.core.cache.entries import ContentsKey
+from airflow_hivex.core.cache.table_cache import TableCache
+from airflow_hivex.core.catalog.contents import TableContents
+from airflow_hivex.core.catalog.object_store import ObjectStore
+from airflow_hivex.core.catalog.pruning import matching
+from airflow_hivex.core.catalog.store_part import EndCompactions
+from airflow_hivex.core.clock import Clock
+from airflow_hivex.core.clusters.properties import Clusters
+from airflow_hivex.core.events.notification_log import EventType
+from airflow_hivex.core.model.objects import StoredTable, Table
+from airflow_hivex.core.model.predicates import Predicate
+from airflow_hivex.core.model.snapshots import QualifiedName, Snapshot
+from airflow_hivex.core.model.write_ids import ValidTxnList, ValidWriteIdList
+from airflow_hivex.core.store.engine import Store
+from airflow_hivex.core.store.schema import partitions
+
+T = TypeVar("T")
+
+_CHANGED = "hivex_changed_tables"
+"""The key in a connection's ``info`` of the tables that its transaction has changed."""
+_MOST_PREDICATES = 4
+"""So many predicates of a table are kept one by one. The next one reads the whole table, if it is not too large."""
+_MOST_PARTITIONS = 20_000
+"""A table with more partitions is not kept as a whole."""
+
+
+def _nothing() -> None:
+    """Stand for a follower that nobody needs."""
+
+
+class CachedMetadata(ObjectStore):
+    """An ObjectStore that keeps what statements have read.
+
+    What a statement reads is confirmed by its snapshot: the write id list and the version of each table
+    (``MetadataReader``). So it is never stale, whether events of others have arrived or not. Within a transaction of
+    the caller (:meth:`joining`) the database answers, as it alone has the changes of that transaction.
+    """
+
+    def __init__(
+        self, store: Store, clusters: Clusters, clock: Clock, end_compactions: EndCompactions, cache: TableCache
+    ) -> None:
+        super().__init__(store, clusters, clock, end_compactions)
+        self.cache = cache
+        self.follow: Callable[[], None] = _nothing
+        """Starts the follower of the notification log, before the first entry for readers with a list is filled."""
+
+    # -- MetadataReader
+
+    def snapshot(
+        self,
+        names: Collection[QualifiedName],
+        txn_id: int | None = None,
+        *,
+        valid_txns: ValidTxnList | None = None,
+        known: Iterable[StoredTable] = (),
+    ) -> Snapshot:
+        """Return the tables of these names and their write id lists; see ``MetadataReader``.
+
+        One round trip. It reads only tables that are not kept; one more where a table that is kept has changed.
+
+        Raises:
+            NoSuchDatabaseError, NoSuchTableError: a table does not exist.
+        """
+        if self._connection is not None:
+            return super().snapshot(names, txn_id, valid_txns=valid_txns, known=known)
+        begun = self.cache.begin()
+        given = list(known)
+        kept = {(table.database, table.name): table for table in self.cache.known(names)}
+        kept.update({(table.database, table.name): table for table in given})
+        taken = super().snapshot(names, txn_id, valid_txns=valid_txns, known=kept.values())
+        told = {id(table) for table in given}
+        for name, table in taken.tables.items():
+            if id(table) not in told:
+                before = kept.get(name)
+                reason = None if before is table else Miss.COLD if before is None else Miss.STALE
+                self.cache.count(name, Kind.TABLE, reason)
+            self.cache.put_definition(begun, table, self._tag(taken, table))
+        return taken
+
+    def contents(
+        self, snapshot: Snapshot, table: StoredTable, predicate: Predicate | None, clusters: Collection[str]
+    ) -> TableContents:
+        """Return the partitions that ``predicate`` leaves, with directories and copies; see ``MetadataReader``.
+
+        No round trip where the cache has all that the snapshot sees.
+        """
+        if self._connection is not None or not self.cache.lists.include(table.database, table.name):
+            return super().contents(snapshot, table, predicate, clusters)
+        ids = snapshot.list_of(table)
+        if predicate is not None and not table.is_partitioned:
+            predicate = None
+        wanted: ContentsKey = None if predicate is None else (predicate, frozenset(clusters))
+        keys = dict.fromkeys((wanted, None))
+        kept = self.cache.contents(table, ids, list(keys))
+        if kept is None:
+            kept, is_whole = self._read_contents(snapshot, table, wanted)
+        else:
+            is_whole = True
+        if not is_whole:
+            return kept
+        if not table.is_transactional and any(each.storage_descriptor_id is not None for each in kept.partitions):
+            # Whether a scan reads all of these partitions depends on which of them are wanted.
+            self.cache.count((table.database, table.name), Kind.CONTENTS, Miss.NOT_CACHEABLE)
+            return super().contents(snapshot, table, predicate, clusters)
+        return _chosen(kept, table, predicate, clusters)
+
+    def _read_contents(self, snapshot: Snapshot, table: StoredTable, wanted: ContentsKey) -> tuple[TableContents, bool]:
+        """Read contents and keep them: those of a predicate, or of all of the table after several predicates.
+
+        Returns whether the contents still are to be restricted to the wanted ones.
+        """
+        tag = self._tag(snapshot, table)
+        has_tag = tag is not None or not table.is_transactional
+        # Of a plain table, whether a scan can read a partition is checked with the partitions that are wanted.
+        if wanted is not None and (
+            not table.is_transactional
+            or self.cache.predicates_of(table, tag) < _MOST_PREDICATES
+            or self._has_many_partitions(table)
+        ):
+            contents = super().contents(snapshot, table, *wanted)
+            if has_tag:
+                self.cache.put_contents(table, tag, wanted, contents)
+            return contents, False
+        secondaries = [copy.cluster for copy in table.storage.secondaries]
+        contents = super().contents(snapshot, table, None, secondaries)
+        if has_tag:
+            self.cache.put_contents(table, tag, None, contents)
+        return contents, True
+
+    def _has_many_partitions(self, table: StoredTable) -> bool:
+        some = select(partitions.c.id).where(partitions.c.table_id == table.id).limit(_MOST_PARTITIONS + 1).subquery()
+        with self._read() as connection:
+            return connection.execute(select(func.count()).select_from(some)).scalar_one() > _MOST_PARTITIONS
+
+    @staticmethod
+    def _tag(snapshot: Snapshot, table: StoredTable) -> ValidWriteIdList | None:
+        return snapshot.committed.get(table.id) if table.is_transactional else None
+
+    # -- changes of this process
+
+    def _write(self, work: Callable[[Connection], T], name: str = "write") -> T:
+        if self._connection is not None:
+            return super()._write(work, name)
+        changed: set[int] = set()
+
+        def noted(connection: Connection) -> T:
+            connection.info[_CHANGED] = changed
+            try:
+                return work(connection)
+            finally:
+                with suppress(Exception):
+                    # A connection that was lost has nothing any more.
+                    connection.info.pop(_CHANGED, None)
+
+        try:
+            return super()._write(noted, name)
+        finally:
+            self.cache.forget(changed)
+
+    def _record(
+        self,
+        connection: Connection,
+        type: EventType,
+        table: Table,
+        valid_write_ids: ValidWriteIdList | None = None,
+        txn_id: int | None = None,
+        message: Mapping[str, Any] | None = None,
+    ) -> None:
+        super()._record(connection, type, table, valid_write_ids, txn_id, message)
+        if table.id is not None:
+            connection.info.get(_CHANGED, set()).add(table.id)
+            self.cache.forget([table.id])
+
+
+def _chosen(
+    whole: TableContents, table: StoredTable, predicate: Predicate | None, clusters: Collection[str]
+) -> TableContents:
+    """Return the contents of the partitions that a predicate leaves, with copies on some clusters."""
+    return TableContents(
+        whole.partitions if predicate is None else matching(whole.partitions, table.partition_keys, predicate),
+        whole.directories,
+        {cluster: found for cluster, found in whole.locations.items() if cluster in clusters},
+        {cluster: found for cluster, found in whole.held.items() if cluster in clusters},
+    )

@@ -1,0 +1,274 @@
+"""CachedStore: the catalog with a memory before the database, also for readers that have only a write id list."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from airflow_hivex.core.cache.cached_metadata import CachedMetadata
+from airflow_hivex.core.cache.counting import Kind, Miss
+from airflow_hivex.core.cache.entries import Partitions
+from airflow_hivex.core.catalog import partitions
+from airflow_hivex.core.catalog.given_lists import GivenList, StateOf, check_has_list, checked_list
+from airflow_hivex.core.catalog.object_store import ObjectStore
+from airflow_hivex.core.catalog.pruning import matching
+from airflow_hivex.core.errors import NoSuchObjectError, NoSuchPartitionError
+from airflow_hivex.core.model.identifiers import normalise
+from airflow_hivex.core.model.objects import StoredPartition, StoredTable
+from airflow_hivex.core.model.partitions import partition_values
+from airflow_hivex.core.model.predicates import Predicate
+from airflow_hivex.core.model.snapshots import QualifiedName
+from airflow_hivex.core.model.write_ids import ValidWriteIdList
+from airflow_hivex.core.store.batches import batches
+
+
+class CachedStore(CachedMetadata):
+    """The RawStore that answers from memory. Source: Hive CachedStore.
+
+    A read with a write id list that sees the same commits as the entry makes no database call. Any other one asks the
+    database, and tags the entry with the list that the database has at that moment: the list of the caller may count
+    the caller's own open transaction as committed. A table without write ids is answered from memory as long as the
+    notification log is followed. A read without a list returns the state of now, from the database.
+    """
+
+    def get_table(
+        self, database: str, name: str, valid_write_ids: GivenList = StateOf.NOW, cluster: str | None = None
+    ) -> StoredTable:
+        """Return a table; see ``ObjectStore``. No round trip from memory, else one."""
+        ids = checked_list(database, name, valid_write_ids)
+        if isinstance(ids, StateOf) or self._connection is not None:
+            return super().get_table(database, name, ids, cluster)
+        named = (normalise(database), normalise(name))
+        kept = self.cache.definition(named, ids, cluster)
+        if kept is not None:
+            return kept
+        if not self.cache.lists.include(*named):
+            return super().get_table(database, name, ids, cluster)
+        return self._fill(named, ids, cluster)[1]
+
+    def get_tables(
+        self,
+        database: str,
+        names: Sequence[str],
+        valid_write_ids: Mapping[str, GivenList] | None = None,
+        cluster: str | None = None,
+    ) -> list[StoredTable]:
+        """Return the named tables that exist (and, with ``cluster``, have a copy there); see ``ObjectStore``.
+
+        Those with a list of their own may come from memory.
+        """
+        given = {normalise(name): ids for name, ids in (valid_write_ids or {}).items()}
+        wanted = dict.fromkeys(map(normalise, names))
+        found: dict[str, StoredTable] = {}
+        if self._connection is None:
+            for name in wanted.keys() & given.keys():
+                ids = checked_list(database, name, given[name])
+                kept = (
+                    None
+                    if isinstance(ids, StateOf)
+                    else self.cache.definition((normalise(database), name), ids, cluster)
+                )
+                if kept is not None:
+                    found[name] = kept
+        missing = [name for name in wanted if name not in found]
+        if missing:
+            lists = {name: ids for name, ids in given.items() if name in missing}
+            found.update((table.name, table) for table in super().get_tables(database, missing, lists, cluster))
+        return sorted(found.values(), key=lambda table: table.name)
+
+    def get_partition(
+        self,
+        database: str,
+        table: str,
+        values: Sequence[str],
+        valid_write_ids: GivenList = StateOf.NOW,
+        cluster: str | None = None,
+    ) -> StoredPartition:
+        """Return the partition with these values; see ``ObjectStore``. No round trip from memory."""
+        ids = checked_list(database, table, valid_write_ids)
+        named = (normalise(database), normalise(table))
+        if isinstance(ids, StateOf) or not self._keeps(named, cluster):
+            return super().get_partition(database, table, values, ids, cluster)
+        kept = self.cache.partitions(named, ids)
+        if kept is not None:
+            stored, found = kept
+            partition = found.by_values.get(tuple(values)) or found.by_values.get(_spelled(stored, values))
+            if partition is not None or found.is_complete:
+                self.cache.count(named, Kind.PARTITIONS, None)
+                if partition is None:
+                    raise NoSuchPartitionError(stored.database, stored.name, partitions.name_of(stored, values))
+                return partition
+            self.cache.count(named, Kind.PARTITIONS, Miss.COLD)
+        begun = self._begin()
+        tag, stored = self._read_table(named, ids)
+        partition = super().get_partition(database, table, values, ids)
+        self.cache.put_definition(begun, stored, tag, is_used=True)
+        self.cache.put_partitions(begun, stored, tag, [partition], is_complete=False)
+        return partition
+
+    def get_partitions(
+        self,
+        database: str,
+        table: str,
+        valid_write_ids: GivenList = StateOf.NOW,
+        *,
+        batch_size: int = 1000,
+        cluster: str | None = None,
+    ) -> Iterator[list[StoredPartition]]:
+        """Yield all partitions; see ``ObjectStore``. No round trip from memory."""
+        kept = self._all_partitions(database, table, valid_write_ids, cluster)
+        if kept is None:
+            yield from super().get_partitions(database, table, valid_write_ids, batch_size=batch_size, cluster=cluster)
+            return
+        for batch in batches(list(kept[1].by_values.values()), batch_size):
+            yield list(batch)
+
+    def get_partitions_by_names(
+        self,
+        database: str,
+        table: str,
+        names: Sequence[str],
+        valid_write_ids: GivenList = StateOf.NOW,
+        cluster: str | None = None,
+    ) -> list[StoredPartition]:
+        """Return those partitions of these names that exist; see ``ObjectStore``. No round trip from memory."""
+        kept = self._all_partitions(database, table, valid_write_ids, cluster)
+        if kept is None:
+            return super().get_partitions_by_names(database, table, names, valid_write_ids, cluster)
+        stored, found = kept
+        wanted = dict.fromkeys(partition_values(partitions.spelled_name(stored, name)) for name in names)
+        return sorted(
+            (found.by_values[values] for values in wanted if values in found.by_values), key=lambda each: each.id
+        )
+
+    def get_partitions_by_expr(
+        self,
+        database: str,
+        table: str,
+        expr: Predicate | None,
+        valid_write_ids: GivenList = StateOf.NOW,
+        cluster: str | None = None,
+    ) -> list[StoredPartition]:
+        """Return the partitions whose rows may satisfy ``expr``; see ``ObjectStore``. No round trip from memory."""
+        kept = self._all_partitions(database, table, valid_write_ids, cluster)
+        if kept is None:
+            return super().get_partitions_by_expr(database, table, expr, valid_write_ids, cluster)
+        stored, found = kept
+        rows = list(found.by_values.values())
+        return list(matching(rows, stored.partition_keys, expr, lambda partition: partition.values))
+
+    def list_partition_names(
+        self,
+        database: str,
+        table: str,
+        expr: Predicate | None = None,
+        valid_write_ids: GivenList = StateOf.NOW,
+    ) -> list[str]:
+        """Return the names of partitions that may satisfy ``expr``; see ``ObjectStore``. No round trip from memory."""
+        kept = self._all_partitions(database, table, valid_write_ids, None)
+        if kept is None:
+            return super().list_partition_names(database, table, expr, valid_write_ids)
+        stored, found = kept
+        if expr is None:
+            return list(found.sorted_names())
+        rows = list(found.by_values.values())
+        chosen = matching(rows, stored.partition_keys, expr, lambda partition: partition.values)
+        return sorted(each.name for each in chosen)
+
+    def refresh(self, names: Sequence[QualifiedName]) -> None:
+        """Read again the tables that others have changed, and their partitions where lists of them are read.
+
+        A table that does not exist any more is dropped. One round trip for each table, more for partitions.
+        """
+        for named in names:
+            try:
+                if self.cache.lists_partitions(named):
+                    self._fill_partitions(named, StateOf.NOW)
+                self._fill(named, StateOf.NOW, None)
+            except NoSuchObjectError:
+                self.cache.drop_named(*named)
+
+    def prewarm_table(self, named: QualifiedName) -> None:
+        """Read a table, its partitions, and what a statement reads of it, where they are not kept yet.
+
+        Raises:
+            NoSuchTableError: it was dropped meanwhile.
+        """
+        begun = self._begin()
+        taken = ObjectStore.snapshot(self, [named])
+        table = taken.tables[named]
+        tag = self._tag(taken, table)
+        self.cache.put_definition(begun, table, tag, {None: self._seen_from(table, None)}, is_used=True)
+        if table.is_view:
+            return
+        if not table.is_partitioned:
+            self._read_contents(taken, table, None)
+        elif not self._has_many_partitions(table):
+            found = [each for batch in super().get_partitions(*named) for each in batch]
+            self.cache.put_partitions(begun, table, tag, found, is_complete=True)
+            if table.is_transactional:
+                self._read_contents(taken, table, None)
+
+    def _keeps(self, named: QualifiedName, cluster: str | None) -> bool:
+        """Return whether partitions of a table may be kept; those that a cluster sees are not."""
+        if self._connection is not None:
+            return False
+        if cluster is not None or not self.cache.lists.include(*named):
+            self.cache.count(named, Kind.PARTITIONS, Miss.NOT_CACHEABLE)
+            return False
+        return True
+
+    def _begin(self) -> int:
+        self.follow()
+        return self.cache.begin()
+
+    def _read_table(
+        self, named: QualifiedName, ids: ValidWriteIdList | StateOf | None
+    ) -> tuple[ValidWriteIdList | None, StoredTable]:
+        """Return a table as the database has it, and the write id list of this moment. One round trip."""
+        taken = ObjectStore.snapshot(self, [named])
+        table = taken.tables[named]
+        check_has_list(table, ids)
+        return self._tag(taken, table), table
+
+    def _fill(
+        self, named: QualifiedName, ids: ValidWriteIdList | StateOf | None, cluster: str | None
+    ) -> tuple[ValidWriteIdList | None, StoredTable]:
+        """Read a table and keep it; return it as the cluster sees it."""
+        begun = self._begin()
+        tag, table = self._read_table(named, ids)
+        view = self._seen_from(table, cluster)
+        self.cache.put_definition(begun, table, tag, {cluster: view}, is_used=True)
+        return tag, view
+
+    def _fill_partitions(
+        self, named: QualifiedName, ids: ValidWriteIdList | StateOf | None
+    ) -> tuple[StoredTable, Partitions] | None:
+        """Read all partitions of a table and keep them; None where it has none, or too many."""
+        begun = self._begin()
+        tag, table = self._read_table(named, ids)
+        if not table.is_partitioned or self._has_many_partitions(table):
+            return None
+        found = [each for batch in super().get_partitions(*named) for each in batch]
+        self.cache.put_definition(begun, table, tag, is_used=True)
+        self.cache.put_partitions(begun, table, tag, found, is_complete=True)
+        return table, Partitions({each.values: each for each in found}, is_complete=True)
+
+    def _all_partitions(
+        self, database: str, table: str, valid_write_ids: GivenList, cluster: str | None
+    ) -> tuple[StoredTable, Partitions] | None:
+        """Return a table with all of its partitions, from memory if possible; None where the database answers."""
+        ids = checked_list(database, table, valid_write_ids)
+        named = (normalise(database), normalise(table))
+        if isinstance(ids, StateOf) or not self._keeps(named, cluster):
+            return None
+        kept = self.cache.partitions(named, ids)
+        if kept is not None and kept[1].is_complete:
+            self.cache.count(named, Kind.PARTITIONS, None)
+            return kept
+        if kept is not None:
+            self.cache.count(named, Kind.PARTITIONS, Miss.COLD)
+        return self._fill_partitions(named, ids)
+
+
+def _spelled(table: StoredTable, values: Sequence[str]) -> tuple[str, ...]:
+    return tuple(partition_values(partitions.name_of(table, values)))

@@ -1,0 +1,208 @@
+"""The follower: brings the cache of a process up to date with the notification log."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from airflow_hivex.core.cache import events
+from airflow_hivex.core.cache.registry import CacheRegistration
+from airflow_hivex.core.cache.table_cache import TableCache
+from airflow_hivex.core.clock import Clock
+from airflow_hivex.core.errors import EventsPurgedError, HivexError
+from airflow_hivex.core.events.notification_log import CHANNEL, NotificationLog
+from airflow_hivex.core.model.snapshots import QualifiedName
+from airflow_hivex.core.store.engine import Store
+from airflow_hivex.core.store.listening import Listener, watching
+
+log = logging.getLogger(__name__)
+
+_BATCH = 1000
+_BUSY_S = 0.2
+"""While events come, the log is read so often. When none has come for that long, the follower waits to be told."""
+_LONGEST_WAIT_S = 0.5
+"""A wait that :meth:`Follower.stop` cannot end."""
+_ARMED_S = 300
+"""The state of an idle cache is published so often."""
+_LATE_COMMIT_S = 2.0
+"""A writer that has looked for followers just before one began to wait commits within this time."""
+
+
+class Follower:
+    """Applies the events of all processes to the cache of this one, in their order.
+
+    :meth:`start` begins at the newest event: what was kept before is confirmed by snapshots only. A gap, events that
+    were purged before they were applied, and a database that was restored all end in the same: nothing is answered for
+    a list alone until it has been read again. The answers do not depend on how far it has come.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        cache: TableCache,
+        clock: Clock,
+        refresh: Callable[[Sequence[QualifiedName]], None],
+        frequency_s: float,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._cache = cache
+        self._refresh = refresh
+        self._frequency_s = frequency_s
+        self._log = NotificationLog(store)
+        self._registration = self._register()
+        self._lock = threading.RLock()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._process_id: int | None = None
+        self.position: int | None = None
+        """The id of the last event that was applied."""
+
+    @property
+    def is_running(self) -> bool:
+        """Return whether the follower runs in this process."""
+        return self._process_id == os.getpid() and self._thread is not None and self._thread.is_alive()
+
+    def start(self) -> None:
+        """Follow the log from its newest event, in a thread; a second call does nothing. Some round trips.
+
+        Where the database cannot be reached, the next call tries again.
+        """
+        if self.is_running:
+            return
+        if self._process_id is not None and self._process_id != os.getpid():
+            # A forked process: the thread, and perhaps somebody who had the lock, stayed with its parent.
+            self._lock, self._stop, self._thread, self.position = threading.RLock(), threading.Event(), None, None
+            self._registration = self._register()
+        with self._lock:
+            if self._thread is not None and self._thread.is_alive():
+                return
+            self._process_id = os.getpid()
+            self._begin()
+            self._thread = threading.Thread(target=self._run, name="hivex-cache-follower", daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread; what is kept is confirmed by snapshots only from now on."""
+        thread, self._thread = self._thread, None
+        self._stop.set()
+        self._cache.followed_until = 0.0
+        if thread is not None and self._process_id == os.getpid():
+            thread.join(_LONGEST_WAIT_S * 4)
+            with suppress(HivexError):
+                self._registration.withdraw()
+        self._stop = threading.Event()
+        self._cache.untag()
+
+    def catch_up(self, limit: int | None = None) -> int:
+        """Apply the events that are there now, up to ``limit``; return their number.
+
+        Raises:
+            StoreUnavailableError: the database cannot be reached; nothing is lost.
+        """
+        with self._lock:
+            return self._catch_up(limit)
+
+    def _register(self) -> CacheRegistration:
+        return CacheRegistration(self._store, self._clock, socket.gethostname(), os.getpid())
+
+    def begin(self) -> None:
+        """Stand at the newest event, unless it follows already, for a caller who calls :meth:`catch_up`.
+
+        Raises:
+            StoreUnavailableError: the database cannot be reached.
+        """
+        with self._lock:
+            if self.position is None:
+                self._begin()
+
+    def _begin(self) -> None:
+        self.position = self._log.current_event_id()
+        self._cache.untag()
+        self._confirm()
+
+    def _catch_up(self, limit: int | None) -> int:
+        if self.position is None:
+            self._begin()
+            return 0
+        applied = 0
+        while limit is None or applied < limit:
+            size = _BATCH if limit is None else min(_BATCH, limit - applied)
+            try:
+                found = self._log.events(self.position, size)
+            except EventsPurgedError:
+                self._resynchronize("events were purged before they were applied")
+                return applied
+            if not found and self._log.current_event_id() < self.position:
+                self._resynchronize("the database has fewer events than before")
+                return applied
+            if found and found[0].id != self.position + 1:
+                self._resynchronize(f"the log continues with event {found[0].id} after {self.position}")
+                return applied
+            changed = events.apply(self._cache, found)
+            applied += len(found)
+            if found:
+                self.position = found[-1].id
+            if changed:
+                self._refresh(sorted(changed))
+            if len(found) < size:
+                break
+        self._confirm()
+        return applied
+
+    def _confirm(self) -> None:
+        # Twice the time between two looks, since each of them takes some.
+        self._cache.followed_until = time.monotonic() + 2 * self._frequency_s
+
+    def _resynchronize(self, reason: str) -> None:
+        log.warning("The cache of metadata is read again: %s.", reason)
+        self._cache.counting.resynchronizations += 1
+        self._begin()
+
+    def _run(self) -> None:
+        stop, armed_at, was_lost = self._stop, 0.0, False
+        with watching(self._store, CHANNEL) as listener:
+            while not stop.is_set():
+                try:
+                    armed_at = self._step(armed_at)
+                    was_lost = False
+                except HivexError as error:
+                    armed_at = 0.0
+                    if not was_lost:
+                        log.warning("The notification log cannot be followed, and is tried again: %s", error)
+                    was_lost = True
+                    stop.wait(min(1.0, self._frequency_s))
+                    continue
+                self._wait(listener, stop, self._pause(armed_at))
+
+    def _step(self, armed_at: float) -> float:
+        """Apply what is there; return since when announcements are awaited, 0 while events come."""
+        applied = self.catch_up()
+        if applied and armed_at:
+            self._registration.disarm()
+            return 0.0
+        if not applied and (not armed_at or time.monotonic() - armed_at > _ARMED_S):
+            self._registration.arm(self.position or 0, self._cache.document())
+            return time.monotonic()
+        return armed_at
+
+    def _pause(self, armed_at: float) -> float:
+        """Return how long to wait, at most."""
+        if not armed_at:
+            return _BUSY_S
+        # An event may be recorded by a writer that had not seen the registration.
+        just_armed = time.monotonic() - armed_at < _LATE_COMMIT_S
+        return min(_LATE_COMMIT_S, self._frequency_s) if just_armed else self._frequency_s
+
+    @staticmethod
+    def _wait(listener: Listener, stop: threading.Event, seconds: float) -> None:
+        """Wait for an announcement, without a round trip."""
+        end = time.monotonic() + seconds
+        while not stop.is_set() and (rest := end - time.monotonic()) > 0:
+            if listener.wait(min(rest, _LONGEST_WAIT_S)) != []:
+                return

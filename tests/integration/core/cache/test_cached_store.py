@@ -1,0 +1,232 @@
+"""Reads with a write id list: from memory without a database call, and never stale."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from airflow_hivex.core.catalog.given_lists import StateOf
+from airflow_hivex.core.catalog.object_store import ObjectStore
+from airflow_hivex.core.errors import (
+    InvalidOperationError,
+    InvalidWriteIdListError,
+    MissingWriteIdListError,
+    NoSuchPartitionError,
+    NoSuchTableError,
+)
+from airflow_hivex.core.model.objects import Table
+from airflow_hivex.core.model.predicates import ColumnReference, Comparison
+from airflow_hivex.core.model.write_ids import ValidWriteIdList
+from tests.integration.core.cache.conftest import STORAGE, E, P, Process, T, Writer
+
+WANTED = Comparison(ColumnReference("d"), "=", "x")
+
+
+def test_equivalent_list_is_answered_without_a_database_call(near: Process, writer: Writer) -> None:
+    ids = writer.list_of(T)
+    found = near.catalog.get_table(*T, ids)
+    assert found == writer.catalog.get_table(*T)
+    assert near.hits(lambda: near.catalog.get_table(*T, ids))
+    assert near.hits(lambda: near.catalog.get_table("DEFAULT", "T", str(ids)))
+    # Ids that were allocated and have not committed change nothing.
+    writer.begin(T)
+    writer.begin(T)
+    later = writer.list_of(T)
+    assert later != ids
+    assert near.hits(lambda: near.catalog.get_table(*T, later))
+    assert near.catalog.get_table(*T, later) == found
+
+
+def test_list_that_sees_another_commit_is_answered_by_the_database(near: Process, writer: Writer) -> None:
+    near.catalog.get_table(*T, writer.list_of(T))
+    writer.altered(T, k="v")
+    ids = writer.list_of(T)
+    assert near.catalog.get_table(*T, ids).parameters["k"] == "v"
+    assert near.reasons()[-1] == "stale"
+    assert near.hits(lambda: near.catalog.get_table(*T, ids))
+
+
+def test_list_of_the_writer_itself_does_not_tag_the_entry(near: Process, writer: Writer) -> None:
+    """Its own id counts as committed in it, and the change comes later."""
+    txn_id, _, ids = writer.begin(T)
+    near.catalog.get_table(*T, ids)
+    writer.alter(T, txn_id, ids, k="v")
+    writer.transactions.commit(txn_id)
+    assert near.catalog.get_table(*T, writer.list_of(T)).parameters["k"] == "v"
+
+
+def test_partitions_are_answered_without_a_database_call(near: Process, writer: Writer) -> None:
+    for day in ("y", "x", "z"):
+        writer.insert(P, f"d={day}")
+    ids = writer.list_of(P)
+    reads: list[Callable[[ObjectStore], object]] = [
+        lambda catalog: catalog.get_partition(*P, ["x"], ids),
+        lambda catalog: list(catalog.get_partitions(*P, ids, batch_size=2)),
+        lambda catalog: catalog.get_partitions_by_names(*P, ["d=z", "D=x", "d=no"], ids),
+        lambda catalog: catalog.get_partitions_by_expr(*P, WANTED, ids),
+        lambda catalog: catalog.get_partitions_by_expr(*P, None, ids),
+        lambda catalog: catalog.list_partition_names(*P, None, ids),
+        lambda catalog: catalog.list_partition_names(*P, WANTED, ids),
+    ]
+    for read in reads:
+        assert read(near.catalog) == read(writer.catalog)
+        assert near.hits(lambda read=read: read(near.catalog))  # type: ignore[misc]
+        assert read(near.catalog) == read(writer.catalog)
+
+
+def test_missing_partition_is_known_once_all_are(near: Process, writer: Writer) -> None:
+    writer.insert(P, "d=x")
+    ids = writer.list_of(P)
+    near.catalog.list_partition_names(*P, None, ids)
+
+    def read() -> None:
+        with pytest.raises(NoSuchPartitionError):
+            near.catalog.get_partition(*P, ["no"], ids)
+
+    assert near.hits(read)
+
+
+def test_new_partitions_of_an_insert_are_seen(near: Process, writer: Writer) -> None:
+    writer.insert(P, "d=x")
+    near.catalog.get_partition(*P, ["x"], writer.list_of(P))
+    near.catalog.list_partition_names(*P, None, writer.list_of(P))
+    writer.insert(P, "d=y")
+    ids = writer.list_of(P)
+    assert near.catalog.list_partition_names(*P, None, ids) == ["d=x", "d=y"]
+    assert near.catalog.get_partition(*P, ["y"], ids).name == "d=y"
+
+
+def test_change_without_a_write_id_is_seen_by_whoever_has_taken_the_list_here(near: Process, writer: Writer) -> None:
+    """Lists that the transaction manager gives know the version of their table; their text form does not."""
+    near.catalog.list_partition_names(*P, None, writer.list_of(P))
+    table = writer.catalog.get_table(*P)
+    writer.catalog.add_partitions(*P, [writer.catalog.new_partition(table, ["x"])])
+    assert near.catalog.list_partition_names(*P, None, writer.list_of(P)) == ["d=x"]
+    writer.catalog.drop_table(*T)
+    near.catalog.get_table(*P, writer.list_of(P))
+
+
+def test_table_that_was_dropped_and_created_again_is_not_mistaken(near: Process, writer: Writer) -> None:
+    writer.insert(T)
+    near.catalog.get_table(*T, writer.list_of(T))
+    writer.catalog.drop_table(*T)
+    with pytest.raises(NoSuchTableError):
+        near.catalog.get_table(*T)
+    writer.catalog.create_table(Table(*T, STORAGE, parameters={"transactional": "true", "k": "v"}))
+    writer.insert(T)
+    assert near.catalog.get_table(*T, writer.list_of(T)).parameters["k"] == "v"
+
+
+def test_renamed_table_has_its_new_name_only(near: Process, writer: Writer) -> None:
+    near.catalog.get_table(*T, writer.list_of(T))
+    txn_id, _, ids = writer.begin(T)
+    table = writer.catalog.get_table(*T)
+    writer.catalog.alter_table(
+        *T, Table("default", "u", table.storage, parameters=table.parameters), ids, txn_id=txn_id
+    )
+    writer.transactions.commit(txn_id)
+    u = ("default", "u")
+    assert near.catalog.get_table(*u, writer.list_of(u)).name == "u"
+    near.follower.catch_up()
+    with pytest.raises(NoSuchTableError):
+        near.catalog.get_table(*T, str(ids))
+
+
+def test_missing_list_is_refused_for_managed_tables_only(near: Process, writer: Writer) -> None:
+    writer.insert(P, "d=x")
+    for catalog in (near.catalog, writer.catalog):
+        reads: list[Callable[[], object]] = [
+            lambda catalog=catalog: catalog.get_table(*T, None),  # type: ignore[misc]
+            lambda catalog=catalog: catalog.get_tables("default", ["t"], {"t": None}),  # type: ignore[misc]
+            lambda catalog=catalog: catalog.get_partition(*P, ["x"], None),  # type: ignore[misc]
+            lambda catalog=catalog: list(catalog.get_partitions(*P, None)),  # type: ignore[misc]
+            lambda catalog=catalog: catalog.get_partitions_by_names(*P, ["d=x"], None),  # type: ignore[misc]
+            lambda catalog=catalog: catalog.get_partitions_by_expr(*P, None, None),  # type: ignore[misc]
+            lambda catalog=catalog: catalog.list_partition_names(*P, None, None),  # type: ignore[misc]
+            lambda catalog=catalog: catalog.drop_table(*T, None),  # type: ignore[misc]
+            lambda catalog=catalog: catalog.drop_partitions(*P, ["d=x"], None),  # type: ignore[misc]
+            lambda catalog=catalog: catalog.rename_partition(*P, "d=x", "d=y", None),  # type: ignore[misc]
+            lambda catalog=catalog: catalog.create_table(
+                Table("default", "n", STORAGE, parameters={"transactional": "true"}), None
+            ),  # type: ignore[misc]
+        ]
+        for _ in range(2):
+            # From memory and from the database.
+            for read in reads:
+                with pytest.raises(MissingWriteIdListError):
+                    read()
+            catalog.get_table(*T, writer.list_of(T))
+            catalog.list_partition_names(*P, None, writer.list_of(P))
+        assert catalog.get_table(*E, None).name == "e"
+    assert writer.catalog.list_tables("default") == ["e", "p", "t"]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "",
+        "  ",
+        "default.t",
+        "default.t:5",
+        "default.t:5:x::",
+        "default.t:5:9223372036854775807:1:1",
+        "default.other:5:9223372036854775807::",
+        "null:5:9223372036854775807::",
+        ValidWriteIdList.parse(""),
+        ValidWriteIdList.of(None, 5),
+        ValidWriteIdList.of("default.t", 2**63 - 1),
+    ],
+    ids=str,
+)
+def test_list_that_is_not_one_of_the_table_is_refused(
+    near: Process, writer: Writer, given: ValidWriteIdList | str
+) -> None:
+    for catalog in (near.catalog, writer.catalog):
+        for _ in range(2):
+            with pytest.raises(InvalidWriteIdListError):
+                catalog.get_table(*T, given)
+            catalog.get_table(*T, writer.list_of(T))
+        with pytest.raises(InvalidWriteIdListError):
+            catalog.drop_table(*T, given)
+    assert writer.catalog.get_table(*T).name == "t"
+
+
+def test_read_without_the_argument_returns_the_state_of_now(near: Process, writer: Writer) -> None:
+    near.catalog.get_table(*T, writer.list_of(T))
+    writer.catalog.alter_table(*T, Table(*T, STORAGE, parameters={"transactional": "true", "k": "v"}))
+    assert near.catalog.get_table(*T).parameters["k"] == "v"
+    assert near.catalog.get_table(*T, StateOf.NOW).parameters["k"] == "v"
+
+
+def test_table_on_a_cluster_is_kept_by_cluster(near: Process, writer: Writer) -> None:
+    ids = writer.list_of(T)
+    near.catalog.get_table(*T, ids, cluster="c1")
+    assert near.hits(lambda: near.catalog.get_table(*T, ids, cluster="c1"))
+    assert near.catalog.get_table(*T, ids, cluster="c1") == writer.catalog.get_table(*T, cluster="c1")
+
+
+def test_named_tables_are_answered_together(near: Process, writer: Writer) -> None:
+    lists = {"t": writer.list_of(T), "p": writer.list_of(P)}
+    near.catalog.get_table(*T, lists["t"])
+    near.catalog.get_table(*P, lists["p"])
+    assert near.hits(lambda: near.catalog.get_tables("default", ["p", "t"], lists))
+    found = near.catalog.get_tables("default", ["p", "no", "t", "e"], lists)
+    assert found == writer.catalog.get_tables("default", ["p", "no", "t", "e"])
+
+
+def test_table_without_partition_keys_has_no_partitions(near: Process, writer: Writer) -> None:
+    for _ in range(2):
+        with pytest.raises(InvalidOperationError):
+            near.catalog.list_partition_names(*T, None, writer.list_of(T))
+
+
+def test_equal_columns_are_kept_once(near: Process, writer: Writer) -> None:
+    for number in range(3):
+        name = ("default", f"n{number}")
+        writer.catalog.create_table(Table(*name, STORAGE, parameters={"transactional": "true"}))
+        near.catalog.get_table(*name, writer.list_of(name))
+    kept = near.cache.known([("default", f"n{number}") for number in range(3)])
+    assert len({id(table.storage.columns) for table in kept}) == 1
+    near.cache.drop_named(None)
+    assert near.cache.shared_parts == 0
