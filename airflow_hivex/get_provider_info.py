@@ -34,13 +34,21 @@ def get_provider_info() -> dict[str, Any]:
         "sensors": [
             {
                 "integration-name": "Hivex",
-                "python-modules": ["airflow_hivex.sensors.compaction", "airflow_hivex.sensors.transactions"],
+                "python-modules": [
+                    "airflow_hivex.sensors.compaction",
+                    "airflow_hivex.sensors.replication",
+                    "airflow_hivex.sensors.transactions",
+                ],
             }
         ],
         "triggers": [
             {
                 "integration-name": "Hivex",
-                "python-modules": ["airflow_hivex.triggers.compaction", "airflow_hivex.triggers.transactions"],
+                "python-modules": [
+                    "airflow_hivex.triggers.compaction",
+                    "airflow_hivex.triggers.replication",
+                    "airflow_hivex.triggers.transactions",
+                ],
             }
         ],
         "connection-types": [

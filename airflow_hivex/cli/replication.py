@@ -30,6 +30,11 @@ def add_arguments(replicate: argparse.ArgumentParser, tell: Callable[[str], None
         action="append",
         help="copy only this partition of one table (year=2013/month=1), or those below it; may be repeated",
     )
+    replicate.add_argument(
+        "--where",
+        metavar="CONDITIONS",
+        help="copy only these partitions of one table, as in a PARTITION clause: 'year = 2013, month < 3'",
+    )
     replicate.add_argument("--dry-run", action="store_true", help="list the directories to copy, and copy nothing")
     replicate.add_argument("--verify", action="store_true", help="read registered copies too, and repair damaged ones")
     replicate.add_argument("--threads", metavar="N", type=int, default=8, help="copy N files at once (default: 8)")
@@ -51,6 +56,7 @@ def _replicate(options: argparse.Namespace, tell: Callable[[str], None]) -> int:
             options.tables,
             options.to,
             options.partition,
+            partition_filter=options.where,
             dry_run=options.dry_run,
             verify=options.verify,
             threads=options.threads,

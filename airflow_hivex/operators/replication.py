@@ -31,13 +31,17 @@ class HivexReplicateOperator(BaseOperator):
     :param cluster: the cluster that is to have the copies (templated)
     :param partitions: names of partitions of one table, or leading parts such as ``year=2013``; None for all
         (templated)
+    :param partition_filter: conditions on the partition keys of one table, as in a PARTITION clause
+        (``year = 2013, month < 3``), instead of names (templated)
+    :param dry_run: copy nothing, and return ``"directories"``: ``{"table", "partition", "directory", "source", "files",
+        "bytes"}`` of each that would be copied
     :param verify: read the registered copies, too, and copy damaged ones again
     :param threads: how many files are copied at once
     :param bytes_per_second: how much is copied at most; None sets no limit
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     """
 
-    template_fields: Sequence[str] = ("tables", "cluster", "partitions", "hivex_conn_id")
+    template_fields: Sequence[str] = ("tables", "cluster", "partitions", "partition_filter", "hivex_conn_id")
     template_fields_renderers: ClassVar[dict[str, str]] = {"tables": "json", "partitions": "json"}
     ui_color = "#fdee21"
 
@@ -47,6 +51,8 @@ class HivexReplicateOperator(BaseOperator):
         tables: str | Sequence[str],
         cluster: str,
         partitions: Sequence[str] | None = None,
+        partition_filter: str | None = None,
+        dry_run: bool = False,
         verify: bool = False,
         threads: int = 8,
         bytes_per_second: int | None = None,
@@ -57,6 +63,8 @@ class HivexReplicateOperator(BaseOperator):
         self.tables = tables
         self.cluster = cluster
         self.partitions = partitions
+        self.partition_filter = partition_filter
+        self.is_dry_run = dry_run
         self.verify = verify
         self.threads = threads
         self.bytes_per_second = bytes_per_second
@@ -76,6 +84,8 @@ class HivexReplicateOperator(BaseOperator):
                     self.tables if isinstance(self.tables, str) else list(self.tables),
                     self.cluster,
                     self.partitions,
+                    partition_filter=self.partition_filter or None,
+                    dry_run=self.is_dry_run,
                     verify=self.verify,
                     threads=self.threads,
                     bytes_per_second=self.bytes_per_second,
@@ -87,7 +97,7 @@ class HivexReplicateOperator(BaseOperator):
             if error.retryable:
                 raise
             raise AirflowFailException(str(error)) from cause_of(error)
-        return {
+        answer: dict[str, Any] = {
             "cluster": found.cluster,
             "tables": [each.table for each in found.tables],
             "txn_id": found.txn_id,
@@ -95,6 +105,20 @@ class HivexReplicateOperator(BaseOperator):
             "bytes_copied": found.bytes_copied,
             "files_kept": found.files_kept,
         }
+        if self.is_dry_run:
+            answer["directories"] = [
+                {
+                    "table": table.table,
+                    "partition": each.partition,
+                    "directory": each.name,
+                    "source": each.source,
+                    "files": each.files,
+                    "bytes": each.size_bytes,
+                }
+                for table in found.tables
+                for each in table.directories
+            ]
+        return answer
 
     def _report(self, progress: CopyProgress) -> None:
         self.log.info(
@@ -104,3 +128,79 @@ class HivexReplicateOperator(BaseOperator):
             progress.bytes_done,
             progress.size_bytes,
         )
+
+
+class HivexSetPrimaryClusterOperator(BaseOperator):
+    """Change the primary cluster of a table; the one before keeps a copy. A retry continues, or finds it done.
+
+    It copies the table in the worker, so that it is not deferrable. It waits for the readers and writers of the table.
+
+    It returns ``{"table", "before", "cluster", "is_changed", "txn_id", "bytes_copied", "lost_write_ids"}``.
+
+    :param table: ``database.table`` (templated)
+    :param cluster: the new primary cluster (templated)
+    :param force: the cluster before is lost; the task fails without a retry, with a list of what would be lost, as
+        long as ``confirm`` does not confirm exactly that
+    :param confirm: the confirmation that this error names (templated)
+    :param threads: how many files are copied at once
+    :param bytes_per_second: how much is copied at most; None sets no limit
+    :param hivex_conn_id: the connection of type ``hivex`` (templated)
+    """
+
+    template_fields: Sequence[str] = ("table", "cluster", "confirm", "hivex_conn_id")
+    ui_color = "#fdee21"
+
+    def __init__(
+        self,
+        *,
+        table: str,
+        cluster: str,
+        force: bool = False,
+        confirm: str | None = None,
+        threads: int = 8,
+        bytes_per_second: int | None = None,
+        hivex_conn_id: str = HivexHook.default_conn_name,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.table = table
+        self.cluster = cluster
+        self.force = force
+        self.confirm = confirm
+        self.threads = threads
+        self.bytes_per_second = bytes_per_second
+        self.hivex_conn_id = hivex_conn_id
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Change it.
+
+        :raises AirflowFailException: the request is wrong, or writes would be lost: a retry would fail again
+        :raises HivexError: the failure may pass; Airflow retries the task as its ``retries`` say
+        """
+        try:
+            found = (
+                HivexHook(self.hivex_conn_id)
+                .get_metastore()
+                .primaries.change(
+                    self.table,
+                    self.cluster,
+                    force=self.force,
+                    confirm=self.confirm or None,
+                    threads=self.threads,
+                    bytes_per_second=self.bytes_per_second,
+                    agent_info=agent_info(context),
+                )
+            )
+        except HivexError as error:
+            if error.retryable:
+                raise
+            raise AirflowFailException(str(error)) from cause_of(error)
+        return {
+            "table": found.table,
+            "before": found.before,
+            "cluster": found.cluster,
+            "is_changed": found.is_changed,
+            "txn_id": found.txn_id,
+            "bytes_copied": 0 if found.replication is None else found.replication.bytes_copied,
+            "lost_write_ids": [list(each) for each in found.lost_write_ids],
+        }

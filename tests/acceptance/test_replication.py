@@ -283,6 +283,7 @@ def test_statements_replicate_show_and_drop_copies(metastore: Metastore, days: S
     stale = next(each for each in shown if each["state"] == "stale")
     assert (stale["partition"], stale["cluster"], stale["lacking_directories"]) == ("ds=1", "c2", 1)
     assert isinstance(stale["lag_s"], int)
+    assert (stale["lag_commits"], stale["write_id"]) == (1, 2)
     days.sql("ALTER TABLE days PARTITION (ds = '1') DROP COPY ON CLUSTER c2")
     place = tmp_path / "c2" / location_of(metastore, "days")
     assert [each.name for each in place.iterdir()] == ["ds=2"]

@@ -77,8 +77,9 @@ class CopyStatus:
     """The state of a partition (None: of a table without) on a cluster, as of now.
 
     ``lag_ms`` is the time since the oldest directory that the copy lacks was registered on the primary; 0 for a current
-    copy, None for the primary and where the time is not known. A table without transactions has no registered
-    directories.
+    copy, None for the primary and where the time is not known. ``write_id`` is the highest that the copy has, and
+    ``lag_commits`` the number of commits that it lacks; a compaction is not one of them. A table without transactions
+    has no registered directories.
     """
 
     partition: str | None
@@ -90,6 +91,8 @@ class CopyStatus:
     lacking_bytes: int
     lag_ms: int | None
     is_primary: bool = False
+    write_id: int | None = None
+    lag_commits: int = 0
 
     @property
     def is_current(self) -> bool:

@@ -21,6 +21,7 @@ from airflow_hivex.core.catalog.binding import BoundPartition, BoundTable, bind
 from airflow_hivex.core.catalog.contents import TableContents
 from airflow_hivex.core.catalog.directories import RegisteredDirectory
 from airflow_hivex.core.catalog.object_store import ObjectStore
+from airflow_hivex.core.catalog.specifications import covered, typed_specification
 from airflow_hivex.core.clock import Clock
 from airflow_hivex.core.clusters.health import ClusterHealth
 from airflow_hivex.core.clusters.properties import Clusters
@@ -52,6 +53,7 @@ from airflow_hivex.core.replication.planning import (
 from airflow_hivex.core.replication.running import ReplicationTransactions, RunningReplication
 from airflow_hivex.core.replication.status import copy_statuses
 from airflow_hivex.core.settings import Settings
+from airflow_hivex.core.sql.copies import read_partition_filter
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.transactions.locks import LockManager
 from airflow_hivex.core.transactions.manager import TransactionManager
@@ -110,6 +112,7 @@ class Replicator:
         cluster: str,
         partitions: Collection[str] | None = None,
         *,
+        partition_filter: str | None = None,
         dry_run: bool = False,
         verify: bool = False,
         threads: int = _THREADS,
@@ -128,6 +131,8 @@ class Replicator:
                 files, and need none: all clusters share one metastore.
             cluster: the cluster that is to have the copies.
             partitions: names (``year=2013/month=1``) or leading parts of them, of one table; None for all.
+            partition_filter: conditions on the partition keys of one table, as in a PARTITION clause
+                (``year = 2013, month < 3``), instead of names.
             dry_run: only return what would be copied, with its size.
             verify: read the copies that are registered, too, and copy those again that are damaged.
             threads: how many files are copied at once.
@@ -148,8 +153,12 @@ class Replicator:
             TransactionAbortedError: somebody aborted the replication, or it sent no heartbeat for too long.
         """
         names = _names([tables] if isinstance(tables, str) else tables)
-        _check_options(names, partitions, threads, bytes_per_second)
         target = self._clusters.get(cluster).name
+        if partition_filter is not None:
+            partitions = self._partitions_of(names, partitions, partition_filter)
+            if not partitions:
+                return Replication(target, ())
+        _check_options(names, partitions, threads, bytes_per_second)
         options = CopyOptions(threads, bytes_per_second, progress, verify)
         if dry_run:
             snapshot = self._catalog.snapshot(names)
@@ -163,6 +172,18 @@ class Replicator:
                     raise
                 log.info("The replication is retried: %s", error)
         raise AssertionError("the loop returns or raises")
+
+    def _partitions_of(
+        self, names: Sequence[QualifiedName], given: Collection[str] | None, conditions: str
+    ) -> list[str]:
+        """Return the names of the partitions that conditions cover."""
+        if given is not None or len(names) != 1:
+            raise InvalidParametersError("A filter of partitions belongs to one table, and to no list of partitions.")
+        predicate = read_partition_filter(conditions)
+        table = self._catalog.get_table(*names[0])
+        exact = typed_specification("REPLICATE", table, predicate)
+        found = self._catalog.list_partition_names(table.database, table.name, exact)
+        return covered(found, exact, table.partition_keys)
 
     def replicate_alone(
         self,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from airflow_hivex.core.model.predicates import Predicate
 from airflow_hivex.core.model.statements import DropCopy, Literal, ReplicateTable, SetPrimaryCluster, TableName
 from airflow_hivex.core.sql.clauses import read_partition_predicate
 from airflow_hivex.core.sql.databases import read_cluster
 from airflow_hivex.core.sql.literals import read_string
-from airflow_hivex.core.sql.tokens import Cursor
+from airflow_hivex.core.sql.markers import Markers
+from airflow_hivex.core.sql.tokens import Cursor, tokenize
 
 
 def read_replicate(cursor: Cursor) -> ReplicateTable:
@@ -33,3 +35,17 @@ def read_set_primary(cursor: Cursor, table: TableName) -> SetPrimaryCluster:
         return SetPrimaryCluster(table, cluster)
     confirm = read_string(cursor, "the confirmation") if cursor.accept("CONFIRM") else None
     return SetPrimaryCluster(table, cluster, force=True, confirm=confirm)
+
+
+def read_partition_filter(text: str) -> Predicate:
+    """Return the conditions on partition keys of a text, written as in a PARTITION clause: ``year = 2013, month < 3``.
+
+    Raises:
+        StatementSyntaxError: the text is something else.
+    """
+    clause = f"({text})"
+    cursor = Cursor(clause, tokenize(clause), Markers(None))
+    found = read_partition_predicate(cursor)
+    if not cursor.at_end:
+        raise cursor.expected("the end of the conditions")
+    return found

@@ -20,6 +20,8 @@ SHOW_COLUMNS = (
     "lacking_directories",
     "lacking_bytes",
     "lag_s",
+    "lag_commits",
+    "write_id",
 )
 
 
@@ -92,6 +94,8 @@ def show_copies(context: StatementContext, statement: ShowCopies) -> Result:
             each.lacking_directories,
             each.lacking_bytes,
             None if each.lag_ms is None else each.lag_ms // 1000,
+            None if each.is_primary else each.lag_commits,
+            each.write_id,
         )
         for each in shown
     ]

@@ -1,0 +1,101 @@
+"""Wait until a copy of a table is fresh."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from airflow.sdk.exceptions import AirflowFailException
+
+from airflow_hivex.hooks.compactions import as_whole_number
+from airflow_hivex.sensors.transactions import HivexSensor
+from airflow_hivex.triggers.replication import HivexReplicaFreshnessTrigger, look_at_copy
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from airflow_hivex.triggers.transactions import Answer, HivexTrigger
+
+
+class HivexReplicaFreshnessSensor(HivexSensor):
+    """Wait until the copy of a table on a cluster lags at most as much as asked; by default, until it is current.
+
+    Each partition must have a copy there. The primary cluster of a table is always fresh. The sensor copies nothing.
+
+    It returns ``{"table", "cluster", "partitions", "write_id", "lag_s", "commits"}``: how many partitions there are,
+    the highest write id that the copy has, and the largest lag of a partition.
+
+    :param table: ``table`` or ``database.table`` (templated)
+    :param cluster: the cluster of the copy (templated)
+    :param partitions: names of partitions such as ``year=2013/month=1``; None for all that the table has (templated)
+    :param max_lag: the age of the oldest commit that the copy may lack: seconds, or a ``timedelta`` (templated)
+    :param max_lag_commits: the number of commits that the copy of a partition may lack (templated)
+    :param hivex_conn_id: the connection of type ``hivex`` (templated)
+    :param deferrable: wait in the triggerer; ``[operators] default_deferrable`` by default
+    """
+
+    template_fields: Sequence[str] = (
+        "table",
+        "cluster",
+        "partitions",
+        "max_lag",
+        "max_lag_commits",
+        "hivex_conn_id",
+    )
+    template_fields_renderers: ClassVar[dict[str, str]] = {"partitions": "json"}
+
+    def __init__(
+        self,
+        *,
+        table: str,
+        cluster: str,
+        partitions: Sequence[str] | None = None,
+        max_lag: float | str | timedelta = 0,
+        max_lag_commits: int | str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.table = table
+        self.cluster = cluster
+        self.partitions = partitions
+        self.max_lag = max_lag
+        self.max_lag_commits = max_lag_commits
+
+    def _look(self) -> Answer | None:
+        return look_at_copy(
+            self.hivex_conn_id, self.table, self.cluster, self._partitions(), self._max_lag_s(), self._max_commits()
+        )
+
+    def _trigger(self) -> HivexTrigger:
+        return HivexReplicaFreshnessTrigger(
+            table=self.table,
+            cluster=self.cluster,
+            partitions=self._partitions(),
+            max_lag_s=self._max_lag_s(),
+            max_lag_commits=self._max_commits(),
+            hivex_conn_id=self.hivex_conn_id,
+            poll_interval=self.poke_interval,
+        )
+
+    def _awaited(self) -> str:
+        return f"fresh copy of {self.table} on cluster {self.cluster}"
+
+    def _partitions(self) -> list[str] | None:
+        return None if self.partitions is None else list(self.partitions)
+
+    def _max_lag_s(self) -> float:
+        if isinstance(self.max_lag, timedelta):
+            return self.max_lag.total_seconds()
+        try:
+            seconds = float(self.max_lag or 0)
+        except (TypeError, ValueError):
+            seconds = -1
+        if not seconds >= 0:
+            raise AirflowFailException(f"max_lag = {self.max_lag!r} is not a valid number of seconds, 0 or more.")
+        return seconds
+
+    def _max_commits(self) -> int | None:
+        if self.max_lag_commits in (None, ""):
+            return None
+        # 0 is the number of a copy that lacks nothing.
+        return 0 if str(self.max_lag_commits) == "0" else as_whole_number("max_lag_commits", self.max_lag_commits)

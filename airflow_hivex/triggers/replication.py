@@ -1,0 +1,112 @@
+"""Wait until a copy of a table is fresh, by looking again and again.
+
+The function is one look; the sensor uses it too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow_hivex.hooks.hivex import HivexHook
+from airflow_hivex.triggers.transactions import HivexTrigger
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from airflow_hivex.triggers.transactions import Answer
+
+
+def look_at_copy(
+    hivex_conn_id: str,
+    table: str,
+    cluster: str,
+    partitions: Sequence[str] | None,
+    max_lag_s: float,
+    max_lag_commits: int | None,
+) -> Answer | None:
+    """Return the state of a table's copy on a cluster once it is as fresh as asked, or None.
+
+    :param table: ``table`` or ``database.table``
+    :param partitions: names of partitions; None for all that the table has
+    :param max_lag_s: the age of the oldest commit that the copy may lack, in seconds
+    :param max_lag_commits: the number of commits that the copy of a partition may lack
+    :raises HivexError: there is no such table or cluster, or the table is a view
+    """
+    from airflow_hivex.core.errors import InvalidOperationError
+
+    hook = HivexHook(hivex_conn_id)
+    metastore = hook.get_metastore()
+    database, _, name = table.rpartition(".")
+    full_name = f"{database or hook.get_configuration().database}.{name}"
+    target = metastore.clusters.get(cluster).name
+    states = metastore.replicator.copies(full_name)
+    wanted = {each.partition for each in states if each.is_primary}
+    if partitions is not None:
+        if None in wanted:
+            raise InvalidOperationError(
+                "Waiting for a copy of partitions", full_name, "the table has no partition keys"
+            )
+        wanted = set(partitions)
+    found = [each for each in states if each.cluster == target and each.partition in wanted]
+    if {each.partition for each in found} != wanted:
+        return None
+    lags = [0 if each.is_primary else each.lag_ms for each in found]
+    commits = [each.lag_commits for each in found]
+    if any(lag is None or lag > max_lag_s * 1000 for lag in lags):
+        return None
+    if max_lag_commits is not None and any(each > max_lag_commits for each in commits):
+        return None
+    return {
+        "table": full_name,
+        "cluster": target,
+        "partitions": len(found) if None not in wanted else 0,
+        "write_id": max((each.write_id for each in found if each.write_id is not None), default=None),
+        "lag_s": max((lag for lag in lags if lag is not None), default=0) / 1000,
+        "commits": max(commits, default=0),
+    }
+
+
+class HivexReplicaFreshnessTrigger(HivexTrigger):
+    """Waits until a copy of a table is fresh.
+
+    :param table: ``table`` or ``database.table``
+    :param cluster: the cluster of the copy
+    :param partitions: names of partitions; None for all that the table has
+    :param max_lag_s: the age of the oldest commit that the copy may lack, in seconds
+    :param max_lag_commits: the number of commits that the copy of a partition may lack
+    """
+
+    def __init__(
+        self,
+        *,
+        table: str,
+        cluster: str,
+        hivex_conn_id: str,
+        poll_interval: float,
+        partitions: Sequence[str] | None = None,
+        max_lag_s: float = 0,
+        max_lag_commits: int | None = None,
+    ) -> None:
+        super().__init__(hivex_conn_id=hivex_conn_id, poll_interval=poll_interval)
+        self.table = table
+        self.cluster = cluster
+        self.partitions = partitions
+        self.max_lag_s = max_lag_s
+        self.max_lag_commits = max_lag_commits
+
+    def _arguments(self) -> dict[str, Any]:
+        return {
+            "table": self.table,
+            "cluster": self.cluster,
+            "partitions": self.partitions,
+            "max_lag_s": self.max_lag_s,
+            "max_lag_commits": self.max_lag_commits,
+        }
+
+    def _look(self) -> Answer | None:
+        return look_at_copy(
+            self.hivex_conn_id, self.table, self.cluster, self.partitions, self.max_lag_s, self.max_lag_commits
+        )
+
+    def _awaited(self) -> str:
+        return f"a fresh copy of {self.table} on cluster {self.cluster}"
