@@ -19,7 +19,7 @@ SMALL = 1 << 18
 """Files of at most so many bytes are read in one go."""
 
 _READ = os.O_RDONLY | getattr(os, "O_BINARY", 0)
-_WRITE_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+_WRITE_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 
 
 def copy_file(
@@ -87,8 +87,8 @@ def _copy_small(source: str, place: str, size_bytes: int, written: Callable[[int
         content = _read(source, size_bytes)
     with _made(place) as copy, _of(place):
         _write(copy, content)
-    with _of(place):
-        again = _read(place, len(content))
+        # One more byte than there should be.
+        again = os.pread(copy, len(content) + 1, 0)
     written(len(content))
     checksum = hashlib.sha256(content).hexdigest()
     return len(content), checksum, checksum if again == content else hashlib.sha256(again).hexdigest()

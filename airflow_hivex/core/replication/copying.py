@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 from airflow_hivex.core.errors import CopyAlteredError, InvalidOperationError
@@ -150,17 +151,24 @@ def copy_files(
 
 
 def _batches(files: Sequence[FileCopy], threads: int) -> Iterator[list[FileCopy]]:
-    """Yield the files, large ones first and alone, so that no thread is left with one at the end."""
+    """Yield the files in parts for threads: large ones first and alone, so that none is left with one at the end.
+
+    Small ones of a folder come together: threads that make files in one folder wait for each other.
+    """
     most = max(1, min(_FILES_AT_ONCE, len(files) // threads))
+    large = [each for each in files if each.size_bytes > local_copies.SMALL]
+    yield from ([each] for each in sorted(large, key=lambda each: each.size_bytes, reverse=True))
     batch: list[FileCopy] = []
     size_bytes = 0
-    for each in sorted(files, key=lambda each: each.size_bytes, reverse=True):
+    small = (each for each in files if each.size_bytes <= local_copies.SMALL)
+    for each in sorted(small, key=lambda each: each.place):
         if batch and (len(batch) >= most or size_bytes + each.size_bytes > _BYTES_AT_ONCE):
             yield batch
             batch, size_bytes = [], 0
         batch.append(each)
         size_bytes += each.size_bytes
-    yield batch
+    if batch:
+        yield batch
 
 
 def hash_files(
@@ -222,15 +230,29 @@ class _Copier:
         self._throttle = Throttle(bytes_per_second, stop)
         self._is_throttled = bytes_per_second is not None
         self._lock = threading.Lock()
+        self._lane = threading.Lock()
         self.bytes_done = 0
         self.checksums: dict[str, str] = {}
         self.kept: set[str] = set()
 
     def copy_all(self, files: Sequence[FileCopy]) -> None:
         """Copy some files one after the other."""
-        for each in files:
-            _check(self._stop)
-            self.checksums[each.place] = self._copy(each)
+        # Between local disks a small file is a few short calls of the system. One thread is faster at them than
+        # several, which would hand over the lock of the interpreter at each call.
+        with self._lane if self._are_short(files) else nullcontext():
+            for each in files:
+                _check(self._stop)
+                self.checksums[each.place] = self._copy(each)
+
+    def _are_short(self, files: Sequence[FileCopy]) -> bool:
+        return (
+            not self._is_throttled
+            and self._target.local_path("") is not None
+            and all(
+                each.size_bytes <= local_copies.SMALL and self._sources(each.source).local_path("") is not None
+                for each in files
+            )
+        )
 
     def _copy(self, file: FileCopy) -> str:
         source = self._sources(file.source)
