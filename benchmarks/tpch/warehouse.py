@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
@@ -122,13 +121,10 @@ class TpchWarehouse:
     # -- copies --------------------------------------------------------------------------------
 
     def copy(self, *names: str) -> None:
-        """Copy tables to the cluster that has them not, and register the copies."""
+        """Replicate tables to the cluster that has them not."""
         for name in names:
-            primary = self.metastore.catalog.get_table("default", name).storage.primary
-            (other,) = set(CLUSTERS) - {primary.cluster}
-            source, target = (self.folder / cluster / primary.location for cluster in (primary.cluster, other))
-            shutil.copytree(source, target, dirs_exist_ok=True)
-            self.metastore.catalog.register_copy("default", name, other)
+            (other,) = set(CLUSTERS) - {TABLES[name].cluster}
+            self.metastore.replicator.replicate(f"default.{name}", other)
             self._places[name].add(other)
 
     def copy_small(self) -> None:
