@@ -36,6 +36,7 @@ from airflow_hivex.core.imports.report import ImportedObject
 from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE
 from airflow_hivex.core.model.progress import ProgressReport
 from airflow_hivex.core.model.statement_locks import StatementLocks
+from airflow_hivex.core.namespaces.capacity import Capacities
 from airflow_hivex.core.namespaces.links import Links
 from airflow_hivex.core.namespaces.namespaces import Namespaces
 from airflow_hivex.core.replication.primary import PrimaryClusters
@@ -88,6 +89,7 @@ class Metastore:
         self.links = services.links
         self.namespaces = services.namespaces
         self.primaries = services.primaries
+        self.capacity = services.capacity
         self.replayed_transactions = ReplayedTransactions(
             services.store, services.settings, services.clock, services.transactions
         )
@@ -101,6 +103,7 @@ class Metastore:
             keep_compactions=services.compactor.housekeep,
             clean_copies=services.replicator.clean,
             expire_links=services.links.expire,
+            record_capacity=services.capacity.record,
         )
         # A waiter settles what a dead holder has left, even where no housekeeping is scheduled.
         services.locks.waiter.while_waiting = self._housekeep
@@ -172,6 +175,7 @@ class Metastore:
             links=Links(store, clock),
             namespaces=Namespaces(store, checked),
             primaries=PrimaryClusters(checked, configured, catalog, transactions, locks, roots, clock, replicator),
+            capacity=Capacities(store, configured, clock),
         )
         return cls(services)
 

@@ -27,6 +27,7 @@ from airflow_hivex.core.sql.inspection import Inspection, inspect
 from airflow_hivex.core.sql.reader import read, read_table_name
 from airflow_hivex.core.statements import (
     administration,
+    capacity,
     column_definitions,
     compactions,
     copies,
@@ -106,6 +107,8 @@ _HANDLERS: dict[type, Handler] = {
     kinds.DropLinkPartitions: links.drop_link_partitions,
     kinds.SetLinkProperties: links.set_link_properties,
     kinds.ShowLinks: links.show_links,
+    kinds.ShowCapacity: capacity.show_capacity,
+    kinds.SetQuota: capacity.set_quota,
     kinds.ShowDatabases: listings.show_databases,
     kinds.ShowTables: listings.show_tables,
     kinds.ShowPartitions: listings.show_partitions,

@@ -36,6 +36,8 @@ WATCHED = {
 }
 WITHOUT_EVENTS = {
     "link_partitions": "the event of the link has them",
+    "quotas": "the event of the database has them",
+    "capacity_history": "sums of what other events have told",
     "counters": "numbers that were handed out",
     "cluster_roots": "where clusters are, as they are configured",
     "txns": "a commit or abort that has written leaves an event; a snapshot has the others",
@@ -105,6 +107,7 @@ READS = {
     "notification_log": {"current_event_id", "events", "lag", "purge"},
     "compactor": {"abort", "cancel", "explain", "housekeep", "initiate", "plan_clean", "request", "show", "wait"},
     "doctor": {"examine"},
+    "capacity": {"by_age", "by_format", "by_table", "drop_quota", "history", "record", "set_quota", "show"},
     "namespaces": {"check", "is_closed"},
     # Those that change the partitions of links change no row that is watched; their events are tested with links.
     "links": {

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from sqlalchemy import Connection
 
-from airflow_hivex.core.catalog import copies, partitions, tables
+from airflow_hivex.core.catalog import copies, partitions, quotas, tables
 from airflow_hivex.core.catalog.binding import BoundTable, bind
 from airflow_hivex.core.catalog.copies import NewCopies
 from airflow_hivex.core.catalog.directories import RegisteredDirectory
@@ -111,6 +111,7 @@ class CopyMethods(SnapshotReading):
             UnknownClusterError: the cluster is not configured.
             NoSuchTableError, NoSuchPartitionError: it was dropped meanwhile.
             CopyOutdatedError: a directory is not registered any more, or has grown since it was given.
+            QuotaExceededError: the namespace would hold more than its quota on the cluster.
         """
         target = self._clusters.get(cluster)
         self._add_copies(
@@ -147,7 +148,9 @@ class CopyMethods(SnapshotReading):
 
         def work(connection: Connection) -> None:
             self._lock_for_copies(connection, table)
+            use = quotas.lock_use(connection, table.id, new.cluster)
             names = copies.add_copies(connection, new, self._clock())
+            quotas.check_use(connection, use)
             message = {
                 "cluster": new.cluster,
                 "partitions": names if table.is_partitioned else None,

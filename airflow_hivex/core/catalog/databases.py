@@ -12,7 +12,7 @@ from sqlalchemy.exc import IntegrityError
 from airflow_hivex.core.errors import AlreadyExistsError, InvalidOperationError, NoSuchDatabaseError
 from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE, check_name, check_owner, normalise
 from airflow_hivex.core.model.objects import Database
-from airflow_hivex.core.store.schema import databases, links, tables
+from airflow_hivex.core.store.schema import databases, links, quotas, tables
 
 
 def insert_database(connection: Connection, database: Database, now_ms: int) -> str:
@@ -90,6 +90,7 @@ def delete_database(connection: Connection, name: str) -> None:
     linked = connection.execute(count).scalar_one()
     if linked:
         raise InvalidOperationError("DROP DATABASE", row.name, f"it has {linked} links; use CASCADE to drop them too")
+    connection.execute(delete(quotas).where(quotas.c.database_id == row.id))
     # Tables that were dropped, but whose files are not all gone, move to the default database.
     default_id = select(databases.c.id).where(databases.c.name == DEFAULT_DATABASE).scalar_subquery()
     connection.execute(update(tables).where(tables.c.database_id == row.id).values(database_id=default_id))

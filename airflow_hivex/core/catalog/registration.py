@@ -8,7 +8,7 @@ from typing import Self
 
 from sqlalchemy import Connection
 
-from airflow_hivex.core.catalog import directories, history, partitions, tables
+from airflow_hivex.core.catalog import directories, history, partitions, quotas, tables
 from airflow_hivex.core.catalog.directories import NewDirectory
 from airflow_hivex.core.errors import NoSuchPartitionError
 from airflow_hivex.core.model.directories import parse_directory
@@ -47,6 +47,11 @@ class Registration:
     replaces: bool = False
     is_batch: bool = False
     reveals_table: bool = False
+
+    @property
+    def grows(self) -> bool:
+        """Return whether it brings rows, for which a quota may be too small: no compaction does, and no DELETE."""
+        return not self.replaces and any(each.kind != "delete_delta" for each in self.directories)
 
     @classmethod
     def of_write(
@@ -144,12 +149,16 @@ def register(connection: Connection, registration: Registration, now_ms: int) ->
         NoSuchTableError, NoSuchPartitionError: what it belongs to was dropped meanwhile.
         PrimaryChangedError: the primary cluster of the table has changed since the directories were written.
         InvalidOperationError: the files of a streaming batch have another row layout than those that are there.
+        QuotaExceededError: the namespace would hold more than its quota.
     """
     table, found = registration.table, registration.directories
     if registration.replaces:
         # No write id tells of it. First, as it locks the row of the table for a change.
         tables.raise_versions(connection, [table.id])
-    tables.check_writable(connection, table, registration.cluster)
+    has_quota = tables.check_writable(connection, table, registration.cluster)
+    use = None
+    if has_quota and registration.grows:
+        use = quotas.lock_use(connection, table.id, registration.cluster)
     names = registration.partitions | {each.partition for each in found if each.partition is not None}
     ids = partitions.partition_ids(connection, table, sorted(names))
     added: Mapping[str, int] = {}
@@ -174,4 +183,5 @@ def register(connection: Connection, registration: Registration, now_ms: int) ->
         now_ms=now_ms,
         may_grow=registration.is_batch,
     )
+    quotas.check_use(connection, use)
     return sorted(added.values())

@@ -29,6 +29,7 @@ from airflow_hivex.core.store.schema import (
     databases,
     next_write_ids,
     partitions,
+    quotas,
     statistics,
     storage_descriptors,
     tables,
@@ -207,21 +208,25 @@ def reveal(connection: Connection, table: StoredTable) -> None:
         raise AlreadyExistsError("table", table.full_name) from error
 
 
-def check_writable(connection: Connection, table: StoredTable, cluster: str) -> None:
+def check_writable(connection: Connection, table: StoredTable, cluster: str) -> bool:
     """Check that the table has not been dropped, and that ``cluster`` is its primary cluster.
 
-    Neither changes until the caller's transaction ends.
+    Neither changes until the caller's transaction ends. Returns whether the namespace of the table has a quota on the
+    cluster. One round trip.
 
     Raises:
         NoSuchTableError: it was dropped.
         PrimaryChangedError: another cluster is its primary now.
     """
-    found = select(tables.c.dropped, tables.c.primary_cluster).where(tables.c.id == table.id)
-    row = connection.execute(found.with_for_update(read=True)).one_or_none()
+    has_quota = select(quotas.c.id).where(quotas.c.database_id == tables.c.database_id, quotas.c.cluster == cluster)
+    found = select(tables.c.dropped, tables.c.primary_cluster, has_quota.exists().label("has_quota"))
+    locked = found.where(tables.c.id == table.id).with_for_update(read=True, of=tables)
+    row = connection.execute(locked).one_or_none()
     if row is None or row.dropped:
         raise NoSuchTableError(table.database, table.name)
     if row.primary_cluster != cluster:
         raise PrimaryChangedError(table.full_name, cluster, row.primary_cluster)
+    return bool(row.has_quota)
 
 
 def free_location(connection: Connection, cluster: str, wanted: str) -> str:

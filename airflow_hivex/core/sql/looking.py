@@ -8,6 +8,7 @@ from airflow_hivex.core.model.statements import (
     DescribeDatabase,
     DescribeQuery,
     DescribeTable,
+    ShowCapacity,
     ShowClusters,
     ShowCompactions,
     ShowCopies,
@@ -19,6 +20,7 @@ from airflow_hivex.core.model.statements import (
     ShowTables,
     ShowTransactions,
 )
+from airflow_hivex.core.sql.capacity import read_show_capacity
 from airflow_hivex.core.sql.clauses import (
     read_partition_predicate,
     read_static_partition,
@@ -33,7 +35,8 @@ from airflow_hivex.core.sql.tokens import Cursor, Kind, Token
 from airflow_hivex.core.sql.transactions import read_show_locks
 
 Show: TypeAlias = (
-    ShowClusters
+    ShowCapacity
+    | ShowClusters
     | ShowDatabases
     | ShowTables
     | ShowPartitions
@@ -64,6 +67,8 @@ def read_show(cursor: Cursor, first: Token) -> Show:
         if cursor.at("AS", "SERDE"):
             raise cursor.unsupported("SHOW CREATE TABLE ... AS SERDE is not supported; leave AS SERDE out")
         return created
+    if cursor.accept("CAPACITY"):
+        return read_show_capacity(cursor)
     if cursor.accept("COPIES"):
         return ShowCopies(cursor.table_name())
     if cursor.accept("TRANSACTIONS"):

@@ -34,6 +34,7 @@ from airflow_hivex.core.model.statements import (
 )
 from airflow_hivex.core.model.texts import check_text
 from airflow_hivex.core.sql.analyze import read_analyze
+from airflow_hivex.core.sql.capacity import at_quota, read_quota
 from airflow_hivex.core.sql.changes import read_alter_table, read_drop_table, read_truncate
 from airflow_hivex.core.sql.clauses import unsupported_statement
 from airflow_hivex.core.sql.copies import read_replicate
@@ -292,7 +293,7 @@ def _drop(cursor: Cursor, first: Token) -> Statement:
 
 def _alter(cursor: Cursor, first: Token) -> Statement:
     if cursor.accept_one(*DATABASE_WORDS):
-        return read_alter_database(cursor, first)
+        return read_quota(cursor) if at_quota(cursor) else read_alter_database(cursor, first)
     if cursor.accept("VIEW"):
         return read_alter_view(cursor)
     if cursor.accept_one(*LINK_WORDS):

@@ -27,6 +27,7 @@ from airflow_hivex.core.model.snapshots import AsOf, MaxLag
 from airflow_hivex.core.model.statement_locks import StatementLocks
 from airflow_hivex.core.model.statements import TableName
 from airflow_hivex.core.model.write_ids import ValidTxnList
+from airflow_hivex.core.namespaces.capacity import Capacities
 from airflow_hivex.core.namespaces.links import Links
 from airflow_hivex.core.namespaces.namespaces import Namespaces
 from airflow_hivex.core.replication.primary import PrimaryClusters
@@ -81,6 +82,7 @@ class Services:
     links: Links
     namespaces: Namespaces
     primaries: PrimaryClusters
+    capacity: Capacities
 
     def files_to_change(self, cluster: Cluster) -> ClusterFiles:
         """Return the file system of a cluster, to write or delete there.

@@ -76,6 +76,7 @@ class Housekeeper:
         keep_compactions: Callable[[], tuple[int, int]] | None = None,
         clean_copies: Callable[[], int] | None = None,
         expire_links: Callable[[], int] | None = None,
+        record_capacity: Callable[[], int] | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -85,6 +86,7 @@ class Housekeeper:
         self._keep_compactions = keep_compactions
         self._clean_copies = clean_copies
         self._expire_links = expire_links
+        self._record_capacity = record_capacity
         self._interval_ms = int(settings["metastore.acid.housekeeper.interval"]) * 1000
         self._cleaner_interval_ms = int(settings["metastore.acid.txn.cleaner.interval"]) * 1000
         self._log = NotificationLog(store)
@@ -122,6 +124,8 @@ class Housekeeper:
                 result = replace(result, requeued_compactions=requeued, compactions=removed)
             if self._expire_links is not None:
                 result = replace(result, expired_partitions=self._expire_links())
+            if self._record_capacity is not None:
+                self._record_capacity()
             if result.aborted:
                 log.warning("Aborted %s transactions without heartbeat: %s", len(result.aborted), result.aborted)
             if result.dropped_locks:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from airflow_hivex.core.model.literals import Literal
 from airflow_hivex.core.model.statements.base import RoutedStatement, Statement
+from airflow_hivex.core.model.statements.capacity import SetQuota, ShowCapacity
 from airflow_hivex.core.model.statements.clusters import (
     ExplainRoute,
     ResetSetting,
@@ -137,8 +138,10 @@ __all__ = [
     "Select",
     "SetLinkProperties",
     "SetPrimaryCluster",
+    "SetQuota",
     "SetSetting",
     "SetTableProperties",
+    "ShowCapacity",
     "ShowClusters",
     "ShowCompactions",
     "ShowCopies",

@@ -27,7 +27,7 @@ from airflow_hivex.core.store.schema.counters import counters
 from airflow_hivex.core.store.schema.directories import copy_places, directories, directory_copies
 from airflow_hivex.core.store.schema.events import notification_log, recorded_events
 from airflow_hivex.core.store.schema.locks import locks
-from airflow_hivex.core.store.schema.namespaces import link_partitions, links
+from airflow_hivex.core.store.schema.namespaces import capacity_history, link_partitions, links, quotas
 from airflow_hivex.core.store.schema.transactions import (
     completed_txn_components,
     kept_snapshots,
@@ -46,6 +46,7 @@ __all__ = [
     "Id",
     "Name",
     "caches",
+    "capacity_history",
     "cluster_roots",
     "cluster_storage_descriptors",
     "compaction_queue",
@@ -67,6 +68,7 @@ __all__ = [
     "partition_key_values",
     "partitions",
     "pending_writes",
+    "quotas",
     "recorded_events",
     "replayed_txns",
     "statistics",

@@ -1,10 +1,10 @@
-"""Links: tables of other namespaces under a name of their own."""
+"""Links, which are tables of other namespaces under a name of their own; quotas, and how much namespaces held."""
 
 from __future__ import annotations
 
-from sqlalchemy import JSON, BigInteger, Boolean, Column, ForeignKey, Index, String, Table, UniqueConstraint
+from sqlalchemy import JSON, BigInteger, Boolean, Column, ForeignKey, Index, Integer, String, Table, UniqueConstraint
 
-from airflow_hivex.core.store.schema.base import Id, Name, metadata
+from airflow_hivex.core.store.schema.base import Cluster, Id, Name, metadata
 
 links = Table(
     "links",
@@ -39,3 +39,28 @@ link_partitions = Table(
     Index("ix_link_partitions_partition_id", "partition_id"),
 )
 """The partitions that ALTER LINK has added to a link, and those that it or RETENTION has removed from a dynamic one."""
+
+quotas = Table(
+    "quotas",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("database_id", Id, ForeignKey("databases.id"), nullable=False),
+    Column("cluster", Cluster, nullable=False),
+    Column("size_bytes", BigInteger, nullable=False),
+    Column("warning_percent", Integer, nullable=False),
+    UniqueConstraint("database_id", "cluster"),
+)
+"""The most bytes that the tables of a namespace may hold on a cluster, and from which share of it on it is warned."""
+
+capacity_history = Table(
+    "capacity_history",
+    metadata,
+    Column("database", Name, primary_key=True),
+    Column("cluster", Cluster, primary_key=True),
+    Column("day", Integer, primary_key=True),
+    Column("owned_bytes", BigInteger, nullable=False),
+    Column("owned_rows", BigInteger, nullable=False),
+    Column("secondary_bytes", BigInteger, nullable=False),
+    Column("obsolete_bytes", BigInteger, nullable=False),
+)
+"""What a namespace held on a cluster at the first housekeeping of a day, which is counted since the epoch."""

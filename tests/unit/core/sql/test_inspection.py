@@ -77,6 +77,14 @@ EXAMPLES: dict[type[Statement], dict[str, str]] = {
     kinds.DropLinkPartitions: {"ALTER LINK t@y DROP PARTITION (ds < 1)": "alter t@y"},
     kinds.SetLinkProperties: {"ALTER LINK t@y SET LINKPROPERTIES (a = 1)": "alter t@y"},
     kinds.ShowLinks: {"SHOW LINKS IN d": "describe d"},
+    kinds.ShowCapacity: {
+        "SHOW CAPACITY NAMESPACE d CLUSTER us-east-1 BY TABLE": "describe d, describe us-east-1",
+        "SHOW CAPACITY BY AGE": "",
+    },
+    kinds.SetQuota: {
+        "ALTER NAMESPACE d SET QUOTA '10 GB' WARNING 80 ON CLUSTER c1": "alter d, use c1",
+        "ALTER DATABASE d UNSET QUOTA": "alter d",
+    },
     kinds.ShowDatabases: {"SHOW DATABASES": ""},
     kinds.ShowTables: {"SHOW TABLES IN d": "describe d", "SHOW VIEWS FROM d": "describe d"},
     kinds.ShowPartitions: {"SHOW PARTITIONS t": "describe t"},

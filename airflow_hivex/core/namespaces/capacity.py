@@ -1,0 +1,301 @@
+"""Capacity: how much namespaces hold on each cluster, how that grows, and how much they may hold."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from sqlalchemy import Connection, delete, insert, select
+
+from airflow_hivex.core.catalog import capacity, quotas
+from airflow_hivex.core.catalog.capacity import HeldBytes
+from airflow_hivex.core.catalog.databases import select_database, select_database_names
+from airflow_hivex.core.catalog.quotas import Quota
+from airflow_hivex.core.clock import Clock
+from airflow_hivex.core.clusters.properties import Clusters
+from airflow_hivex.core.errors import InvalidObjectError, InvalidOperationError
+from airflow_hivex.core.events import notification_log
+from airflow_hivex.core.events.notification_log import EventType
+from airflow_hivex.core.model.identifiers import normalise
+from airflow_hivex.core.store.engine import Store
+from airflow_hivex.core.store.schema import capacity_history
+
+DEFAULT_WARNING_PERCENT = 80
+
+_MS_PER_DAY = 86_400_000
+_GROWTH_DAYS = 7
+_KEPT_DAYS = 400
+_AGES = ((1, "up to 1 day"), (7, "up to 7 days"), (30, "up to 30 days"), (365, "up to 365 days"))
+_OLDER = "older"
+
+
+@dataclass(frozen=True, slots=True)
+class Amounts:
+    """Bytes and rows of tables: those of primary copies, of secondary ones, and those that wait for the cleaner.
+
+    ``owned_rows`` are rows that were inserted, less the number of delete events.
+    """
+
+    owned_bytes: int = 0
+    owned_rows: int = 0
+    secondary_bytes: int = 0
+    obsolete_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """The use of a cluster by a namespace.
+
+    ``linked_bytes`` are those of other namespaces that its links show, which count for their owners only.
+    ``growth_7d_bytes`` is the change of the owned bytes since the record of seven days ago, or the oldest one after
+    that; None without a record. ``status`` is ``ok``, ``warning`` or ``exceeded``, None without a quota.
+    """
+
+    namespace: str
+    cluster: str
+    amounts: Amounts
+    linked_bytes: int = 0
+    growth_7d_bytes: int | None = None
+    quota: Quota | None = None
+
+    @property
+    def used_bytes(self) -> int:
+        """Return the bytes that count for the quota: owned ones and secondary copies."""
+        return self.amounts.owned_bytes + self.amounts.secondary_bytes
+
+    @property
+    def status(self) -> str | None:
+        """Return whether the quota is used up."""
+        return None if self.quota is None else self.quota.status(self.used_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The part of a namespace's use of a cluster that one table, format or age has."""
+
+    namespace: str
+    cluster: str
+    name: str
+    amounts: Amounts
+
+
+@dataclass(frozen=True, slots=True)
+class CapacityRecord:
+    """The use of a cluster by a namespace at the first housekeeping of a day."""
+
+    namespace: str
+    cluster: str
+    day: datetime
+    amounts: Amounts
+
+
+class Capacities:
+    """Answers from the registered directories: no file system is asked."""
+
+    def __init__(self, store: Store, clusters: Clusters, clock: Clock) -> None:
+        self._store = store
+        self._clusters = clusters
+        self._clock = clock
+
+    def show(self, namespace: str | None = None, cluster: str | None = None) -> list[Capacity]:
+        """Return the use of each cluster by each namespace, or of one by one. Five round trips.
+
+        A namespace without anything is there once, with the cluster that was asked for or the default one.
+
+        Raises:
+            NoSuchDatabaseError: the namespace does not exist.
+            UnknownClusterError: the cluster is not configured.
+        """
+        names, on = self._scope(namespace, cluster)
+        today = self._clock() // _MS_PER_DAY
+        with self._store.read() as connection:
+            every = names or select_database_names(connection, None)
+            held = capacity.read_held(connection, (), names, on)
+            linked = {
+                (each.namespace, each.cluster): each.size_bytes for each in capacity.read_linked(connection, names, on)
+            }
+            limits = {(each.namespace, each.cluster): each for each in quotas.read_quotas(connection)}
+            earlier = _earlier(connection, today)
+        amounts = {(key[0], key[1]): each for key, each in _summed(held, _by_cluster).items()}
+        limits = {key: each for key, each in limits.items() if key[0] in every and on in (None, key[1])}
+        wanted = amounts.keys() | linked.keys() | limits.keys()
+        empty = set(every) - {name for name, _ in wanted}
+        found = []
+        for key in sorted({*wanted, *((name, on or self._clusters.default) for name in empty)}):
+            own = amounts.get(key, Amounts())
+            growth = own.owned_bytes - earlier[key] if key in earlier else None
+            found.append(Capacity(key[0], key[1], own, linked.get(key, 0), growth, limits.get(key)))
+        return found
+
+    def by_table(self, namespace: str | None = None, cluster: str | None = None) -> list[Share]:
+        """Return the use by table, the largest first within a namespace and cluster. See :meth:`show`."""
+        return self._shares(namespace, cluster, lambda each: each.table)
+
+    def by_format(self, namespace: str | None = None, cluster: str | None = None) -> list[Share]:
+        """Return the use by format of tables. See :meth:`show`."""
+        return self._shares(namespace, cluster, lambda each: each.format)
+
+    def by_age(self, namespace: str | None = None, cluster: str | None = None) -> list[Share]:
+        """Return the use by the time since directories were registered on the cluster. See :meth:`show`."""
+        names = [*(name for _, name in _AGES), _OLDER]
+        return self._shares(namespace, cluster, lambda each: names[each.age])
+
+    def history(self, namespace: str | None = None, cluster: str | None = None) -> list[CapacityRecord]:
+        """Return the records of the housekeeper, the oldest first. They are kept for 400 days."""
+        names, on = self._scope(namespace, cluster)
+        h = capacity_history.c
+        query = select(capacity_history).order_by(h.day, h.database, h.cluster)
+        if names is not None:
+            query = query.where(h.database.in_(names))
+        if on is not None:
+            query = query.where(h.cluster == on)
+        with self._store.read() as connection:
+            return [
+                CapacityRecord(
+                    row.database,
+                    row.cluster,
+                    datetime.fromtimestamp(row.day * 86_400, UTC),
+                    Amounts(row.owned_bytes, row.owned_rows, row.secondary_bytes, row.obsolete_bytes),
+                )
+                for row in connection.execute(query)
+            ]
+
+    def set_quota(
+        self,
+        namespace: str,
+        size_bytes: int,
+        cluster: str | None = None,
+        warning_percent: int = DEFAULT_WARNING_PERCENT,
+    ) -> Quota:
+        """Let the tables of a namespace hold at most so many bytes on a cluster, by default on the default cluster.
+
+        Raises:
+            InvalidObjectError: the share from which on it is warned is not from 1 to 100.
+            InvalidOperationError: the namespace holds more already.
+            NoSuchDatabaseError, UnknownClusterError: it does not exist.
+        """
+        on = self._clusters.get(cluster or self._clusters.default).name
+        name = normalise(namespace)
+        if not (1 <= warning_percent <= 100 and size_bytes > 0):
+            reason = f"a quota of {size_bytes} bytes with a warning at {warning_percent} % is not a valid quota"
+            raise InvalidObjectError("database", name, f"{reason}; give a size above 0 and a share from 1 to 100")
+        quota = Quota(name, on, size_bytes, warning_percent)
+
+        def work(connection: Connection) -> None:
+            database_id = select_database(connection, name).id
+            # First, so that commits wait for the new quota.
+            quotas.put_quota(connection, database_id, quota)
+            used = capacity.used_bytes(connection, database_id, on)
+            if used > size_bytes:
+                reason = f"its tables hold {used:,} bytes on cluster {on}, {used - size_bytes:,} more than the quota"
+                raise InvalidOperationError(
+                    "ALTER DATABASE SET QUOTA", name, f"{reason}; drop some, or give a larger one"
+                )
+            message = {"quota": {"cluster": on, "size_bytes": size_bytes, "warning_percent": warning_percent}}
+            notification_log.record(connection, self._clock(), EventType.ALTER_DATABASE, database=name, message=message)
+
+        self._store.write(work)
+        return quota
+
+    def drop_quota(self, namespace: str, cluster: str | None = None) -> None:
+        """Remove the quota of a namespace on a cluster, by default on the default cluster.
+
+        Raises:
+            InvalidOperationError: there is none.
+            NoSuchDatabaseError: the namespace does not exist.
+        """
+        on, name = cluster or self._clusters.default, normalise(namespace)
+
+        def work(connection: Connection) -> None:
+            if not quotas.delete_quota(connection, select_database(connection, name).id, on):
+                raise InvalidOperationError("ALTER DATABASE UNSET QUOTA", name, f"it has no quota on cluster {on}")
+            message = {"quota": {"cluster": on, "size_bytes": None}}
+            notification_log.record(connection, self._clock(), EventType.ALTER_DATABASE, database=name, message=message)
+
+        self._store.write(work)
+
+    def record(self) -> int:
+        """Record the use of today, once a day; return the number of records. The housekeeper calls it."""
+        day = self._clock() // _MS_PER_DAY
+        h = capacity_history.c
+        with self._store.read() as connection:
+            if connection.execute(select(h.day).where(h.day == day).limit(1)).first() is not None:
+                return 0
+            amounts = _summed(capacity.read_held(connection), _by_cluster)
+        rows = [
+            {
+                "database": namespace,
+                "cluster": cluster,
+                "day": day,
+                "owned_bytes": each.owned_bytes,
+                "owned_rows": each.owned_rows,
+                "secondary_bytes": each.secondary_bytes,
+                "obsolete_bytes": each.obsolete_bytes,
+            }
+            for (namespace, cluster), each in amounts.items()
+        ]
+
+        def work(connection: Connection) -> int:
+            # Another housekeeper may have been faster.
+            connection.execute(delete(capacity_history).where((h.day == day) | (h.day < day - _KEPT_DAYS)))
+            if rows:
+                connection.execute(insert(capacity_history), rows)
+            return len(rows)
+
+        return self._store.write(work, name="purge")
+
+    def _shares(self, namespace: str | None, cluster: str | None, name_of: Callable[[HeldBytes], str]) -> list[Share]:
+        names, on = self._scope(namespace, cluster)
+        now = self._clock()
+        with self._store.read() as connection:
+            if names is not None:
+                select_database(connection, names[0])
+            held = capacity.read_held(connection, [now - days * _MS_PER_DAY for days, _ in _AGES], names, on)
+        found = _summed(held, lambda each: (each.namespace, each.cluster, name_of(each)))
+        shares = [Share(key[0], key[1], key[2], amounts) for key, amounts in found.items()]
+        return sorted(shares, key=lambda each: (each.namespace, each.cluster, -_total(each.amounts), each.name))
+
+    def _scope(self, namespace: str | None, cluster: str | None) -> tuple[list[str] | None, str | None]:
+        if cluster is not None:
+            self._clusters.get(cluster)
+        if namespace is None:
+            return None, cluster
+        with self._store.read() as connection:
+            return [select_database(connection, namespace).name], cluster
+
+
+def _summed(
+    held: Iterable[HeldBytes], key_of: Callable[[HeldBytes], tuple[str, ...]]
+) -> dict[tuple[str, ...], Amounts]:
+    sums: dict[tuple[str, ...], list[int]] = defaultdict(lambda: [0, 0, 0, 0])
+    for each in held:
+        found = sums[key_of(each)]
+        if each.is_obsolete:
+            found[3] += each.size_bytes
+        elif each.is_secondary:
+            found[2] += each.size_bytes
+        else:
+            found[0] += each.size_bytes
+            found[1] += each.rows
+    return {key: Amounts(*found) for key, found in sums.items()}
+
+
+def _by_cluster(held: HeldBytes) -> tuple[str, ...]:
+    return held.namespace, held.cluster
+
+
+def _total(amounts: Amounts) -> int:
+    return amounts.owned_bytes + amounts.secondary_bytes + amounts.obsolete_bytes
+
+
+def _earlier(connection: Connection, today: int) -> dict[tuple[str, str], int]:
+    """Return the owned bytes of the oldest record of the last seven days, by namespace and cluster."""
+    h = capacity_history.c
+    query = (
+        select(h.database, h.cluster, h.owned_bytes)
+        .where(h.day >= today - _GROWTH_DAYS, h.day < today)
+        .order_by(h.day.desc())
+    )
+    return {(row.database, row.cluster): row.owned_bytes for row in connection.execute(query)}

@@ -1,0 +1,61 @@
+"""SHOW CAPACITY, and ALTER DATABASE ... SET and UNSET QUOTA."""
+
+from __future__ import annotations
+
+from airflow_hivex.core.model.statements import SetQuota, ShowCapacity
+from airflow_hivex.core.namespaces.capacity import DEFAULT_WARNING_PERCENT
+from airflow_hivex.core.statements.context import Result, StatementContext
+
+_AMOUNTS = ("owned_bytes", "owned_rows", "secondary_bytes", "obsolete_bytes")
+_TOTALS = (
+    "namespace",
+    "cluster",
+    *_AMOUNTS,
+    "linked_bytes",
+    "growth_7d_bytes",
+    "quota_bytes",
+    "warning_percent",
+    "status",
+)
+
+
+def show_capacity(context: StatementContext, statement: ShowCapacity) -> Result:
+    """SHOW CAPACITY: one row a namespace and cluster; with BY, one a table, format or age within them."""
+    capacity = context.services.capacity
+    asked = (statement.database, statement.cluster)
+    if statement.by is not None:
+        shares = {"TABLE": capacity.by_table, "FORMAT": capacity.by_format, "AGE": capacity.by_age}[statement.by](
+            *asked
+        )
+        return Result(
+            ["namespace", "cluster", statement.by.lower(), *_AMOUNTS],
+            [
+                (each.namespace, each.cluster, each.name, *(getattr(each.amounts, name) for name in _AMOUNTS))
+                for each in shares
+            ],
+        )
+    rows: list[tuple[object, ...]] = [
+        (
+            each.namespace,
+            each.cluster,
+            *(getattr(each.amounts, name) for name in _AMOUNTS),
+            each.linked_bytes,
+            each.growth_7d_bytes,
+            None if each.quota is None else each.quota.size_bytes,
+            None if each.quota is None else each.quota.warning_percent,
+            each.status,
+        )
+        for each in capacity.show(*asked)
+    ]
+    return Result(list(_TOTALS), rows)
+
+
+def set_quota(context: StatementContext, statement: SetQuota) -> Result:
+    """ALTER DATABASE ... SET and UNSET QUOTA."""
+    capacity = context.services.capacity
+    if statement.size_bytes is None:
+        capacity.drop_quota(statement.database, statement.cluster)
+    else:
+        percent = DEFAULT_WARNING_PERCENT if statement.warning_percent is None else statement.warning_percent
+        capacity.set_quota(statement.database, statement.size_bytes, statement.cluster, percent)
+    return Result()

@@ -1,0 +1,190 @@
+"""Capacity and quotas of namespaces, from the registered directories."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from airflow_hivex.core import Metastore, Session
+from airflow_hivex.core.errors import (
+    InvalidOperationError,
+    NoSuchDatabaseError,
+    QuotaExceededError,
+    StatementSyntaxError,
+    UnknownClusterError,
+)
+from tests.acceptance.conftest import CopyTable
+from tests.acceptance.linked_rows import rows_of
+
+
+@pytest.fixture
+def a(metastore: Metastore) -> Iterator[Session]:
+    with metastore.session() as session:
+        session.sql("CREATE DATABASE a")
+        session.sql("CREATE DATABASE b")
+        session.sql("USE a")
+        session.sql("CREATE TABLE t (id int, v string) PARTITIONED BY (ds int)")
+        session.sql("INSERT INTO t VALUES (1, 'one', 1), (2, 'two', 2)")
+        yield session
+
+
+def shown(session: Session, text: str) -> list[dict[str, object]]:
+    result = session.sql(text)
+    return [dict(zip(result.columns, row, strict=True)) for row in result.rows]
+
+
+def bytes_on(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.rglob("bucket_*"))
+
+
+@pytest.mark.every_backend
+def test_capacity_is_that_of_the_files(metastore: Metastore, a: Session, tmp_path: Path) -> None:
+    a.sql("CREATE TABLE u (id int)")
+    a.sql("INSERT INTO u VALUES (1)")
+    a.sql("INSERT INTO u VALUES (2)")
+    (row,) = shown(a, "SHOW CAPACITY NAMESPACE a")
+    assert (row["cluster"], row["owned_bytes"], row["owned_rows"]) == ("c1", bytes_on(tmp_path / "c1/a.db"), 4)
+    assert (row["secondary_bytes"], row["obsolete_bytes"], row["quota_bytes"], row["status"]) == (0, 0, None, None)
+    # A link counts for the owner only.
+    a.sql("USE b")
+    a.sql("CREATE LINK TO t@a")
+    a.sql("CREATE LINK TO u@a")
+    a.sql("ALTER LINK t@a ADD PARTITION (ds=1)")
+    owned = row["owned_bytes"]
+    (of_b,) = shown(a, "SHOW CAPACITY NAMESPACE b")
+    assert of_b["owned_bytes"] == 0
+    linked = bytes_on(tmp_path / "c1/a.db/u") + bytes_on(tmp_path / "c1/a.db/t/ds=1")
+    assert of_b["linked_bytes"] == linked
+    a.sql("INSERT INTO a.t VALUES (3, 'three', 3)")
+    (of_b,) = shown(a, "SHOW CAPACITY NAMESPACE b CLUSTER c1")
+    assert of_b["linked_bytes"] == linked + bytes_on(tmp_path / "c1/a.db/t/ds=3")
+    every = {(str(each["namespace"]), str(each["cluster"])): each for each in shown(a, "SHOW CAPACITY")}
+    assert every.keys() == {("a", "c1"), ("b", "c1"), ("default", "c1")}
+    # What an overwrite leaves waits for the cleaner, and so does a dropped partition until its files are gone.
+    before = bytes_on(tmp_path / "c1/a.db/u")
+    a.sql("INSERT OVERWRITE a.u VALUES (7)")
+    (row,) = shown(a, "SHOW CAPACITY NAMESPACE a")
+    assert row["obsolete_bytes"] == before
+    assert int(str(row["owned_bytes"])) + before == bytes_on(tmp_path / "c1/a.db") > int(str(owned))
+    tables = shown(a, "SHOW CAPACITY NAMESPACE a BY TABLE")
+    assert [each["table"] for each in tables] == ["t", "u"]
+    assert [each["format"] for each in shown(a, "SHOW CAPACITY NAMESPACE a CLUSTER c1 BY FORMAT")] == ["orc"]
+    assert [each["age"] for each in shown(a, "SHOW CAPACITY BY AGE")] == ["up to 1 day"]
+
+
+@pytest.mark.parametrize("metastore_url", ["sqlite"], indirect=True)
+def test_secondary_copies_are_told_apart(metastore: Metastore, copy_table: CopyTable) -> None:
+    with metastore.session() as session:
+        session.sql("CREATE TABLE t (id int)")
+        session.sql("INSERT INTO t VALUES (1)")
+        copy_table("t", "c2")
+        first, second = shown(session, "SHOW CAPACITY NAMESPACE default")
+        assert (first["cluster"], second["cluster"]) == ("c1", "c2")
+        assert second["secondary_bytes"] == first["owned_bytes"] != 0
+        assert second["owned_bytes"] == first["secondary_bytes"] == 0
+        session.sql("ALTER DATABASE default SET QUOTA '1 TB' ON CLUSTER c2")
+        session.sql("INSERT INTO t VALUES (2)")
+        metastore.capacity.set_quota("default", int(str(second["secondary_bytes"])), "c2")
+        # A copy that is too large is not registered.
+        with pytest.raises(QuotaExceededError, match="on cluster c2"):
+            copy_table("t", "c2")
+
+
+@pytest.mark.every_backend
+def test_commit_above_the_quota_is_refused_and_leaves_nothing(
+    metastore: Metastore, a: Session, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    used = bytes_on(tmp_path / "c1/a.db")
+    a.sql(f"ALTER DATABASE a SET QUOTA {used + 10} WARNING 50 % ON CLUSTER c1")
+    (row,) = shown(a, "SHOW CAPACITY NAMESPACE a")
+    assert (row["quota_bytes"], row["warning_percent"], row["status"]) == (used + 10, 50, "warning")
+    before = rows_of(a, "t")
+    files = sorted(tmp_path.rglob("bucket_*"))
+    for statement in ("INSERT INTO t VALUES (3, 'x', 3)", "INSERT INTO t PARTITION (ds=1) VALUES (3, 'x')"):
+        with pytest.raises(QuotaExceededError) as error:
+            a.sql(statement)
+        assert error.value.excess_bytes == error.value.used_bytes - used - 10 > 0
+        assert error.value.largest[0][0] == "a.t"
+        assert rows_of(a, "t") == before
+        assert sorted(tmp_path.rglob("bucket_*")) == files
+        assert a.sql("SHOW PARTITIONS t").rows == [("ds=1",), ("ds=2",)]
+    a.sql("START TRANSACTION")
+    a.sql("INSERT INTO t VALUES (3, 'x', 3)")
+    with pytest.raises(QuotaExceededError):
+        a.sql("COMMIT")
+    assert a.txn_id is None
+    assert rows_of(a, "t") == before
+    # Other namespaces, and statements that take rows away, go on.
+    a.sql("CREATE TABLE b.free (id int)")
+    a.sql("INSERT INTO b.free VALUES (1)")
+    a.sql("TRUNCATE TABLE t PARTITION (ds=1)")
+    a.sql("ALTER DATABASE a SET QUOTA '1 GiB' WARNING 100 ON CLUSTER c1")
+    a.sql("INSERT INTO t VALUES (3, 'x', 3)")
+    assert shown(a, "SHOW CAPACITY NAMESPACE a")[0]["status"] == "ok"
+    with caplog.at_level(logging.WARNING, "airflow_hivex"):
+        metastore.capacity.set_quota("a", bytes_on(tmp_path / "c1/a.db") * 2, warning_percent=1)
+        a.sql("INSERT INTO t VALUES (4, 'x', 3)")
+    assert "Namespace a uses" in caplog.text
+    a.sql("ALTER DATABASE a UNSET QUOTA ON CLUSTER c1")
+    a.sql("DROP DATABASE a CASCADE")
+
+
+@pytest.mark.parametrize("metastore_url", ["sqlite"], indirect=True)
+def test_invalid_quotas_are_refused(metastore: Metastore, a: Session, tmp_path: Path) -> None:
+    used = bytes_on(tmp_path / "c1/a.db")
+    with pytest.raises(InvalidOperationError, match=rf"hold {used:,} bytes on cluster c1, 1 more"):
+        a.sql(f"ALTER DATABASE a SET QUOTA {used - 1}")
+    assert shown(a, "SHOW CAPACITY NAMESPACE a")[0]["quota_bytes"] is None
+    for text in (
+        "0",
+        "-1",
+        "'ten'",
+        "'10 XB'",
+        "x",
+        "'1 IB'",
+        "10 WARNING 0",
+        "10 WARNING 101",
+        "10 WARNING x",
+        "10 ON c1",
+    ):
+        with pytest.raises(StatementSyntaxError):
+            a.sql(f"ALTER DATABASE a SET QUOTA {text}")
+    with pytest.raises(UnknownClusterError):
+        a.sql("ALTER DATABASE a SET QUOTA '1 TB' ON CLUSTER c9")
+    with pytest.raises(NoSuchDatabaseError):
+        a.sql("ALTER DATABASE nothing SET QUOTA '1 TB'")
+    with pytest.raises(InvalidOperationError, match="no quota on cluster c2"):
+        a.sql("ALTER DATABASE a UNSET QUOTA ON CLUSTER c2")
+    with pytest.raises(NoSuchDatabaseError):
+        a.sql("SHOW CAPACITY NAMESPACE nothing BY TABLE")
+    with pytest.raises(UnknownClusterError):
+        a.sql("SHOW CAPACITY CLUSTER c9")
+
+
+@pytest.mark.parametrize("metastore_url", ["sqlite"], indirect=True)
+def test_growth_is_that_since_the_record_of_seven_days_ago(
+    metastore_url: str, clusters: dict[str, dict[str, str]], tmp_path: Path
+) -> None:
+    day_ms = 86_400_000
+    now = [20_000 * day_ms]
+    with (
+        Metastore.open(metastore_url, clusters=clusters, default_cluster="c1", clock=lambda: now[0]) as metastore,
+        metastore.session() as session,
+    ):
+        session.sql("CREATE TABLE t (id int)")
+        sizes = []
+        for _ in range(9):
+            session.sql("INSERT INTO t VALUES (1)")
+            sizes.append(bytes_on(tmp_path / "c1"))
+            metastore.housekeeper.run()
+            assert metastore.capacity.record() == 0
+            now[0] += day_ms
+        history = metastore.capacity.history("default")
+        assert [each.amounts.owned_bytes for each in history] == sizes
+        (row,) = shown(session, "SHOW CAPACITY NAMESPACE default")
+        assert row["growth_7d_bytes"] == sizes[-1] - sizes[-7]
+        by_age = {str(each["age"]): each["owned_rows"] for each in shown(session, "SHOW CAPACITY BY AGE")}
+        assert by_age == {"up to 1 day": 1, "up to 7 days": 6, "up to 30 days": 2}
