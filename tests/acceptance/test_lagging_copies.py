@@ -122,6 +122,29 @@ def test_compaction_that_is_not_cleaned_hides_nothing(metastore: Metastore, ab: 
     assert ids(lagging.sql("SELECT id FROM a")) == [1, 2]
 
 
+def test_cleaner_keeps_what_a_running_query_reads(
+    metastore_url: str, metastore: Metastore, ab: Session, clusters: dict[str, dict[str, str]]
+) -> None:
+    ab.sql("INSERT INTO a VALUES (2)")
+    cleaned: list[str] = []
+
+    def fault(point: str) -> None:
+        if point == "after read as of" and not cleaned:
+            metastore.compactor.request("default", "a", None, "major")
+            assert metastore.compactor.work("host-1") is not None
+            cleaned.extend(task.outcome.value for task in metastore.compactor.clean())
+
+    with (
+        Metastore.open(metastore_url, clusters=clusters, default_cluster="c1", fault=fault) as other,
+        other.session(cluster="c2", max_lag="1h") as session,
+    ):
+        assert ids(session.sql("SELECT id FROM a")) == [1]
+        assert cleaned == ["waiting"]
+        metastore.compactor.clean()
+        with pytest.raises(RoutingError, match="has replaced directories"):
+            session.sql("SELECT id FROM a")
+
+
 def test_overwritten_partition_is_read_as_it_was(session: Session, lagging: Session) -> None:
     session.sql("CREATE TABLE p (id int) PARTITIONED BY (ds int)")
     session.sql("INSERT INTO p VALUES (1, 1), (2, 2)")

@@ -319,6 +319,21 @@ def test_forced_change_without_a_loss_needs_no_confirmation(metastore: Metastore
     assert rows_on(metastore, None) == [1]
 
 
+def test_current_copy_becomes_the_primary_without_the_lost_cluster(
+    metastore: Metastore, days: Session, tmp_path: Path
+) -> None:
+    days.sql("REPLICATE TABLE t TO CLUSTER c2")
+    kept = lose(tmp_path, "c1")
+    days.sql("ALTER TABLE t SET PRIMARY CLUSTER c2")
+    days.sql("INSERT INTO t PARTITION (ds = '1') VALUES (11)")
+    assert rows_on(metastore, "c2") == [1, 11, 2]
+    kept.rename(tmp_path / "c1")
+    assert {(each.partition, each.is_current) for each in metastore.replicator.copies("t") if each.cluster == "c1"} == {
+        ("ds=1", False),
+        ("ds=2", True),
+    }
+
+
 def test_write_that_another_copy_has_is_not_lost(metastore: Metastore, t: Session, tmp_path: Path) -> None:
     t.sql("REPLICATE TABLE t TO CLUSTER c2")
     t.sql("INSERT INTO t VALUES (2)")
