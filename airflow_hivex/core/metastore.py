@@ -150,10 +150,10 @@ class Metastore:
             configured = _clusters(store, checked, clusters, default_cluster)
             migrating.prepare(store)
             checked = agree(store, checked)
+            catalog = _catalog(store, checked, configured, clock)
         except BaseException:
             store.close()
             raise
-        catalog = _catalog(store, checked, configured, clock)
         transactions = TransactionManager(store, checked, clock, partial(register_pending_writes, catalog))
         locks = LockManager(store, checked, clock, transactions)
         roots = Roots(store, configured, clock)

@@ -54,17 +54,18 @@ class Prewarm:
             StoreUnavailableError: the database cannot be reached; what was read before stays.
         """
         self._cancelled.clear()
-        began, read = time.monotonic(), 0
+        began, read, evicted = time.monotonic(), 0, self._catalog.cache.evictions
         names = self._names()
         for at in range(0, len(names), _BATCH):
             batch = names[at : at + _BATCH]
             for name in batch:
-                if self._cancelled.is_set() or self._is_full():
+                if self._cancelled.is_set() or self._catalog.cache.evictions > evicted:
+                    # The next ones would drive out those that are more likely to be used.
                     return self._result(began, read, is_complete=False)
                 read += self._read(name)
             if progress is not None:
                 progress(read)
-        return self._result(began, read, is_complete=not self._is_full())
+        return self._result(began, read, is_complete=self._catalog.cache.evictions == evicted)
 
     def start(self) -> threading.Thread:
         """Run in a thread; its errors go to the log."""
@@ -90,10 +91,6 @@ class Prewarm:
 
     def _result(self, began: float, read: int, *, is_complete: bool) -> Prewarmed:
         return Prewarmed(read, is_complete, time.monotonic() - began, self._catalog.cache.used_bytes)
-
-    def _is_full(self) -> bool:
-        cache = self._catalog.cache
-        return 0 <= cache.most_bytes * 0.95 <= cache.used_bytes
 
     def _names(self) -> Sequence[QualifiedName]:
         """Return the names of all tables, the latest written first. One round trip."""

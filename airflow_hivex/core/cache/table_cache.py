@@ -50,6 +50,10 @@ def _is_same(a: ValidWriteIdList | None, b: ValidWriteIdList | None) -> bool:
     return equivalent(a, b) if a is not None and b is not None else a is b
 
 
+def _has(tag: ValidWriteIdList | None, ids: ValidWriteIdList) -> bool:
+    return tag is not None and covers(tag, ids)
+
+
 class TableCache:
     """Entries by table, the least recently used first. Safe to share between threads; no method waits for a database.
 
@@ -62,6 +66,8 @@ class TableCache:
         self.counting = Counting()
         self.used_bytes = 0
         self.most_bytes = most_bytes
+        self.evictions = 0
+        """The number of entries that made room for others."""
         self.followed_until = 0.0
         """The time, by the steady clock, up to which what was read of tables without write ids is recent enough."""
         self._entries: OrderedDict[int, Entry] = OrderedDict()
@@ -441,10 +447,18 @@ class TableCache:
         return entry
 
     def _settle(self, entry: Entry, tag: ValidWriteIdList) -> None:
-        """Forget announced changes that the database has committed, as what was read has them."""
+        """Forget announced changes that the database has committed, as what was read has them.
+
+        The other part of the entry may lack such a change, and its event of the commit would not tell that any more.
+        """
         for txn_id, ids in list(entry.unsettled.items()):
-            if ids is not None and covers(tag, ids):
-                del entry.unsettled[txn_id]
+            if ids is None or not covers(tag, ids):
+                continue
+            del entry.unsettled[txn_id]
+            if entry.definition is not None and not _has(entry.definition.tag, ids):
+                entry.definition.tag = None
+            if entry.partitions is not None and not _has(entry.partitions.tag, ids):
+                entry.partitions = None
 
     def _outdate(self, entry: Entry) -> bool:
         """Let an entry answer nothing for a list alone; return whether somebody reads it so."""
@@ -479,6 +493,7 @@ class TableCache:
 
     def _evict(self, entry: Entry) -> None:
         self._drop(entry.id)
+        self.evictions += 1
         self._evicted[entry.name] = None
         if len(self._evicted) > _MOST_REMEMBERED:
             self._evicted.popitem(last=False)

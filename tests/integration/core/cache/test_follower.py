@@ -86,6 +86,21 @@ def test_several_writes_of_one_transaction_are_never_seen_in_part(far: Process, 
         assert far.catalog.list_partition_names(*P, None, after) == ["d=w", "d=x"]
 
 
+def test_read_of_the_table_does_not_vouch_for_its_partitions(far: Process, writer: Writer) -> None:
+    """The change is announced; its commit is read from the database, by a question for the table alone."""
+    far.catalog.get_table(*P, writer.list_of(P))
+    far.catalog.list_partition_names(*P, None, writer.list_of(P))
+    txn_id, _, ids = writer.begin(P)
+    table = writer.catalog.get_table(*P)
+    writer.catalog.add_partitions(*P, [writer.catalog.new_partition(table, ["x"])], ids, txn_id=txn_id)
+    far.follower.catch_up()
+    writer.transactions.commit(txn_id)
+    after = writer.text_of(P)
+    far.catalog.get_table(*P, after)
+    far.follower.catch_up()
+    assert far.catalog.list_partition_names(*P, None, after) == ["d=x"]
+
+
 def test_aborted_change_is_dropped(far: Process, writer: Writer) -> None:
     far.catalog.get_table(*T, writer.list_of(T))
     txn_id, _, ids = writer.begin(T)
