@@ -26,6 +26,7 @@ def get_provider_info() -> dict[str, Any]:
                     "airflow_hivex.operators.compaction",
                     "airflow_hivex.operators.compaction_worker",
                     "airflow_hivex.operators.query",
+                    "airflow_hivex.operators.query_deferral",
                     "airflow_hivex.operators.replication",
                     "airflow_hivex.operators.transaction",
                 ],
@@ -47,6 +48,7 @@ def get_provider_info() -> dict[str, Any]:
                 "python-modules": [
                     "airflow_hivex.triggers.compaction",
                     "airflow_hivex.triggers.replication",
+                    "airflow_hivex.triggers.query",
                     "airflow_hivex.triggers.transactions",
                 ],
             }

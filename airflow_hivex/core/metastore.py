@@ -241,6 +241,7 @@ class Metastore:
         progress: ProgressReport | None = None,
         max_lag: float | str | None = None,
         max_lag_commits: int | str | None = None,
+        server_jobs_only: bool = False,
     ) -> Session:
         """Return a session of ``user`` (by default, of the operating system's).
 
@@ -259,6 +260,7 @@ class Metastore:
             max_lag: the lag of copies that its queries accept, in seconds or as a text such as ``10min``; see
                 ``hivex.replica.max.lag``.
             max_lag_commits: the number of commits that such copies may lack.
+            server_jobs_only: a statement that would run its job in this process is refused (``InProcessJobError``).
 
         Raises:
             NoSuchDatabaseError, UnknownClusterError: it cannot begin there.
@@ -276,6 +278,7 @@ class Metastore:
             progress=progress,
             max_lag=max_lag,
             max_lag_commits=max_lag_commits,
+            server_jobs_only=server_jobs_only,
         )
 
     def commit(self, txn_id: int) -> None:

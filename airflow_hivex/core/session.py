@@ -151,10 +151,11 @@ class Session:
         progress: ProgressReport | None = None,
         max_lag: object = None,
         max_lag_commits: object = None,
+        server_jobs_only: bool = False,
     ) -> None:
         self._services = services
         check_length("The name of a user", check_text("The name of a user", user), MAX_NAME_LENGTH)
-        self._state = SessionState(user=user, agent_info=agent_info, report=progress)
+        self._state = SessionState(user=user, agent_info=agent_info, report=progress, server_jobs_only=server_jobs_only)
         given = {MAX_LAG: max_lag, MAX_LAG_COMMITS: max_lag_commits}
         self._state.max_lag = session_settings.max_lag_of(services.settings, given)
         self._is_closed = False
@@ -212,6 +213,16 @@ class Session:
         with own_errors("The statement"):
             statement = read(text, parameters, database=self._state.database)
             return self._execute(statement, parameters, max_rows, text)
+
+    def is_detachable(self, text: str, parameters: Mapping[str, object] | None = None) -> bool:
+        """Return whether a statement runs a job and may do so in a transaction that somebody else commits.
+
+        Raises:
+            StatementSyntaxError: the text is not a statement that this warehouse runs.
+        """
+        statement = read(text, parameters, database=self._state.database)
+        runs_job = isinstance(statement, kinds.Select | kinds.Insert | kinds.MultiInsert | kinds.ChangeRows)
+        return runs_job and not (isinstance(statement, kinds.Insert) and statement.rows is not None)
 
     def check_ended(self) -> None:
         """See to it that no transaction is open that the session has begun, at the end of a script.

@@ -167,6 +167,7 @@ class HivexHook(BaseHook):
         writer: str | None = None,
         max_lag: float | str | None = None,
         max_lag_commits: int | str | None = None,
+        server_jobs_only: bool = False,
     ) -> Session:
         """Return a new session; use it as a context manager.
 
@@ -184,6 +185,7 @@ class HivexHook(BaseHook):
             one session of a task only, the task: a retry replaces what the try before has written.
         :param max_lag: the lag of copies that its queries accept, in seconds or as a text such as ``10min``
         :param max_lag_commits: the number of commits that such copies may lack
+        :param server_jobs_only: refuse statements whose jobs would run in this process
         :raises InvalidOperationError: the task has joined the transaction before, so that this session
             would discard its work
         """
@@ -198,6 +200,7 @@ class HivexHook(BaseHook):
             writer=writer if part is None else part.name,
             max_lag=max_lag,
             max_lag_commits=max_lag_commits,
+            server_jobs_only=server_jobs_only,
         )
         if part is not None:
             _joined.add(part)

@@ -14,9 +14,14 @@ if TYPE_CHECKING:
 
 def agent_info(context: Context) -> str:
     """Return the owner of a transaction: ``dag_id.task_id run_id try_number``, with the map index of a mapped task."""
+    return agent_info_of_try(context, context["ti"].try_number)
+
+
+def agent_info_of_try(context: Context, try_number: int) -> str:
+    """Return the same for another try of the task."""
     ti = context["ti"]
     mapped = f"[{ti.map_index}]" if ti.map_index is not None and ti.map_index >= 0 else ""
-    return f"{ti.dag_id}.{ti.task_id}{mapped} {ti.run_id} {ti.try_number}"
+    return f"{ti.dag_id}.{ti.task_id}{mapped} {ti.run_id} {try_number}"
 
 
 def part_name(context: Context) -> str:

@@ -6,20 +6,23 @@ import contextvars
 import logging
 import threading
 from concurrent.futures import ThreadPoolExecutor, wait
-from typing import TYPE_CHECKING, Any, ClassVar
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
-from airflow.sdk import BaseOperator, XComArg
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from airflow.sdk import BaseOperator, XComArg, conf
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferralError, TaskDeferralTimeout
 
 from airflow_hivex.core.errors import HivexError
-from airflow_hivex.core.model.json_values import json_rows
 from airflow_hivex.hooks.hivex import HivexHook, split_statements
 from airflow_hivex.hooks.tasks import agent_info, cause_of, part_name
 from airflow_hivex.hooks.transactions import as_txn_id, lasting_failure
+from airflow_hivex.operators.query_deferral import Course, Deferral, DeferredQuery
 from airflow_hivex.operators.transaction import HivexTransaction
+from airflow_hivex.triggers.query import result_as_json
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from airflow.sdk import Context
     from tenacity import RetryCallState
@@ -54,6 +57,9 @@ class HivexQueryOperator(BaseOperator):
     :param max_lag: the lag of copies that queries accept, in seconds or as a text such as ``10min``. A query that has
         read such a copy adds ``"as_of": {"time", "lag_s", "commits", "write_ids"}`` to the result (templated)
     :param max_lag_commits: the number of commits that such copies may lack (templated)
+    :param deferrable: give the worker slot free while Spark works: statements that run a job on a Spark Connect server
+        run in the triggerer. Other clusters cannot do that, and the task fails. By default, if
+        ``[operators] default_deferrable`` says so, such a task runs in the worker instead
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     """
 
@@ -83,10 +89,13 @@ class HivexQueryOperator(BaseOperator):
         max_rows: int = 1000,
         max_lag: float | str | None = None,
         max_lag_commits: int | str | None = None,
+        deferrable: bool | None = None,
         hivex_conn_id: str = HivexHook.default_conn_name,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        if deferrable is not None and not isinstance(deferrable, bool):
+            raise ValueError(f"deferrable is {deferrable!r}; it must be True, False or None")
         if isinstance(max_rows, bool) or not isinstance(max_rows, int) or max_rows < 0:
             raise ValueError(f"max_rows is {max_rows!r}; it must be a whole number, 0 or more")
         if isinstance(conflict_retries, bool) or not isinstance(conflict_retries, int) or conflict_retries < 0:
@@ -107,6 +116,7 @@ class HivexQueryOperator(BaseOperator):
         self.max_rows = max_rows
         self.max_lag = max_lag
         self.max_lag_commits = max_lag_commits
+        self.deferrable = deferrable
         self.hivex_conn_id = hivex_conn_id
         self._thread: _StatementThread | None = None
         self._killed = False
@@ -118,8 +128,45 @@ class HivexQueryOperator(BaseOperator):
         :raises HivexError: the failure may pass; Airflow retries the task as its ``retries`` say
         """
         txn_id = None if self.transaction is None else as_txn_id(self.transaction)
-        try:
+        with self._failures(txn_id):
+            if self._defers():
+                query = self._deferred_query(context, Course.begin(self.database, self.cluster, self.execution_timeout))
+                if query.can_defer():
+                    if txn_id is not None:
+                        self._defer(query.in_group(txn_id, self._begin_task_id))
+                    query.abort_all(f"repeated by {agent_info(context)}")
+                    return self._until_deferred(query.go_on)
             return self._run(context, txn_id)
+
+    def execute_complete(self, context: Context, event: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Go on after the triggerer has run a statement.
+
+        :raises AirflowFailException: the statement is wrong: a retry would fail again
+        :raises AirflowException: the failure may pass; Airflow retries the task as its ``retries`` say
+        """
+        if not event or "course" not in event:
+            raise AirflowException("The trigger has ended without an answer.")
+        reached = Course(**event["course"])
+        query = self._deferred_query(context, reached)
+        with self._failures(reached.txn_id if reached.is_of_group else None):
+            if reached.is_of_group and event.get("kind") == "in process" and not self.deferrable:
+                return self._run(context, reached.txn_id)
+            return self._until_deferred(partial(query.resume, event))
+
+    def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
+        """Go on after a deferral. A transaction whose trigger has timed out or failed is aborted."""
+        try:
+            return super().resume_execution(next_method, next_kwargs, context)
+        except (TaskDeferralError, TaskDeferralTimeout) as error:
+            query = self._deferred_query(context, Course(self.database, self.cluster))
+            query.abort_all(f"the task has waited in vain: {error}")
+            raise
+
+    @contextmanager
+    def _failures(self, txn_id: int | None) -> Iterator[None]:
+        """Raise errors of the block as Airflow needs them to decide on a retry."""
+        try:
+            yield
         except HivexError as error:
             # Also workers that are shut down kill their tasks: whether to go on elsewhere is Airflow's to say.
             if self._killed or (txn_id is None and error.retryable):
@@ -130,6 +177,53 @@ class HivexQueryOperator(BaseOperator):
             if failure is None:
                 raise
             raise failure from cause_of(error)
+
+    def _defers(self) -> bool:
+        if self.deferrable is None:
+            return conf.getboolean("operators", "default_deferrable", fallback=False)
+        return self.deferrable
+
+    def _until_deferred(self, go_on: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        try:
+            return go_on()
+        except Deferral as deferral:
+            self._defer(deferral)
+
+    def _defer(self, deferral: Deferral) -> NoReturn:
+        self.defer(trigger=deferral.trigger, method_name="execute_complete", timeout=deferral.timeout)
+
+    def _deferred_query(self, context: Context, course: Course) -> DeferredQuery:
+        from airflow_hivex.core.sql.scripts import share_parameters
+
+        statements = split_statements(self.sql)
+
+        def run_here(session: Session, statement: str, values: Mapping[str, Any] | None) -> dict[str, Any]:
+            with _StatementThread(session, self.conflict_retries) as thread:
+                self._thread = thread
+                try:
+                    if self._killed:
+                        raise AirflowException("The task was killed between two statements.")
+                    self.log.info("Statement runs in the worker:\n%s", statement)
+                    result = thread.sql(statement, values, self.max_rows)
+                finally:
+                    self._thread = None
+            self._log(result)
+            return result_as_json(result)
+
+        return DeferredQuery(
+            self.hivex_conn_id,
+            context,
+            course,
+            list(zip(statements, share_parameters(statements, self.parameters), strict=True)),
+            max_rows=self.max_rows,
+            lag={
+                "max_lag": None if self.max_lag == "" else self.max_lag,
+                "max_lag_commits": None if self.max_lag_commits == "" else self.max_lag_commits,
+            },
+            conflict_retries=self.conflict_retries,
+            must_defer=self.deferrable is True,
+            run_here=run_here,
+        )
 
     def on_kill(self) -> None:
         """Stop the Spark job. The transaction of a statement alone is aborted; one of several goes on."""
@@ -178,18 +272,9 @@ class HivexQueryOperator(BaseOperator):
                 session.check_ended()
             finally:
                 self._thread = None
-        found: dict[str, Any] = {
-            "columns": list(result.columns),
-            "rows": json_rows(result.rows),
-            "truncated": result.truncated,
-            "cluster": result.cluster,
-            "txn_id": result.txn_id,
-            "rows_written": result.rows_written,
-        }
         if result.as_of is not None:
             self.log.info("Read %s", result.as_of.describe())
-            found["as_of"] = result.as_of.to_json()
-        return found
+        return result_as_json(result)
 
     def _log(self, result: Result) -> None:
         if result.rows_written is not None:

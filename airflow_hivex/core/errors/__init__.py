@@ -55,6 +55,7 @@ from airflow_hivex.core.errors.hive import (
 from airflow_hivex.core.errors.jobs import (
     ClusterUnreachableError,
     ExecutorsLostError,
+    InProcessJobError,
     JobCancelledError,
     JobCause,
     JobError,
@@ -156,6 +157,7 @@ __all__ = [
     "HiveRefusedError",
     "HiveUnavailableError",
     "HivexError",
+    "InProcessJobError",
     "InvalidClusterPropertiesError",
     "InvalidConnectionError",
     "InvalidHiveAddressError",

@@ -55,3 +55,18 @@ class SparkServerError(HivexError):
     """A Spark Connect server on this machine cannot be started or stopped."""
 
     code = "SPARK_SERVER"
+
+
+class InProcessJobError(HivexError):
+    """A cluster runs jobs in the process of the statement, where a server has to run them."""
+
+    code = "IN_PROCESS_JOB"
+
+    def __init__(self, cluster: str, jobtracker: str) -> None:
+        super().__init__(
+            f"A job on cluster {cluster} cannot be left to a server, because its jobtracker is {jobtracker}. Run it "
+            "with deferrable=False, or give the cluster a Spark Connect server (sc://host:port).",
+            cluster,
+            jobtracker,
+        )
+        self.cluster = cluster

@@ -25,6 +25,11 @@ class JobTrackerKind(enum.Enum):
     SUBMIT = "submit"
     CONNECTION = "connection"
 
+    @property
+    def is_server(self) -> bool:
+        """Return whether a server runs the jobs, so that the process of a statement needs no Java and little memory."""
+        return self is JobTrackerKind.CONNECT
+
 
 _HOST = r"(?:\[[0-9A-Fa-f:.]+\]|[^\s/,:;\[\]]+)"
 # Spark itself refuses most malformed masters only when the first job starts.

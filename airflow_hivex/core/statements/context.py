@@ -13,7 +13,12 @@ from airflow_hivex.core.clusters.health import ClusterHealth
 from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.clusters.roots import Roots
 from airflow_hivex.core.compaction.compactor import Compactor
-from airflow_hivex.core.errors import InvalidOperationError, StatementCancelledError, TransactionAbortedError
+from airflow_hivex.core.errors import (
+    InProcessJobError,
+    InvalidOperationError,
+    StatementCancelledError,
+    TransactionAbortedError,
+)
 from airflow_hivex.core.files.filesystem import ClusterFiles
 from airflow_hivex.core.model.batches import BatchKey
 from airflow_hivex.core.model.clusters import Cluster
@@ -184,6 +189,7 @@ class SessionState:
 
     ``runner`` runs jobs instead of the cluster's own. ``report`` is called with the progress of a job that takes
     longer than a few seconds; None writes it to the log. ``max_lag`` is the lag of copies that its queries accept.
+    With ``server_jobs_only`` no job runs in this process.
     """
 
     user: str
@@ -195,6 +201,7 @@ class SessionState:
     runner: Runner | None = None
     report: ProgressReport | None = None
     max_lag: MaxLag = field(default_factory=MaxLag)
+    server_jobs_only: bool = False
 
     def qualify(self, name: TableName) -> tuple[str, str]:
         """Return the database and name of a table as a statement names it.
@@ -246,6 +253,9 @@ class StatementContext:
 
     def health(self, cluster: str, *, runs_job: bool) -> Health:
         """Return whether the statement could run on a cluster now; it asks the runner only if it ``runs_job``."""
+        configured = self.services.clusters.get(cluster)
+        if runs_job and self.session.server_jobs_only and not configured.kind.is_server:
+            return Health(InProcessJobError(cluster, configured.shown_jobtracker))
         health = self.services.health.of_root(cluster)
         if health.problem is not None or not runs_job:
             return health

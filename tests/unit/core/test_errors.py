@@ -99,6 +99,7 @@ EXAMPLES: dict[str, tuple[object, ...]] = {
     "JobCause": ("SparkException: a file cannot be read",),
     "JobError": ("c1", "out of memory"),
     "JobCancelledError": ("c1",),
+    "InProcessJobError": ("c1", "local[2]"),
     "ClusterUnreachableError": ("c1", "nothing answers at sc://host:15002"),
     "ExecutorsLostError": ("c1", "an executor was killed"),
     "SparkProcessError": ("c1", "it was killed by signal 9"),

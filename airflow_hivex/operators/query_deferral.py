@@ -1,0 +1,301 @@
+"""The way of a deferrable query: statement by statement, each with a job in a transaction that rests in the triggerer.
+
+The worker opens the transaction and commits it; the triggerer runs the statement in between. Whatever is lost on the
+way, the transaction commits once or not at all. It has no heartbeats while the task waits for its triggerer or worker.
+"""
+
+from __future__ import annotations
+
+import getpass
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from airflow_hivex.core.errors import HivexError
+from airflow_hivex.hooks.hivex import HivexHook
+from airflow_hivex.hooks.tasks import agent_info, agent_info_of_try, cause_of, part_name
+from airflow_hivex.triggers.query import HivexQueryTrigger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from airflow.sdk import Context
+
+    from airflow_hivex.core.metastore import Metastore
+    from airflow_hivex.core.session import Session
+
+    Statements = Sequence[tuple[str, Mapping[str, Any] | None]]
+    RunHere = Callable[[Session, str, Mapping[str, Any] | None], dict[str, Any]]
+
+REST = timedelta(hours=1)
+"""How long the transaction of a deferred statement may wait for a triggerer or for a worker."""
+
+
+@dataclass(slots=True)
+class Course:
+    """The point that a deferrable task has reached, as it is kept while the task is deferred.
+
+    ``done`` statements are complete, ``database`` and ``cluster`` are those of the session after them, ``txn_id`` is
+    the transaction of the next one, which was aborted for the sake of others so many times as ``conflicts`` tells.
+    ``ends_at`` is the end of the task's ``execution_timeout``, in ISO 8601. The transaction of a group
+    (``is_of_group``) is that of all statements.
+    """
+
+    database: str | None
+    cluster: str | None
+    done: int = 0
+    txn_id: int | None = None
+    conflicts: int = 0
+    runs_here: bool = False
+    ends_at: str | None = None
+    is_of_group: bool = False
+
+    @classmethod
+    def begin(cls, database: str | None, cluster: str | None, timeout: timedelta | None) -> Course:
+        """Return the course of a task that begins now."""
+        ends_at = None if timeout is None else (datetime.now(UTC) + timeout).isoformat()
+        return cls(database, cluster, ends_at=ends_at)
+
+    @property
+    def time_left(self) -> timedelta | None:
+        """Return the rest of the task's time, None if it is not limited."""
+        if self.ends_at is None:
+            return None
+        return max(datetime.fromisoformat(self.ends_at) - datetime.now(UTC), timedelta(seconds=1))
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the course in JSON's types, for the constructor."""
+        return asdict(self)
+
+
+class Deferral(Exception):  # noqa: N818 - a request, no error
+    """The task is to be deferred with this trigger."""
+
+    def __init__(self, trigger: HivexQueryTrigger, timeout: timedelta | None) -> None:
+        super().__init__("the task is deferred")
+        self.trigger = trigger
+        self.timeout = timeout
+
+
+class DeferredQuery:
+    """One phase of a deferrable task in a worker, up to the next deferral or the result."""
+
+    def __init__(
+        self,
+        hivex_conn_id: str,
+        context: Context,
+        course: Course,
+        statements: Statements,
+        *,
+        max_rows: int,
+        lag: Mapping[str, Any],
+        conflict_retries: int,
+        must_defer: bool,
+        run_here: RunHere,
+    ) -> None:
+        self._hook = HivexHook(hivex_conn_id)
+        self._context = context
+        self._course = course
+        self._statements = statements
+        self._max_rows = max_rows
+        self._lag = lag
+        self._conflict_retries = conflict_retries
+        self._must_defer = must_defer
+        self._run_here = run_here
+
+    def can_defer(self) -> bool:
+        """Return whether a cluster that may run the statements has a server for its jobs.
+
+        :raises AirflowFailException: there is none, and the author of the task has asked for it
+        """
+        clusters = self._metastore.clusters
+        names = [self._course.cluster] if self._course.cluster else list(clusters)
+        found = [clusters.get(name) for name in names]
+        if any(cluster.kind.is_server for cluster in found):
+            return True
+        if self._must_defer:
+            shown = ", ".join(f"{cluster.name} ({cluster.shown_jobtracker})" for cluster in found)
+            raise AirflowFailException(
+                "deferrable=True needs a cluster with a Spark Connect server (jobtracker sc://host:port), which runs "
+                f"the job while no worker does; these have none: {shown}. Set deferrable=False."
+            )
+        return False
+
+    def in_group(self, txn_id: int, begin_task_id: str | None) -> Deferral:
+        """Return the deferral of all statements to the triggerer, which runs them in the transaction of a group."""
+        self._course.txn_id, self._course.is_of_group = txn_id, True
+        self._hook.log.info("%d statements run in the triggerer, in transaction %d", len(self._statements), txn_id)
+        return Deferral(self._trigger(self._statements, txn_id, begin_task_id, is_own=False), self._course.time_left)
+
+    def go_on(self) -> dict[str, Any]:
+        """Return the result of the last statement.
+
+        :raises Deferral: the next statement is for the triggerer
+        :raises HivexError: a statement has failed
+        """
+        course = self._course
+        with self._hook.session(
+            database=course.database, cluster=course.cluster, agent_info=agent_info(self._context), **self._lag
+        ) as session:
+            while True:
+                statement, values = self._statements[course.done]
+                if session.is_detachable(statement, values) and not course.runs_here:
+                    # They may have changed, as by USE in a statement before it.
+                    course.database, course.cluster = session.database, session.cluster
+                    raise self._deferral(statement, values)
+                if session.inspect(statement)[0].kind == "SET":
+                    raise AirflowFailException(
+                        "SET cannot be in a script of a deferrable task, whose statements run in several processes. "
+                        "Use the arguments max_lag and max_lag_commits, or set deferrable=False."
+                    )
+                result = self._run_here(session, statement, values)
+                if session.txn_id is not None:
+                    raise AirflowFailException(
+                        "START TRANSACTION cannot be in a script of a deferrable task, whose statements run in several "
+                        "processes. Put the task into a HivexTransaction group, or set deferrable=False."
+                    )
+                self._note_done(session.database, session.cluster)
+                if course.done == len(self._statements):
+                    return result
+
+    def resume(self, event: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the result of the last statement, after a trigger's event.
+
+        :raises Deferral: the next statement is for the triggerer, or the same one again
+        :raises AirflowFailException: the statement has failed, and would fail again
+        :raises AirflowException: it has failed, and may pass
+        """
+        course = self._course
+        assert course.txn_id is not None
+        if course.is_of_group:
+            if "error" in event:
+                raise (AirflowException if event.get("kind") == "passing" else AirflowFailException)(event["error"])
+            of_group: dict[str, Any] = event["result"]
+            return of_group
+        try:
+            self._settle(event, course.txn_id)
+        except _ConflictError as conflict:
+            if course.conflicts == self._conflict_retries:
+                raise AirflowException(str(conflict)) from None
+            course.conflicts += 1
+            self._hook.log.warning("Running the statement again, for the %d. time: %s", course.conflicts, conflict)
+            return self.go_on()
+        if course.runs_here:
+            return self.go_on()
+        self._note_done(event["database"], event["cluster"])
+        if course.done == len(self._statements):
+            result: dict[str, Any] = event["result"]
+            return result
+        return self.go_on()
+
+    def abort_all(self, reason: str) -> None:
+        """Abort the open transactions of this task's tries: also those of a try whose worker was lost."""
+        from airflow_hivex.core.model.transactions import TxnState
+
+        tries = range(1, self._context["ti"].try_number + 1)
+        of_tries = {agent_info_of_try(self._context, number) for number in tries}
+        for transaction in self._metastore.transactions.show():
+            if transaction.state is TxnState.OPEN and transaction.agent_info in of_tries:
+                self._abort(transaction.id, reason)
+
+    @property
+    def _metastore(self) -> Metastore:
+        return self._hook.get_metastore()
+
+    def _note_done(self, database: str | None, cluster: str | None) -> None:
+        course = self._course
+        course.done += 1
+        course.database, course.cluster = database, cluster
+        course.txn_id, course.conflicts, course.runs_here = None, 0, False
+
+    def _deferral(self, statement: str, values: Mapping[str, Any] | None) -> Deferral:
+        """Open a transaction for a statement, and return the deferral to the triggerer that runs it."""
+        course = self._course
+        self.can_defer()
+        (course.txn_id,) = self._metastore.transactions.open(
+            user=getpass.getuser(), agent_info=agent_info(self._context), timeout=int(REST.total_seconds())
+        )
+        self._hook.log.info(
+            "Statement %d of %d runs in the triggerer, in transaction %d:\n%s",
+            course.done + 1,
+            len(self._statements),
+            course.txn_id,
+            statement,
+        )
+        return Deferral(self._trigger([(statement, values)], course.txn_id, None, is_own=True), course.time_left)
+
+    def _trigger(
+        self, statements: Statements, txn_id: int, begin_task_id: str | None, *, is_own: bool
+    ) -> HivexQueryTrigger:
+        return HivexQueryTrigger(
+            statements=statements,
+            txn_id=txn_id,
+            writer=part_name(self._context),
+            is_own=is_own,
+            begin_task_id=begin_task_id,
+            database=self._course.database,
+            cluster=self._course.cluster,
+            max_rows=self._max_rows,
+            lag=self._lag,
+            agent_info=agent_info(self._context),
+            course=self._course.as_json(),
+            hivex_conn_id=self._hook.hivex_conn_id,
+        )
+
+    def _settle(self, event: Mapping[str, Any], txn_id: int) -> None:
+        """Commit or abort the transaction of a statement.
+
+        :raises _ConflictError: it was aborted for the sake of another one
+        :raises AirflowFailException: the statement has failed, and would fail again
+        :raises AirflowException: it has failed, and may pass
+        :raises HivexError: it cannot be committed
+        """
+        from airflow_hivex.core.errors import TransactionAbortedError, WriteConflictError
+
+        if "error" not in event:
+            try:
+                self._metastore.commit(txn_id)
+            except WriteConflictError as error:
+                raise _ConflictError(str(error)) from error
+            except TransactionAbortedError as error:
+                if self._has_timed_out(txn_id):
+                    raise AirflowException(str(error)) from None
+                raise
+            return
+        sentence = str(event["error"])
+        if self._has_timed_out(txn_id):
+            raise AirflowException(sentence)
+        self._abort(txn_id, sentence)
+        match event.get("kind"):
+            case "conflict":
+                raise _ConflictError(sentence)
+            case "in process" if not self._must_defer:
+                self._course.runs_here = True
+            case "passing":
+                raise AirflowException(sentence)
+            case _:
+                raise AirflowFailException(sentence)
+
+    def _has_timed_out(self, txn_id: int) -> bool:
+        """Return whether nobody has worked in a transaction for too long, so that it was aborted."""
+        from airflow_hivex.core.errors import NoSuchTransactionError
+        from airflow_hivex.core.model.transactions import AbortReason
+
+        try:
+            return self._metastore.transactions.get(txn_id).reason_code == AbortReason.TIMEOUT.number
+        except NoSuchTransactionError:
+            # Its record is gone, and only records of ended ones go.
+            return False
+
+    def _abort(self, txn_id: int, reason: str) -> None:
+        """Abort a transaction. Another error is the one to tell, so that one of the abort goes to the log."""
+        try:
+            self._metastore.abort(txn_id, reason.partition("\n")[0][:1000])
+        except HivexError as error:
+            self._hook.log.warning("Transaction %s was not aborted: %s", txn_id, error, exc_info=cause_of(error))
+
+
+class _ConflictError(Exception):
+    """The transaction of a statement was aborted for the sake of another one."""

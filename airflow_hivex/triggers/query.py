@@ -1,0 +1,196 @@
+"""Run statements in the triggerer, whose process is a thin client of a Spark Connect server."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+
+from airflow_hivex.core.errors import HivexError
+from airflow_hivex.core.model.json_values import json_rows
+from airflow_hivex.hooks.hivex import HivexHook
+from airflow_hivex.hooks.transactions import lasting_failure
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping, Sequence
+
+    from airflow_hivex.core.session import Result, Session
+
+Answer = dict[str, Any]
+
+
+def result_as_json(result: Result) -> Answer:
+    """Return the result of a statement as a task returns it, in JSON's types."""
+    found: Answer = {
+        "columns": list(result.columns),
+        "rows": json_rows(result.rows),
+        "truncated": result.truncated,
+        "cluster": result.cluster,
+        "txn_id": result.txn_id,
+        "rows_written": result.rows_written,
+    }
+    if result.as_of is not None:
+        found["as_of"] = result.as_of.to_json()
+    return found
+
+
+class HivexQueryTrigger(BaseTrigger):
+    """Runs statements in an open transaction, which it neither commits nor aborts, and yields their last result.
+
+    The transaction is the fence. A triggerer that goes on with the trigger of a lost one joins it as the same writer:
+    then nothing that the lost one has written, or may still write, counts. The event is
+    ``{"result": ..., "database": ..., "cluster": ...}``, or ``{"error": sentence, "kind": ...}`` with the kinds
+    ``fatal``, ``conflict`` (the transaction was aborted for the sake of another one), ``in process`` (the cluster has
+    no server that runs its jobs) and ``passing``.
+
+    :param statements: the statements, each with the values of its markers
+    :param txn_id: the transaction
+    :param writer: the name of the task's part in it
+    :param is_own: the transaction is the task's own, and ends when a user ends the task
+    :param begin_task_id: the task that has opened a transaction of several tasks
+    :param database: the current database; None for that of the connection
+    :param cluster: the cluster to run on, as USE CLUSTER; None to let the router choose
+    :param max_rows: at most so many rows are returned
+    :param lag: the lag of copies that its queries accept, as arguments of the session
+    :param agent_info: the task, as shown with its locks
+    :param course: what the task needs to go on, which the event brings back
+    :param hivex_conn_id: the connection
+    """
+
+    def __init__(
+        self,
+        *,
+        statements: Sequence[tuple[str, Mapping[str, Any] | None]],
+        txn_id: int,
+        writer: str,
+        is_own: bool,
+        begin_task_id: str | None,
+        database: str | None,
+        cluster: str | None,
+        max_rows: int,
+        lag: Mapping[str, Any],
+        agent_info: str,
+        course: Mapping[str, Any],
+        hivex_conn_id: str,
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.statements = statements
+        self.txn_id = txn_id
+        self.writer = writer
+        self.is_own = is_own
+        self.begin_task_id = begin_task_id
+        self.database = database
+        self.cluster = cluster
+        self.max_rows = max_rows
+        self.lag = lag
+        self.agent_info = agent_info
+        self.course = course
+        self.hivex_conn_id = hivex_conn_id
+        self._is_cancelled = threading.Event()
+        self._session: Session | None = None
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Return the class's path and what to make it again with."""
+        names = (
+            "txn_id",
+            "writer",
+            "is_own",
+            "begin_task_id",
+            "database",
+            "cluster",
+            "max_rows",
+            "agent_info",
+            "course",
+        )
+        arguments = {name: getattr(self, name) for name in (*names, "lag", "hivex_conn_id")}
+        return f"{type(self).__module__}.{type(self).__qualname__}", {
+            **arguments,
+            "statements": [[statement, dict(values or {})] for statement, values in self.statements],
+        }
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Yield the one event."""
+        from airflow_hivex.core.errors import WriteTakenBackError
+
+        # A thread of its own: a statement may take hours, and the loop's threads are everybody's.
+        executor = ThreadPoolExecutor(1, thread_name_prefix=f"hivex-transaction-{self.txn_id}")
+        try:
+            running = asyncio.get_running_loop().run_in_executor(executor, contextvars.copy_context().run, self._run)
+            event = await asyncio.shield(running)
+        except asyncio.CancelledError:
+            # The triggerer ends, or the task does. The job is stopped without waiting for it here.
+            self._is_cancelled.set()
+            threading.Thread(target=self._cancel, name=f"hivex-cancel-{self.txn_id}").start()
+            raise
+        except WriteTakenBackError as error:
+            # The event of the other triggerer is the one that counts.
+            self.log.warning("Another triggerer has taken over: %s", error)
+            await asyncio.Event().wait()
+            return
+        finally:
+            executor.shutdown(wait=False)
+        yield TriggerEvent({**event, "course": dict(self.course)})
+
+    async def on_kill(self) -> None:
+        """Abort the transaction of a task that a user has ended, unless it is that of several tasks."""
+        if self.is_own:
+            await asyncio.to_thread(self._abort)
+
+    async def cleanup(self) -> None:
+        """Nothing is held: the connection to the metastore is the triggerer's."""
+
+    def _run(self) -> Answer:
+        """Return the event.
+
+        :raises WriteTakenBackError: another triggerer has begun to run the trigger
+        """
+        from airflow_hivex.core.errors import DeadlockError, InProcessJobError, WriteConflictError, WriteTakenBackError
+
+        try:
+            with HivexHook(self.hivex_conn_id).session(
+                database=self.database,
+                cluster=self.cluster,
+                agent_info=self.agent_info,
+                txn_id=self.txn_id,
+                writer=self.writer,
+                server_jobs_only=True,
+                **self.lag,
+            ) as session:
+                self._session = session
+                for statement, values in self.statements:
+                    if self._is_cancelled.is_set():
+                        return {"error": "The trigger was cancelled.", "kind": "passing"}
+                    result = session.sql(statement, values or None, self.max_rows)
+                return {
+                    "result": result_as_json(result),
+                    "database": session.database,
+                    "cluster": session.cluster,
+                }
+        except WriteTakenBackError:
+            raise
+        except HivexError as error:
+            if isinstance(error, InProcessJobError):
+                return {"error": str(error), "kind": "in process"}
+            if self.is_own:
+                is_conflict = isinstance(error, WriteConflictError | DeadlockError)
+                kind = "conflict" if is_conflict else "passing" if error.retryable else "fatal"
+                return {"error": str(error), "kind": kind}
+            failure = lasting_failure(error, self.begin_task_id)
+            return {"error": str(failure or error), "kind": "passing" if failure is None else "fatal"}
+        finally:
+            self._session = None
+
+    def _cancel(self) -> None:
+        session = self._session
+        if session is not None:
+            session.cancel()
+
+    def _abort(self) -> None:
+        try:
+            HivexHook(self.hivex_conn_id).get_metastore().abort(self.txn_id, "its task was ended by a user")
+        except HivexError as error:
+            self.log.warning("Transaction %s was not aborted and will time out: %s", self.txn_id, error)

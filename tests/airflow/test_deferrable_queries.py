@@ -1,0 +1,261 @@
+"""Queries that leave the worker while a Spark Connect server runs their jobs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import suppress
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from airflow.sdk import DAG
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferralTimeout, TaskDeferred
+
+from airflow_hivex.core.model.transactions import Operation
+from airflow_hivex.core.runners.running_jobs import count_jobs
+from airflow_hivex.hooks.hivex import HivexHook
+from airflow_hivex.operators.query import HivexQueryOperator
+from airflow_hivex.operators.transaction import HivexTransaction
+from tests.airflow.runs import wait_until
+from tests.connect_server import running_server
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from airflow.models.dagrun import DagRun
+
+    from airflow_hivex.triggers.query import HivexQueryTrigger
+
+pytestmark = [
+    pytest.mark.airflow,
+    pytest.mark.spark,
+    pytest.mark.evidence(cases=3, among="deferrable queries"),
+]
+
+INSERT = "INSERT INTO t SELECT CAST(id AS int) FROM range(10)"
+ENDLESS = "INSERT INTO t SELECT CAST(sum(hash(id)) % 7 AS int) FROM range(0, 1000000000000, 1, 100000)"
+COUNT = "SELECT count(*) FROM t"
+
+
+@pytest.fixture(scope="module")
+def tracker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with running_server(tmp_path_factory.mktemp("connect")) as server:
+        yield server.url
+
+
+@pytest.fixture
+def remote(tracker: str, warehouse: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The connection ``hivex_default`` to c1 on a Spark Connect server and c2 in the process; t is on c1."""
+    warehouse["cluster_properties"]["c1"]["jobtracker"] = tracker
+    monkeypatch.setenv("AIRFLOW_CONN_HIVEX_DEFAULT", json.dumps({"conn_type": "hivex", "extra": warehouse}))
+    HivexHook().run("CREATE TABLE t (id int)")
+    yield
+    assert HivexHook().get_metastore().transactions.valid_txns().open_ids == ()
+
+
+def context(try_number: int = 1) -> Any:
+    ti = {"dag_id": "d", "task_id": "t", "run_id": "r", "try_number": try_number, "map_index": -1}
+    return {"ti": SimpleNamespace(**ti)}
+
+
+def query(sql: Any, **arguments: Any) -> HivexQueryOperator:
+    return HivexQueryOperator(task_id="t", sql=sql, **{"deferrable": True} | arguments)
+
+
+def deferred(run: Callable[[], Any]) -> TaskDeferred:
+    with pytest.raises(TaskDeferred) as caught:
+        run()
+    return caught.value
+
+
+def restored(deferral: TaskDeferred) -> HivexQueryTrigger:
+    """The trigger as a triggerer makes it."""
+    from airflow_hivex.triggers.query import HivexQueryTrigger
+
+    path, arguments = deferral.trigger.serialize()
+    assert path == "airflow_hivex.triggers.query.HivexQueryTrigger"
+    return HivexQueryTrigger(**json.loads(json.dumps(arguments)))
+
+
+async def event_of(trigger: HivexQueryTrigger) -> Any:
+    async for event in trigger.run():
+        return event.payload
+    raise AssertionError("the trigger yields no event")
+
+
+def run_trigger(deferral: TaskDeferred) -> Any:
+    return asyncio.run(event_of(restored(deferral)))
+
+
+def resume(operator: HivexQueryOperator, deferral: TaskDeferred, event: Any, try_number: int = 1) -> Any:
+    return operator.resume_execution(
+        deferral.method_name, {"event": json.loads(json.dumps(event))}, context(try_number)
+    )
+
+
+def rows() -> list[tuple[object, ...]]:
+    return HivexHook().run(COUNT).rows
+
+
+@pytest.mark.usefixtures("remote")
+def test_a_script_is_deferred_for_each_of_its_jobs(run_dag: Callable[..., DagRun]) -> None:
+    script = """
+    CREATE DATABASE shop; USE shop; CREATE TABLE s (id int, note string);
+    INSERT INTO s SELECT CAST(id AS int), :note FROM range(10);
+    INSERT INTO s VALUES (100, 'small');
+    DELETE FROM s WHERE id < 5;
+    SELECT note, count(*) AS n FROM s GROUP BY note ORDER BY note
+    """
+    with DAG("hivex_deferred", schedule=None) as dag:
+        query(script, parameters={"note": "it's"}, execution_timeout=timedelta(minutes=5))
+    (ti,) = run_dag(dag).get_task_instances()
+    assert (ti.state, ti.try_number) == ("success", 1)
+    result = ti.xcom_pull(task_ids="t")
+    assert (result["columns"], result["rows"]) == (["note", "n"], [["it's", 5], ["small", 1]])
+    assert result["cluster"] == "c1"
+
+
+@pytest.mark.usefixtures("remote")
+def test_tasks_of_a_group_are_deferred_in_its_transaction(run_dag: Callable[..., DagRun]) -> None:
+    statements = [INSERT, "INSERT INTO t VALUES (11)"]
+    with DAG("hivex_deferred_group", schedule=None) as dag, HivexTransaction("load") as transaction:
+        fill = HivexQueryOperator(task_id="fill", sql=statements, transaction=transaction, deferrable=True)
+        fill >> HivexQueryOperator(task_id="look", sql=COUNT, transaction=transaction, deferrable=True)
+    run = run_dag(dag)
+    assert {str(ti.state) for ti in run.get_task_instances()} == {"success"}
+    (look,) = [ti for ti in run.get_task_instances() if ti.task_id == "load.look"]
+    assert look.xcom_pull(task_ids="load.look")["rows"] == [[11]]
+    assert rows() == [(11,)]
+
+
+@pytest.mark.usefixtures("remote")
+def test_a_trigger_that_moves_to_another_triggerer_writes_once() -> None:
+    operator = query(INSERT)
+    deferral = deferred(lambda: operator.execute(context()))
+
+    async def both() -> Any:
+        # The triggerer that was taken for lost is alive, and knows nothing.
+        first = asyncio.create_task(event_of(restored(deferral)))
+        await asyncio.to_thread(wait_until, lambda: count_jobs("c1") > 0 or first.done())
+        event = await event_of(restored(deferral))
+        first.cancel()
+        with suppress(asyncio.CancelledError):
+            await first
+        return event
+
+    event = asyncio.run(both())
+    assert rows() == [(0,)]
+    assert resume(operator, deferral, event)["rows_written"] == 10
+    assert rows() == [(10,)]
+
+
+@pytest.mark.usefixtures("remote")
+def test_a_triggerer_that_ends_stops_the_job_and_leaves_the_transaction_to_the_next_one() -> None:
+    operator = query(ENDLESS)
+    deferral = deferred(lambda: operator.execute(context()))
+
+    async def end() -> None:
+        running = asyncio.create_task(event_of(restored(deferral)))
+        await asyncio.to_thread(wait_until, lambda: count_jobs("c1") > 0)
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
+        await asyncio.to_thread(wait_until, lambda: count_jobs("c1") == 0)
+
+    asyncio.run(end())
+    txn_id = restored(deferral).txn_id
+    assert HivexHook().get_metastore().transactions.valid_txns().open_ids == (txn_id,)
+    # The time of the task is over.
+    with pytest.raises(TaskDeferralTimeout):
+        operator.resume_execution("__fail__", {"error": "Trigger timeout"}, context())
+
+
+@pytest.mark.usefixtures("remote")
+def test_a_user_who_ends_the_task_aborts_the_transaction_and_the_job() -> None:
+    trigger = restored(deferred(lambda: query(ENDLESS).execute(context())))
+
+    async def kill() -> None:
+        running = asyncio.create_task(event_of(trigger))
+        await asyncio.to_thread(wait_until, lambda: count_jobs("c1") > 0)
+        running.cancel()
+        await trigger.on_kill()
+        with suppress(asyncio.CancelledError):
+            await running
+
+    asyncio.run(kill())
+    wait_until(lambda: count_jobs("c1") == 0)
+    assert HivexHook().get_metastore().transactions.valid_txns().open_ids == ()
+
+
+@pytest.mark.usefixtures("remote")
+def test_a_retry_aborts_what_an_earlier_try_has_left() -> None:
+    operator = query(INSERT)
+    lost = deferred(lambda: operator.execute(context()))
+    deferral = deferred(lambda: operator.execute(context(2)))
+    assert HivexHook().get_metastore().transactions.valid_txns().open_ids == (restored(deferral).txn_id,)
+    late = run_trigger(lost)
+    assert (late["kind"], "repeated by d.t r 2" in late["error"]) == ("fatal", True)
+    resume(operator, deferral, run_trigger(deferral), 2)
+    assert rows() == [(10,)]
+
+
+@pytest.mark.usefixtures("remote")
+def test_a_statement_that_is_outrun_is_deferred_again() -> None:
+    HivexHook().run(INSERT)
+    metastore = HivexHook().get_metastore()
+    operator = query("DELETE FROM t WHERE id < 5", conflict_retries=1)
+
+    def outrun(deferral: TaskDeferred) -> Any:
+        event = run_trigger(deferral)
+        # Somebody who takes no locks is faster.
+        (txn_id,) = metastore.transactions.open()
+        metastore.transactions.allocate_write_ids([txn_id], "default", "t", operation=Operation.UPDATE)
+        metastore.transactions.commit(txn_id)
+        return event
+
+    deferral = deferred(lambda: operator.execute(context()))
+    event = outrun(deferral)
+    again = deferred(lambda: resume(operator, deferral, event))
+    assert restored(again).course["conflicts"] == 1
+    event = outrun(again)
+    with pytest.raises(AirflowException, match=r"conflict|committed|updated"):
+        resume(operator, again, event)
+    assert rows() == [(10,)]
+
+
+@pytest.mark.usefixtures("remote")
+def test_a_statement_that_is_wrong_fails_without_a_retry() -> None:
+    operator = query("SELECT nothing_here FROM t")
+    deferral = deferred(lambda: operator.execute(context()))
+    event = run_trigger(deferral)
+    with pytest.raises(AirflowFailException, match="nothing_here"):
+        resume(operator, deferral, event)
+    with pytest.raises(AirflowFailException, match="HivexTransaction"):
+        query("START TRANSACTION; SELECT 1").execute(context())
+    with pytest.raises(AirflowFailException, match="max_lag"):
+        query("SET hivex.replica.max.lag = 60; SELECT 1").execute(context())
+
+
+@pytest.mark.usefixtures("remote")
+def test_a_job_in_the_process_cannot_be_deferred(monkeypatch: pytest.MonkeyPatch) -> None:
+    HivexHook().run("USE CLUSTER c2; CREATE TABLE u (id int); INSERT INTO u VALUES (1)")
+    with pytest.raises(AirflowFailException, match=r"needs a cluster with a Spark Connect server.*c2 \(local\[2\]\)"):
+        query("SELECT * FROM u", cluster="c2").execute(context())
+    # Only the route of the statement tells.
+    operator = query("SELECT * FROM u")
+    deferral = deferred(lambda: operator.execute(context()))
+    event = run_trigger(deferral)
+    with pytest.raises(AirflowFailException, match=r"cluster c2 cannot be left to a server.*deferrable=False"):
+        resume(operator, deferral, event)
+    # Nobody has asked for it in this task.
+    monkeypatch.setenv("AIRFLOW__OPERATORS__DEFAULT_DEFERRABLE", "True")
+    operator = query("SELECT * FROM u", deferrable=None)
+    deferral = deferred(lambda: operator.execute(context()))
+    assert resume(operator, deferral, run_trigger(deferral))["rows"] == [[1]]
+
+
+def test_deferrable_must_be_a_truth_value() -> None:
+    with pytest.raises(ValueError, match="deferrable"):
+        query("SELECT 1", deferrable="yes")
