@@ -6,10 +6,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from airflow_hivex.core.clusters.health import answer_of
 from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.errors import HivexError
 from airflow_hivex.core.files.filesystem import ClusterFiles
 from airflow_hivex.core.model.clusters import Cluster
+from airflow_hivex.core.model.sizes import shown_size
 from airflow_hivex.core.runners.registry import runner_for
 from airflow_hivex.core.store import migrating
 from airflow_hivex.core.store.engine import Store
@@ -55,16 +57,19 @@ def check_clusters(clusters: Clusters) -> Iterator[Check]:
 
 def _check_cluster(cluster: Cluster) -> Check:
     try:
-        problem = runner_for(cluster).health(cluster.name).problem
-        if problem is not None:
-            raise problem
-        exists = ClusterFiles(cluster.filesystem, cluster.storage_options).check_access()
+        health = runner_for(cluster).health(cluster.name)
+        if health.problem is not None:
+            raise health.problem
+        files = ClusterFiles(cluster.filesystem, cluster.storage_options)
+        exists = answer_of(cluster, files.check_access)
+        free = answer_of(cluster, files.free_bytes)
     except HivexError as error:
         return Check(False, f"Cluster {cluster.name}: {error}")
     state = "reachable and writable" if exists else "not there yet; it is created by the first write"
-    return Check(
-        True, f"Cluster {cluster.name}: {cluster.shown_filesystem} is {state}, job tracker {cluster.shown_jobtracker}."
-    )
+    facts = [f"{cluster.shown_filesystem} is {state}", f"job tracker {cluster.shown_jobtracker}"]
+    facts += [] if health.version is None else [f"Spark {health.version}"]
+    facts += [] if free is None else [f"{shown_size(free)} free"]
+    return Check(True, f"Cluster {cluster.name}: {', '.join(facts)}.")
 
 
 def describe(checks: list[Check]) -> tuple[bool, str]:

@@ -142,9 +142,13 @@ ENDLESS = "SELECT sum(hash(r.id, s.id)) FROM s CROSS JOIN range(0, 1000000000000
 def test_progress_of_a_long_job_is_reported(metastore: Metastore, cluster: str) -> None:
     reported: list[Progress] = []
 
+    shown: list[tuple[object, ...]] = []
+
     def report(progress: Progress) -> None:
         reported.append(progress)
         if progress.tasks_done > 5:
+            with metastore.session() as other:
+                shown.extend(other.sql("SHOW CLUSTERS").rows)
             session.cancel()
 
     with metastore.session(cluster=cluster, progress=report) as session:
@@ -159,6 +163,9 @@ def test_progress_of_a_long_job_is_reported(metastore: Metastore, cluster: str) 
     # A server of Spark Connect tells no rows.
     assert last.rows_read is None if cluster == "remote" else (last.rows_read or 0) >= 4
     assert (last.bytes_read or 0) > 0
+    jobs = {str(row[0]): (row[8], row[9]) for row in shown[:2]}
+    assert jobs == {"remote": (0, 0), "local": (0, 0), cluster: (1, 1)}
+    assert all(isinstance(row[7], int) and row[7] > 0 for row in shown)
 
 
 NO_JAVA = """

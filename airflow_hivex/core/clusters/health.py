@@ -9,7 +9,8 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
+from typing import TypeVar
 
 from cachetools import TTLCache
 
@@ -22,8 +23,12 @@ from airflow_hivex.core.errors import (
     StorageError,
     UnsupportedJobTrackerError,
 )
+from airflow_hivex.core.files.filesystem import ClusterFiles
+from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.health import USABLE, Health
 from airflow_hivex.core.runners.registry import runner_for
+
+T = TypeVar("T")
 
 _REMEMBERED_S = 10.0
 _PATIENCE_S = 5.0
@@ -61,22 +66,26 @@ class ClusterHealth:
         """
         return _remembered(self._of_runners, self._lock, cluster, self._ask_runner)
 
+    def free_bytes(self, cluster: str) -> int | None:
+        """Return the space for new files in a cluster's file system, None where it is not known or not there.
+
+        Raises:
+            UnknownClusterError: the cluster is not configured.
+        """
+        configured = self._clusters.get(cluster)
+        if self.of_root(cluster).problem is not None:
+            return None
+        try:
+            return answer_of(configured, lambda: free_bytes(configured))
+        except StorageError:
+            return None
+
     def _examine(self, cluster: str) -> Health:
         """Return the result of a look at the root, which waits for no network longer than a user would."""
-        looked: Future[Health] = Future()
-
-        def look() -> None:
-            try:
-                looked.set_result(self._look(cluster))
-            except BaseException as error:
-                looked.set_exception(error)
-
-        threading.Thread(target=look, name=f"hivex-health-{cluster}", daemon=True).start()
         try:
-            return looked.result(_PATIENCE_S)
-        except TimeoutError:
-            filesystem = self._clusters.get(cluster).shown_filesystem
-            return Health(StorageError(filesystem, f"it has not answered for {_PATIENCE_S:g} seconds"))
+            return answer_of(self._clusters.get(cluster), lambda: self._look(cluster))
+        except StorageError as error:
+            return Health(error)
 
     def _look(self, cluster: str) -> Health:
         try:
@@ -95,6 +104,36 @@ class ClusterHealth:
         except UnsupportedJobTrackerError as error:
             return Health(error)
         return runner.health(cluster)
+
+
+def answer_of(cluster: Cluster, ask: Callable[[], T]) -> T:
+    """Return the answer of a cluster's file system, for which nobody waits longer than five seconds.
+
+    Raises:
+        StorageError: there is none in time.
+    """
+    answer: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            answer.set_result(ask())
+        except BaseException as error:
+            answer.set_exception(error)
+
+    threading.Thread(target=run, name=f"hivex-health-{cluster.name}", daemon=True).start()
+    # A time-out of the file system itself is an error of another kind.
+    if not wait([answer], _PATIENCE_S).done:
+        raise StorageError(cluster.shown_filesystem, f"it has not answered for {_PATIENCE_S:g} seconds")
+    return answer.result()
+
+
+def free_bytes(cluster: Cluster) -> int | None:
+    """Return the space for new files in a cluster's file system, None where it does not tell.
+
+    Raises:
+        StorageError: the file system cannot be read.
+    """
+    return ClusterFiles(cluster.filesystem, cluster.storage_options).free_bytes()
 
 
 def _remembered(

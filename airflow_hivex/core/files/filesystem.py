@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -75,6 +76,22 @@ class ClusterFiles:
             if isinstance(self._fs, LocalFileSystem) and not os.access(above, os.W_OK | os.X_OK):
                 raise StorageError(self._filesystem, f"it is not there, and {above} may not be written to")
             return False
+
+    def free_bytes(self) -> int | None:
+        """Return the space that is left for new files, None where the file system does not tell, as object stores do.
+
+        Of a root that is not there yet it is the space of the folder in which it would be made.
+
+        Raises:
+            StorageError: the file system cannot be read.
+        """
+        if not isinstance(self._fs, LocalFileSystem):
+            return None
+        with _storage(self._filesystem):
+            folder = Path(self._root or "/")
+            while not folder.exists() and folder != folder.parent:
+                folder = folder.parent
+            return shutil.disk_usage(folder).free
 
     def is_file(self, location: str) -> bool:
         """Return whether a file, not a directory, is there.

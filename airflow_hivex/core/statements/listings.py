@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
+from airflow_hivex.core.catalog.cluster_use import transactions_by_cluster
 from airflow_hivex.core.catalog.specifications import typed_specification
 from airflow_hivex.core.errors import NoSuchPartitionError
+from airflow_hivex.core.model.health import Health
 from airflow_hivex.core.model.links import Link
 from airflow_hivex.core.model.objects import CLUSTER, PARTITION_ROW_IDS, TRANSACTIONAL, Table, TableType
 from airflow_hivex.core.model.partitions import partition_values
@@ -22,12 +25,15 @@ from airflow_hivex.core.model.statements import (
     ShowTables,
 )
 from airflow_hivex.core.model.text_files import LAZY_SIMPLE_SERDE, TEXTFILE
+from airflow_hivex.core.runners.running_jobs import count_jobs
 from airflow_hivex.core.statements.context import Result, StatementContext
 from airflow_hivex.core.statements.described_statistics import column_rows, partition_rows, statistics_facts
 from airflow_hivex.core.statements.described_storage import properties_text, quoted_text, skewed_by, storage_facts
 from airflow_hivex.core.statements.links import linked
 from airflow_hivex.core.statements.partition_definitions import covered_partitions, partition_name_of
 from airflow_hivex.core.statements.routing import route
+
+_MOST_ASKED_AT_ONCE = 16
 
 
 def show_databases(context: StatementContext, statement: ShowDatabases) -> Result:
@@ -71,27 +77,54 @@ def _show_link_partitions(context: StatementContext, statement: ShowPartitions) 
     return Result(["partition"], [(each,) for each in names])
 
 
+_CLUSTER_COLUMNS = (
+    "cluster",
+    "filesystem",
+    "jobtracker",
+    "is_default",
+    "is_pinned",
+    "health",
+    "spark",
+    "free_bytes",
+    "running_jobs",
+    "transactions",
+)
+
+
 def show_clusters(context: StatementContext, statement: ShowClusters) -> Result:  # noqa: ARG001 - one form only
     """SHOW CLUSTERS: the configured ones, which is the default and which the session is pinned to.
 
-    Then whether a job could run there now, or why not, and the release of its Spark where it is known.
+    Then whether a job could run there now, or why not, the release of its Spark and the free space where they are
+    known, the jobs of this process there, and the transactions of all processes that hold locks on its tables.
+    All clusters are asked at once, so that those that do not answer are waited for once.
     """
-    clusters = context.services.clusters
+    services = context.services
+    clusters = services.clusters
+    names = list(clusters)
+    with services.store.read() as connection:
+        transactions = transactions_by_cluster(connection)
+
+    def state(name: str) -> tuple[Health, int | None]:
+        return context.health(name, runs_job=True), services.health.free_bytes(name)
+
+    with ThreadPoolExecutor(min(len(names), _MOST_ASKED_AT_ONCE)) as pool:
+        states = list(pool.map(state, names))
     rows: list[tuple[object, ...]] = [
         (
             name,
-            cluster.shown_filesystem,
-            cluster.shown_jobtracker,
+            clusters.get(name).shown_filesystem,
+            clusters.get(name).shown_jobtracker,
             name == clusters.default,
             name == context.session.cluster,
             "usable" if health.problem is None else str(health.problem),
             health.version,
+            free,
+            count_jobs(name),
+            transactions.get(name, 0),
         )
-        for name, cluster, health in (
-            (name, clusters.get(name), context.health(name, runs_job=True)) for name in clusters
-        )
+        for name, (health, free) in zip(names, states, strict=True)
     ]
-    return Result(["cluster", "filesystem", "jobtracker", "is_default", "is_pinned", "health", "spark"], rows)
+    return Result(list(_CLUSTER_COLUMNS), rows)
 
 
 def describe_database(context: StatementContext, statement: DescribeDatabase) -> Result:
