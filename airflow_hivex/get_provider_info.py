@@ -53,6 +53,24 @@ def get_provider_info() -> dict[str, Any]:
                 ],
             }
         ],
+        "config": {
+            "hivex": {
+                "description": "Options of the embedded warehouse, which is there without a connection hivex_default.",
+                "options": {
+                    "local_jobtracker": {
+                        "description": (
+                            "How its one cluster reaches Spark: local[n] starts it in each task, sc://host:port is a "
+                            "Spark Connect server. auto is the server that 'hivex spark start' runs for the same user "
+                            "on the same machine, and local[*] while there is none."
+                        ),
+                        "version_added": None,
+                        "type": "string",
+                        "example": "auto",
+                        "default": "local[*]",
+                    }
+                },
+            }
+        },
         "connection-types": [
             {
                 "connection-type": "hivex",

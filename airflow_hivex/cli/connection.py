@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 METASTORE_VARIABLE = "HIVEX_METASTORE_URL"
 CLUSTERS_VARIABLE = "HIVEX_CLUSTER_PROPERTIES"
 DEFAULT_CLUSTER_VARIABLE = "HIVEX_DEFAULT_CLUSTER"
+LOCAL_JOBTRACKER_VARIABLE = "HIVEX_LOCAL_JOBTRACKER"
 
 
 class UsageError(Exception):
@@ -82,4 +83,10 @@ def open_metastore(options: argparse.Namespace) -> Metastore:
             f"no clusters are given. Use --clusters JSON|FILE or set {CLUSTERS_VARIABLE}, "
             """for example to '{"c1": {"filesystem": "file:///data/c1", "jobtracker": "local[2]"}}'"""
         )
-    return Metastore.open(url, clusters=options.clusters or None, default_cluster=options.default_cluster)
+    jobtracker = os.environ.get(LOCAL_JOBTRACKER_VARIABLE)
+    return Metastore.open(
+        url,
+        clusters=options.clusters or None,
+        default_cluster=options.default_cluster,
+        settings={"hivex.local.jobtracker": jobtracker} if jobtracker else None,
+    )

@@ -395,7 +395,7 @@ def _clusters(
 ) -> Clusters:
     described = clusters if clusters is not None else settings["hive.cluster.properties"]
     if described is None or described == "":
-        described = local_cluster_properties(store)
+        described = local_cluster_properties(store, settings)
         if described is None:
             raise InvalidClusterPropertiesError(
                 "no cluster is configured, and PostgreSQL has no default location for data"

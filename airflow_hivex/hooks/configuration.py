@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from airflow.sdk import conf
+
 from airflow_hivex.core.errors import InvalidConnectionError
 
 if TYPE_CHECKING:
@@ -55,10 +57,15 @@ class Configuration:
 
 
 def embedded_configuration() -> Configuration:
-    """SQLite under ``$AIRFLOW_HOME/hivex``, which is made if it is not there, and one local cluster next to it."""
+    """SQLite under ``$AIRFLOW_HOME/hivex``, which is made if it is not there, and one local cluster next to it.
+
+    Airflow's option ``[hivex] local_jobtracker`` says how Spark is reached there.
+    """
+    jobtracker = conf.get("hivex", "local_jobtracker", fallback="").strip()
     home = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser().resolve() / "hivex"
     home.mkdir(parents=True, exist_ok=True)
-    return Configuration(url=f"sqlite:///{home / 'metastore.db'}")
+    settings = {"hivex.local.jobtracker": jobtracker} if jobtracker else {}
+    return Configuration(url=f"sqlite:///{home / 'metastore.db'}", settings=settings)
 
 
 def from_connection(connection: Connection) -> Configuration:
