@@ -22,6 +22,7 @@ BENCHMARKS = {
     "initiator": "Initiator",
     "compaction": "Compaction",
     "hive_import": "Import from Hive",
+    "replication": "Replication",
 }
 OF_LINEITEM = ("inserts", "scans", "deltas", "row_changes", "compaction")
 

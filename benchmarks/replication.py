@@ -1,0 +1,120 @@
+"""Verified copies of tables to another cluster, against cp and sha256sum.
+
+The files are longer than those that an INSERT of one row writes: random bytes follow. No replication reads rows.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from airflow_hivex.core import Metastore, Session
+from benchmarks.harness import Figure, compare, interleave
+
+LARGE = (64, 1, 64 << 20)
+SMALL = (50, 100, 16 << 10)
+DELTAS = (500, 1, 8 << 20)
+"""Directories, files in each of them, and bytes of each file."""
+SMALLER = 100 << 20
+"""Below so many bytes a round takes a moment, and there are more rounds."""
+
+
+def run(folder: Path) -> list[Figure]:
+    clusters = {name: {"filesystem": (folder / name).as_uri(), "jobtracker": "local[2]"} for name in ("c1", "c2", "c3")}
+    url = f"sqlite:///{folder / 'metastore.db'}"
+    with Metastore.open(url, clusters=clusters, default_cluster="c1") as metastore, metastore.session() as session:
+        figures = [
+            *_against_cp(metastore, session, folder, "4 GB in 64 directories", "large", *LARGE),
+            *_against_cp(metastore, session, folder, "5,000 files of 16 KB", "small", *SMALL),
+        ]
+        _drop(session, folder, "large")
+        return [*figures, _incremental(metastore, session, folder)]
+
+
+def _make(session: Session, folder: Path, table: str, directories: int, files: int, size_bytes: int) -> None:
+    session.sql(f"CREATE TABLE {table} (id int)")
+    for number in range(directories):
+        _add(session, folder, table, number, files, size_bytes)
+
+
+def _add(session: Session, folder: Path, table: str, number: int, files: int, size_bytes: int) -> None:
+    """Insert a row, and make its directory as large as those of a real table."""
+    session.sql(f"INSERT INTO {table} VALUES ({number})")
+    directory = max((folder / "c1" / "default.db" / table).glob("delta_*"))
+    (first,) = directory.glob("bucket_*")
+    for bucket in range(files):
+        file = directory / f"{first.name}_{bucket}" if bucket else first
+        with file.open("ab") as opened:
+            opened.write(os.urandom(max(0, size_bytes - opened.tell())))
+
+
+def _drop(session: Session, folder: Path, table: str) -> None:
+    session.sql(f"DROP TABLE {table}")
+    for cluster in ("c1", "c2", "c3"):
+        shutil.rmtree(folder / cluster / "default.db" / table, ignore_errors=True)
+
+
+def _against_cp(
+    metastore: Metastore, session: Session, folder: Path, what: str, table: str, *amount: int
+) -> list[Figure]:
+    _make(session, folder, table, *amount)
+    source, plain = folder / "c1" / "default.db" / table, folder / "plain"
+
+    def copied() -> float:
+        metastore.replicator.drop_copy(table, "c2")
+        return _timed(lambda: metastore.replicator.replicate(table, "c2"))
+
+    def cp() -> float:
+        shutil.rmtree(plain, ignore_errors=True)
+        return _timed(lambda: subprocess.run(["cp", "-r", source, plain], check=True))
+
+    def verified_cp() -> float:
+        shutil.rmtree(plain, ignore_errors=True)
+        return _timed(lambda: _cp_and_sums(source, plain))
+
+    is_small = amount[0] * amount[1] * amount[2] < SMALLER
+    cases = {"ours": copied, "cp -r and sha256sum": verified_cp, "cp -r": cp}
+    seconds = interleave(cases, rounds=7 if is_small else 3)
+    shutil.rmtree(plain)
+    count = amount[0] * amount[1]
+    return [
+        compare(f"verified copy of {what}", seconds, "ours", "cp -r and sha256sum", 0.5, count),
+        # No goal: nothing is verified there.
+        compare(f"verified copy of {what}, and a bare copy", seconds, "ours", "cp -r", 99, count),
+    ]
+
+
+def _incremental(metastore: Metastore, session: Session, folder: Path) -> Figure:
+    directories, files, size_bytes = DELTAS
+    _make(session, folder, "deltas", directories, files, size_bytes)
+    metastore.replicator.replicate("deltas", "c2")
+
+    def full() -> float:
+        metastore.replicator.drop_copy("deltas", "c3")
+        return _timed(lambda: metastore.replicator.replicate("deltas", "c3"))
+
+    def increment() -> float:
+        _add(session, folder, "deltas", 0, files, size_bytes)
+        return _timed(lambda: metastore.replicator.replicate("deltas", "c2"))
+
+    seconds = interleave({"one delta": increment, "500 deltas": full}, rounds=3)
+    return compare("copy of 1 new delta of 8 MB", seconds, "one delta", "500 deltas", 0.03)
+
+
+def _cp_and_sums(source: Path, target: Path) -> None:
+    subprocess.run(["cp", "-r", source, target], check=True)
+    for folder in (source, target):
+        command = "find . -type f -print0 | sort -z | xargs -0 sha256sum"
+        subprocess.run(["sh", "-c", command], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+
+
+def _timed(work: Callable[[], object]) -> float:
+    # What others have written before must not be on its way to the disk meanwhile.
+    os.sync()
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
