@@ -17,6 +17,7 @@ from airflow_hivex.core.store.schema import metadata
 from tests import evidence, spark_options, unsynchronized
 from tests.object_store import ObjectStore, start_object_store
 from tests.postgresql import EmptiedDatabases, start_postgresql
+from tests.standalone_clusters import StandaloneCluster, running_clusters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -162,6 +163,13 @@ def object_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectSto
     store = start_object_store(tmp_path_factory.mktemp("object_store") / "log")
     yield store
     store.stop()
+
+
+@pytest.fixture(scope="session")
+def spark_clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[StandaloneCluster]]:
+    """Two real Spark standalone clusters for the whole run."""
+    with running_clusters(tmp_path_factory.mktemp("spark_clusters")) as clusters:
+        yield clusters
 
 
 @pytest.fixture(scope="session")

@@ -265,9 +265,9 @@ def test_tables_of_a_removed_cluster_are_listed_and_refused_with_the_reason(
 
 
 def test_a_job_tracker_without_a_runner_is_named(sqlite_url: str, tmp_path: Path) -> None:
-    clusters = {"c1": {"filesystem": tmp_path.as_uri(), "jobtracker": "yarn"}}
+    clusters = {"c1": {"filesystem": tmp_path.as_uri(), "jobtracker": "spark_default"}}
     with Metastore.open(sqlite_url, clusters=clusters) as metastore, metastore.session() as session:
-        with pytest.raises(UnsupportedJobTrackerError, match=r"c1.*yarn"):
+        with pytest.raises(UnsupportedJobTrackerError, match=r"c1.*spark_default.*connection of Airflow"):
             session.sql("SELECT 1")
         assert metastore.transactions.valid_txns().open_ids == ()
 

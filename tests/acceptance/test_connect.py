@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_hivex.core import Metastore, Session
+from airflow_hivex.core import Metastore
 from airflow_hivex.core.errors import (
     AnalysisError,
     ClusterUnreachableError,
@@ -24,28 +24,10 @@ from airflow_hivex.core.model.plans import Plan
 from airflow_hivex.core.model.progress import Progress
 from airflow_hivex.core.runners.connect_server import Server, stop
 from airflow_hivex.core.runners.registry import runner_for
+from tests.acceptance.each_statement import PRELUDE, as_set, results
 from tests.connect_server import free_port, running_server
 
 pytestmark = pytest.mark.spark
-
-PRELUDE = [
-    "CREATE TABLE s (id int, v string)",
-    "INSERT INTO s VALUES (1, 'one'), (2, 'two'), (3, NULL), (40, 'new')",
-]
-STATEMENTS = [
-    "INSERT INTO t SELECT CAST(id AS int), concat('v', id), timestamp'2024-05-01 10:00:00.123456',"
-    " CAST(id % 2 AS string) FROM range(30)",
-    "INSERT INTO t PARTITION (p = 'named') SELECT id, v, NULL FROM s",
-    "INSERT INTO t VALUES (100, 'small', NULL, '0')",
-    "UPDATE t SET v = concat(v, '!') WHERE id BETWEEN 5 AND 9",
-    "DELETE FROM t WHERE id IN (SELECT id FROM s WHERE v IS NOT NULL) AND p <> 'named'",
-    "MERGE INTO t USING s ON t.id = s.id WHEN MATCHED AND t.id = 3 THEN DELETE WHEN MATCHED THEN UPDATE SET v = s.v"
-    " WHEN NOT MATCHED THEN INSERT VALUES (s.id, s.v, NULL, 'merged')",
-    "INSERT OVERWRITE t PARTITION (p) SELECT id + 1000, v, w, p FROM t WHERE p = '1'",
-    "FROM s INSERT INTO t PARTITION (p = 'x') SELECT id, v, NULL INSERT INTO c SELECT id WHERE id > 2",
-    "ANALYZE TABLE t COMPUTE STATISTICS FOR COLUMNS",
-]
-COMPACTIONS = ["minor", "major"]
 
 
 @pytest.fixture(scope="module")
@@ -64,45 +46,8 @@ def metastore(server: Server, sqlite_url: str, tmp_path: Path) -> Iterator[Metas
         yield metastore
 
 
-def results(metastore: Metastore, cluster: str, layout: str) -> list[object]:
-    """What each statement of a list returns on a cluster, and what the table has after it."""
-    found: list[object] = []
-    with metastore.session(database=f"on_{cluster}") as session:
-        session.sql(f"USE CLUSTER {cluster}")
-        properties = f"TBLPROPERTIES ('hivex.row.layout' = '{layout}')"
-        for text in PRELUDE:
-            session.sql(text)
-        session.sql(f"CREATE TABLE t (id int, v varchar(20), w timestamp) PARTITIONED BY (p string) {properties}")
-        session.sql(f"CREATE TABLE c CLUSTERED BY (id) INTO 2 BUCKETS {properties} AS SELECT id FROM s")
-        for text in STATEMENTS:
-            done = session.sql(text)
-            assert done.cluster in (cluster, None), text
-            found.append((text, done.rows_written, done.rows_deleted, contents(session)))
-        for kind in COMPACTIONS:
-            session.sql("UPDATE t SET v = concat(v, '?') WHERE id % 3 = 0")
-            session.sql("INSERT INTO t SELECT id, 'more', NULL, p FROM c CROSS JOIN (SELECT DISTINCT p FROM t)")
-            for name in (row[0] for row in session.sql("SHOW PARTITIONS t").rows):
-                assert metastore.compactor.request(f"on_{cluster}", "t", str(name), kind).is_accepted
-                done_compaction = metastore.compactor.work("host-1")
-                assert done_compaction is not None
-                found.append((kind, name, done_compaction.state, done_compaction.error_message, contents(session)))
-        found.append(session.sql("SELECT p, count(*), max(w) FROM t GROUP BY p ORDER BY p").rows)
-    return found
-
-
-def contents(session: Session) -> list[tuple[object, ...]]:
-    return session.sql("SELECT 't' AS k, id, v, w, p FROM t UNION ALL SELECT 'c', id, '', NULL, '' FROM c").rows
-
-
-def as_set(found: list[object]) -> list[object]:
-    return [(*row[:-1], sorted(map(repr, row[-1]))) if isinstance(row, tuple) else row for row in found]
-
-
 @pytest.mark.parametrize("layout", ["flat", "hive"])
 def test_each_kind_of_statement_gives_what_it_gives_in_process(metastore: Metastore, layout: str) -> None:
-    with metastore.session() as session:
-        for cluster in ("remote", "local"):
-            session.sql(f"CREATE DATABASE on_{cluster}")
     # One after the other in one process, whose pyspark serves both kinds.
     assert as_set(results(metastore, "remote", layout)) == as_set(results(metastore, "local", layout))
     assert "SPARK_CONNECT_MODE_ENABLED" not in os.environ

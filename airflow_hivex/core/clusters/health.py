@@ -21,7 +21,6 @@ from airflow_hivex.core.errors import (
     HivexError,
     RootMissingError,
     StorageError,
-    UnsupportedJobTrackerError,
 )
 from airflow_hivex.core.files.filesystem import ClusterFiles
 from airflow_hivex.core.model.clusters import Cluster
@@ -101,7 +100,7 @@ class ClusterHealth:
         configured = self._clusters.get(cluster)
         try:
             runner = runner_for(configured)
-        except UnsupportedJobTrackerError as error:
+        except HivexError as error:
             return Health(error)
         return runner.health(cluster)
 

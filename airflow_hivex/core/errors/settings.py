@@ -59,7 +59,7 @@ class InvalidClusterPropertiesError(SettingsError):
 
 
 class InvalidConnectionError(SettingsError):
-    """An Airflow connection does not describe a metastore."""
+    """An Airflow connection does not describe a metastore, or does not lead to the Spark of a cluster."""
 
     code = "INVALID_CONNECTION"
 

@@ -24,6 +24,8 @@ _NAMES_OF_SECRETS = (
     r"(?:access|account|api|auth|client|private|shared|master|encryption|signing|ssl)[._-]?key|"
     r"(?<![A-Za-z0-9])(?:pwd|pass|sas|sig)(?![A-Za-z0-9])"
 )
+REDACTED_BY_SPARK = rf"(?i){_NAMES_OF_SECRETS}"
+"""Spark's setting ``spark.redaction.regex``: names and values that its UI and its log do not show."""
 # s3fs calls an access key ``key``.
 _SECRET_NAME = re.compile(rf"{_NAMES_OF_SECRETS}|^key$", re.IGNORECASE)
 # A port and a path may also stand before an @, as in hdfs://host:8020/t@y.

@@ -9,8 +9,6 @@ from __future__ import annotations
 import logging
 import os
 import subprocess
-import threading
-from collections import deque
 from collections.abc import Mapping
 from subprocess import TimeoutExpired
 from typing import Any
@@ -23,55 +21,19 @@ from pyspark.sql import SparkSession
 
 from airflow_hivex.core.errors import SparkProcessError
 from airflow_hivex.core.model.secrets import is_secret_name
+from airflow_hivex.core.runners.process_output import ProcessOutput
 
 log = logging.getLogger(__name__)
 
-_REMEMBERED_LINES = 100
-_OUTPUT_LIMIT_S = 2.0
-_MEMORY = ("OutOfMemoryError", "insufficient memory", "Could not reserve enough space", "Cannot allocate memory")
 _OF_SHORT_NAMES = (
     "org.apache.spark.sql.functions",
     "org.apache.spark.api.python.PythonUtils",
     "org.apache.spark.sql.api.python.PythonSQLUtils",
 )
 _OF_EXCEPTIONS = "py4j.reflection.TypeUtil"
-_NOISE = ("WARNING: ", "Error occurred during initialization of VM", "\tat ", "    at ")
 
 
-class _Output:
-    """The output of a Java process: handed on to the log line by line, the last lines kept."""
-
-    def __init__(self) -> None:
-        self.level = logging.DEBUG
-        self._lines: deque[str] = deque(maxlen=_REMEMBERED_LINES)
-        read_end, self.write_end = os.pipe()
-        self._thread = threading.Thread(target=self._read, args=(read_end,), name="hivex-spark-output", daemon=True)
-        self._thread.start()
-
-    def close(self) -> None:
-        """Leave the pipe to the Java process alone: it ends when that does."""
-        os.close(self.write_end)
-
-    def cause(self) -> str:
-        """Return the line that tells best why the process has ended, or nothing."""
-        self._thread.join(_OUTPUT_LIMIT_S)
-        lines = [line for line in self._lines if not line.startswith(_NOISE)]
-        causes = [line for line in lines if any(word in line for word in _MEMORY)]
-        causes += [line for line in lines if "rror" in line or "xception" in line]
-        return next(iter(causes), "").strip("# ")
-
-    def last_line(self) -> str:
-        """Return the last line that it has printed, or nothing."""
-        return next((line for line in reversed(self._lines) if line), "")
-
-    def _read(self, read_end: int) -> None:
-        with open(read_end, encoding="utf-8", errors="replace") as pipe:
-            for line in pipe:
-                self._lines.append(line.rstrip())
-                log.log(self.level, "%s", line.rstrip())
-
-
-_output: _Output | None = None
+_output: ProcessOutput | None = None
 
 
 def start(master: str, conf: Mapping[str, str], cluster: str) -> SparkSession:
@@ -88,7 +50,7 @@ def start(master: str, conf: Mapping[str, str], cluster: str) -> SparkSession:
     # Every user of the machine can read the arguments of a process. Spark itself is told the rest below.
     arguments = {name: value for name, value in options.items() if not is_secret_name(name)}
     if SparkContext._gateway is None:
-        output = _output = _Output()
+        output = _output = ProcessOutput(log)
         try:
             gateway = launch_gateway(  # type: ignore[no-untyped-call]
                 SparkConf().setAll(list(arguments.items())),

@@ -19,7 +19,6 @@ from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_hivex.core.errors import HivexError, JobCancelledError, JobError
@@ -27,6 +26,7 @@ from airflow_hivex.core.model.health import Health
 from airflow_hivex.core.model.plans import JobResult, Plan
 from airflow_hivex.core.model.progress import ProgressReport
 from airflow_hivex.core.runners import class_archive
+from airflow_hivex.core.runners.java import check_java
 from airflow_hivex.core.runners.running_jobs import RunningJob, RunningJobs
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class LocalRunner:
         """Return whether Spark runs in this process, or there is a Java to start it with."""
         if not _SPARK.has_started() and not _is_started_by_others():
             try:
-                _check_java(cluster)
+                check_java(cluster)
             except JobError as error:
                 return Health(error)
         return Health(version=_installed_release())
@@ -179,7 +179,7 @@ def _is_disconnected(error: JobError) -> bool:
 
 
 def _start(master: str, conf: Mapping[str, str], cluster: str) -> SparkSession:
-    _check_java(cluster)
+    check_java(cluster)
     _check_pyspark(cluster)
     from py4j.protocol import Py4JError
     from pyspark import SparkContext
@@ -256,18 +256,6 @@ def _warehouse_folder() -> str:
     folder = tempfile.mkdtemp(prefix="hivex-spark-warehouse-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
-
-
-def _check_java(cluster: str) -> None:
-    home = os.environ.get("JAVA_HOME")
-    java = Path(home) / "bin" / "java" if home else shutil.which("java")
-    if java is None or not Path(java).exists():
-        where = f"JAVA_HOME is {home}, which has no bin/java" if home else "there is no java on the PATH"
-        raise JobError(
-            cluster,
-            f"Spark needs Java 17 or newer, and {where}. Install one (Debian: openjdk-17-jre-headless or "
-            "openjdk-21-jre-headless), or set JAVA_HOME",
-        )
 
 
 def _check_pyspark(cluster: str) -> None:

@@ -54,6 +54,7 @@ def runner_for(cluster: Cluster) -> Runner:
 
     Raises:
         UnsupportedJobTrackerError: none is registered for the kind of its job tracker.
+        InvalidConnectionError: its job tracker is a connection of Airflow that does not lead to a Spark.
     """
     factory = _FACTORIES.get(cluster.kind)
     if factory is None:
@@ -74,5 +75,15 @@ def _connect(url: str) -> Runner:
     return ConnectRunner(url)
 
 
+@cache
+def submit_runner(master: str, conf: tuple[tuple[str, str], ...] = ()) -> Runner:
+    """Return the runner of a cluster manager that spark-submit talks to, with configuration of its own."""
+    # Not at the top: it takes pyarrow.
+    from airflow_hivex.core.runners.submit import SubmitRunner
+
+    return SubmitRunner(master, dict(conf))
+
+
 register_runner(JobTrackerKind.CONNECT, lambda cluster: _connect(cluster.jobtracker))
 register_runner(JobTrackerKind.LOCAL, lambda cluster: _local(cluster.jobtracker))
+register_runner(JobTrackerKind.SUBMIT, lambda cluster: submit_runner(cluster.jobtracker, ()))

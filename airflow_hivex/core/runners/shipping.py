@@ -7,11 +7,14 @@ the package out of them.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator, Mapping
+import io
+import zipfile
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import airflow_hivex
+from airflow_hivex.core.spark.artefact import fingerprint
 
 _JOBS = "core/spark"
 _VALUES = (
@@ -34,6 +37,12 @@ _VALUES = (
     "core/model/write_ids",
 )
 _PACKAGES = ("", "core", "core/model")
+_DATE = (2000, 1, 1, 0, 0, 0)
+DRIVER = b"""from airflow_hivex.core.spark.driver import main
+
+main()
+"""
+"""The program that spark-submit runs; all else is in the archive."""
 
 
 def shipped_files() -> dict[str, bytes]:
@@ -43,13 +52,15 @@ def shipped_files() -> dict[str, bytes]:
     return {f"{root.name}/{path.relative_to(root).as_posix()}": path.read_bytes() for path in files}
 
 
-def fingerprint(files: Mapping[str, bytes]) -> str:
-    """Return a text that is the same for the same files, and another one where a name or a byte differs."""
-    digest = hashlib.sha256()
-    for name, content in sorted(files.items()):
-        digest.update(f"{name}\n{len(content)}\n".encode())
-        digest.update(content)
-    return digest.hexdigest()
+@cache
+def archive() -> tuple[bytes, str]:
+    """Return the files as a zip, which Python imports as it is, and their fingerprint; the same all day long."""
+    files = shipped_files()
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as opened:
+        for name, content in files.items():
+            opened.writestr(zipfile.ZipInfo(name, _DATE), content, zipfile.ZIP_DEFLATED)
+    return data.getvalue(), fingerprint(files)
 
 
 def _files(root: Path) -> Iterator[Path]:

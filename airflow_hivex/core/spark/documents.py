@@ -108,6 +108,11 @@ def error_to_json(error: HivexError, cause: BaseException | None = None) -> str:
     return json.dumps({"version": VERSION, "error": {"kind": error.code, "facts": plain(error.facts), **said}})
 
 
+def is_error(text: str) -> bool:
+    """Return whether a document is that of a job that failed."""
+    return "error" in json.loads(text)
+
+
 def _cause(error: BaseException) -> str:
     """Return an exception and those that have led to it, without the frames of their stacks."""
     lines = [f"{type(error).__name__}: {error}", *(f"caused by {each!r}" for each in _causes_of(error))]

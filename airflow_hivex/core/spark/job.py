@@ -7,6 +7,7 @@ pyarrow, nothing else. It needs no handle on the JVM, so Spark Connect can run i
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime
@@ -42,6 +43,7 @@ log = logging.getLogger(__name__)
 _DESCRIPTION = "spark.job.description"
 _POOL = "spark.scheduler.pool"
 _ASKED_TASKS = 16
+_LOCAL = re.compile(r"local(?:\[.*\])?")
 _TIME_ZONE_ZERO = ("UTC", "Etc/UTC", "GMT", "Etc/GMT", "Z", "Zulu")
 
 
@@ -220,7 +222,7 @@ def _check_time_zone(spark: SparkSession, plan: Plan) -> None:
 def _jvm_time_zone(spark: SparkSession, application: str) -> str:  # noqa: ARG001 - the cache's key
     own = "reflect('java.lang.System', 'getProperty', 'user.timezone')"
     # Where executors are processes of their own, several tasks ask those that there are.
-    tasks = _ASKED_TASKS if is_connect(spark) else 1
+    tasks = 1 if not is_connect(spark) and _LOCAL.fullmatch(str(spark.sparkContext.master)) else _ASKED_TASKS
     zones = spark.range(0, tasks, 1, tasks).selectExpr(own).collect()
     return next((str(zone) for (zone,) in zones if zone not in _TIME_ZONE_ZERO), "UTC")
 

@@ -93,6 +93,10 @@ class _Roots:
                 return opens()
         return None
 
+    def opened_in(self, text: str) -> dict[str, Any]:
+        """Return the file systems of the roots that a text names, by root."""
+        return {root: opens() for root, opens in self._opens.items() if root in text}
+
 
 _roots = _Roots()
 
@@ -103,6 +107,11 @@ def use_for(root: str, opens: Callable[[], Any]) -> None:
     Elsewhere than in this process, such as on a cluster, the keys are those of the environment.
     """
     _roots.add(root, opens)
+
+
+def opened_in(text: str) -> dict[str, Any]:
+    """Return pyarrow's file systems with the keys of clusters, by root, for the roots that a document names."""
+    return _roots.opened_in(text)
 
 
 def place(location: str) -> Place:

@@ -113,10 +113,10 @@ def test_a_cluster_that_runs_no_jobs_is_left_to_what_needs_none(opened: Opened, 
 def test_a_job_tracker_without_a_runner_is_known_before_anything_is_written(
     opened: Opened, clusters: dict[str, dict[str, str]]
 ) -> None:
-    clusters["c1"]["jobtracker"] = "yarn"
+    clusters["c1"]["jobtracker"] = "spark_default"
     with opened() as session:
         assert session.explain(JOIN).cluster == "c2"
-        with pytest.raises(UnsupportedJobTrackerError, match="yarn"):
+        with pytest.raises(UnsupportedJobTrackerError, match="spark_default"):
             session.sql("INSERT INTO w SELECT * FROM a")
 
 

@@ -23,7 +23,7 @@ def test_local_job_trackers_run_in_the_process(jobtracker: str) -> None:
     )
 
 
-@pytest.mark.parametrize("jobtracker", ["yarn", "spark://h:1", "localhost"])
+@pytest.mark.parametrize("jobtracker", ["spark_default", "localhost"])
 def test_other_job_trackers_are_refused(jobtracker: str) -> None:
     with pytest.raises(UnsupportedJobTrackerError, match="Cluster c1"):
         runner_for(Cluster("c1", "file:///data/c1", jobtracker))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from airflow_hivex.core.runners.shipping import fingerprint, shipped_files
+import airflow_hivex
+from airflow_hivex.core.runners.shipping import archive, shipped_files
+from airflow_hivex.core.spark.artefact import fingerprint
 
 # Every module that is shipped, in a process that has nothing else of the package.
 IMPORT_ALL = """
@@ -68,3 +71,34 @@ def test_the_fingerprint_tells_files_apart() -> None:
 @pytest.mark.parametrize("left_out", ["core/session.py", "core/runners/local.py", "core/statements/", "core/store/"])
 def test_the_clients_side_is_not_shipped(left_out: str) -> None:
     assert not [name for name in shipped_files() if left_out in name]
+
+
+# In a process whose package is in a file.
+CHECK = """
+import sys
+from airflow_hivex.core.spark import artefact
+print(artefact.problem_with(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "expected", "says"),
+    [
+        ("archive", "the fingerprint", "^None$"),
+        ("archive", "another", "other files of airflow_hivex than its client has sent"),
+        ("package", "the fingerprint", "runs the package airflow_hivex of .*not the files that its client has sent"),
+    ],
+)
+def test_a_driver_runs_the_files_of_its_client_or_nothing(tmp_path: Path, path: str, expected: str, says: str) -> None:
+    data, found = archive()
+    (tmp_path / "archive").write_bytes(data)
+    (tmp_path / "package").symlink_to(Path(airflow_hivex.__file__).parents[1])
+    ran = subprocess.run(
+        [sys.executable, "-c", CHECK, found if expected == "the fingerprint" else expected],
+        capture_output=True,
+        text=True,
+        env={"PYTHONPATH": str(tmp_path / path)},
+        cwd=tmp_path,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert re.search(says, ran.stdout)

@@ -1,0 +1,359 @@
+"""The driver of this process's jobs on a cluster: a spark-submit, and the messages that go to it and come back."""
+
+from __future__ import annotations
+
+import atexit
+import base64
+import logging
+import os
+import pickle
+import signal
+import socket
+import subprocess
+import threading
+import time
+import weakref
+from collections.abc import Mapping
+from concurrent.futures import Future, wait
+from contextlib import suppress
+from dataclasses import dataclass
+from subprocess import TimeoutExpired
+from typing import Any
+
+from airflow_hivex.core.errors import ClusterUnreachableError, JobCancelledError, JobError, SparkProcessError
+from airflow_hivex.core.model.progress import Progress
+from airflow_hivex.core.runners import masters
+from airflow_hivex.core.runners.process_output import ProcessOutput
+from airflow_hivex.core.runners.submission import EXECUTORS_TIMEOUT, IDLE_TIMEOUT, Submission, timeout
+from airflow_hivex.core.spark import documents, storage
+from airflow_hivex.core.spark.channel import Channel
+
+log = logging.getLogger(__name__)
+
+_LOOK_INTERVAL_S = 0.2
+_REACH_INTERVAL_S = 5.0
+_AWAY_LIMIT_S = 15.0
+_END_LIMIT_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """The reason for which a driver has ended, as an error of the jobs that it had."""
+
+    error: type[JobError]
+    message: str
+
+
+_CLOSED = _End(SparkProcessError, "this process has ended the driver of its jobs")
+
+
+class DriverProcess:
+    """One spark-submit in client mode. It is started at once, and ends with this process, however this one ends."""
+
+    def __init__(self, master: str, conf: Mapping[str, str], cluster: str) -> None:
+        """Start it; ``cluster`` is the name that errors have.
+
+        Raises:
+            JobError: there is no spark-submit, or a setting is wrong.
+        """
+        self._master = master
+        self._idle_limit_s = timeout(conf, IDLE_TIMEOUT, cluster)
+        self._executors_limit_s = timeout(conf, EXECUTORS_TIMEOUT, cluster)
+        self._lock = threading.Lock()
+        self._jobs: dict[str, Future[str]] = {}
+        self._progress: dict[str, Progress] = {}
+        self._users = 0
+        self._timer: threading.Timer | None = None
+        self._started: Future[dict[str, Any]] = Future()
+        self._end: _End | None = None
+        self._ended = threading.Event()
+        self._executors = 0
+        self._had_executors = False
+        self._looked = self._reached = self._without_since = time.monotonic()
+        self._channel: Channel | None = None
+        self._submission = submission = Submission(master, conf, cluster)
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listener.bind(str(submission.socket))
+        self._listener.listen(1)
+        log.info("Starting Spark on %s for cluster %s", master, cluster)
+        self._output = ProcessOutput(log)
+        try:
+            self._process = subprocess.Popen(  # noqa: S603 - a program of Spark's
+                submission.command,
+                env=submission.environment,
+                cwd=submission.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=self._output.write_end,
+                stderr=subprocess.STDOUT,
+                # An interrupt from the keyboard is this process's to handle.
+                start_new_session=True,
+            )
+        except OSError as error:
+            submission.remove()
+            raise JobError(cluster, f"spark-submit cannot be started: {error}") from error
+        finally:
+            self._output.close()
+        _DRIVERS.add(self)
+        threading.Thread(target=self._receive, name="hivex-driver", daemon=True).start()
+
+    @property
+    def has_executors(self) -> bool:
+        """Return whether it can run a job now, even without a cluster manager."""
+        return self._end is None and self._executors > 0
+
+    def reserve(self) -> bool:
+        """Keep the driver for a job, until :meth:`release`; return whether that is so: one that ends takes none."""
+        with self._lock:
+            if self._end is not None:
+                return False
+            self._users += 1
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+            return True
+
+    def release(self) -> None:
+        """Let the driver end if no other job needs it for a while, as it keeps executors of the cluster."""
+        with self._lock:
+            self._users -= 1
+            if self._users == 0 and self._end is None:
+                self._timer = threading.Timer(self._idle_limit_s, self._end_idle)
+                self._timer.daemon = True
+                self._timer.start()
+
+    def wait_until_started(self, cancelled: threading.Event, cluster: str) -> None:
+        """Wait until Spark runs, which takes as long as the cluster manager lets the application wait.
+
+        Raises:
+            JobCancelledError: ``cancelled`` was set meanwhile.
+            ClusterUnreachableError: no cluster manager answers.
+            JobError: Spark did not start.
+        """
+        while not wait([self._started], _LOOK_INTERVAL_S).done:
+            if cancelled.is_set():
+                raise JobCancelledError(cluster)
+            self._check_reach()
+        self._raise_end(cluster)
+
+    def run(self, tag: str, plan: str, session: str, cluster: str) -> str:
+        """Return the result document of a plan, which runs in the session of that name.
+
+        Raises:
+            ClusterUnreachableError: the cluster is lost, or was for so long that the driver was ended.
+            SparkProcessError: the driver has ended.
+        """
+        result: Future[str] = Future()
+        with self._lock:
+            self._raise_end(cluster)
+            self._jobs[tag] = result
+            self._without_since = time.monotonic()
+        opened = storage.opened_in(plan)
+        filesystems = {root: base64.b64encode(pickle.dumps(each)).decode("ascii") for root, each in opened.items()}
+        try:
+            self._send("run", tag=tag, plan=plan, session=session, filesystems=filesystems)
+            while not wait([result], _LOOK_INTERVAL_S).done:
+                self._check_executors()
+            if result.exception() is not None:
+                self._raise_end(cluster)
+            return result.result()
+        finally:
+            with self._lock:
+                self._jobs.pop(tag, None)
+                self._progress.pop(tag, None)
+
+    def progress(self, tag: str) -> Progress | None:
+        """Return the counts of a job that the driver has sent last; None before that."""
+        return self._progress.get(tag)
+
+    def is_alone(self, tag: str) -> bool:
+        """Return whether a job is the only one of the driver."""
+        with self._lock:
+            return list(self._jobs) == [tag]
+
+    def cancel(self, tag: str) -> None:
+        """Stop a job on the cluster, if it runs; safe to repeat."""
+        self._send("cancel", tag=tag)
+
+    def close(self) -> None:
+        """End the driver, and wait until it has ended."""
+        self._finish(_CLOSED)
+        self._ended.wait(2 * _END_LIMIT_S)
+
+    def abandon(self) -> None:
+        """Leave the driver to the process that has started it: this one is a fork."""
+        self._end = _End(JobError, "this process was forked when a driver ran already")
+        self._listener.close()
+        if self._channel is not None:
+            # Without shutting down the stream, which is the other process's.
+            self._channel.leave()
+
+    def _end_idle(self) -> None:
+        with self._lock:
+            if self._users or self._end is not None:
+                return
+            self._end = _CLOSED
+        log.info("Ending Spark on %s, which has had no job for %g seconds", self._master, self._idle_limit_s)
+        self._finish(_CLOSED)
+
+    def _receive(self) -> None:
+        try:
+            connection = self._accept()
+            if connection is not None:
+                self._channel = Channel(connection)
+                for message in self._channel.messages():
+                    self._take(message)
+        finally:
+            self._finish(None)
+            self._clean_up()
+
+    def _accept(self) -> socket.socket | None:
+        """Return the connection of the driver; None if it has ended before."""
+        self._listener.settimeout(_LOOK_INTERVAL_S)
+        while self._process.poll() is None and self._end is None:
+            with suppress(TimeoutError):
+                connection, _ = self._listener.accept()
+                connection.settimeout(None)
+                return connection
+        return None
+
+    def _take(self, message: dict[str, Any]) -> None:
+        match message["kind"]:
+            case "started":
+                self._submission.forget_configuration()
+                self._output.level = logging.INFO
+                log.info("Spark %(version)s runs as %(application)s", message)
+                self._started.set_result(message)
+            case "executors":
+                self._executors = message["count"]
+                self._had_executors = self._had_executors or self._executors > 0
+                self._without_since = time.monotonic()
+            case "progress":
+                self._progress[message["tag"]] = Progress(**message["counts"])
+            case "result":
+                if message["lost"]:
+                    self._finish_later(_End(ClusterUnreachableError, "the cluster has ended its application"))
+                with self._lock:
+                    result = self._jobs.get(message["tag"])
+                if result is not None:
+                    result.set_result(message["document"])
+            case "refused":
+                self._finish_later(_End(JobError, message["reason"]))
+            case "failed":
+                self._finish_later(_end_of(message["document"]))
+
+    def _check_executors(self) -> None:
+        """End the driver when the cluster is lost: its jobs would wait for executors for ever."""
+        if self._executors:
+            return
+        if self._had_executors and time.monotonic() - self._without_since > self._executors_limit_s:
+            self._finish(
+                _End(
+                    ClusterUnreachableError,
+                    f"all executors were lost, and the cluster gave no others in {self._executors_limit_s:g} seconds",
+                )
+            )
+        self._check_reach()
+
+    def _check_reach(self) -> None:
+        """End the driver when it waits for a cluster manager that does not answer."""
+        now = time.monotonic()
+        with self._lock:
+            if now - self._looked < _REACH_INTERVAL_S:
+                return
+            if now - self._looked > 2 * _REACH_INTERVAL_S:
+                # Nobody has looked for a while, so nothing is known of the time before.
+                self._reached = now
+            self._looked = now
+        if masters.answers(self._master):
+            self._reached = time.monotonic()
+        elif time.monotonic() - self._reached > _AWAY_LIMIT_S:
+            self._finish(
+                _End(ClusterUnreachableError, f"{self._master} has not answered for {_AWAY_LIMIT_S:g} seconds")
+            )
+
+    def _finish_later(self, end: _End) -> None:
+        """Take no more jobs; the stream ends in a moment."""
+        with self._lock:
+            self._end = self._end or end
+
+    def _finish(self, end: _End | None) -> None:
+        """Take no more jobs, end the process, and let all who wait know; None: it has ended by itself."""
+        if end is not None:
+            self._finish_later(end)
+        if self._channel is not None:
+            self._channel.close()
+        elif self._process.poll() is None and end is not None:
+            # It has not come to its messages yet, and would not notice.
+            self._kill()
+        if end is not None:
+            return
+        try:
+            self._process.wait(_END_LIMIT_S)
+        except TimeoutExpired:
+            self._kill()
+            self._process.wait()
+        self._finish_later(_End(SparkProcessError, self._cause()))
+        with self._lock:
+            waiting: list[Future[Any]] = [self._started, *self._jobs.values()]
+        for each in waiting:
+            if not each.done():
+                each.set_exception(RuntimeError("the driver has ended"))
+
+    def _cause(self) -> str:
+        code = self._process.returncode
+        how = f"was killed by signal {-code}" if code < 0 else f"has ended with exit code {code}"
+        cause = self._output.cause() or (self._output.last_line() if not self._started.done() else "")
+        return f"the driver of its jobs {how}{f' ({cause})' if cause else ''}. The next statement starts a new one."
+
+    def _kill(self) -> None:
+        # spark-submit, its Java process and the driver are a group of their own.
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+    def _clean_up(self) -> None:
+        # The driver may still be there for a moment when its Java process has ended.
+        self._kill()
+        if self._channel is not None:
+            self._channel.free()
+        self._listener.close()
+        self._submission.remove()
+        _DRIVERS.discard(self)
+        self._ended.set()
+
+    def _send(self, kind: str, **content: Any) -> None:
+        channel = self._channel
+        if channel is not None:
+            # Whoever receives its messages notices its end.
+            with suppress(OSError):
+                channel.send(kind, **content)
+
+    def _raise_end(self, cluster: str) -> None:
+        if self._end is not None:
+            raise self._end.error(cluster, self._end.message)
+
+
+def _end_of(document: str) -> _End:
+    try:
+        documents.result_from_json(document, "")
+    except JobError as error:
+        return _End(type(error), str(error.facts[-1]))
+    return _End(JobError, "Spark did not start")
+
+
+_DRIVERS: weakref.WeakSet[DriverProcess] = weakref.WeakSet()
+
+
+def close_all() -> None:
+    """End the drivers of this process."""
+    for each in list(_DRIVERS):
+        each.close()
+
+
+def _leave_to_parent() -> None:
+    for each in list(_DRIVERS):
+        each.abandon()
+    _DRIVERS.clear()
+
+
+atexit.register(close_all)
+os.register_at_fork(after_in_child=_leave_to_parent)

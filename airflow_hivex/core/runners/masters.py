@@ -1,0 +1,103 @@
+"""Cluster managers that spark-submit talks to: where they listen, and whether one of them answers."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+from airflow_hivex.core.errors import ClusterUnreachableError, JobError
+
+ANSWER_LIMIT_S = 2.5
+"""The time in which a cluster manager must take a connection."""
+_STANDALONE = "spark://"
+_KUBERNETES = "k8s://"
+_HADOOP_FOLDERS = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
+_RESOURCE_MANAGER_PORT = 8032
+_ADDRESS = re.compile(r"yarn\.resourcemanager\.address(?:\.\w+)?")
+_HOSTNAME = re.compile(r"yarn\.resourcemanager\.hostname(?:\.\w+)?")
+_LOOPBACK = re.compile(r"localhost|127\.[0-9.]+|\[::1\]")
+
+Address = tuple[str, int]
+
+
+def addresses(master: str, environment: Mapping[str, str] = os.environ) -> list[Address]:
+    """Return the hosts and ports where the cluster managers of a master URL listen; empty where that is not known."""
+    if master.startswith(_STANDALONE):
+        return [_split(each, 7077) for each in master.removeprefix(_STANDALONE).split(",")]
+    if master.startswith(_KUBERNETES):
+        scheme, separator, rest = master.removeprefix(_KUBERNETES).rpartition("://")
+        host = rest.partition("/")[0]
+        return [_split(host, 80 if separator and scheme == "http" else 443)]
+    return list(dict.fromkeys(_resource_managers(environment)))
+
+
+def is_on_this_machine(master: str) -> bool:
+    """Return whether a master URL names this machine by its own name for itself."""
+    return master.startswith(_STANDALONE) and all(_LOOPBACK.fullmatch(host) for host, _ in addresses(master))
+
+
+def answers(master: str) -> bool:
+    """Return whether a cluster manager takes a connection; True where its address is not known."""
+    found = addresses(master)
+    return not found or any(map(_listens, found))
+
+
+def check(master: str, cluster: str) -> None:
+    """Ensure that a cluster manager could take a job now. It is not asked whether it has room.
+
+    Raises:
+        ClusterUnreachableError: none takes a connection.
+        JobError: nothing here says where YARN is.
+    """
+    if master == "yarn" and not any(os.environ.get(name) for name in _HADOOP_FOLDERS):
+        raise JobError(
+            cluster,
+            "Spark finds YARN by the folder of Hadoop's configuration files; set HADOOP_CONF_DIR where the statement "
+            "runs",
+        )
+    if not answers(master):
+        listed = ", ".join(f"{host}:{port}" for host, port in addresses(master))
+        raise ClusterUnreachableError(
+            cluster, f"no cluster manager takes connections at {listed}; start it, or correct the jobtracker"
+        )
+
+
+def _split(text: str, port: int) -> Address:
+    host, separator, given = text.rpartition(":")
+    if not separator or not given.isdigit():
+        host, given = text, str(port)
+    return host, int(given)
+
+
+def _listens(address: Address) -> bool:
+    host, port = address
+    with suppress(OSError), socket.create_connection((host.strip("[]"), port), timeout=ANSWER_LIMIT_S):
+        return True
+    return False
+
+
+def _resource_managers(environment: Mapping[str, str]) -> Iterator[Address]:
+    for name in _HADOOP_FOLDERS:
+        properties = _properties(Path(environment[name]) / "yarn-site.xml") if environment.get(name) else {}
+        for key, value in properties.items():
+            if not value or "${" in value:
+                continue
+            if _ADDRESS.fullmatch(key):
+                yield _split(value, _RESOURCE_MANAGER_PORT)
+            elif _HOSTNAME.fullmatch(key) and not any(map(_ADDRESS.fullmatch, properties)):
+                yield value, _RESOURCE_MANAGER_PORT
+
+
+def _properties(file: Path) -> dict[str, str]:
+    """Return the properties of a configuration file of Hadoop; nothing of one that cannot be read."""
+    try:
+        tree = ET.parse(file)  # noqa: S314 - whoever configures this process has written it
+    except (OSError, ET.ParseError):
+        return {}
+    found = ((each.findtext("name", "").strip(), each.findtext("value", "").strip()) for each in tree.iter("property"))
+    return {name: value for name, value in found if name}

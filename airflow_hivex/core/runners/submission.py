@@ -1,0 +1,182 @@
+"""What spark-submit is given: its program, its arguments, its environment, and a folder with its files.
+
+Every user of a machine can read the arguments of a process. Therefore all configuration stands in a file that this
+user alone can read, and that is deleted as soon as the driver has read it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+from airflow_hivex.core.errors import JobError
+from airflow_hivex.core.model.secrets import REDACTED_BY_SPARK
+from airflow_hivex.core.runners import class_archive, masters, shipping
+
+DEPLOY_MODE = "spark.submit.deployMode"
+LOG_LEVEL = "spark.log.level"
+IDLE_TIMEOUT = "spark.hivex.idle.timeout"
+EXECUTORS_TIMEOUT = "spark.hivex.executors.timeout"
+_TIMEOUTS = {IDLE_TIMEOUT: 60.0, EXECUTORS_TIMEOUT: 60.0}
+"""Settings of ours in a cluster's configuration of Spark, in seconds: how long a driver without jobs keeps its
+executors, and how long a job waits for new executors when all were lost."""
+_FIXED_SQL = ("spark.sql.extensions", "spark.sql.catalog", "spark.sql.warehouse.dir")
+"""SQL configuration that takes effect when Spark starts, and only then."""
+_UTC = "-Duser.timezone=UTC"
+_PASSWORD_IN_URI = r"[A-Za-z][A-Za-z0-9+.-]*://[^\s/:@]*:[^\s/@]*@"  # noqa: S105 - a pattern
+_LONGEST_SOCKET = 100
+"""Linux takes 107 bytes for the path of a socket."""
+_CONNECT_VARIABLES = ("SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "SPARK_API_MODE")
+_OF_OTHER_PROGRAMS = ("PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET")
+_SOCKET, _PROPERTIES, _ARCHIVE, _PROGRAM = "socket", "spark.properties", "airflow_hivex.zip", "hivex_driver.py"
+
+
+def spark_home(cluster: str) -> Path:
+    """Return the folder of the Spark whose spark-submit is used: ``SPARK_HOME``, else that of the package pyspark.
+
+    Raises:
+        JobError: it has no spark-submit.
+    """
+    given = os.environ.get("SPARK_HOME")
+    found = importlib.util.find_spec("pyspark") if not given else None
+    home = Path(given) if given else Path(found.origin).parent if found is not None and found.origin else None
+    if home is None or not (home / "bin" / "spark-submit").exists():
+        where = f"SPARK_HOME is {given}, which has no bin/spark-submit" if given else "pyspark has no spark-submit here"
+        raise JobError(cluster, f"{where}; install the cluster's release of Spark or pyspark, and set SPARK_HOME to it")
+    return home
+
+
+def release_of(home: Path) -> str | None:
+    """Return the release of a Spark, from the names of its files; None if they do not tell."""
+    jar = next((home / "jars").glob("spark-core_*.jar"), None)
+    return None if jar is None else jar.stem.partition("-core_")[2].partition("-")[2]
+
+
+def timeout(conf: Mapping[str, str], name: str, cluster: str) -> float:
+    """Return a time-out of the configuration in seconds.
+
+    Raises:
+        JobError: it is not a number of seconds.
+    """
+    text = conf.get(name, str(_TIMEOUTS[name]))
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1
+    if not 0 < seconds < threading.TIMEOUT_MAX:
+        raise JobError(cluster, f"{name} is {text!r} in its spark_conf, which is not a number of seconds")
+    return seconds
+
+
+def check_deploy_mode(conf: Mapping[str, str], cluster: str) -> None:
+    """Ensure that the driver runs here.
+
+    Raises:
+        JobError: the configuration asks for another deploy mode.
+    """
+    mode = conf.get(DEPLOY_MODE, "client")
+    if mode != "client":
+        raise JobError(
+            cluster,
+            f"{DEPLOY_MODE} is {mode!r} in its spark_conf; jobs have their driver where the statement runs: set it to "
+            "client, or leave it out",
+        )
+
+
+def counts_at_start(name: str) -> bool:
+    """Return whether a setting of Spark takes effect when the driver starts; all others are those of a session."""
+    return not name.startswith("spark.sql.") or name.startswith(_FIXED_SQL)
+
+
+class Submission:
+    """A folder of this user alone with all that one spark-submit needs, and its command."""
+
+    def __init__(self, master: str, conf: Mapping[str, str], cluster: str) -> None:
+        """``conf`` is Spark's configuration, as the properties of a cluster have it.
+
+        Raises:
+            JobError: spark-submit is not installed.
+        """
+        self.home = spark_home(cluster)
+        folder = tempfile.mkdtemp(prefix="hivex-spark-")
+        if len(folder) + len(_SOCKET) > _LONGEST_SOCKET:
+            Path(folder).rmdir()
+            folder = tempfile.mkdtemp(prefix="hivex-spark-", dir="/tmp")
+        self.folder = Path(folder)
+        self.socket = self.folder / _SOCKET
+        data, self._fingerprint = shipping.archive()
+        (self.folder / _ARCHIVE).write_bytes(data)
+        (self.folder / _PROGRAM).write_bytes(shipping.DRIVER)
+        self._log_level = conf.get(LOG_LEVEL, "")
+        properties = self._properties(master, conf)
+        (self.folder / _PROPERTIES).write_text("".join(f"{key}={_escaped(properties[key])}\n" for key in properties))
+        self.environment = _environment(self.home, master, conf)
+
+    @property
+    def command(self) -> list[str]:
+        """Return the command, whose arguments are names of files."""
+        return [
+            str(self.home / "bin" / "spark-submit"),
+            "--properties-file",
+            str(self.folder / _PROPERTIES),
+            "--load-spark-defaults",
+            str(self.folder / _PROGRAM),
+            str(self.socket),
+            self._fingerprint,
+            self._log_level,
+        ]
+
+    def forget_configuration(self) -> None:
+        """Delete the file with the configuration, which the driver has read."""
+        (self.folder / _PROPERTIES).unlink(missing_ok=True)
+
+    def remove(self) -> None:
+        """Delete the folder."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _properties(self, master: str, conf: Mapping[str, str]) -> dict[str, str]:
+        # SQL configuration that stood here would be that of each session; a job sets its own.
+        own = {key: conf[key] for key in conf if counts_at_start(key)}
+        files = ",".join(filter(None, (str(self.folder / _ARCHIVE), own.pop("spark.submit.pyFiles", ""))))
+        options = {
+            f"spark.{process}.defaultJavaOptions": f"{first} {own.pop(f'spark.{process}.defaultJavaOptions', '')}"
+            for process, first in (("driver", f"{_UTC} {class_archive.options_to_use()}"), ("executor", _UTC))
+        }
+        return {
+            "spark.app.name": "hivex",
+            LOG_LEVEL: "ERROR",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.redaction.regex": REDACTED_BY_SPARK,
+            "spark.redaction.string.regex": _PASSWORD_IN_URI,
+            "spark.pyspark.driver.python": sys.executable,
+            # File names are UTF-8 to the executors' Java processes.
+            "spark.executorEnv.LC_ALL": "C.UTF-8",
+            "spark.sql.warehouse.dir": (self.folder / "warehouse").as_uri(),
+            "spark.sql.catalogImplementation": "in-memory",
+            **own,
+            # ORC's timestamps are local times of the JVM.
+            **{key: value.strip() for key, value in options.items()},
+            "spark.submit.pyFiles": files,
+            DEPLOY_MODE: "client",
+            "spark.master": master,
+        }
+
+
+def _environment(home: Path, master: str, conf: Mapping[str, str]) -> dict[str, str]:
+    left_out = (*_CONNECT_VARIABLES, *_OF_OTHER_PROGRAMS)
+    found = {name: value for name, value in os.environ.items() if name not in left_out}
+    if masters.is_on_this_machine(master):
+        # Elsewhere this Python may be at another place: there the default is Spark's, python3.
+        found.setdefault("PYSPARK_PYTHON", conf.get("spark.pyspark.python", sys.executable))
+    return found | {"SPARK_HOME": str(home), "LC_ALL": "C.UTF-8"}
+
+
+def _escaped(value: str) -> str:
+    """Return a value as Java's properties have it."""
+    return value.replace("\\", "\\\\").replace("\n", "\\n")

@@ -1,0 +1,71 @@
+"""One list with a statement of each kind that runs a job, and what it leaves behind, for each kind of runner."""
+
+from __future__ import annotations
+
+from airflow_hivex.core import Metastore, Session
+
+PRELUDE = [
+    "CREATE TABLE s (id int, v string)",
+    "INSERT INTO s VALUES (1, 'one'), (2, 'two'), (3, NULL), (40, 'new')",
+]
+STATEMENTS = [
+    "INSERT INTO t SELECT CAST(id AS int), concat('v', id), timestamp'2024-05-01 10:00:00.123456',"
+    " CAST(id % 2 AS string) FROM range(30)",
+    "INSERT INTO t PARTITION (p = 'named') SELECT id, v, NULL FROM s",
+    "INSERT INTO t VALUES (100, 'small', NULL, '0')",
+    "UPDATE t SET v = concat(v, '!') WHERE id BETWEEN 5 AND 9",
+    "DELETE FROM t WHERE id IN (SELECT id FROM s WHERE v IS NOT NULL) AND p <> 'named'",
+    "MERGE INTO t USING s ON t.id = s.id WHEN MATCHED AND t.id = 3 THEN DELETE WHEN MATCHED THEN UPDATE SET v = s.v"
+    " WHEN NOT MATCHED THEN INSERT VALUES (s.id, s.v, NULL, 'merged')",
+    "INSERT OVERWRITE t PARTITION (p) SELECT id + 1000, v, w, p FROM t WHERE p = '1'",
+    "FROM s INSERT INTO t PARTITION (p = 'x') SELECT id, v, NULL INSERT INTO c SELECT id WHERE id > 2",
+    "ALTER TABLE t PARTITION (p = 'x') RENAME TO PARTITION (p = 'Zürich')",
+    "INSERT INTO o SELECT id, concat('ß', v) FROM s",
+    "INSERT OVERWRITE o SELECT id + 1, v FROM o WHERE id > 1",
+    "ANALYZE TABLE t COMPUTE STATISTICS FOR COLUMNS",
+]
+INSERT_ONLY = "TBLPROPERTIES ('transactional' = 'true', 'transactional_properties' = 'insert_only')"
+COMPACTIONS = ["minor", "major"]
+
+
+def results(metastore: Metastore, cluster: str, layout: str) -> list[object]:
+    """What each statement of the list returns on a cluster, and what the tables have after it.
+
+    They are in a database of the cluster's name. Rows have no order, so :func:`as_set` compares two runs.
+    """
+    found: list[object] = []
+    with metastore.session() as session:
+        session.sql(f"CREATE DATABASE on_{cluster}")
+        session.sql(f"USE on_{cluster}")
+        session.sql(f"USE CLUSTER {cluster}")
+        properties = f"TBLPROPERTIES ('hivex.row.layout' = '{layout}')"
+        for text in PRELUDE:
+            session.sql(text)
+        session.sql(f"CREATE TABLE t (id int, v varchar(20), w timestamp) PARTITIONED BY (p string) {properties}")
+        session.sql(f"CREATE TABLE c CLUSTERED BY (id) INTO 2 BUCKETS {properties} AS SELECT id FROM s")
+        session.sql(f"CREATE TABLE o (id int, v string) STORED AS PARQUET {INSERT_ONLY}")
+        for text in STATEMENTS:
+            done = session.sql(text)
+            assert done.cluster in (cluster, None), text
+            found.append((text, done.rows_written, done.rows_deleted, contents(session)))
+        for kind in COMPACTIONS:
+            session.sql("UPDATE t SET v = concat(v, '?') WHERE id % 3 = 0")
+            session.sql("INSERT INTO t SELECT id, 'more', NULL, p FROM c CROSS JOIN (SELECT DISTINCT p FROM t)")
+            for name in (row[0] for row in session.sql("SHOW PARTITIONS t").rows):
+                assert metastore.compactor.request(f"on_{cluster}", "t", str(name), kind).is_accepted
+                done_compaction = metastore.compactor.work("host-1")
+                assert done_compaction is not None
+                found.append((kind, name, done_compaction.state, done_compaction.error_message, contents(session)))
+        found.append(session.sql("SELECT p, count(*), max(w) FROM t GROUP BY p ORDER BY p").rows)
+    return found
+
+
+def contents(session: Session) -> list[tuple[object, ...]]:
+    return session.sql(
+        "SELECT 't' AS k, id, v, w, p FROM t UNION ALL SELECT 'c', id, '', NULL, '' FROM c"
+        " UNION ALL SELECT 'o', id, v, NULL, '' FROM o"
+    ).rows
+
+
+def as_set(found: list[object]) -> list[object]:
+    return [(*row[:-1], sorted(map(repr, row[-1]))) if isinstance(row, tuple) else row for row in found]

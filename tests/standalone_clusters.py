@@ -1,0 +1,237 @@
+"""Real Spark standalone clusters on this machine, of pyspark's own jars: a master and a worker each, with own folders.
+
+They listen on 127.0.0.1, and take as little memory as they can. The fixture ``spark_clusters`` has two of them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from tests import spark_options
+
+_PYSPARK = importlib.util.find_spec("pyspark")
+assert _PYSPARK is not None
+assert _PYSPARK.origin is not None
+HOME = Path(_PYSPARK.origin).parent
+START_LIMIT_S = 90.0
+_INTERVAL_S = 0.1
+_PR_SET_PDEATHSIG = 1
+_DAEMON_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=32m"
+_QUIET = """\
+rootLogger.level = warn
+rootLogger.appenderRef.console.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{yy/MM/dd HH:mm:ss} %p %c{1}: %m%n%ex
+"""
+
+
+def free_ports(count: int) -> list[int]:
+    """Different ports below those that the system gives to clients: one that tries again might connect to itself."""
+    found: list[int] = []
+    with ExitStack() as stack:
+        for port in range(20000 + os.getpid() * 37 % 10000, 32000):
+            opened = stack.enter_context(socket.socket())
+            try:
+                opened.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            found.append(port)
+            if len(found) == count:
+                return found
+    raise OSError("no ports are free")
+
+
+@dataclass
+class StandaloneCluster:
+    """A master and a worker, each a process that a test may kill and start again."""
+
+    name: str
+    folder: Path
+    ports: Sequence[int]
+    cores: int = 4
+    memory: str = "2g"
+    _processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    @property
+    def jobtracker(self) -> str:
+        """The job tracker of a warehouse's cluster whose jobs run here."""
+        return f"spark://127.0.0.1:{self.ports[0]}"
+
+    @property
+    def conf(self) -> dict[str, str]:
+        """Spark's configuration for small jobs."""
+        return {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.memory": "1g",
+            "spark.executor.memory": "512m",
+            "spark.executor.extraJavaOptions": spark_options.java_options().replace("-XX:NewSize=512m", ""),
+            "spark.cores.max": "2",
+            "spark.ui.enabled": "false",
+            "spark.sql.shuffle.partitions": "2",
+        }
+
+    def properties(self, root: Path, **conf: str) -> dict[str, Any]:
+        """The properties of a warehouse's cluster with its files below ``root``."""
+        return {"filesystem": root.as_uri(), "jobtracker": self.jobtracker, "spark_conf": {**self.conf, **conf}}
+
+    def start(self) -> None:
+        """Start both processes; the worker is registered when this returns."""
+        self.start_master()
+        self.start_worker()
+        self.wait_for_workers(1)
+
+    def start_master(self) -> None:
+        """Start the master, and wait until it answers."""
+        port, ui = self.ports[:2]
+        self._start("master", "org.apache.spark.deploy.master.Master", port=port, webui_port=ui)
+        self._wait_for("the master answers", lambda: self.state() is not None)
+
+    def start_worker(self) -> None:
+        """Start the worker, which registers itself in a moment."""
+        port, ui = self.ports[2:]
+        self._start(
+            "worker",
+            "org.apache.spark.deploy.worker.Worker",
+            self.jobtracker,
+            port=port,
+            webui_port=ui,
+            cores=self.cores,
+            memory=self.memory,
+            work_dir=self.folder / "work",
+        )
+
+    def kill(self, name: str) -> None:
+        """Kill the master or the worker, with the executors of the worker, as the loss of its machine would."""
+        process = self._processes.pop(name)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+    def stop(self) -> None:
+        """End all processes."""
+        for name in list(self._processes):
+            self.kill(name)
+
+    def state(self) -> dict[str, Any] | None:
+        """What the master tells of its cluster; None while it does not answer."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.ports[1]}/json/", timeout=5) as answer:
+                found: dict[str, Any] = json.load(answer)
+                return found
+        except (OSError, ValueError):
+            # It listens before it can answer.
+            return None
+
+    def applications(self) -> list[str]:
+        """The ids of the applications that run now."""
+        state = self.state()
+        return [str(each["id"]) for each in state["activeapps"]] if state is not None else []
+
+    def executors(self) -> list[psutil.Process]:
+        """The executors that run now."""
+        worker = self._processes.get("worker")
+        if worker is None:
+            return []
+        with suppress(psutil.NoSuchProcess):
+            return [each for each in psutil.Process(worker.pid).children() if _is_executor(each)]
+        return []
+
+    def wait_for_workers(self, count: int) -> None:
+        """Wait until so many workers are alive."""
+        self._wait_for(f"{count} workers", lambda: (self.state() or {}).get("aliveworkers") == count)
+
+    def wait_for_applications(self, count: int, limit_s: float = START_LIMIT_S) -> None:
+        """Wait until so many applications run."""
+        self._wait_for(f"{count} applications", lambda: len(self.applications()) == count, limit_s)
+
+    def _start(self, name: str, main: str, *arguments: str, **options: object) -> None:
+        for each in ("work", "local", "conf"):
+            (self.folder / each).mkdir(parents=True, exist_ok=True)
+        (self.folder / "conf" / "log4j2.properties").write_text(_QUIET)
+        environment = {
+            **os.environ,
+            "SPARK_HOME": str(HOME),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_DAEMON_MEMORY": "160m",
+            "SPARK_DAEMON_JAVA_OPTS": _DAEMON_OPTIONS,
+            "SPARK_LOCAL_DIRS": str(self.folder / "local"),
+            "SPARK_CONF_DIR": str(self.folder / "conf"),
+            # File names must not depend on it.
+            "LC_ALL": "C",
+        }
+        options["host"] = "127.0.0.1"
+        given = [text for key, value in options.items() for text in (f"--{key.replace('_', '-')}", str(value))]
+        with (self.folder / f"{name}.log").open("ab") as log:
+            self._processes[name] = subprocess.Popen(
+                [str(HOME / "bin" / "spark-class"), main, *given, *arguments],
+                env=environment,
+                cwd=self.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                preexec_fn=_end_with_parent,
+            )
+
+    def _wait_for(self, what: str, happened: Any, limit_s: float = START_LIMIT_S) -> None:
+        end = time.monotonic() + limit_s
+        while not happened():
+            ended = [name for name, each in self._processes.items() if each.poll() is not None]
+            assert not ended, f"{self.name}: {ended[0]} has ended: {self._end_of_log(ended[0])}"
+            assert time.monotonic() < end, f"{self.name}: not {what} within {limit_s:g} s: {self.state()}"
+            # Between two looks at what other processes bring about.
+            time.sleep(_INTERVAL_S)
+
+    def _end_of_log(self, name: str) -> str:
+        return (self.folder / f"{name}.log").read_text(errors="replace")[-2000:]
+
+
+def _end_with_parent() -> None:
+    """Have the kernel kill this process when the one that has started it ends, however that ends."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _is_executor(process: psutil.Process) -> bool:
+    with suppress(psutil.NoSuchProcess):
+        return any("CoarseGrainedExecutorBackend" in argument for argument in process.cmdline())
+    return False
+
+
+@contextmanager
+def running_clusters(
+    folder: Path, names: Sequence[str] = ("c1", "c2"), **sizes: Any
+) -> Iterator[list[StandaloneCluster]]:
+    """Yield running clusters, whose files are below a folder; they end with the block."""
+    ports = free_ports(4 * len(names))
+    clusters = [
+        StandaloneCluster(name, folder / name, ports[4 * at : 4 * at + 4], **sizes) for at, name in enumerate(names)
+    ]
+    try:
+        for each in clusters:
+            each.start_master()
+            each.start_worker()
+        for each in clusters:
+            each.wait_for_workers(1)
+        yield clusters
+    finally:
+        for each in clusters:
+            each.stop()
