@@ -23,6 +23,7 @@ from airflow_hivex.core.errors import (
     StatementSyntaxError,
 )
 from airflow_hivex.core.model.secrets import secrets_of, secrets_of_uri
+from airflow_hivex.hooks import spark_connections
 from airflow_hivex.hooks.configuration import CONNECTION_TYPE, embedded_configuration, from_connection
 from airflow_hivex.hooks.tasks import agent_info as agent_info_of
 from airflow_hivex.hooks.tasks import part_name
@@ -241,6 +242,7 @@ class HivexHook(BaseHook):
         from airflow_hivex.core.checks import describe
         from airflow_hivex.core.metastore import Metastore
 
+        spark_connections.register()
         try:
             configuration = self.get_configuration()
             return describe(
@@ -261,6 +263,7 @@ class HivexHook(BaseHook):
 
         # Under Airflow, where the root logger is at INFO, py4j tells about every connection to the JVM.
         logging.getLogger("py4j").setLevel(logging.WARNING)
+        spark_connections.register()
         with _metastores_lock:
             metastore = _metastores.get(configuration.key)
             if metastore is None:

@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from airflow_hivex.core.model.clusters import JobTrackerKind
+from airflow_hivex.core.runners.registry import register_runner
+
 # Airflow reads these once, when it is imported, so they are set before any test module is.
 HOME = Path(tempfile.mkdtemp(prefix="hivex-airflow-"))
 atexit.register(shutil.rmtree, HOME, ignore_errors=True)
@@ -35,6 +38,13 @@ if TYPE_CHECKING:
 
     from airflow.models.dagrun import DagRun
     from airflow.sdk import DAG
+
+
+@pytest.fixture(autouse=True)
+def connections_of_this_test() -> Iterator[None]:
+    """Forget after each test that a job tracker may be a connection: tests of the core run in this process, too."""
+    yield
+    register_runner(JobTrackerKind.CONNECTION, None)
 
 
 @pytest.fixture(scope="session")
