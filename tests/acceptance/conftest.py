@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import random
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -9,8 +11,20 @@ from pathlib import Path
 import pytest
 
 from airflow_hivex.core import Metastore, Session
+from airflow_hivex.core.metastore import RAWSTORE_VARIABLE
+from tests import evidence
+
+_WITHOUT_CACHE = 0.2
 
 CopyTable = Callable[..., list[str]]
+
+
+@pytest.fixture(autouse=True)
+def rawstore(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of five tests, each commit draws one that runs without the cache of metadata; the variable decides for all."""
+    is_drawn = random.Random(f"{evidence.SEED} {request.node.nodeid}").random() < _WITHOUT_CACHE
+    if is_drawn and RAWSTORE_VARIABLE not in os.environ:
+        monkeypatch.setenv(RAWSTORE_VARIABLE, "ObjectStore")
 
 
 @pytest.fixture

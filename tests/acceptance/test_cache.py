@@ -24,6 +24,12 @@ P = ("default", "p")
 Clusters = dict[str, dict[str, str]]
 
 
+@pytest.fixture(autouse=True)
+def with_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    """These tests are about the cache, whatever the others of the run do."""
+    monkeypatch.delenv("HIVEX_RAWSTORE_IMPL", raising=False)
+
+
 def wait_until(condition: Callable[[], bool]) -> None:
     end = time.monotonic() + 60
     while not condition():

@@ -120,6 +120,12 @@ READS = {
 }
 
 
+@pytest.fixture(autouse=True)
+def with_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The calls of the cache are among those that are counted."""
+    monkeypatch.delenv("HIVEX_RAWSTORE_IMPL", raising=False)
+
+
 @pytest.fixture
 def watched(metastore: Metastore, metastore_url: str) -> Iterator[Store]:
     """The metastore's database, which notes which transaction changes what."""

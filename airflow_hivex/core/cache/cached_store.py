@@ -10,7 +10,6 @@ from airflow_hivex.core.cache.entries import Partitions
 from airflow_hivex.core.catalog import partitions
 from airflow_hivex.core.catalog.given_lists import GivenList, StateOf, check_has_list, checked_list
 from airflow_hivex.core.catalog.object_store import ObjectStore
-from airflow_hivex.core.catalog.pruning import matching
 from airflow_hivex.core.errors import NoSuchObjectError, NoSuchPartitionError
 from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.objects import StoredPartition, StoredTable
@@ -153,8 +152,7 @@ class CachedStore(CachedMetadata):
         if kept is None:
             return super().get_partitions_by_expr(database, table, expr, valid_write_ids, cluster)
         stored, found = kept
-        rows = list(found.by_values.values())
-        return list(matching(rows, stored.partition_keys, expr, lambda partition: partition.values))
+        return list(found.chosen(stored, expr))
 
     def list_partition_names(
         self,
@@ -170,9 +168,7 @@ class CachedStore(CachedMetadata):
         stored, found = kept
         if expr is None:
             return list(found.sorted_names())
-        rows = list(found.by_values.values())
-        chosen = matching(rows, stored.partition_keys, expr, lambda partition: partition.values)
-        return sorted(each.name for each in chosen)
+        return sorted(each.name for each in found.chosen(stored, expr))
 
     def refresh(self, names: Sequence[QualifiedName]) -> None:
         """Read again the tables that others have changed, and their partitions where lists of them are read.

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeAlias, TypeVar
 
 from airflow_hivex.core.catalog.contents import TableContents
+from airflow_hivex.core.catalog.pruning import allowed_values, matching
 from airflow_hivex.core.model.objects import StorageDescriptor, StoredPartition, StoredTable
 from airflow_hivex.core.model.predicates import Predicate
 from airflow_hivex.core.model.snapshots import QualifiedName
@@ -18,6 +19,7 @@ ContentsKey: TypeAlias = tuple[Predicate, frozenset[str]] | None
 """A predicate of partition keys with the clusters whose copies are wanted; None stands for all of the table."""
 
 # Bytes that CPython takes, measured with tracemalloc on 64 bits (benchmarks/cache.py reports them).
+OF_VIEW = 300
 _OF_TABLE, _OF_COLUMN, _OF_TEXT = 1900, 230, 50
 _OF_PARTITION, _OF_FOUND, _OF_DIRECTORY, _OF_COPY = 900, 260, 330, 110
 
@@ -44,6 +46,14 @@ class Definition:
     views: dict[str | None, StoredTable] = field(default_factory=dict)
 
 
+def _id_of(partition: StoredPartition) -> int:
+    return partition.id
+
+
+def _values_of(partition: StoredPartition) -> Sequence[str]:
+    return partition.values
+
+
 @dataclass(slots=True)
 class Partitions:
     """Partitions as a client without a cluster sees them, by their values in the order of ids.
@@ -54,6 +64,35 @@ class Partitions:
     by_values: dict[tuple[str, ...], StoredPartition]
     is_complete: bool
     names: Sequence[str] | None = None
+    by_key: list[dict[str, list[StoredPartition]]] | None = None
+    """The partitions of each value of each key."""
+
+    def chosen(self, table: StoredTable, predicate: Predicate | None) -> Sequence[StoredPartition]:
+        """Return the partitions whose rows may satisfy a predicate, by id."""
+        if predicate is None:
+            return list(self.by_values.values())
+        index = self._index(len(table.partition_keys))
+        allowed = allowed_values(table, predicate, index)
+        candidates = [
+            (sum(len(index[position][text]) for text in texts), position, texts)
+            for position, texts in enumerate(allowed)
+            if texts is not None
+        ]
+        if not candidates:
+            rows = list(self.by_values.values())
+        else:
+            _, position, chosen = min(candidates, key=lambda each: each[0])
+            rows = sorted((each for text in chosen for each in index[position][text]), key=_id_of)
+        return matching(rows, table.partition_keys, predicate, _values_of)
+
+    def _index(self, keys: int) -> list[dict[str, list[StoredPartition]]]:
+        if self.by_key is None:
+            index: list[dict[str, list[StoredPartition]]] = [{} for _ in range(keys)]
+            for each in self.by_values.values():
+                for position, text in enumerate(each.values):
+                    index[position].setdefault(text, []).append(each)
+            self.by_key = index
+        return self.by_key
 
     def sorted_names(self) -> Sequence[str]:
         """Return the names of all partitions, sorted."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from airflow_hivex.core.cache.counting import Counting, Kind, Miss, first_new
 from airflow_hivex.core.cache.entries import (
+    OF_VIEW,
     ContentsKey,
     Definition,
     Entry,
@@ -217,7 +218,8 @@ class TableCache:
                     tag = kept_tag
             else:
                 tag = kept_tag
-            entry.definition = Part(definition, table.version, tag, size_of_table(table) * (1 + len(definition.views)))
+            size = size_of_table(table) + OF_VIEW * len(definition.views)
+            entry.definition = Part(definition, table.version, tag, size)
             entry.is_used = entry.is_used or is_used
             self._weigh(entry)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import date, datetime
 from itertools import chain
 from typing import NamedTuple, Protocol, TypeVar
@@ -134,6 +134,15 @@ def _conjuncts(predicate: Predicate | None) -> Iterable[Predicate]:
 
 
 def _condition(table: Table, predicate: Predicate) -> ColumnElement[bool] | None:
+    found = _looked_up(table, predicate)
+    if found is None:
+        return None
+    position, texts = found
+    return _with_value(table, position, partition_key_values.c.value.in_(texts))
+
+
+def _looked_up(table: Table, predicate: Predicate) -> tuple[int, list[str]] | None:
+    """Return the position of the key that an equality or IN is about, and the stored values that satisfy it."""
     match predicate:
         case Comparison(ColumnReference() as column, "=", value):
             values: tuple[Value, ...] = (value,)
@@ -145,9 +154,8 @@ def _condition(table: Table, predicate: Predicate) -> ColumnElement[bool] | None
     if key is None or len(values) > _MOST_VALUES:
         return None
     texts = [_stored_text(value, table.partition_keys[key].parsed_type) for value in values if value is not None]
-    if not all(text is not None for text in texts):
-        return None
-    return _with_value(table, key, partition_key_values.c.value.in_(texts))
+    known = [text for text in texts if text is not None]
+    return (key, known) if len(known) == len(texts) else None
 
 
 def _bounds(table: Table, predicate: Predicate, collation: str) -> ColumnElement[bool] | None:
@@ -281,6 +289,38 @@ def matching(
         if not together or _may_hold(evaluate(rest, dict(chain.from_iterable(known for _, known in found)), types)):
             kept.append(row)
     return kept
+
+
+def allowed_values(
+    table: Table, predicate: Predicate | None, distinct: Sequence[Collection[str]]
+) -> list[set[str] | None]:
+    """Return, for each partition key, those of its ``distinct`` stored values that a predicate of it alone allows.
+
+    None where the predicate asks nothing of the key alone. Partitions of these values are then :func:`matching`'s.
+    """
+    names = [key.name.lower() for key in table.partition_keys]
+    allowed: list[set[str] | None] = [None] * len(names)
+    for conjunct in _conjuncts(predicate):
+        read = {column.name.lower() for column in columns_in(conjunct)}
+        for position, key in enumerate(table.partition_keys):
+            if read != {names[position]}:
+                continue
+            known = distinct[position]
+            texts = _exact_texts(table, conjunct)
+            if texts is None:
+                test = _KeyTest(key, And((conjunct,)))
+                found = {text for text in known if test.of(text)[0]}
+            else:
+                found = {text for text in texts if text in known}
+            before = allowed[position]
+            allowed[position] = found if before is None else before & found
+    return allowed
+
+
+def _exact_texts(table: Table, predicate: Predicate) -> list[str] | None:
+    """Return the stored values that an equality or IN is satisfied by, None for other predicates."""
+    found = _looked_up(table, predicate)
+    return None if found is None else found[1]
 
 
 class _KeyTest:

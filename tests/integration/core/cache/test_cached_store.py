@@ -15,8 +15,8 @@ from airflow_hivex.core.errors import (
     NoSuchPartitionError,
     NoSuchTableError,
 )
-from airflow_hivex.core.model.objects import Table
-from airflow_hivex.core.model.predicates import ColumnReference, Comparison
+from airflow_hivex.core.model.objects import Column, Table
+from airflow_hivex.core.model.predicates import And, ColumnReference, Comparison, In, IsNull, Like, Not, Or, Predicate
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
 from tests.integration.core.cache.conftest import STORAGE, E, P, Process, T, Writer
 
@@ -230,3 +230,36 @@ def test_equal_columns_are_kept_once(near: Process, writer: Writer) -> None:
     assert len({id(table.storage.columns) for table in kept}) == 1
     near.cache.drop_named(None)
     assert near.cache.shared_parts == 0
+
+
+def test_any_predicate_leaves_the_partitions_that_the_database_leaves(near: Process, writer: Writer) -> None:
+    name = ("default", "k")
+    keys = (Column("d", "string"), Column("n", "int"))
+    writer.catalog.create_table(Table(*name, STORAGE, partition_keys=keys, parameters={"transactional": "true"}))
+    table = writer.catalog.get_table(*name)
+    values = [(day, number) for day in ("x", "y", "xy", None) for number in (1, 2, 10)]
+    writer.catalog.add_partitions(*name, [writer.catalog.new_partition(table, each) for each in values])
+    day, number = ColumnReference("d"), ColumnReference("N")
+    of_one: list[Predicate] = [
+        Comparison(day, "=", "x"),
+        Comparison(day, "=", "no"),
+        Comparison(day, "<>", "x"),
+        Comparison(day, ">", "x"),
+        In(day, ("x", "xy", None)),
+        Like(day, "x%"),
+        Not(Like(day, "%y")),
+        IsNull(day),
+        Comparison(number, "=", 2),
+        Comparison(number, "=", "2"),
+        Comparison(number, "<", 10),
+        In(number, (1, 10)),
+    ]
+    predicates = [
+        *of_one,
+        *(And((a, b)) for a in of_one for b in of_one[6:]),
+        *(Or((a, b)) for a in of_one[:3] for b in of_one[8:]),
+    ]
+    ids = writer.list_of(name)
+    for predicate in predicates:
+        found = near.catalog.get_partitions_by_expr(*name, predicate, ids)
+        assert found == writer.catalog.get_partitions_by_expr(*name, predicate), predicate
