@@ -25,6 +25,7 @@ def get_provider_info() -> dict[str, Any]:
                 "python-modules": [
                     "airflow_hivex.operators.compaction",
                     "airflow_hivex.operators.compaction_worker",
+                    "airflow_hivex.operators.links",
                     "airflow_hivex.operators.query",
                     "airflow_hivex.operators.query_deferral",
                     "airflow_hivex.operators.replication",
@@ -37,6 +38,7 @@ def get_provider_info() -> dict[str, Any]:
                 "integration-name": "Hivex",
                 "python-modules": [
                     "airflow_hivex.sensors.compaction",
+                    "airflow_hivex.sensors.links",
                     "airflow_hivex.sensors.replication",
                     "airflow_hivex.sensors.transactions",
                 ],
@@ -47,6 +49,7 @@ def get_provider_info() -> dict[str, Any]:
                 "integration-name": "Hivex",
                 "python-modules": [
                     "airflow_hivex.triggers.compaction",
+                    "airflow_hivex.triggers.links",
                     "airflow_hivex.triggers.replication",
                     "airflow_hivex.triggers.query",
                     "airflow_hivex.triggers.transactions",

@@ -65,6 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_sql(commands)
     _add_export(commands)
     _add_replicate(commands)
+    _add_namespace(commands)
     _add_metastore(commands)
     _add_compaction(commands)
     _add_spark(commands)
@@ -119,6 +120,12 @@ def _add_replicate(commands: argparse._SubParsersAction[argparse.ArgumentParser]
     from airflow_hivex.cli.replication import add_arguments
 
     add_arguments(commands.add_parser("replicate", help="copy tables to another cluster"), _tell)
+
+
+def _add_namespace(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    from airflow_hivex.cli.namespaces import add_arguments
+
+    add_arguments(commands.add_parser("namespace", help="check what a namespace depends on"))
 
 
 def _add_metastore(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -1,0 +1,164 @@
+"""Links to tables of other namespaces, as tasks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowFailException
+
+from airflow_hivex.core.errors import HivexError
+from airflow_hivex.hooks.hivex import HivexHook
+from airflow_hivex.hooks.tasks import cause_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from airflow.sdk import Context
+
+    from airflow_hivex.core.namespaces.links import Links
+
+
+class _LinkOperator(BaseOperator):
+    """A change of one link; a retry finds what is done already."""
+
+    ui_color = "#fdee21"
+
+    def __init__(
+        self,
+        *,
+        link: str,
+        namespace: str | None = None,
+        hivex_conn_id: str = HivexHook.default_conn_name,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.link = link
+        self.namespace = namespace
+        self.hivex_conn_id = hivex_conn_id
+
+    def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002 - Airflow's signature
+        """Make the change.
+
+        :raises AirflowFailException: the link or its table does not allow it: a retry would fail again
+        :raises HivexError: the failure may pass; Airflow retries the task as its ``retries`` say
+        """
+        hook = HivexHook(self.hivex_conn_id)
+        namespace = self.namespace or hook.get_configuration().database
+        try:
+            return {"namespace": namespace, "link": self.link, **self._change(hook.get_metastore().links, namespace)}
+        except HivexError as error:
+            if error.retryable:
+                raise
+            raise AirflowFailException(str(error)) from cause_of(error)
+
+    def _change(self, links: Links, namespace: str) -> dict[str, Any]:
+        raise NotImplementedError
+
+
+class HivexCreateLinkOperator(_LinkOperator):
+    """Make a link, unless it exists. An existing link keeps its type, properties and partitions.
+
+    It returns ``{"namespace", "link", "source", "is_created"}``.
+
+    :param link: ``table@namespace`` (templated)
+    :param namespace: the namespace that gets the link; by default the database of the connection (templated)
+    :param static: partitions come by HivexAlterLinkOperator and ``ALTER LINK`` only
+    :param properties: such as ``{"RETENTION": "90"}`` (templated)
+    :param hivex_conn_id: the connection of type ``hivex`` (templated)
+    """
+
+    template_fields: Sequence[str] = ("link", "namespace", "properties", "hivex_conn_id")
+    template_fields_renderers: ClassVar[dict[str, str]] = {"properties": "json"}
+
+    def __init__(self, *, static: bool = False, properties: Mapping[str, str] | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.static = static
+        self.properties = properties
+
+    def _change(self, links: Links, namespace: str) -> dict[str, Any]:
+        from airflow_hivex.core.errors import AlreadyExistsError
+        from airflow_hivex.core.model.links import LinkName
+
+        name = LinkName.of(namespace, self.link)
+        is_created = True
+        try:
+            links.create(namespace, self.link, static=self.static, properties=self.properties, owner=self.owner)
+        except AlreadyExistsError as error:
+            # Another link to the same table has another name.
+            if error.name != str(name):
+                raise
+            is_created = False
+        return {"source": ".".join(links.get(namespace, self.link).source), "is_created": is_created}
+
+
+class HivexAlterLinkOperator(_LinkOperator):
+    """Change the partitions and properties of a link: first what is added, then what is dropped, then properties.
+
+    It returns ``{"namespace", "link", "added", "dropped"}``: the partitions that were not as asked before.
+
+    :param link: ``table@namespace`` (templated)
+    :param namespace: the namespace that has the link; by default the database of the connection (templated)
+    :param add_partitions: names of partitions of the source, such as ``ds=2013-01-01`` (templated)
+    :param drop_partitions: names of partitions that the link is not to show; the source keeps them (templated)
+    :param properties: properties to set, such as ``{"RETENTION": "90"}`` (templated)
+    :param hivex_conn_id: the connection of type ``hivex`` (templated)
+    """
+
+    template_fields: Sequence[str] = (
+        "link",
+        "namespace",
+        "add_partitions",
+        "drop_partitions",
+        "properties",
+        "hivex_conn_id",
+    )
+    template_fields_renderers: ClassVar[dict[str, str]] = dict.fromkeys(
+        ("add_partitions", "drop_partitions", "properties"), "json"
+    )
+
+    def __init__(
+        self,
+        *,
+        add_partitions: Sequence[str] = (),
+        drop_partitions: Sequence[str] = (),
+        properties: Mapping[str, str] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.add_partitions = add_partitions
+        self.drop_partitions = drop_partitions
+        self.properties = properties
+
+    def _change(self, links: Links, namespace: str) -> dict[str, Any]:
+        added: list[str] = []
+        dropped: list[str] = []
+        if self.add_partitions:
+            added = links.add_partitions(namespace, self.link, list(self.add_partitions), if_not_exists=True)
+        if self.drop_partitions:
+            dropped = links.drop_partitions(namespace, self.link, list(self.drop_partitions), if_exists=True)
+        if self.properties:
+            links.set_properties(namespace, self.link, self.properties)
+        return {"added": added, "dropped": dropped}
+
+
+class HivexDropLinkOperator(_LinkOperator):
+    """Drop a link, if it exists; the rows of its source stay.
+
+    It returns ``{"namespace", "link", "is_dropped"}``.
+
+    :param link: ``table@namespace`` (templated)
+    :param namespace: the namespace that has the link; by default the database of the connection (templated)
+    :param hivex_conn_id: the connection of type ``hivex`` (templated)
+    """
+
+    template_fields: Sequence[str] = ("link", "namespace", "hivex_conn_id")
+
+    def _change(self, links: Links, namespace: str) -> dict[str, Any]:
+        from airflow_hivex.core.errors import NoSuchLinkError
+
+        try:
+            links.drop(namespace, self.link)
+        except NoSuchLinkError:
+            return {"is_dropped": False}
+        return {"is_dropped": True}

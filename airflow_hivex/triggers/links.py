@@ -1,0 +1,69 @@
+"""Wait until a link shows partitions, by looking again and again.
+
+The function is one look; the sensor uses it too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow_hivex.hooks.hivex import HivexHook
+from airflow_hivex.triggers.transactions import HivexTrigger
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from airflow_hivex.triggers.transactions import Answer
+
+
+def look_at_link(hivex_conn_id: str, link: str, namespace: str | None, partitions: Sequence[str]) -> Answer | None:
+    """Return the result of the sensor once a link shows all of the partitions, or None.
+
+    :param link: ``table@namespace``
+    :param namespace: the namespace that has the link; None for the database of the connection
+    :param partitions: names of partitions, such as ``ds=2013-01-01``
+    :raises HivexError: there is no such link, or its table cannot have such a partition
+    """
+    from airflow_hivex.core.catalog.partitions import spelled_name
+
+    hook = HivexHook(hivex_conn_id)
+    links = hook.get_metastore().links
+    owner = namespace or hook.get_configuration().database
+    found = links.get(owner, link)
+    source = links.source(found)
+    wanted = [spelled_name(source, each) for each in partitions]
+    if set(wanted).difference(links.partitions(owner, link)):
+        return None
+    return {"namespace": owner, "link": link, "source": source.full_name, "partitions": wanted}
+
+
+class HivexLinkedPartitionTrigger(HivexTrigger):
+    """Waits until a link shows partitions.
+
+    :param link: ``table@namespace``
+    :param partitions: names of partitions
+    :param namespace: the namespace that has the link; None for the database of the connection
+    """
+
+    def __init__(
+        self,
+        *,
+        link: str,
+        partitions: Sequence[str],
+        hivex_conn_id: str,
+        poll_interval: float,
+        namespace: str | None = None,
+    ) -> None:
+        super().__init__(hivex_conn_id=hivex_conn_id, poll_interval=poll_interval)
+        self.link = link
+        self.partitions = partitions
+        self.namespace = namespace
+
+    def _arguments(self) -> dict[str, Any]:
+        return {"link": self.link, "partitions": list(self.partitions), "namespace": self.namespace}
+
+    def _look(self) -> Answer | None:
+        return look_at_link(self.hivex_conn_id, self.link, self.namespace, self.partitions)
+
+    def _awaited(self) -> str:
+        return f"partitions {', '.join(self.partitions)} of link {self.link}"
