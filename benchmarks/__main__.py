@@ -23,6 +23,7 @@ BENCHMARKS = {
     "compaction": "Compaction",
     "hive_import": "Import from Hive",
     "replication": "Replication",
+    "namespaces": "Namespaces",
 }
 OF_LINEITEM = ("inserts", "scans", "deltas", "row_changes", "compaction")
 
