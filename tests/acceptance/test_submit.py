@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -33,6 +35,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 ENDLESS = "INSERT INTO t SELECT sum(hash(id)) FROM range(0, 1000000000000, 1, 64)"
 LOST = pytest.mark.evidence(cases=2, among="parts of a Spark cluster that are lost")
+SECRET = "K7MDENGwJalrXUt"
 
 
 @pytest.fixture(scope="module")
@@ -166,6 +169,37 @@ def test_a_lost_worker_ends_the_statement_and_a_new_one_serves_the_next(
         assert session.sql("SELECT id FROM t WHERE id + 0 = 0").rows == [(0,)]
 
 
+@LOST
+def test_a_lost_executor_is_replaced(metastore: Metastore, cluster: StandaloneCluster) -> None:
+    slow = "SELECT count(*) FROM range(0, 12000000, 1, 60) WHERE hash(sha2(CAST(id AS string), 256)) <> 3"
+    with metastore.session() as session, ThreadPoolExecutor(1) as pool:
+        session.sql("SELECT count(*) FROM range(10)")
+        result = pool.submit(session.sql, slow)
+        before = {each.pid: each.cpu_times().user for each in cluster.executors()}
+        wait_for(lambda: is_busy(cluster, before))
+        cluster.executors()[0].kill()
+        assert 11_999_000 < result.result(timeout=120).rows[0][0] <= 12_000_000
+
+
+@LOST
+def test_a_lost_master_stops_no_job_and_takes_no_new_application(
+    metastore: Metastore, cluster: StandaloneCluster
+) -> None:
+    with metastore.session() as session:
+        session.sql("SELECT count(*) FROM range(10)")
+        cluster.kill("master")
+        try:
+            # The driver and its executors need no master.
+            assert session.sql("INSERT INTO t SELECT id FROM range(1, 4)").rows_written == 3
+            driver_process.close_all()
+            with pytest.raises(ClusterUnreachableError, match="no cluster manager takes connections at"):
+                session.sql("INSERT INTO t SELECT id FROM range(1, 4)")
+        finally:
+            cluster.stop()
+            cluster.start()
+        assert sorted(session.sql("SELECT id FROM t").rows) == [(0,), (1,), (2,), (3,)]
+
+
 CLIENT = """
 import sys, tempfile
 from airflow_hivex.core import Metastore
@@ -208,6 +242,45 @@ def test_a_client_that_is_killed_takes_its_job_on_the_cluster_with_it(
     assert not list((tmp_path / "files").glob("hivex-spark-*"))
     with metastore.session() as session:
         assert session.sql("SELECT id FROM t").rows == [(0,)]
+
+
+def read(url: str) -> str:
+    with urllib.request.urlopen(url) as page:
+        return str(page.read().decode())
+
+
+def test_secrets_are_in_no_argument_log_or_page_of_spark(
+    cluster: StandaloneCluster, sqlite_url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (port,) = free_ports(1)
+    secrets = {
+        "spark.hadoop.fs.s3a.secret.key": SECRET,
+        "spark.ui.enabled": "true",
+        "spark.ui.port": str(port),
+        "spark.log.level": "INFO",
+    }
+    caplog.set_level(logging.DEBUG)
+    driver_process.close_all()
+    clusters = {"remote": cluster.properties(tmp_path / "remote", **secrets)}
+    with Metastore.open(sqlite_url, clusters=clusters) as metastore, metastore.session() as session:
+        assert session.sql("SELECT count(*) FROM range(10)").rows == [(10,)]
+        (driver,) = drivers()
+        processes = [driver, *driver.children(recursive=True), *cluster.executors()]
+        assert len(processes) > 2
+        assert not [each for each in processes if SECRET in " ".join(each.cmdline())]
+        # The file with the configuration has gone, and nobody else can look into its folder.
+        folder = Path(driver.cwd())
+        assert folder.stat().st_mode & 0o777 == 0o700
+        assert not [path for path in folder.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()]
+        pages = f"http://127.0.0.1:{port}/api/v1/applications"
+        (application,) = json.loads(read(pages))
+        text = read(f"{pages}/{application['id']}/environment")
+        assert "fs.s3a.secret.key" in text
+        assert SECRET not in text
+    driver_process.close_all()
+    assert application["id"] in caplog.text
+    assert SECRET not in caplog.text
+    assert not folder.exists()
 
 
 def test_nothing_listens(sqlite_url: str, tmp_path: Path) -> None:
