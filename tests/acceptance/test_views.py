@@ -182,3 +182,28 @@ def test_what_cannot_be_is_refused(t: Session, statement: str, error: type[Excep
         t.sql(statement)
     assert rows(t, "SELECT * FROM w ORDER BY id") == [(1,), (2,), (3,)]
     assert rows(t, "SHOW TABLES") == [("t",), ("w",)]
+
+
+def test_links_are_read_in_views_and_changes_of_rows(session: Session) -> None:
+    for text in (
+        "CREATE DATABASE b",
+        "CREATE TABLE b.t (id int, v string) PARTITIONED BY (ds int)",
+        "INSERT INTO b.t VALUES (1, 'one', 1)",
+        "CREATE DATABASE a WITH DBPROPERTIES ('hivex.namespace.mode' = 'true')",
+        "USE a",
+        "CREATE LINK TO t@b",
+        "CREATE VIEW v AS SELECT t@b.id, upper(v) AS v FROM t@b WHERE ds > 0",
+        "CREATE TABLE own (id int, v string)",
+        "USE b",
+        "INSERT INTO t VALUES (2, 'two', 2), (3, 'three', 3)",
+        "DELETE FROM t WHERE id = 3",
+        "USE a",
+        "MERGE INTO own USING t@b AS s ON own.id = s.id WHEN NOT MATCHED THEN INSERT (id, v) VALUES (s.id, s.v)",
+    ):
+        session.sql(text)
+    assert session.sql("SELECT * FROM v").rows == [(2, "TWO")]
+    assert session.sql("SELECT own.v, x.ds FROM own JOIN t@b x USING (id)").rows == [("two", 2)]
+    session.sql("ALTER LINK t@b ADD PARTITION (ds = 1)")
+    assert session.sql("SELECT id FROM v ORDER BY id").rows == [(1,), (2,)]
+    session.sql("USE default")
+    assert session.sql("SELECT count(*) FROM a.v JOIN a.t@b USING (id)").rows == [(2,)]
