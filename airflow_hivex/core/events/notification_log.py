@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, Connection, bindparam, delete, func, insert, literal_column, select, update
+from sqlalchemy import BigInteger, Connection, bindparam, delete, func, insert, literal, literal_column, select, update
 
 from airflow_hivex.core.clock import to_datetime
 from airflow_hivex.core.errors import EventsPurgedError
@@ -230,15 +230,18 @@ def _give_ids(connection: Connection, last: int) -> bool:
     # One reader at a time; the events that it sees have committed.
     number = connection.execute(select(counters.c.value).where(_OF_EVENTS).with_for_update()).scalar_one()
     sequence = recorded_events.c.sequence
-    query = select(recorded_events).where(sequence <= last).order_by(sequence).limit(_BATCH)
-    rows = [dict(row) for row in connection.execute(query).mappings()]
-    if not rows:
+    query = select(sequence).where(sequence <= last).order_by(sequence).limit(_BATCH)
+    moved = connection.execute(query).scalars().all()
+    if not moved:
         return False
-    moved = [row.pop("sequence") for row in rows]
-    connection.execute(insert(notification_log), [{**row, "event_id": number + i} for i, row in enumerate(rows, 1)])
+    # The database copies them: they are read once, by whoever follows the log.
+    columns = [column.name for column in recorded_events.c if column is not sequence]
+    event_id = literal(number, BigInteger) + func.row_number().over(order_by=sequence)
+    copied = select(event_id, *(recorded_events.c[name] for name in columns)).where(sequence.in_(moved))
+    connection.execute(insert(notification_log).from_select(["event_id", *columns], copied))
     connection.execute(delete(recorded_events).where(sequence.in_(moved)))
-    connection.execute(update(counters).where(_OF_EVENTS).values(value=number + len(rows)))
-    return len(rows) == _BATCH
+    connection.execute(update(counters).where(_OF_EVENTS).values(value=number + len(moved)))
+    return len(moved) == _BATCH
 
 
 def _purge(connection: Connection, recorded_before_ms: int) -> int:
