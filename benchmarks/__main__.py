@@ -22,6 +22,7 @@ BENCHMARKS = {
     "initiator": "Initiator",
     "compaction": "Compaction",
     "hive_import": "Import from Hive",
+    "cache": "Cache of metadata",
     "replication": "Replication",
     "namespaces": "Namespaces",
 }

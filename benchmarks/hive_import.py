@@ -30,7 +30,7 @@ def run(folder: Path) -> list[Figure]:
     """Seconds of the import, against a minute; per second are partitions."""
     with ExitStack() as stack:
         server = stack.enter_context(hive_metastore(folder / "warehouse"))
-        _fill(server, folder)
+        fill(server, folder)
         postgresql = start_durable_postgresql()
         stack.callback(postgresql.stop)
         numbers = iter(range(1000))
@@ -44,7 +44,7 @@ def run(folder: Path) -> list[Figure]:
     return [replace(each, count=PARTITIONS) for each in found]
 
 
-def _fill(server: HiveServer, folder: Path) -> None:
+def fill(server: HiveServer, folder: Path) -> None:
     """Make the table. The metastore adds the partitions of one day, and its database copies them for the others.
 
     Hive adds 10,000 partitions in minutes, which say nothing of the import.
