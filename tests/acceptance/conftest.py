@@ -23,7 +23,7 @@ CopyTable = Callable[..., list[str]]
 def rawstore(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of five tests, each commit draws one that runs without the cache of metadata; the variable decides for all."""
     is_drawn = random.Random(f"{evidence.SEED} {request.node.nodeid}").random() < _WITHOUT_CACHE
-    if is_drawn and RAWSTORE_VARIABLE not in os.environ:
+    if is_drawn and not os.environ.get(RAWSTORE_VARIABLE):
         monkeypatch.setenv(RAWSTORE_VARIABLE, "ObjectStore")
 
 
