@@ -18,6 +18,8 @@ PYTEST ?=
 BENCH ?=
 # Scenarios of the trial under Airflow, by default all, and --keep for its logs
 TRIAL ?=
+# --keep keeps the files and logs of the demo of clusters
+DEMO ?=
 # Scale factor of TPC-H; 1 has six million lines
 SCALE ?= 1
 # Processes that run tests side by side, each with a Spark and a PostgreSQL of its own; a file stays in one.
@@ -60,6 +62,10 @@ jdbc:
 .PHONY: demo
 demo: setup ## Run the quickstart and the compaction DAG on real data, in ./.demo
 	@$(BIN)/hivex demo
+
+.PHONY: demo-clusters
+demo-clusters: setup postgresql ## Run the quickstart DAG over two Spark clusters and a Connect server, by a real scheduler
+	@$(BIN)/python -m tests.clusters_demo $(DEMO)
 
 .PHONY: test
 test: setup postgresql $(CLASSES) $(OBJECT_STORE) ## Run all tests, and of the long ones a share that each commit draws anew

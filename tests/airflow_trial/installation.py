@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -48,18 +48,31 @@ def wait_for(what: str, happened: Callable[[], Any], limit_s: float = PATIENCE_S
 
 
 class Installation:
-    """Airflow in a folder, with a metastore on the same PostgreSQL server."""
+    """Airflow in a folder, with a metastore on the same PostgreSQL server.
 
-    def __init__(self, folder: Path) -> None:
+    ``dags`` is the folder of the DAG files, which have ``dag_count`` DAGs. The connection ``hivex_default`` describes
+    ``clusters``, which is one that runs Spark in the tasks unless given. ``environment`` is added to that of Airflow.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        clusters: Mapping[str, Any] | None = None,
+        dags: Path = Path(__file__).parent / "dags",
+        dag_count: int = 5,
+        **environment: str,
+    ) -> None:
         self.folder = folder
+        self._dag_count = dag_count
         self._server = start_postgresql()
         self.metastore_url = self._server.create_database()
         port = free_port()
         self.url = f"http://127.0.0.1:{port}"
-        self.clusters = {"c1": {"filesystem": (folder / "c1").as_uri(), "jobtracker": "local[2]"}}
+        self.clusters = clusters or {"c1": {"filesystem": (folder / "c1").as_uri(), "jobtracker": "local[2]"}}
         extra = {
             "metastore_url": self.metastore_url,
             "cluster_properties": self.clusters,
+            "default_cluster": next(iter(self.clusters)),
             # Those that die are found soon.
             "settings": {"hive.txn.timeout": 20},
         }
@@ -71,7 +84,7 @@ class Installation:
             "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": airflow_url,
             # psycopg does both, so that asyncpg is not needed.
             "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN_ASYNC": airflow_url,
-            "AIRFLOW__CORE__DAGS_FOLDER": str(Path(__file__).parent / "dags"),
+            "AIRFLOW__CORE__DAGS_FOLDER": str(dags),
             "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
             "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
             "AIRFLOW__CORE__PARALLELISM": "4",
@@ -90,6 +103,7 @@ class Installation:
             "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "5",
             "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "20",
             "AIRFLOW_CONN_HIVEX_DEFAULT": json.dumps({"conn_type": "hivex", "extra": extra}),
+            **environment,
         }
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._client = httpx.Client(base_url=self.url, timeout=60)
@@ -107,7 +121,7 @@ class Installation:
             if name != "api-server":
                 self.start_component(name)
         wait_for("all components are healthy", self.is_healthy)
-        wait_for("the DAGs are known", lambda: self.get("/api/v2/dags").get("total_entries") == 5)
+        wait_for("the DAGs are known", lambda: self.get("/api/v2/dags").get("total_entries") == self._dag_count)
 
     @property
     def _airflow(self) -> str:
