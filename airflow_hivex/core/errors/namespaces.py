@@ -152,7 +152,7 @@ class ForeignNameError(SqlError):
     ) -> None:
         place = "" if line is None else f"Line {line}, column {column}: "
         super().__init__(
-            f"{place}{name} is a table of another namespace, and namespace {namespace} is closed "
+            f"{place}{name} belongs to another namespace, and namespace {namespace} is closed "
             f"(hivex.namespace.mode). {instead}",
             name,
             namespace,
