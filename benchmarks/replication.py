@@ -20,7 +20,7 @@ SMALL = (50, 100, 16 << 10)
 DELTAS = (500, 1, 8 << 20)
 """Directories, files in each of them, and bytes of each file."""
 SMALLER = 100 << 20
-"""Below so many bytes a round takes a moment, and there are more rounds."""
+"""The size in bytes below which a round takes a moment, so that there are more rounds."""
 
 
 def run(folder: Path) -> list[Figure]:

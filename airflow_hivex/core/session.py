@@ -215,7 +215,7 @@ class Session:
             return self._execute(statement, parameters, max_rows, text)
 
     def is_detachable(self, text: str, parameters: Mapping[str, object] | None = None) -> bool:
-        """Return whether a statement runs a job and may do so in a transaction that somebody else commits.
+        """Return whether a statement runs a job and may do so in a transaction that another process commits.
 
         Raises:
             StatementSyntaxError: the text is not a statement that this warehouse runs.

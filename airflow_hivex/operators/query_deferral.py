@@ -180,7 +180,7 @@ class DeferredQuery:
             if course.conflicts == self._conflict_retries:
                 raise AirflowException(str(conflict)) from None
             course.conflicts += 1
-            self._hook.log.warning("Running the statement again, for the %d. time: %s", course.conflicts, conflict)
+            self._hook.log.warning("Running the statement again after conflict %d: %s", course.conflicts, conflict)
             return self.go_on()
         if course.runs_here:
             return self.go_on()
@@ -279,7 +279,7 @@ class DeferredQuery:
                 raise AirflowFailException(sentence)
 
     def _has_timed_out(self, txn_id: int) -> bool:
-        """Return whether nobody has worked in a transaction for too long, so that it was aborted."""
+        """Return whether a transaction was aborted, because it had no heartbeat for too long."""
         from airflow_hivex.core.errors import NoSuchTransactionError
         from airflow_hivex.core.model.transactions import AbortReason
 
@@ -290,7 +290,7 @@ class DeferredQuery:
             return False
 
     def _abort(self, txn_id: int, reason: str) -> None:
-        """Abort a transaction. Another error is the one to tell, so that one of the abort goes to the log."""
+        """Abort a transaction. An error of the abort is only logged, so that it does not hide the first error."""
         try:
             self._metastore.abort(txn_id, reason.partition("\n")[0][:1000])
         except HivexError as error:

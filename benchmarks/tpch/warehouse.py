@@ -121,7 +121,7 @@ class TpchWarehouse:
     # -- copies --------------------------------------------------------------------------------
 
     def copy(self, *names: str) -> None:
-        """Replicate tables to the cluster that has them not."""
+        """Replicate tables to the cluster that lacks them."""
         for name in names:
             (other,) = set(CLUSTERS) - {TABLES[name].cluster}
             self.metastore.replicator.replicate(f"default.{name}", other)

@@ -30,13 +30,13 @@ T = TypeVar("T")
 _CHANGED = "hivex_changed_tables"
 """The key in a connection's ``info`` of the tables that its transaction has changed."""
 _MOST_PREDICATES = 4
-"""So many predicates of a table are kept one by one. The next one reads the whole table, if it is not too large."""
+"""The most predicates of a table that are kept one by one. The next one reads all of the table, if not too large."""
 _MOST_PARTITIONS = 20_000
 """A table with more partitions is not kept as a whole."""
 
 
 def _nothing() -> None:
-    """Stand for a follower that nobody needs."""
+    """Do nothing, in the place of a follower: no reader needs one."""
 
 
 class CachedMetadata(ObjectStore):

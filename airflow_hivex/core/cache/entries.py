@@ -106,7 +106,7 @@ class Entry:
     """The parts of one table.
 
     ``unsettled`` are transactions that have announced a change of it and not committed, with the write id lists of
-    these changes. ``is_used`` says that somebody has read it by a write id list, so that the follower keeps it current;
+    these changes. ``is_used`` says that a caller has read it by a write id list, so that the follower keeps it current;
     ``lists_partitions`` that they have read all of its partitions.
     """
 

@@ -39,7 +39,7 @@ _AT_ONCE = frozenset(
         EventType.REMOVE_DIRECTORIES,
     }
 )
-"""Changes that no write id tells of."""
+"""Changes that have no write id."""
 
 
 def apply(cache: TableCache, events: Iterable[Event]) -> set[QualifiedName]:
@@ -62,12 +62,12 @@ def _apply(cache: TableCache, event: Event) -> set[QualifiedName]:
     table_id = event.message.get("table_id")
     is_known = event.type in _OF_TRANSACTIONS or event.type in _AT_ONCE
     if not is_known or event.database is None or event.table is None or not isinstance(table_id, int):
-        # Of a later release, perhaps: whatever it has changed is read again.
+        # Perhaps an event of a later release: the objects that it may have changed are read again.
         cache.drop_named(event.database, event.table)
         return set()
     name = (event.database, event.table)
     if not cache.has(table_id) and not cache.known([name]):
-        # Somebody may be reading it just now.
+        # A thread may be reading the table just now.
         cache.note_change(table_id, name, None, None)
         return set()
     txn_id = event.txn_id if event.type in _OF_TRANSACTIONS else None

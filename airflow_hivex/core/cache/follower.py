@@ -24,11 +24,11 @@ log = logging.getLogger(__name__)
 
 _BATCH = 1000
 _BUSY_S = 0.2
-"""While events come, the log is read so often. When none has come for that long, the follower waits to be told."""
+"""The pause between two reads of the log while events come. After a longer time without one, the follower waits."""
 _LONGEST_WAIT_S = 0.5
 """A wait that :meth:`Follower.stop` cannot end."""
 _ARMED_S = 300
-"""The state of an idle cache is published so often."""
+"""The pause between two reports of the state of an idle cache."""
 _LATE_COMMIT_S = 2.0
 """A writer that has looked for followers just before one began to wait commits within this time."""
 
@@ -76,7 +76,7 @@ class Follower:
         if self.is_running:
             return
         if self._process_id is not None and self._process_id != os.getpid():
-            # A forked process: the thread, and perhaps somebody who had the lock, stayed with its parent.
+            # A forked process: the thread, and perhaps a thread that held the lock, stayed with its parent.
             self._lock, self._stop, self._thread, self.position = threading.RLock(), threading.Event(), None, None
             self._registration = self._register()
         with self._lock:
@@ -181,7 +181,7 @@ class Follower:
                 self._wait(listener, stop, self._pause(armed_at))
 
     def _step(self, armed_at: float) -> float:
-        """Apply what is there; return since when announcements are awaited, 0 while events come."""
+        """Apply the events that are there; return since when announcements are awaited, 0 while events come."""
         applied = self.catch_up()
         if applied and armed_at:
             self._registration.disarm()

@@ -80,5 +80,5 @@ class MetadataCache:
         try:
             self.follower.start()
         except HivexError:
-            # Whoever asks the database next is told; the next fill tries again.
+            # The next call that asks the database raises the error; the next fill tries again.
             return

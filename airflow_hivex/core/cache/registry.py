@@ -14,7 +14,7 @@ from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.schema import caches
 
 _ARMED_MS = 10 * 60_000
-"""Nobody announces events for a process that was killed for longer than this."""
+"""For this time after a process was killed, writers may still announce events for it."""
 _FORGOTTEN_MS = 24 * 3600_000
 
 
@@ -69,7 +69,7 @@ class CacheRegistration:
         self._id = self._store.write(work, name="arm a cache")
 
     def disarm(self) -> None:
-        """Let nobody announce events for this process, which reads them in short intervals."""
+        """Stop the announcements of events for this process, which reads them in short intervals."""
         own = update(caches).where(caches.c.id == self._id).values(armed_until_ms=0)
         self._store.write(lambda connection: connection.execute(own), name="disarm a cache")
 

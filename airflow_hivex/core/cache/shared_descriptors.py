@@ -43,7 +43,7 @@ class SharedDescriptors:
         ]
 
     def release(self, owner: int) -> None:
-        """Forget the parts that nobody but ``owner`` holds."""
+        """Forget the parts that only ``owner`` holds."""
         for key in self._held.pop(owner, ()):
             self._holders[key] -= 1
             if not self._holders[key]:

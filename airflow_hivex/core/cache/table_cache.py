@@ -31,7 +31,7 @@ from airflow_hivex.core.model.write_ids import ValidWriteIdList, covers, equival
 
 _MOST_REMEMBERED = 100_000
 _MOST_PREDICATES = 16
-"""Contents for so many predicates are kept of a table."""
+"""The most predicates of a table for which contents are kept."""
 _LONGEST_STEP = 10_000
 """A tag is not carried on over more unknown write ids than this."""
 
@@ -70,7 +70,7 @@ class TableCache:
         self.evictions = 0
         """The number of entries that made room for others."""
         self.followed_until = 0.0
-        """The time, by the steady clock, up to which what was read of tables without write ids is recent enough."""
+        """The time, by the steady clock, up to which entries of tables without write ids are recent enough."""
         self._entries: OrderedDict[int, Entry] = OrderedDict()
         self._ids: dict[QualifiedName, int] = {}
         self._shared = SharedDescriptors()
@@ -463,7 +463,7 @@ class TableCache:
                 entry.partitions = None
 
     def _outdate(self, entry: Entry) -> bool:
-        """Let an entry answer nothing for a list alone; return whether somebody reads it so."""
+        """Let an entry answer nothing for a list alone; return whether it is read by a list."""
         had_views = False
         if entry.definition is not None:
             had_views = bool(entry.definition.value.views)

@@ -178,7 +178,7 @@ def insert_link(
 def delete_links(connection: Connection, ids: Collection[int]) -> None:
     """Remove links with their partitions; the files of their sources stay."""
     for batch in batches(sorted(ids)):
-        # Nobody adds partitions to them from here.
+        # From here no other writer adds partitions to them.
         connection.execute(select(_L.id).where(_L.id.in_(batch)).order_by(_L.id).with_for_update()).all()
         connection.execute(delete(link_partitions).where(_EXCEPTIONS.link_id.in_(batch)))
         connection.execute(delete(links).where(_L.id.in_(batch)))

@@ -106,7 +106,7 @@ class ClusterHealth:
 
 
 def answer_of(cluster: Cluster, ask: Callable[[], T]) -> T:
-    """Return the answer of a cluster's file system, for which nobody waits longer than five seconds.
+    """Return the answer of a cluster's file system. Callers wait for it for at most five seconds.
 
     Raises:
         StorageError: there is none in time.

@@ -216,8 +216,8 @@ class PrimaryChangedError(HivexError):
 
     def __init__(self, name: str, cluster: str, primary: str) -> None:
         super().__init__(
-            f"The primary cluster of {name} is {primary} now, and this was written on cluster {cluster}. Nothing of it "
-            "counts; try again.",
+            f"The primary cluster of {name} is {primary} now, and a write was made on cluster {cluster}. Nothing of it "
+            "is visible; try again.",
             name,
             cluster,
             primary,

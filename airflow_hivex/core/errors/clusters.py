@@ -68,7 +68,7 @@ class UnsupportedJobTrackerError(HivexError):
 
     def __init__(self, cluster: str, jobtracker: str) -> None:
         super().__init__(
-            f"Cluster {cluster} has jobtracker {jobtracker!r}, for which nothing runs jobs here. local[...], "
+            f"Cluster {cluster} has jobtracker {jobtracker!r}, for which no runner is known here. local[...], "
             "sc://host:port, spark://host:port, yarn and k8s://url run jobs everywhere; any other word is the id of a "
             "Spark connection of Airflow, and known in Airflow's processes only.",
             cluster,

@@ -23,7 +23,7 @@ _BATCH = 1000
 _OF_EVENTS = counters.c.name == "event"
 _OF_PURGED = counters.c.name == "purged_event"
 CHANNEL = "hivex_events"
-"""Where PostgreSQL notifies of new events, while somebody waits for them."""
+"""Where PostgreSQL notifies of new events, while a process waits for them."""
 _ANNOUNCE = Prepared(
     select(func.pg_notify(literal_column(f"'{CHANNEL}'"), literal_column("''"))).where(
         select(caches.c.id).where(caches.c.armed_until_ms > bindparam("now_ms", type_=BigInteger)).exists()
@@ -234,7 +234,7 @@ def _give_ids(connection: Connection, last: int) -> bool:
     moved = connection.execute(query).scalars().all()
     if not moved:
         return False
-    # The database copies them: they are read once, by whoever follows the log.
+    # The database copies them: each process that follows the log reads them once.
     columns = [column.name for column in recorded_events.c if column is not sequence]
     event_id = literal(number, BigInteger) + func.row_number().over(order_by=sequence)
     copied = select(event_id, *(recorded_events.c[name] for name in columns)).where(sequence.in_(moved))

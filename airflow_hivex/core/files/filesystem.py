@@ -445,7 +445,7 @@ def _storage(location: str) -> Iterator[None]:
 
 
 def _scanned(path: str) -> Iterator[tuple[str, str, int]]:
-    """Yield all below a folder of a local disk, or the file itself, without asking for what nobody needs."""
+    """Yield all below a folder of a local disk, or the file itself, without asking for facts that no caller needs."""
     folders = [path]
     while folders:
         folder = folders.pop()

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _AT_ONCE = 1 << 20
 SMALL = 1 << 18
-"""Files of at most so many bytes are read in one go."""
+"""The largest size in bytes of a file that is read in one go."""
 
 _READ = os.O_RDONLY | getattr(os, "O_BINARY", 0)
 _WRITE_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
@@ -115,7 +115,7 @@ def _write(file: int, content: bytes | memoryview) -> None:
 
 @contextmanager
 def _made(place: str) -> Iterator[int]:
-    """Yield the descriptor of a new file, which goes with an error."""
+    """Yield the descriptor of a new file, and delete the file after an error."""
     with _of(place):
         file = os.open(place, _WRITE_NEW, 0o666)
     try:

@@ -95,7 +95,7 @@ class StatementLocks:
         return [*self.create_table(table.database), *self._change(table, None, LockType.EXCLUSIVE)]
 
     def create_link(self, database: str, source: Table) -> list[LockComponent]:
-        """CREATE LINK in a database: nobody drops that, or the source, meanwhile."""
+        """CREATE LINK in a database: neither the database nor the source is dropped meanwhile."""
         return [*self.create_table(database), *self._change(source, None, LockType.SHARED_READ)]
 
     def drop_database(self, name: str) -> list[LockComponent]:

@@ -169,7 +169,7 @@ class Capacities:
         cluster: str | None = None,
         warning_percent: int = DEFAULT_WARNING_PERCENT,
     ) -> Quota:
-        """Let the tables of a namespace hold at most so many bytes on a cluster, by default on the default cluster.
+        """Set the most bytes that the tables of a namespace may hold on a cluster, by default the default cluster.
 
         Raises:
             InvalidObjectError: the share from which on it is warned is not from 1 to 100.

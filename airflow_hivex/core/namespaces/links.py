@@ -312,7 +312,7 @@ class Links(JoinsTransactions):
             links.raise_beginning(connection, link)
 
     def _change(self, name: LinkName, work: Callable[[Connection, Link, StoredTable], T]) -> T:
-        """Return the result of a change of a link, while nobody else changes the link or the partitions of its source.
+        """Change a link while the rows of its source and of the link are locked; return the result of the change.
 
         Raises:
             NoSuchLinkError: the namespace has no such link.

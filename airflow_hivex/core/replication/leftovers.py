@@ -1,4 +1,4 @@
-"""The files of copies that nobody needs any more: of replications that have not finished, and of copies of old."""
+"""The files of copies that are not needed any more: of unfinished replications, and of replaced copies."""
 
 from __future__ import annotations
 

@@ -289,7 +289,7 @@ class Replicator:
             self._transactions.commit(running.txn_id)
 
     def clean(self) -> int:
-        """Delete the files of copies that nobody needs any more; return of how many places. For the housekeeping.
+        """Delete the files of copies that are not needed any more; return the number of places. For the housekeeping.
 
         Those are the files of replications that have not finished, and of copies of plain tables that were replaced or
         withdrawn. Files of others in the same folders stay. Safe at any time, and to repeat.

@@ -59,7 +59,7 @@ class ReplicationTransactions:
     @contextmanager
     def open(self, user: str | None, agent_info: str | None) -> Iterator[RunningReplication]:
         """Yield a transaction with heartbeats. The block commits it; an error out of the block aborts it."""
-        # Others wait for its locks: whoever is dead is not waited for as long as a query may take a rest.
+        # Others wait for its locks, so that a dead process must be found earlier than a query without heartbeats.
         timeout_s = min(int(self._settings[_TIMEOUT]), int(self._settings["hive.txn.timeout"]))
         user = user or getpass.getuser()
         (txn_id,) = self._transactions.open(user=user, agent_info=agent_info, timeout=timeout_s)
@@ -99,7 +99,7 @@ class ReplicationTransactions:
         """Commit the transaction together with changes of the metastore.
 
         Raises:
-            TransactionAbortedError: somebody has aborted it; nothing was changed.
+            TransactionAbortedError: the transaction was aborted; nothing was changed.
         """
         self._transactions.commit(running.txn_id, changes)
 

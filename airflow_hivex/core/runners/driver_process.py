@@ -261,7 +261,7 @@ class DriverProcess:
             if now - self._looked < _REACH_INTERVAL_S:
                 return
             if now - self._looked > 2 * _REACH_INTERVAL_S:
-                # Nobody has looked for a while, so nothing is known of the time before.
+                # The last look was long ago, so nothing is known of the time before.
                 self._reached = now
             self._looked = now
         if masters.answers(self._master):
@@ -323,7 +323,7 @@ class DriverProcess:
     def _send(self, kind: str, **content: Any) -> None:
         channel = self._channel
         if channel is not None:
-            # Whoever receives its messages notices its end.
+            # The thread that receives its messages notices its end.
             with suppress(OSError):
                 channel.send(kind, **content)
 

@@ -96,7 +96,7 @@ def _resource_managers(environment: Mapping[str, str]) -> Iterator[Address]:
 def _properties(file: Path) -> dict[str, str]:
     """Return the properties of a configuration file of Hadoop; nothing of one that cannot be read."""
     try:
-        tree = ET.parse(file)  # noqa: S314 - whoever configures this process has written it
+        tree = ET.parse(file)  # noqa: S314 - the administrator of this process has written it
     except (OSError, ET.ParseError):
         return {}
     found = ((each.findtext("name", "").strip(), each.findtext("value", "").strip()) for each in tree.iter("property"))

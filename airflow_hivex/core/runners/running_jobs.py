@@ -54,7 +54,7 @@ _counting = threading.Lock()
 
 
 def count_jobs(cluster: str) -> int:
-    """Return how many jobs this process runs on a cluster now, whatever runner they are of."""
+    """Return how many jobs this process runs on a cluster now, by all runners."""
     return _counted[cluster]
 
 
@@ -136,7 +136,7 @@ class RunningJobs:
                 del self._running[tag]
 
     def _watch(self, job: RunningJob, report: ProgressReport, began: float) -> None:
-        """Report the progress of a job until it has ended. Whatever fails here, the job goes on."""
+        """Report the progress of a job until it has ended. An error here does not stop the job."""
         while not job.done.wait(self._interval_s):
             try:
                 progress = None if job.look is None else job.look()

@@ -54,7 +54,7 @@ def shipped_files() -> dict[str, bytes]:
 
 @cache
 def archive() -> tuple[bytes, str]:
-    """Return the files as a zip, which Python imports as it is, and their fingerprint; the same all day long."""
+    """Return the files as a zip that Python can import, and their fingerprint. Equal files give an equal zip."""
     files = shipped_files()
     data = io.BytesIO()
     with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as opened:

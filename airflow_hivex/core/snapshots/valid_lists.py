@@ -118,7 +118,7 @@ def read_valid_write_ids(
     valid_txns: ValidTxnList,
     marks: Mapping[int, TableMark] = MappingProxyType({}),
 ) -> dict[int, ValidWriteIdList]:
-    """Return the write id lists of tables (id to full name), by table id. One round trip, whatever the number.
+    """Return the write id lists of tables (id to full name), by table id. One round trip for any number of tables.
 
     ``marks`` are those of the tables, read before.
     """

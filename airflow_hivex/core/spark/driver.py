@@ -2,7 +2,7 @@
 
 It connects to the socket of its client, says whether it has the client's files, starts Spark, and then runs each plan
 that arrives. It ends with its client: when the stream of messages ends, so do its jobs and its application on the
-cluster, within seconds, and nobody registers what they have written.
+cluster, within seconds, and the files that they have written are not registered.
 
 Spark's Java process has started this one. If one of the two ends, so does the other.
 """
@@ -100,7 +100,7 @@ class _Driver:
 
     def _tell(self, tag: str, progress: DriverProgress) -> None:
         with suppress(Exception):
-            # Whatever fails here, the job goes on.
+            # An error here does not stop the job.
             found = progress.look()
             if found is not None:
                 self._send("progress", tag=tag, counts=asdict(found))
@@ -159,7 +159,7 @@ class _Driver:
 
     def _send(self, kind: str, **content: Any) -> None:
         with suppress(OSError):
-            # The client has gone; whoever receives its messages ends this process.
+            # The client has gone; the thread that receives its messages ends this process.
             self._channel.send(kind, **content)
 
     def _end(self) -> None:

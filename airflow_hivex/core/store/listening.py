@@ -26,7 +26,7 @@ class Listener(Protocol):
     """Waits for news. It may wake for nothing; whoever asks looks for himself."""
 
     def wait(self, seconds: float) -> list[str] | None:
-        """Return the announcements, none of them after ``seconds``; None when nobody can tell."""
+        """Return the announcements, none of them after ``seconds``; None where they cannot be known."""
 
 
 class _Sleeper:
@@ -39,7 +39,7 @@ class _Sleeper:
 
 
 class _FileWatcher:
-    """For a SQLite file: whoever waits looks again when the file or its log has been written to."""
+    """For a SQLite file: a waiting process looks again when the file or its log has been written to."""
 
     def __init__(self, store: Store) -> None:
         self._files = [store.file, store.file.with_name(store.file.name + "-wal")]

@@ -19,7 +19,7 @@ def agree(store: Store, settings: Settings) -> Settings:
     """Return the settings with the values that the metastore's clients share.
 
     These are ``hive.txn.timeout`` and ``hivex.namespace.mode``. The mode is that of the last client that gave one. A
-    client with a shorter one would end the transactions of another that beats more slowly. Who does
+    client with a shorter timeout would end the transactions of another that beats more slowly. Who does
     not give one takes the metastore's; who gives another one changes it, when nothing is open.
 
     Raises:
@@ -34,7 +34,7 @@ def agree(store: Store, settings: Settings) -> Settings:
 
 
 def _mode(store: Store, settings: Settings) -> bool:
-    """Return whether namespaces are closed: as the client says, else as the last one said that did."""
+    """Return whether namespaces are closed: by the client's value, else by the value that a client gave last."""
     stored_mode = select(counters.c.value).where(counters.c.name == NAMESPACE_MODE)
     with store.read() as connection:
         stored = connection.execute(stored_mode).scalar_one_or_none()

@@ -62,7 +62,7 @@ copy_places = Table(
 )
 """The places on clusters that replications write to, each with the names of the files that they write there.
 
-A row of a directory goes with the commit that registers its copy. A row of a table without transactions stays as long
+The commit that registers the copy of a directory deletes its row. A row of a table without transactions stays as long
 as the files do; ``is_complete`` is set when the copy is registered, ``unused_txn_id`` and ``unused_ms`` when the
 housekeeping finds that it is not any more. ``txn_id`` is the replication that has written there last, in ``process``.
 Without a foreign key: the files of a dropped table outlive its row."""

@@ -36,5 +36,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Undo it; files of replications that were killed are found by nobody then."""
+    """Undo it; after that the files of killed replications are not found any more."""
     op.drop_table("copy_places")
