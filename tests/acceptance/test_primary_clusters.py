@@ -158,6 +158,15 @@ def test_all_kinds_of_managed_tables_change(metastore: Metastore, session: Sessi
     assert (found.cluster, len({each.uri.rpartition("/")[0] for each in found.files})) == ("c3", 2)
 
 
+def test_table_without_partitions_yet_changes(metastore: Metastore, session: Session) -> None:
+    session.sql("CREATE TABLE t (id int) PARTITIONED BY (ds string)")
+    assert session.sql("ALTER TABLE t SET PRIMARY CLUSTER c2").rows[0][:4] == ("default.t", "c1", "c2", True)
+    session.sql("INSERT INTO t PARTITION (ds = '1') VALUES (1)")
+    assert rows_on(metastore, "c2") == [1]
+    session.sql("ALTER TABLE t SET PRIMARY CLUSTER c1")
+    assert rows_on(metastore, "c1") == [1]
+
+
 def test_external_table_changes_with_its_files(metastore: Metastore, session: Session, tmp_path: Path) -> None:
     session.sql("CREATE EXTERNAL TABLE raw (a string) USING csv LOCATION 'raw'")
     (tmp_path / "c1" / "raw").mkdir(parents=True)

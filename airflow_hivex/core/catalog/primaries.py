@@ -48,9 +48,12 @@ def switch_primary(
     """
     current = _locked(connection, table)
     root, places = _places(connection, current, cluster)
+    partition_rows = _partitions(connection, current)
+    if root is None and current.is_partitioned and not partition_rows:
+        # A replication registers the folder with the first partition; there is none.
+        root = current.storage.primary.location
     if root is None:
         raise CopyOutdatedError(current.full_name, cluster, current.storage.primary.location, "is not registered")
-    partition_rows = _partitions(connection, current)
     missing = [name for id_, (name, _) in partition_rows.items() if id_ not in places]
     if missing:
         raise CopyOutdatedError(current.full_name, cluster, missing[0], "was added meanwhile")
