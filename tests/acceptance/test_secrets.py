@@ -183,3 +183,10 @@ def test_command_line_says_no_secret(tmp_path: Path) -> None:
         assert found.returncode == 1
         assert_silent(found.stdout, found.stderr)
         assert "Traceback" not in found.stderr
+
+
+@pytest.mark.timeout(20)
+def test_time_to_hide_secrets_does_not_grow_with_the_square_of_a_long_word() -> None:
+    name = "x" * 300_000
+    assert hide(f"Table {name} does not exist") == f"Table {name} does not exist"
+    assert "hunter2" not in hide(f"{name}://user:hunter2@host")

@@ -29,7 +29,8 @@ REDACTED_BY_SPARK = rf"(?i){_NAMES_OF_SECRETS}"
 # s3fs calls an access key ``key``.
 _SECRET_NAME = re.compile(rf"{_NAMES_OF_SECRETS}|^key$", re.IGNORECASE)
 # A port and a path may also stand before an @, as in hdfs://host:8020/t@y.
-_URI_PASSWORD = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://[^\s/?#'\"<>@:]*:)(?!\d+/)([^\s'\"<>]*)(?=@)")
+# Of a scheme only the end is matched, as long words would take a time that grows with the square of their length.
+_URI_PASSWORD = re.compile(r"([A-Za-z0-9+.-]://[^\s/?#'\"<>@:]*:)(?!\d+/)([^\s'\"<>]*)(?=@)")
 _WHOLE_URI = re.compile(r"(\s*[^:/@]*:/+)?([^:@]*)(:.*)?@([^@]*)", re.DOTALL)
 _PARAMETER = re.compile(
     rf"([?&;,{{]\s*)([\w.%-]*(?:{_NAMES_OF_SECRETS})[\w.%-]*)(=)([^&;\s'\"<>,)}}]+)",
