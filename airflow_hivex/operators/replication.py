@@ -131,7 +131,7 @@ class HivexReplicateOperator(BaseOperator):
 
 
 class HivexSetPrimaryClusterOperator(BaseOperator):
-    """Change the primary cluster of a table; the one before keeps a copy. A retry continues, or finds it done.
+    """Change the primary cluster of a table; the previous one keeps a copy. A retry continues, or does nothing.
 
     It copies the table in the worker, so that it is not deferrable. It waits for the readers and writers of the table.
 

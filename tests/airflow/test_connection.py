@@ -169,7 +169,8 @@ def test_connection_test_names_what_it_checked_and_creates_nothing(
     assert not succeeded
     assert sentence.startswith("Cluster c2:")
     assert "metastore.db: it is empty; the metastore is created when it is first used." in sentence
-    assert "c1 is reachable and writable, job tracker local[2]." in sentence
+    assert "c1 is reachable and writable, job tracker local[2], Spark " in sentence
+    assert sentence.endswith(" free.")
     assert [each.name for each in tmp_path.iterdir()] == ["c1"]
     del extra["cluster_properties"]["c2"]
     monkeypatch.setenv("AIRFLOW_CONN_HIVEX_DEFAULT", json.dumps({"conn_type": "hivex", "extra": extra}))

@@ -209,7 +209,7 @@ class CopyAlteredError(HivexError):
 
 
 class PrimaryChangedError(HivexError):
-    """The primary cluster of a table has changed while a statement or compaction wrote on the one before."""
+    """The primary cluster of a table has changed while a statement or compaction wrote on the previous one."""
 
     code = "PRIMARY_CHANGED"
     retryable = True
