@@ -1,8 +1,12 @@
-"""One list with a statement of each kind that runs a job, and what it leaves behind, for each kind of runner."""
+"""One list with a statement of each kind that runs a job, and what it leaves behind, for each kind of runner.
+
+``make test`` runs a share of the statements, and compacts one partition of each kind.
+"""
 
 from __future__ import annotations
 
 from airflow_hivex.core import Metastore, Session
+from tests.evidence import drawn
 
 PRELUDE = [
     "CREATE TABLE s (id int, v string)",
@@ -26,6 +30,9 @@ STATEMENTS = [
 ]
 INSERT_ONLY = "TBLPROPERTIES ('transactional' = 'true', 'transactional_properties' = 'insert_only')"
 COMPACTIONS = ["minor", "major"]
+# Each of the statements can run without the others.
+_BEFORE = "INSERT INTO t VALUES (0, 'zero', NULL, 'x'), (7, 'seven', NULL, '1'), (8, 'eight', NULL, 'named')"
+_STATEMENTS_DRAWN = 4
 
 
 def results(metastore: Metastore, cluster: str, layout: str) -> list[object]:
@@ -44,14 +51,16 @@ def results(metastore: Metastore, cluster: str, layout: str) -> list[object]:
         session.sql(f"CREATE TABLE t (id int, v varchar(20), w timestamp) PARTITIONED BY (p string) {properties}")
         session.sql(f"CREATE TABLE c CLUSTERED BY (id) INTO 2 BUCKETS {properties} AS SELECT id FROM s")
         session.sql(f"CREATE TABLE o (id int, v string) STORED AS PARQUET {INSERT_ONLY}")
-        for text in STATEMENTS:
+        session.sql(_BEFORE)
+        for text in drawn("statements of a runner", STATEMENTS, _STATEMENTS_DRAWN):
             done = session.sql(text)
             assert done.cluster in (cluster, None), text
             found.append((text, done.rows_written, done.rows_deleted, contents(session)))
         for kind in COMPACTIONS:
             session.sql("UPDATE t SET v = concat(v, '?') WHERE id % 3 = 0")
             session.sql("INSERT INTO t SELECT id, 'more', NULL, p FROM c CROSS JOIN (SELECT DISTINCT p FROM t)")
-            for name in (row[0] for row in session.sql("SHOW PARTITIONS t").rows):
+            names = [row[0] for row in session.sql("SHOW PARTITIONS t").rows]
+            for name in drawn(f"partitions of a {kind} compaction", names, 1):
                 assert metastore.compactor.request(f"on_{cluster}", "t", str(name), kind).is_accepted
                 done_compaction = metastore.compactor.work("host-1")
                 assert done_compaction is not None
