@@ -66,8 +66,9 @@ def wait_for(happened: Callable[[], object], limit_s: float = 60) -> None:
 
 
 def drivers() -> list[psutil.Process]:
-    """The Java processes of this process's drivers."""
-    return [each for each in psutil.Process().children() if "SparkSubmit" in " ".join(each.cmdline())]
+    """The Java processes of this process's drivers. Its own Spark, for clusters in this process, is another one."""
+    living = (each for each in psutil.Process().children() if each.status() != psutil.STATUS_ZOMBIE)
+    return [each for each in living if "hivex_driver.py" in " ".join(each.cmdline())]
 
 
 def is_busy(cluster: StandaloneCluster, before: Mapping[int, float]) -> bool:
