@@ -143,6 +143,11 @@ ROWS = {
         "INSERT INTO caches (id, host, process_id, started_ms, seen_ms, armed_until_ms, event_id, counts) "
         "VALUES (1, 'here', 17, 1, 2, 3, 4, '{\"tables\": 5}')",
     ),
+    "0019": (
+        "INSERT INTO quotas (id, database_id, cluster, size_bytes, warning_percent) VALUES (1, 1, 'c1', 1000, 90)",
+        "INSERT INTO capacity_history (database, cluster, day, owned_bytes, owned_rows, secondary_bytes, "
+        "obsolete_bytes) VALUES ('shop', 'c1', 20000, 1, 2, 3, 4)",
+    ),
 }
 """Rows as releases of each schema have written them, by the first revision that has the columns."""
 
