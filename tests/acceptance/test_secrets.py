@@ -190,3 +190,17 @@ def test_time_to_hide_secrets_does_not_grow_with_the_square_of_a_long_word() -> 
     name = "x" * 300_000
     assert hide(f"Table {name} does not exist") == f"Table {name} does not exist"
     assert "hunter2" not in hide(f"{name}://user:hunter2@host")
+
+
+HOSTILE = ["-D", "spark.", "fs.", "a://u:", "'secret", "?token", "a=", "'a' = '", "-Dspark.secret"]
+
+
+@pytest.mark.parametrize("piece", HOSTILE)
+@pytest.mark.timeout(20)
+def test_no_text_takes_a_time_that_grows_with_the_square_of_its_length(piece: str) -> None:
+    for text in (piece * 50_000, f"@{piece * 50_000}=", f"{piece * 50_000}@"):
+        hide(text)
+
+
+def test_a_value_in_the_value_of_another_name_is_found() -> None:
+    assert hide("a=spark.secret.key=xyz") == "a=spark.secret.key=***"

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 MASK = "***"
@@ -28,24 +28,27 @@ REDACTED_BY_SPARK = rf"(?i){_NAMES_OF_SECRETS}"
 """Spark's setting ``spark.redaction.regex``: names and values that its UI and its log do not show."""
 # s3fs calls an access key ``key``.
 _SECRET_NAME = re.compile(rf"{_NAMES_OF_SECRETS}|^key$", re.IGNORECASE)
+# Each of these patterns reads a name as a whole, never gives a part of it back, and begins only where a name begins: a
+# long word would take a time that grows with the square of its length otherwise.
+_HAS_SECRET_NAME = re.compile(_NAMES_OF_SECRETS, re.IGNORECASE)
+_WORD = re.compile(r"[^\s'\"<>]++")
 # A port and a path may also stand before an @, as in hdfs://host:8020/t@y.
-# Of a scheme only the end is matched, as long words would take a time that grows with the square of their length.
-_URI_PASSWORD = re.compile(r"([A-Za-z0-9+.-]://[^\s/?#'\"<>@:]*:)(?!\d+/)([^\s'\"<>]*)(?=@)")
+_USER_OF_URI = re.compile(r"[A-Za-z0-9+.-]://[^\s/?#'\"<>@:]*+:(?!\d++/)")
 _WHOLE_URI = re.compile(r"(\s*[^:/@]*:/+)?([^:@]*)(:.*)?@([^@]*)", re.DOTALL)
-_PARAMETER = re.compile(
-    rf"([?&;,{{]\s*)([\w.%-]*(?:{_NAMES_OF_SECRETS})[\w.%-]*)(=)([^&;\s'\"<>,)}}]+)",
-    re.IGNORECASE,
-)
-_QUOTED_PAIR = re.compile(
-    rf"((['\"])[\w.-]*(?:{_NAMES_OF_SECRETS})[\w.-]*\2\s*[:=]\s*)(?:\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*')",
-    re.IGNORECASE,
-)
-_CONFIGURED = re.compile(
-    rf"\b((?:spark|fs|hadoop|dfs|hive)\.[\w.-]*(?:{_NAMES_OF_SECRETS})[\w.-]*\s*[=:]\s*)([^\s,;'\"<>]+)",
-    re.IGNORECASE,
-)
-_FLAG = re.compile(rf"(-D[\w.-]*(?:{_NAMES_OF_SECRETS})[\w.-]*=)([^\s'\"]+)", re.IGNORECASE)
+_ANY_NAME = re.compile("")
+_PARAMETER = re.compile(r"[?&;,{]\s*+([\w.%-]++)=")
+_PARAMETER_VALUE = re.compile(r"[^&;\s'\"<>,)}]++")
+_QUOTED = re.compile(r"(?P<quote>['\"])([\w.-]++)(?P=quote)\s*+[:=]\s*+")
+_QUOTED_VALUE = re.compile(r"\"(?:[^\"\\]|\\.)*+\"|'(?:[^'\\]|\\.)*+'")
+_CONFIGURED = re.compile(r"(?<![\w.-])([\w.-]++)\s*+[=:]\s*+")
+_CONFIGURED_VALUE = re.compile(r"[^\s,;'\"<>]++")
+_CONFIGURED_NAME = re.compile(r"\b(?:spark|fs|hadoop|dfs|hive)\.", re.IGNORECASE)
+_FLAG = re.compile(r"(?<![\w.-])([\w.-]++)=")
+_FLAG_VALUE = re.compile(r"[^\s'\"]++")
+_FLAG_NAME = re.compile(r"-D", re.IGNORECASE)
 
+_Span = tuple[int, int]
+_Finder = Callable[[str], Iterator[_Span]]
 _remembered: set[str] = set()
 _pattern: re.Pattern[str] | None = None
 _lock = threading.Lock()
@@ -85,17 +88,14 @@ def secrets_of(properties: Mapping[str, Any]) -> list[str]:
 
 def secrets_of_uri(uri: str) -> list[str]:
     """Return the password and the secret parameters of a URI, or of a text with URIs."""
-    found = [match[2] for match in _URI_PASSWORD.finditer(uri)]
-    found += [match[4] for match in _PARAMETER.finditer(uri)]
-    # ``--conf`` in options of Java: -Djavax.net.ssl.keyStorePassword=...
-    return [*found, *(match[2] for match in _FLAG.finditer(uri))]
+    return [uri[start:end] for finder in _IN_URIS for start, end in finder(uri)]
 
 
 def hide_in_uri(uri: str) -> str:
     """Return a URI, or a text with URIs, without passwords and without the values of secret parameters."""
-    text = _URI_PASSWORD.sub(rf"\1{MASK}", uri)
-    text = _PARAMETER.sub(rf"\1\2\3{MASK}", text)
-    return _FLAG.sub(rf"\1{MASK}", text)
+    for finder in _IN_URIS:
+        uri = _masked(uri, finder)
+    return uri
 
 
 def hide_in_database_url(url: str) -> str:
@@ -113,9 +113,62 @@ def hide_in_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
 
 def hide(text: str) -> str:
     """Return a sentence without secrets, known by their form or by their value."""
-    text = _CONFIGURED.sub(rf"\1{MASK}", _QUOTED_PAIR.sub(rf"\1'{MASK}'", hide_in_uri(text)))
+    text = _masked(_masked(hide_in_uri(text), _quoted_values, f"'{MASK}'"), _configured_values)
     pattern = _pattern
     return text if pattern is None else pattern.sub(MASK, text)
+
+
+def _masked(text: str, finder: _Finder, mask: str = MASK) -> str:
+    pieces = []
+    shown = 0
+    for start, end in finder(text):
+        pieces += [text[shown:start], mask]
+        shown = end
+    return "".join([*pieces, text[shown:]])
+
+
+def _uri_passwords(text: str) -> Iterator[_Span]:
+    for word in _WORD.finditer(text):
+        end = text.rfind("@", *word.span())
+        user = _USER_OF_URI.search(text, word.start(), end) if end >= 0 else None
+        if user is not None:
+            yield user.end(), end
+
+
+def _parameter_values(text: str) -> Iterator[_Span]:
+    return _values(text, _PARAMETER, _ANY_NAME, _PARAMETER_VALUE)
+
+
+def _flag_values(text: str) -> Iterator[_Span]:
+    """Yield the secrets of ``--conf`` in options of Java: ``-Djavax.net.ssl.keyStorePassword=...``."""
+    return _values(text, _FLAG, _FLAG_NAME, _FLAG_VALUE)
+
+
+def _quoted_values(text: str) -> Iterator[_Span]:
+    return _values(text, _QUOTED, _ANY_NAME, _QUOTED_VALUE)
+
+
+def _configured_values(text: str) -> Iterator[_Span]:
+    return _values(text, _CONFIGURED, _CONFIGURED_NAME, _CONFIGURED_VALUE)
+
+
+def _values(text: str, name: re.Pattern[str], beginning: re.Pattern[str], value: re.Pattern[str]) -> Iterator[_Span]:
+    """Yield the places of the values behind names that are secret after ``beginning``.
+
+    The value of another name may have such a name in it.
+    """
+    position = 0
+    while (named := name.search(text, position)) is not None:
+        position = named.end()
+        begun = beginning.search(named.groups()[-1])
+        is_secret = begun is not None and _HAS_SECRET_NAME.search(named.groups()[-1], begun.end()) is not None
+        found = value.match(text, position) if is_secret else None
+        if found is not None:
+            yield found.span()
+            position = found.end()
+
+
+_IN_URIS: tuple[_Finder, ...] = (_uri_passwords, _parameter_values, _flag_values)
 
 
 def _shown(name: str, value: Any) -> Any:
