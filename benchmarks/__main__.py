@@ -25,6 +25,7 @@ BENCHMARKS = {
     "cache": "Cache of metadata",
     "replication": "Replication",
     "namespaces": "Namespaces",
+    "tasks": "Tasks",
 }
 OF_LINEITEM = ("inserts", "scans", "deltas", "row_changes", "compaction")
 
