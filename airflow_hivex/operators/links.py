@@ -53,6 +53,7 @@ class _LinkOperator(BaseOperator):
             raise AirflowFailException(str(error)) from cause_of(error)
 
     def _change(self, links: Links, namespace: str) -> dict[str, Any]:
+        """Make the change and return its result; each operator has its own."""
         raise NotImplementedError
 
 

@@ -34,6 +34,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
     end = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < end, "it did not happen within a minute"
+        # Between two looks at the follower, which is another thread.
         time.sleep(0.02)
 
 

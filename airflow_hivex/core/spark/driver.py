@@ -87,6 +87,7 @@ class _Driver:
         """Tell the client of executors and of the progress of jobs, and end with the Java process."""
         before = -1
         while True:
+            # Nothing tells of the end of a parent, nor of the progress of jobs.
             time.sleep(_LOOK_INTERVAL_S)
             if os.getppid() != self._java:
                 self._end()
@@ -172,6 +173,7 @@ class _Driver:
         while os.getppid() == self._java:
             os.kill(self._java, number)
             number = signal.SIGTERM if time.monotonic() < end else signal.SIGKILL
+            # A process can wait for its children only, not for its parent.
             time.sleep(_LOOK_INTERVAL_S)
         os._exit(1)
 
