@@ -12,7 +12,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -67,8 +67,14 @@ def wait_for(happened: Callable[[], object], limit_s: float = 60) -> None:
 
 def drivers() -> list[psutil.Process]:
     """The Java processes of this process's drivers. Its own Spark, for clusters in this process, is another one."""
-    living = (each for each in psutil.Process().children() if each.status() != psutil.STATUS_ZOMBIE)
-    return [each for each in living if "hivex_driver.py" in " ".join(each.cmdline())]
+    return [each for each in psutil.Process().children() if "hivex_driver.py" in command_line(each)]
+
+
+def command_line(process: psutil.Process) -> str:
+    """The arguments of a process; none of one that has ended, also between two looks at it."""
+    with suppress(psutil.NoSuchProcess):
+        return " ".join(process.cmdline())
+    return ""
 
 
 def is_busy(cluster: StandaloneCluster, before: Mapping[int, float]) -> bool:
@@ -268,7 +274,7 @@ def test_secrets_are_in_no_argument_log_or_page_of_spark(
         (driver,) = drivers()
         processes = [driver, *driver.children(recursive=True), *cluster.executors()]
         assert len(processes) > 2
-        assert not [each for each in processes if SECRET in " ".join(each.cmdline())]
+        assert not [each for each in processes if SECRET in command_line(each)]
         # The file with the configuration has gone, and nobody else can look into its folder.
         folder = Path(driver.cwd())
         assert folder.stat().st_mode & 0o777 == 0o700
