@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeAlias, TypeVar
 
+from airflow_hivex.core.cache.counting import Miss, first_new
 from airflow_hivex.core.catalog.contents import TableContents
 from airflow_hivex.core.catalog.pruning import allowed_values, matching
 from airflow_hivex.core.model.objects import StorageDescriptor, StoredPartition, StoredTable
 from airflow_hivex.core.model.predicates import Predicate
 from airflow_hivex.core.model.snapshots import QualifiedName
-from airflow_hivex.core.model.write_ids import ValidWriteIdList
+from airflow_hivex.core.model.write_ids import ValidWriteIdList, covers, with_committed
 
 V = TypeVar("V")
+
+_MOST_PREDICATES = 16
+"""The most predicates of a table for which contents are kept."""
+_LONGEST_STEP = 10_000
+"""A tag is not carried on over more unknown write ids than this."""
 
 ContentsKey: TypeAlias = tuple[Predicate, frozenset[str]] | None
 """A predicate of partition keys with the clusters whose copies are wanted; None stands for all of the table."""
@@ -120,6 +126,80 @@ class Entry:
     lists_partitions: bool = False
     size: int = 0
 
+    def add_contents(self, key: ContentsKey, part: Part[TableContents]) -> None:
+        """Keep contents; those of another state, and the oldest of too many predicates, make room for them."""
+        if key is None:
+            self.contents = {None: part}
+            return
+        same: dict[ContentsKey, Part[TableContents]] = {
+            other: kept
+            for other, kept in self.contents.items()
+            if other is not None and kept.version == part.version and kept.tag == part.tag
+        }
+        for oldest in list(same)[: len(same) - _MOST_PREDICATES + 1]:
+            del same[oldest]
+        self.contents = {**same, key: part}
+
+    def settle(self, tag: ValidWriteIdList) -> list[int]:
+        """Forget announced changes that the database has committed, as what was read with ``tag`` has them.
+
+        The other part of the entry may lack such a change, and its event of the commit would not tell that any more.
+        Returns the transactions of these changes.
+        """
+        settled = [txn_id for txn_id, ids in self.unsettled.items() if ids is not None and covers(tag, ids)]
+        for txn_id in settled:
+            ids = self.unsettled.pop(txn_id)
+            assert ids is not None
+            if self.definition is not None and not _has(self.definition.tag, ids):
+                self.definition.tag = None
+            if self.partitions is not None and not _has(self.partitions.tag, ids):
+                self.partitions = None
+        return settled
+
+    def outdate(self) -> bool:
+        """Let the entry answer nothing for a list alone; return whether it is read by a list."""
+        had_views = False
+        if self.definition is not None:
+            had_views = bool(self.definition.value.views)
+            self.definition.tag = None
+            self.definition.value.views.clear()
+        self.partitions = None
+        return had_views and self.is_used
+
+    def carry_on(self, write_id: int) -> None:
+        """Note the commit of a write id that has changed nothing of the definition and the partitions."""
+        for part in (self.definition, self.partitions):
+            if part is None or part.tag is None:
+                continue
+            is_near = write_id - part.tag.high_watermark <= _LONGEST_STEP
+            part.tag = with_committed(part.tag, write_id) if is_near else None
+
+    def refusal(
+        self,
+        part: Part[Definition] | Part[Partitions],
+        ids: ValidWriteIdList | None,
+        *,
+        is_followed: bool,
+        is_equivalent: Callable[[ValidWriteIdList, ValidWriteIdList], bool],
+    ) -> tuple[Miss, str] | None:
+        """Return why a part may not answer a reader who has only this list, with a detail; None where it may.
+
+        ``is_followed`` says that the notification log was read lately, which a table without write ids depends on.
+        """
+        if self.definition is None:
+            return Miss.COLD, ""
+        if not self.definition.value.table.is_transactional:
+            return None if is_followed else (Miss.LAGGING, "")
+        if part.tag is None or ids is None:
+            return Miss.COLD, ""
+        if self.unsettled:
+            return Miss.UNCOMMITTED, ""
+        if ids.mark is not None and (ids.mark.id != self.id or ids.mark.version > part.version):
+            return Miss.STALE, "the table has changed without a write id"
+        if not is_equivalent(part.tag, ids):
+            return Miss.STALE, first_new(part.tag, ids)
+        return None
+
     def measure(self) -> int:
         """Note the size of all parts, and return by how much it has grown."""
         parts: Iterable[Part[Definition] | Part[Partitions] | Part[TableContents] | None] = (
@@ -129,6 +209,10 @@ class Entry:
         )
         before, self.size = self.size, sum(part.size for part in parts if part is not None)
         return self.size - before
+
+
+def _has(tag: ValidWriteIdList | None, ids: ValidWriteIdList) -> bool:
+    return tag is not None and covers(tag, ids)
 
 
 def _texts(values: Mapping[str, str]) -> int:

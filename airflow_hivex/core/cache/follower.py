@@ -22,7 +22,7 @@ from airflow_hivex.core.store.listening import Listener, watching
 
 log = logging.getLogger(__name__)
 
-_BATCH = 1000
+_BATCH = 5000
 _BUSY_S = 0.2
 """The pause between two reads of the log while events come. After a longer time without one, the follower waits."""
 _LONGEST_WAIT_S = 0.5

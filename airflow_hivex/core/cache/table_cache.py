@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from airflow_hivex.core.cache.changes import Changes
 from airflow_hivex.core.cache.counting import Counting, Kind, Miss, first_new
 from airflow_hivex.core.cache.entries import (
     OF_VIEW,
@@ -27,14 +28,9 @@ from airflow_hivex.core.cache.shared_descriptors import SharedDescriptors
 from airflow_hivex.core.catalog.contents import TableContents
 from airflow_hivex.core.model.objects import StoredPartition, StoredTable
 from airflow_hivex.core.model.snapshots import QualifiedName
-from airflow_hivex.core.model.write_ids import ValidWriteIdList, covers, equivalent, with_committed
+from airflow_hivex.core.model.write_ids import ValidWriteIdList, covers, equivalent
 
-_MOST_REMEMBERED = 100_000
-_MOST_PREDICATES = 16
-"""The most predicates of a table for which contents are kept."""
-_LONGEST_STEP = 10_000
-"""A tag is not carried on over more unknown write ids than this."""
-
+_MOST_EVICTED = 100_000
 
 _caches: weakref.WeakSet[TableCache] = weakref.WeakSet()
 
@@ -49,10 +45,6 @@ os.register_at_fork(after_in_child=_leave_to_parent)
 
 def _is_same(a: ValidWriteIdList | None, b: ValidWriteIdList | None) -> bool:
     return equivalent(a, b) if a is not None and b is not None else a is b
-
-
-def _has(tag: ValidWriteIdList | None, ids: ValidWriteIdList) -> bool:
-    return tag is not None and covers(tag, ids)
 
 
 class TableCache:
@@ -76,10 +68,9 @@ class TableCache:
         self._shared = SharedDescriptors()
         self._lock = threading.Lock()
         self._evicted: OrderedDict[QualifiedName, None] = OrderedDict()
-        self._sequence = 0
-        self._changed: OrderedDict[int, int] = OrderedDict()
-        """When a change of a table was announced last, counted by ``_sequence``."""
-        self._changed_floor = 0
+        self._changes = Changes()
+        self._announced: dict[int, set[int]] = {}
+        """The tables of which each transaction has announced a change, as far as their entries are kept."""
         _caches.add(self)
 
     def __len__(self) -> int:
@@ -95,6 +86,7 @@ class TableCache:
     def announce(self, entry: Entry, txn_id: int, ids: ValidWriteIdList) -> None:
         """Take the committed flag from an entry, of which a transaction has announced a change."""
         entry.unsettled[txn_id] = ids
+        self._announced.setdefault(txn_id, set()).add(entry.id)
 
     def is_equivalent(self, tag: ValidWriteIdList, seen: ValidWriteIdList) -> bool:
         """Return whether nothing was committed between the state of a part and that of a reader."""
@@ -188,7 +180,7 @@ class TableCache:
     def begin(self) -> int:
         """Return the moment before the reads of a fill."""
         with self._lock:
-            return self._sequence
+            return self._changes.now
 
     def put_definition(
         self,
@@ -210,10 +202,10 @@ class TableCache:
             else:
                 definition, known = Definition(self._shared.table(table.id, table)), None
             kept_tag = None if known is None else known.tag
-            if self._is_unchanged(table.id, begun):
+            if self._changes.has_none_since(table.id, begun):
                 definition.views.update(views or {})
                 if tag is not None:
-                    self._settle(entry, tag)
+                    self._settled(entry.id, entry.settle(tag))
                 if tag is None or (kept_tag is not None and covers(kept_tag, tag)):
                     tag = kept_tag
             else:
@@ -236,7 +228,7 @@ class TableCache:
         if not self.lists.include(table.database, table.name):
             return
         with self._lock:
-            if not self._is_unchanged(table.id, begun):
+            if not self._changes.has_none_since(table.id, begun):
                 return
             entry = self._entry_to_fill(table)
             shared = self._shared.partitions(table.id, found)
@@ -250,7 +242,7 @@ class TableCache:
             entry.partitions = Part(Partitions(by_values, is_complete), table.version, tag, size)
             entry.lists_partitions = entry.lists_partitions or is_complete
             if tag is not None:
-                self._settle(entry, tag)
+                self._settled(entry.id, entry.settle(tag))
             self._weigh(entry)
 
     def put_contents(
@@ -266,17 +258,7 @@ class TableCache:
         with self._lock:
             entry = self._entry_to_fill(table)
             part = Part(contents, table.version, tag, size_of_contents(contents))
-            if key is None:
-                entry.contents = {None: part}
-            else:
-                same: dict[ContentsKey, Part[TableContents]] = {
-                    other: kept
-                    for other, kept in entry.contents.items()
-                    if other is not None and kept.version == part.version and kept.tag == part.tag
-                }
-                for oldest in list(same)[: len(same) - _MOST_PREDICATES + 1]:
-                    del same[oldest]
-                entry.contents = {**same, key: part}
+            entry.add_contents(key, part)
             self._weigh(entry)
 
     def predicates_of(self, table: StoredTable, tag: ValidWriteIdList | None) -> int:
@@ -292,7 +274,7 @@ class TableCache:
         """Drop the entries of tables that this process has changed; what is being read of them is not kept."""
         with self._lock:
             for table_id in table_ids:
-                self._note_change(table_id)
+                self._changes.note(table_id)
                 self._drop(table_id)
 
     def note_change(self, table_id: int, name: QualifiedName, txn_id: int | None, ids: ValidWriteIdList | None) -> bool:
@@ -304,7 +286,7 @@ class TableCache:
             other = self._ids.get(name)
             if other is not None and other != table_id:
                 self._drop(other)
-            self._note_change(table_id)
+            self._changes.note(table_id)
             entry = self._entries.get(table_id)
             if entry is None:
                 return False
@@ -323,14 +305,10 @@ class TableCache:
         with self._lock:
             for table_id, write_id in write_ids.items():
                 entry = self._entries.get(table_id)
-                if entry is None or txn_id in entry.unsettled:
-                    continue
-                for part in (entry.definition, entry.partitions):
-                    if part is None or part.tag is None:
-                        continue
-                    is_near = write_id - part.tag.high_watermark <= _LONGEST_STEP
-                    part.tag = with_committed(part.tag, write_id) if is_near else None
-            for entry in [each for each in self._entries.values() if txn_id in each.unsettled]:
+                if entry is not None and txn_id not in entry.unsettled:
+                    entry.carry_on(write_id)
+            for table_id in self._announced.pop(txn_id, ()):
+                entry = self._entries[table_id]
                 del entry.unsettled[txn_id]
                 if self._outdate(entry):
                     changed.add(entry.name)
@@ -339,9 +317,9 @@ class TableCache:
     def note_abort(self, txn_id: int) -> None:
         """Apply the event of an abort: entries that it has changed are dropped."""
         with self._lock:
-            for entry in [each for each in self._entries.values() if txn_id in each.unsettled]:
-                self._note_change(entry.id)
-                self._drop(entry.id)
+            for table_id in list(self._announced.get(txn_id, ())):
+                self._changes.note(table_id)
+                self._drop(table_id)
 
     def drop_named(self, database: str | None, table: str | None = None) -> None:
         """Drop the entries of a database, of one table, or with None of everything."""
@@ -349,8 +327,7 @@ class TableCache:
             for entry in list(self._entries.values()):
                 if database is None or entry.name == (database, table) or (table is None and entry.name[0] == database):
                     self._drop(entry.id)
-            self._sequence += 1
-            self._changed_floor = self._sequence
+            self._changes.note_all()
 
     def untag(self) -> None:
         """Let nothing be answered for a list alone until it was read again: events may have been missed.
@@ -358,9 +335,7 @@ class TableCache:
         What a snapshot confirms by versions and its own lists stays.
         """
         with self._lock:
-            self._sequence += 1
-            self._changed_floor = self._sequence
-            self._changed.clear()
+            self._changes.note_all()
             for entry in self._entries.values():
                 self._outdate(entry)
 
@@ -392,27 +367,11 @@ class TableCache:
     ) -> bool:
         assert entry is not None
         entry.is_used = True
-        if entry.definition is None:
-            self.counting.miss(".".join(name), kind, Miss.COLD)
-            return False
-        if not entry.definition.value.table.is_transactional:
-            if time.monotonic() < self.followed_until:
-                return True
-            self.counting.miss(".".join(name), kind, Miss.LAGGING)
-            return False
-        if part.tag is None or ids is None:
-            self.counting.miss(".".join(name), kind, Miss.COLD)
-            return False
-        if entry.unsettled:
-            self.counting.miss(".".join(name), kind, Miss.UNCOMMITTED)
-            return False
-        if ids.mark is not None and (ids.mark.id != entry.id or ids.mark.version > part.version):
-            self.counting.miss(".".join(name), kind, Miss.STALE, "the table has changed without a write id")
-            return False
-        if not self.is_equivalent(part.tag, ids):
-            self.counting.miss(".".join(name), kind, Miss.STALE, first_new(part.tag, ids))
-            return False
-        return True
+        is_followed = time.monotonic() < self.followed_until
+        refusal = entry.refusal(part, ids, is_followed=is_followed, is_equivalent=self.is_equivalent)
+        if refusal is not None:
+            self.counting.miss(".".join(name), kind, *refusal)
+        return refusal is None
 
     def _miss_if_none(self, name: QualifiedName, kind: Kind, part: object) -> None:
         if part is None:
@@ -448,40 +407,17 @@ class TableCache:
         self._entries.move_to_end(table.id)
         return entry
 
-    def _settle(self, entry: Entry, tag: ValidWriteIdList) -> None:
-        """Forget announced changes that the database has committed, as what was read has them.
-
-        The other part of the entry may lack such a change, and its event of the commit would not tell that any more.
-        """
-        for txn_id, ids in list(entry.unsettled.items()):
-            if ids is None or not covers(tag, ids):
-                continue
-            del entry.unsettled[txn_id]
-            if entry.definition is not None and not _has(entry.definition.tag, ids):
-                entry.definition.tag = None
-            if entry.partitions is not None and not _has(entry.partitions.tag, ids):
-                entry.partitions = None
+    def _settled(self, table_id: int, txn_ids: Collection[int]) -> None:
+        for txn_id in txn_ids:
+            tables = self._announced.get(txn_id, set())
+            tables.discard(table_id)
+            if not tables:
+                self._announced.pop(txn_id, None)
 
     def _outdate(self, entry: Entry) -> bool:
-        """Let an entry answer nothing for a list alone; return whether it is read by a list."""
-        had_views = False
-        if entry.definition is not None:
-            had_views = bool(entry.definition.value.views)
-            entry.definition.tag = None
-            entry.definition.value.views.clear()
-        entry.partitions = None
+        is_read = entry.outdate()
         self.used_bytes += entry.measure()
-        return had_views and entry.is_used
-
-    def _note_change(self, table_id: int) -> None:
-        self._sequence += 1
-        self._changed[table_id] = self._sequence
-        self._changed.move_to_end(table_id)
-        if len(self._changed) > _MOST_REMEMBERED:
-            _, self._changed_floor = self._changed.popitem(last=False)
-
-    def _is_unchanged(self, table_id: int, begun: int) -> bool:
-        return self._changed.get(table_id, self._changed_floor) <= begun and self._changed_floor <= begun
+        return is_read
 
     def _weigh(self, entry: Entry) -> None:
         self.used_bytes += entry.measure()
@@ -497,7 +433,7 @@ class TableCache:
         self._drop(entry.id)
         self.evictions += 1
         self._evicted[entry.name] = None
-        if len(self._evicted) > _MOST_REMEMBERED:
+        if len(self._evicted) > _MOST_EVICTED:
             self._evicted.popitem(last=False)
 
     def _drop(self, table_id: int) -> None:
@@ -505,6 +441,7 @@ class TableCache:
         if entry is None:
             return
         self.used_bytes -= entry.size
+        self._settled(table_id, entry.unsettled)
         self._shared.release(table_id)
         if self._ids.get(entry.name) == table_id:
             del self._ids[entry.name]
