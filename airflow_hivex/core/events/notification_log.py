@@ -10,7 +10,20 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, Connection, bindparam, delete, func, insert, literal, literal_column, select, update
+from sqlalchemy import (
+    BigInteger,
+    Connection,
+    FromClause,
+    Insert,
+    bindparam,
+    delete,
+    func,
+    insert,
+    literal,
+    literal_column,
+    select,
+    update,
+)
 
 from airflow_hivex.core.clock import to_datetime
 from airflow_hivex.core.errors import EventsPurgedError
@@ -19,7 +32,7 @@ from airflow_hivex.core.store.exchange import Call, Prepared, joined
 from airflow_hivex.core.store.schema import caches, counters, notification_log, recorded_events
 
 _DEFERRED = "hivex_deferred_events"
-_BATCH = 1000
+_MOVED_AT_ONCE = 10_000
 _OF_EVENTS = counters.c.name == "event"
 _OF_PURGED = counters.c.name == "purged_event"
 CHANNEL = "hivex_events"
@@ -133,6 +146,17 @@ def deferred(connection: Connection) -> Iterator[list[Call]]:
         info.pop(_DEFERRED, None)
 
 
+@contextmanager
+def at_once(connection: Connection) -> Iterator[None]:
+    """Send the events of the block as they are recorded, also within :func:`deferred`."""
+    waiting = connection.info.pop(_DEFERRED, None)
+    try:
+        yield
+    finally:
+        if waiting is not None:
+            connection.info[_DEFERRED] = waiting
+
+
 def recording(
     now_ms: int,
     type: EventType,
@@ -229,19 +253,40 @@ def _give_ids(connection: Connection, last: int) -> bool:
     """Move a batch of events to the log, those up to a sequence; return whether more of them may be left."""
     # One reader at a time; the events that it sees have committed.
     number = connection.execute(select(counters.c.value).where(_OF_EVENTS).with_for_update()).scalar_one()
+    move = _move_on_postgresql if connection.dialect.name == "postgresql" else _move_on_sqlite
+    moved = move(connection, number, last)
+    if moved:
+        connection.execute(update(counters).where(_OF_EVENTS).values(value=number + moved))
+    return moved == _MOVED_AT_ONCE
+
+
+def _move_on_postgresql(connection: Connection, number: int, last: int) -> int:
+    """Move the oldest events, and return their number. Others may become visible between two statements: it is one."""
     sequence = recorded_events.c.sequence
-    query = select(sequence).where(sequence <= last).order_by(sequence).limit(_BATCH)
-    moved = connection.execute(query).scalars().all()
-    if not moved:
-        return False
-    # The database copies them: each process that follows the log reads them once.
-    columns = [column.name for column in recorded_events.c if column is not sequence]
-    event_id = literal(number, BigInteger) + func.row_number().over(order_by=sequence)
-    copied = select(event_id, *(recorded_events.c[name] for name in columns)).where(sequence.in_(moved))
-    connection.execute(insert(notification_log).from_select(["event_id", *columns], copied))
-    connection.execute(delete(recorded_events).where(sequence.in_(moved)))
-    connection.execute(update(counters).where(_OF_EVENTS).values(value=number + len(moved)))
-    return len(moved) == _BATCH
+    oldest = select(sequence).where(sequence <= last).order_by(sequence).limit(_MOVED_AT_ONCE)
+    gone = delete(recorded_events).where(sequence.in_(oldest)).returning(recorded_events).cte("gone")
+    statement = _numbered(number, gone).add_cte(gone)
+    return connection.execute(statement, execution_options={"preserve_rowcount": True}).rowcount
+
+
+def _move_on_sqlite(connection: Connection, number: int, last: int) -> int:
+    """Move the oldest events, and return their number. A writer of the file is alone."""
+    sequence = recorded_events.c.sequence
+    oldest = select(sequence).where(sequence <= last).order_by(sequence).limit(_MOVED_AT_ONCE).subquery()
+    highest = connection.execute(select(func.max(oldest.c.sequence))).scalar_one()
+    if highest is None:
+        return 0
+    moved = select(recorded_events).where(sequence <= highest).subquery()
+    connection.execute(_numbered(number, moved))
+    return connection.execute(delete(recorded_events).where(sequence <= highest)).rowcount
+
+
+def _numbered(number: int, moved: FromClause) -> Insert:
+    """Return the statement that gives ids above ``number`` to events; the rows stay within the database."""
+    columns = [column.name for column in recorded_events.c if column is not recorded_events.c.sequence]
+    event_id = literal(number, BigInteger) + func.row_number().over(order_by=moved.c.sequence)
+    copied = select(event_id, *(moved.c[name] for name in columns))
+    return insert(notification_log).from_select(["event_id", *columns], copied)
 
 
 def _purge(connection: Connection, recorded_before_ms: int) -> int:

@@ -3,7 +3,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, func, insert, select
 
 from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.errors import EventsPurgedError
@@ -56,6 +56,15 @@ def test_readers_at_once_give_each_event_one_id(store: Store, log: NotificationL
     events = log.events()
     assert [event.id for event in events] == list(range(1, len(names) + 1))
     assert sorted(str(event.database) for event in events) == sorted(names)
+
+
+def test_many_events_are_numbered_in_the_order_in_which_they_were_recorded(store: Store, log: NotificationLog) -> None:
+    count = 20_001
+    rows = [{"event_ms": 1, "type": "ALTER_DATABASE", "database": f"d{n}", "message": {}} for n in range(count)]
+    store.write(lambda connection: connection.execute(insert(recorded_events), rows))
+    events = log.events(0, count)
+    assert [event.id for event in events] == list(range(1, count + 1))
+    assert [event.database for event in events] == [row["database"] for row in rows]
 
 
 def test_reader_below_the_floor_is_told_that_events_are_gone(
