@@ -18,7 +18,20 @@ def get_provider_info() -> dict[str, Any]:
                 "tags": ["software"],
             }
         ],
-        "hooks": [{"integration-name": "Hivex", "python-modules": ["airflow_hivex.hooks.hivex"]}],
+        "hooks": [
+            {
+                "integration-name": "Hivex",
+                "python-modules": ["airflow_hivex.hooks.hivex", "airflow_hivex.hooks.warehouse"],
+            }
+        ],
+        "asset-uris": [
+            {
+                "schemes": ["hivex"],
+                "handler": "airflow_hivex.assets.hivex.sanitize_uri",
+                "factory": "airflow_hivex.assets.hivex.create_asset",
+                "to_openlineage_converter": "airflow_hivex.assets.hivex.convert_asset_to_openlineage",
+            }
+        ],
         "operators": [
             {
                 "integration-name": "Hivex",

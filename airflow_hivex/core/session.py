@@ -46,6 +46,7 @@ from airflow_hivex.core.statements import (
     truncation,
     views,
 )
+from airflow_hivex.core.statements.batch_writes import insert_rows
 from airflow_hivex.core.statements.closed_names import check_name, check_statement
 from airflow_hivex.core.statements.context import Result, Running, Services, SessionState, StatementContext
 from airflow_hivex.core.statements.exports import Export
@@ -213,6 +214,26 @@ class Session:
         with own_errors("The statement"):
             statement = read(text, parameters, database=self._state.database)
             return self._execute(statement, parameters, max_rows, text)
+
+    def insert_rows(self, table: str, rows: Sequence[Sequence[object] | Mapping[str, object]]) -> Result:
+        """Insert Python values, as INSERT INTO ... VALUES does: in the open transaction, or in one of its own.
+
+        Args:
+            table: ``table`` or ``database.table``.
+            rows: sequences of values in the order of the table's columns, its partition columns last; or mappings from
+                column names to values, all with the same names, where columns left out become NULL.
+
+        Raises:
+            InvalidParametersError: there are no rows, they have different columns, or a value has a type that there is
+                no literal for.
+            HivexError: as an INSERT.
+        """
+        if self._is_closed:
+            raise InvalidOperationError("An INSERT", "the session", "it is closed; begin another one")
+        name = read_table_name(table)
+        check_name(self._context(None), name, table)
+        with own_errors("The INSERT"):
+            return insert_rows(self._context(None), name, rows)
 
     def is_detachable(self, text: str, parameters: Mapping[str, object] | None = None) -> bool:
         """Return whether a statement runs a job and may do so in a transaction that another process commits.

@@ -22,7 +22,7 @@ from typing import Any
 
 from airflow.sdk import DAG, Param, TriggerRule, chain, get_current_context, task
 
-from airflow_hivex.hooks.hivex import HivexHook
+from airflow_hivex.hooks.warehouse import WarehouseHook
 from airflow_hivex.operators.compaction import (
     HivexCleanOperator,
     HivexHousekeepingOperator,
@@ -40,7 +40,7 @@ CONNECTION = "{{ params.hivex_conn_id }}"
 def find_waiting() -> list[int]:
     """Return the ids of the compactions that wait for workers of the pool, the oldest first."""
     params = get_current_context()["params"]
-    queue = HivexHook(params["hivex_conn_id"]).get_metastore().compactor.queue
+    queue = WarehouseHook(params["hivex_conn_id"]).get_metastore().compactor.queue
     found = queue.waiting(params["pool"], limit=params["entries"])
     for entry in found:
         log.info("Compaction %s waits: %s of %s", entry.id, entry.type.name.lower(), entry.name)

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
     from airflow_hivex.core.model.cleaning import CleaningTask
     from airflow_hivex.core.model.compaction import Compaction
-    from airflow_hivex.hooks.hivex import HivexHook
+    from airflow_hivex.hooks.warehouse import WarehouseHook
 
 
-def table_to_compact(hook: HivexHook, text: str) -> tuple[str, str]:
+def table_to_compact(hook: WarehouseHook, text: str) -> tuple[str, str]:
     """Return the database and the name of ``table`` or ``database.table``; without one, the connection's database.
 
     :raises StatementSyntaxError: it is not a valid name

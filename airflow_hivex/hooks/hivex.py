@@ -1,318 +1,379 @@
-"""The hook: from an Airflow connection to the metastore it describes."""
+"""The hook of a connection of type ``hivex``, with the methods that the SQL operators of Airflow expect."""
 
 from __future__ import annotations
 
-import atexit
-import json
-import logging
-import os
-import threading
-from collections.abc import Mapping
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import unquote
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
+from functools import cached_property
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from airflow.sdk import BaseHook, get_current_context
-from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundException
-from airflow.sdk.log import mask_secret
+from airflow.providers.common.sql.hooks.handlers import return_single_query_results
+from airflow.providers.common.sql.hooks.sql import DbApiHook
+from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_hivex.core.errors import (
-    HivexError,
-    InvalidConnectionError,
-    InvalidOperationError,
-    StatementSyntaxError,
-)
-from airflow_hivex.core.model.secrets import secrets_of, secrets_of_uri
-from airflow_hivex.hooks import spark_connections
-from airflow_hivex.hooks.configuration import CONNECTION_TYPE, embedded_configuration, from_connection
-from airflow_hivex.hooks.tasks import agent_info as agent_info_of
-from airflow_hivex.hooks.tasks import part_name
+from airflow_hivex.core.errors import InvalidOperationError
+from airflow_hivex.hooks.configuration import EXTRAS
+from airflow_hivex.hooks.dialect import HivexDialect
+from airflow_hivex.hooks.warehouse import WarehouseHook, close_metastores, share_metastore, split_statements
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator
 
-    from airflow_hivex.core.metastore import Metastore
-    from airflow_hivex.core.session import Result, Session
-    from airflow_hivex.hooks.configuration import Configuration
+    from pandas import DataFrame as PandasFrame
+    from polars import DataFrame as PolarsFrame
 
+    from airflow_hivex.core.dbapi import Connection, Cursor
 
-class _Part(NamedTuple):
-    """The part of one try of a task in a transaction of a metastore."""
+    Parameters = Mapping[str, Any] | Sequence[Any] | None
 
-    metastore: str
-    txn_id: int
-    name: str
-    try_number: int
+__all__ = ["HivexHook", "close_metastores", "share_metastore", "split_statements"]
 
+ROWS_OF_INSERT = 10_000
+"""The number of rows of one INSERT of :meth:`HivexHook.insert_rows`."""
 
-_metastores: dict[str, Metastore] = {}
-_metastores_lock = threading.Lock()
-_joined: set[_Part] = set()
-_metastores_of_parents: list[dict[str, Metastore]] = []
+_WITHOUT_ENGINE = (
+    "SQLAlchemy has no dialect for the warehouse: it would have to write Spark SQL and Hive's statements, and to read "
+    "tables that are on several clusters. Use get_conn(), get_records(), get_df() or insert_rows()"
+)
 
 
-def share_metastore(configuration: Configuration, metastore: Metastore) -> None:
-    """Give hooks of this process an open metastore for a configuration; they close it with their own.
-
-    It replaces the one that they have opened. Who still holds that one gets new connections when it is used.
-    """
-    with _metastores_lock:
-        replaced = _metastores.get(configuration.key)
-        _metastores[configuration.key] = metastore
-    if replaced is not None:
-        replaced.close()
-
-
-def close_metastores() -> None:
-    """Close every metastore that hooks opened in this process. The next use opens it again."""
-    with _metastores_lock:
-        while _metastores:
-            _metastores.popitem()[1].close()
-
-
-def _leave_metastores_to_parent() -> None:
-    # A forked process shares the sockets of its parent: using or even closing them here would break
-    # the parent's. So they are kept, unused, and the child opens its own.
-    global _metastores, _metastores_lock
-    _metastores_of_parents.append(_metastores)
-    _metastores = {}
-    _metastores_lock = threading.Lock()
-
-
-atexit.register(close_metastores)
-os.register_at_fork(after_in_child=_leave_metastores_to_parent)
-
-
-def split_statements(sql: str | Sequence[str]) -> list[str]:
-    """Return the statements of one or several scripts, at least one.
-
-    :raises StatementSyntaxError: there is none, or a script cannot be taken apart
-    """
-    from airflow_hivex.core.sql.reader import split
-
-    scripts = [sql] if isinstance(sql, str) else list(sql)
-    statements = [statement for script in scripts for statement in split(script)]
-    if not statements:
-        raise StatementSyntaxError("there is no statement to run", 1, 1)
-    return statements
-
-
-class HivexHook(BaseHook):
-    """The warehouse behind a connection of type ``hivex``.
+class HivexHook(WarehouseHook, DbApiHook):  # type: ignore[misc]
+    """The warehouse behind a connection of type ``hivex``, also as a ``DbApiHook``.
 
     Without a connection ``hivex_default`` it is an embedded one: SQLite and one cluster ``local``
     under ``$AIRFLOW_HOME/hivex``.
 
     :param hivex_conn_id: the connection
+    :param schema: the current database; None for that of the connection
+    :param database: the same
+    :param cluster: the cluster to run on, as USE CLUSTER; None to let the router choose
+    :param user: who owns its transactions and what it creates
+    :param log_sql: whether statements are logged
     """
 
-    conn_name_attr = "hivex_conn_id"
-    default_conn_name = "hivex_default"
-    conn_type = CONNECTION_TYPE
-    hook_name = "Hivex Metastore"
+    supports_autocommit = True
+    supports_executemany = True
+    _test_connection_sql = "SHOW DATABASES"
 
     def __init__(
-        self, hivex_conn_id: str = default_conn_name, *, logger_name: str | None = None, **unknown: Any
-    ) -> None:
-        if unknown:
-            # Those of common.sql hand over all fields of a connection's extra.
-            raise AirflowFailException(
-                f"HivexHook does not take {', '.join(sorted(unknown))}. If one of the SQL operators of the provider "
-                "common.sql gave it: they do not run on connections of type hivex; use HivexQueryOperator."
-            )
-        super().__init__(logger_name=logger_name)
-        self.hivex_conn_id = hivex_conn_id
-
-    def get_configuration(self) -> Configuration:
-        """Return the configuration of the connection, checked without opening anything.
-
-        :raises InvalidConnectionError: the connection exists, but cannot be used
-        :raises AirflowNotFoundException: a connection other than ``hivex_default`` does not exist
-        """
-        try:
-            connection = self.get_connection(self.hivex_conn_id)
-        except AirflowNotFoundException:
-            if self.hivex_conn_id != self.default_conn_name:
-                raise
-            # Airflow passes over a connection that it cannot parse as if it were not there.
-            variable = f"AIRFLOW_CONN_{self.hivex_conn_id.upper()}"
-            if variable in os.environ:
-                raise InvalidConnectionError(
-                    self.hivex_conn_id, f"the text in {variable} is neither connection JSON nor a connection URI"
-                ) from None
-            configuration = embedded_configuration()
-            self.log.info(
-                "There is no connection %s; the embedded warehouse is used: %s", self.hivex_conn_id, configuration.url
-            )
-            return configuration
-        configuration = from_connection(connection)
-        _mask_secrets(configuration)
-        return configuration
-
-    def get_metastore(self) -> Metastore:
-        """Return the metastore, opened at the first call in a process and shared from then on: do not close it."""
-        return self._open(self.get_configuration())
-
-    def get_conn(self) -> Metastore:
-        """Return the same as :meth:`get_metastore`."""
-        return self.get_metastore()
-
-    def session(
         self,
+        hivex_conn_id: str = WarehouseHook.default_conn_name,
         *,
-        user: str | None = None,
+        schema: str | None = None,
         database: str | None = None,
         cluster: str | None = None,
-        agent_info: str | None = None,
-        txn_id: int | None = None,
-        writer: str | None = None,
-        max_lag: float | str | None = None,
-        max_lag_commits: int | str | None = None,
-        server_jobs_only: bool = False,
-    ) -> Session:
-        """Return a new session; use it as a context manager.
+        user: str | None = None,
+        log_sql: bool = True,
+        logger_name: str | None = None,
+        **fields: Any,
+    ) -> None:
+        # The operators of common.sql hand over all fields of the connection's extra.
+        unknown = sorted(set(fields).difference(EXTRAS))
+        if unknown:
+            raise AirflowFailException(
+                f"HivexHook does not take {', '.join(unknown)}. It takes schema, cluster, user and log_sql, and the "
+                "fields of its connection."
+            )
+        DbApiHook.__init__(self, hivex_conn_id, schema=schema, log_sql=log_sql)
+        self._logger_name = logger_name
+        self.schema = schema or database
+        self.cluster = cluster
+        self.user = user
 
-        With ``txn_id`` all of its statements are part of that transaction, which somebody else has begun
-        and will end: give ``HivexTransaction.txn_id`` to a task and join with what it gets.
+    # -- PEP 249 ---------------------------------------------------------------
 
-        :param user: who owns its transactions and what it creates
-        :param database: the current database; None for that of the connection
-        :param cluster: the cluster to pin, as USE CLUSTER does
-        :param agent_info: who runs it, as shown with its transactions and locks; in a task, the DAG, task, run and
-            try by default
-        :param txn_id: the open transaction to join
-        :param writer: what part of that transaction's work it does: what an earlier session of the same
-            name has written is discarded, so that it can be repeated. By default, and so for
-            one session of a task only, the task: a retry replaces what the try before has written.
-        :param max_lag: the lag of copies that its queries accept, in seconds or as a text such as ``10min``
-        :param max_lag_commits: the number of commits that such copies may lack
-        :param server_jobs_only: refuse statements whose jobs would run in this process
-        :raises InvalidOperationError: the task has joined the transaction before, so that this session
-            would discard its work
+    def get_conn(self) -> Connection:
+        """Return a connection of PEP 249 over a new session; close it.
+
+        :raises HivexError: the warehouse cannot be opened, or has no such database or cluster
         """
-        configuration = self.get_configuration()
-        part = _part_of_task(configuration, txn_id) if txn_id is not None and writer is None else None
-        session = self._open(configuration).session(
-            user=user,
-            database=database or configuration.database,
-            cluster=cluster or None,
-            agent_info=_agent_of_task() if agent_info is None else agent_info,
-            txn_id=txn_id,
-            writer=writer if part is None else part.name,
-            max_lag=max_lag,
-            max_lag_commits=max_lag_commits,
-            server_jobs_only=server_jobs_only,
-        )
-        if part is not None:
-            _joined.add(part)
-        return session
+        return self._connect(autocommit=False)
 
-    def run(
+    def run(  # type: ignore[override]
         self,
         sql: str | Sequence[str],
-        parameters: Mapping[str, Any] | None = None,
+        autocommit: bool | Mapping[str, Any] | None = None,
+        parameters: Parameters = None,
+        handler: Callable[[Any], Any] | None = None,
+        split_statements: bool = True,
+        return_last: bool = True,
         *,
         max_rows: int | None = None,
         user: str | None = None,
         database: str | None = None,
         cluster: str | None = None,
         agent_info: str | None = None,
-    ) -> Result:
-        """Run one or several statements in one session and return the result of the last one.
+    ) -> Any:
+        """Run one or several statements in one session.
+
+        Without a ``handler`` the :class:`Result` of the last statement is returned. Otherwise the handler is called
+        with the cursor after each statement; its result for the last one is returned where ``sql`` is a text and
+        ``return_last`` is true, and all of its results else.
 
         :param sql: a script, or a list of them
-        :param parameters: values of the ``:name`` markers in any of the statements
+        :param autocommit: True or None: each statement is a transaction of its own. False: all statements of a script
+            are one transaction, except those that no transaction can have, such as CREATE TABLE, which commit first.
+            A mapping is taken for the ``parameters``
+        :param parameters: values of the ``:name`` markers in any of the statements, or a sequence for ``?`` markers
+        :param handler: called with the cursor of each statement
+        :param split_statements: whether a text may have several statements
+        :param return_last: whether only the last result is returned
         :param max_rows: at most so many rows of each result; None for all
+        :raises HivexError: a statement is wrong, or could not be run
         """
-        from airflow_hivex.core.sql.scripts import share_parameters
-
-        statements = split_statements(sql)
-        shared = share_parameters(statements, parameters)
-        with self.session(user=user, database=database, cluster=cluster, agent_info=agent_info) as session:
-            for statement, values in zip(statements, shared, strict=True):
-                result = session.sql(statement, values, max_rows=max_rows)
-            session.check_ended()
-        return result
-
-    def test_connection(self) -> tuple[bool, str]:
-        """Return whether the metastore's database and its clusters can be used, and sentences about each of them.
-
-        The database is only read: a metastore that does not exist is not created.
-        """
-        from airflow_hivex.core.checks import describe
-        from airflow_hivex.core.metastore import Metastore
-
-        spark_connections.register()
-        try:
-            configuration = self.get_configuration()
-            return describe(
-                Metastore.check(
-                    configuration.url,
-                    clusters=configuration.clusters,
-                    default_cluster=configuration.default_cluster,
-                    settings=configuration.settings,
-                )
+        if isinstance(autocommit, Mapping):
+            autocommit, parameters = None, autocommit
+        statements = _statements(sql, split_statements)
+        shared = _share(statements, parameters)
+        is_alone = len(statements) == 1
+        self.descriptions = []
+        results: list[Any] = []
+        is_single = return_single_query_results(sql, return_last, split_statements)
+        with closing(
+            self._connect(
+                autocommit=is_alone or autocommit is not False,
+                user=user,
+                database=database,
+                cluster=cluster,
+                agent_info=agent_info,
             )
-        except (HivexError, AirflowNotFoundException) as error:
-            return False, str(error)
+        ) as connection:
+            cursor = connection.cursor()
+            for statement, values in zip(statements, shared, strict=True):
+                self._execute(cursor, statement, values, max_rows)
+                if handler is not None:
+                    results.append(self._make_common_data_structure(handler(cursor)))
+                    self.descriptions.append(cursor.description)
+            connection.end_script()
+        if handler is None:
+            return cursor.result
+        if is_single:
+            self.descriptions = self.descriptions[-1:]
+            return results[-1]
+        return results
+
+    def insert_rows(
+        self,
+        table: str,
+        rows: Iterable[Sequence[Any]],
+        target_fields: Iterable[str] | None = None,
+        commit_every: int = 0,
+        replace: bool = False,
+        *,
+        executemany: bool = True,  # noqa: ARG002 - the other hooks have it
+        fast_executemany: bool = False,  # noqa: ARG002
+        autocommit: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        """Insert rows. The process writes them without Spark where it can.
+
+        :param table: ``table`` or ``database.table``
+        :param rows: sequences of values in the order of the columns
+        :param target_fields: the columns; None for all columns of the table, its partition columns last
+        :param commit_every: the number of rows of a transaction; 0 for one transaction with all of them
+        :param replace: not available; use MERGE
+        :param autocommit: commit each INSERT, of at most 10,000 rows
+        :raises HivexError: the rows do not fit the table, or could not be written; of the transaction that has failed
+            nothing is visible
+        """
+        if replace or kwargs:
+            wrong = "replace" if replace else ", ".join(sorted(kwargs))
+            raise InvalidOperationError("insert_rows", table, f"{wrong} is not available; write MERGE, which is")
+        if isinstance(commit_every, bool) or not isinstance(commit_every, int) or commit_every < 0:
+            raise InvalidOperationError("insert_rows", table, f"commit_every = {commit_every!r} is not 0 or more rows")
+        fields = list(target_fields) if target_fields is not None else None
+        left = iter(rows)
+        count = 0
+        with closing(self._connect(autocommit=autocommit)) as connection:
+            while transaction := _chunk(left, commit_every or ROWS_OF_INSERT):
+                for at in range(0, len(transaction), ROWS_OF_INSERT):
+                    part = transaction[at : at + ROWS_OF_INSERT]
+                    connection.insert_rows(table, [_named(fields, row, number) for number, row in enumerate(part, 1)])
+                count += len(transaction)
+                if commit_every:
+                    connection.commit()
+                self.log.info("Inserted %d rows into %s so far", count, table)
+            connection.commit()
+        self.log.info("Inserted %d rows into %s", count, table)
+
+    # -- descriptions ----------------------------------------------------------
+
+    @property
+    def placeholder(self) -> str:
+        """Return the marker of a value."""
+        return "?"
+
+    @cached_property
+    def dialect_name(self) -> str:
+        """Return the name of the dialect."""
+        return "hivex"
+
+    @cached_property
+    def dialect(self) -> HivexDialect:
+        """Return the rules by which SQL is written."""
+        return HivexDialect(self)
+
+    @property
+    def reserved_words(self) -> set[str]:
+        """Return no words: a name is quoted where it is not a plain one."""
+        return set()
 
     @staticmethod
-    def _open(configuration: Configuration) -> Metastore:
-        # SQLAlchemy and sqlglot come with it: too much for whoever only reads a DAG file.
-        from airflow_hivex.core.metastore import Metastore
+    def split_sql_string(sql: str, strip_semicolon: bool = False) -> list[str]:  # noqa: ARG004
+        """Return the statements of a script, cut as Spark's lexer cuts them, without the semicolons between them."""
+        return split_statements(sql)
 
-        # Under Airflow, where the root logger is at INFO, py4j tells about every connection to the JVM.
-        logging.getLogger("py4j").setLevel(logging.WARNING)
-        spark_connections.register()
-        with _metastores_lock:
-            metastore = _metastores.get(configuration.key)
-            if metastore is None:
-                metastore = _metastores[configuration.key] = Metastore.open(
-                    configuration.url,
-                    clusters=configuration.clusters,
-                    default_cluster=configuration.default_cluster,
-                    settings=configuration.settings,
-                )
-            return metastore
+    def get_uri(self) -> str:
+        """Return the address of the database, ``hivex://connection/database``, without any secret.
 
+        It is the first part of the URIs of assets. SQLAlchemy cannot open it.
+        """
+        return f"hivex://{self.hivex_conn_id}/{self.current_database()}"
 
-def _agent_of_task() -> str | None:
-    try:
-        return agent_info_of(get_current_context())
-    except RuntimeError:
-        # Outside of tasks.
-        return None
+    def current_database(self) -> str:
+        """Return the database of unqualified names."""
+        return self.schema or self.get_configuration().database
 
+    def get_table_schema(self, table_name: str, schema: str | None = None) -> list[dict[str, str]]:
+        """Return the columns of a table with their types, its partition columns last."""
+        table = self.get_metastore().catalog.get_table(*self._qualified(table_name, schema))
+        return [{"name": column.name, "type": column.type} for column in (*table.columns, *table.partition_keys)]
 
-def _part_of_task(configuration: Configuration, txn_id: int) -> _Part | None:
-    """Return the running task's part in a transaction, or None outside of tasks.
+    def get_sqlalchemy_engine(self, engine_kwargs: dict[str, Any] | None = None) -> NoReturn:  # noqa: ARG002
+        """Refuse: the warehouse has no SQLAlchemy dialect.
 
-    :raises InvalidOperationError: a session of this try has it already
-    """
-    try:
-        context = get_current_context()
-    except RuntimeError:
-        return None
-    part = _Part(configuration.key, txn_id, part_name(context), context["ti"].try_number)
-    if part in _joined:
-        raise InvalidOperationError(
-            "A second session",
-            f"transaction {txn_id} in task {context['ti'].task_id}",
-            "it would discard what the first has written; run all statements in one session, "
-            "or give each a writer= of its own",
+        :raises InvalidOperationError: always
+        """
+        raise InvalidOperationError("An SQLAlchemy engine", f"connection {self.hivex_conn_id}", _WITHOUT_ENGINE)
+
+    @property
+    def sqlalchemy_url(self) -> NoReturn:
+        """Refuse, as :meth:`get_sqlalchemy_engine`."""
+        self.get_sqlalchemy_engine()
+
+    @property
+    def inspector(self) -> NoReturn:
+        """Refuse, as :meth:`get_sqlalchemy_engine`; ``get_table_schema`` and the catalog describe tables."""
+        self.get_sqlalchemy_engine()
+
+    # -- parts -----------------------------------------------------------------
+
+    def _connect(
+        self,
+        *,
+        autocommit: bool,
+        user: str | None = None,
+        database: str | None = None,
+        cluster: str | None = None,
+        agent_info: str | None = None,
+    ) -> Connection:
+        from airflow_hivex.core.dbapi import Connection
+
+        session = self.session(
+            user=user or self.user,
+            database=database or self.schema,
+            cluster=cluster or self.cluster,
+            agent_info=agent_info,
         )
-    return part
+        return Connection(session, autocommit=autocommit)
+
+    def _execute(self, cursor: Cursor, statement: str, parameters: Parameters, max_rows: int | None = None) -> None:
+        from airflow_hivex.hooks.lineage import report
+
+        if self.log_sql:
+            self.log.info("Statement:\n%s", statement)
+        cursor.execute(statement, parameters, max_rows=max_rows)
+        if cursor.description is None and cursor.rowcount >= 0:
+            self.log.info("Rows written: %d", cursor.rowcount)
+        report(self, statement, parameters, cursor)
+
+    def _query(self, sql: str | Sequence[str], parameters: Parameters) -> tuple[Connection, Cursor]:
+        """Return the connection and the cursor of a script's last statement, a query."""
+        statements = _statements(sql, True)
+        connection = self._connect(autocommit=True)
+        try:
+            cursor = connection.cursor()
+            for statement, values in zip(statements, _share(statements, parameters), strict=True):
+                self._execute(cursor, statement, values)
+        except BaseException:
+            connection.close()
+            raise
+        return connection, cursor
+
+    def _get_pandas_df(self, sql: Any, parameters: Any = None, **kwargs: Any) -> PandasFrame:
+        from airflow_hivex.hooks.frames import to_pandas
+
+        connection, cursor = self._query(sql, parameters)
+        with closing(connection):
+            return to_pandas(cursor, cursor.fetchall(), **kwargs)
+
+    def _get_polars_df(self, sql: Any, parameters: Any = None, **kwargs: Any) -> PolarsFrame:
+        from airflow_hivex.hooks.frames import to_polars
+
+        connection, cursor = self._query(sql, parameters)
+        with closing(connection):
+            return to_polars(cursor, cursor.fetchall(), **kwargs)
+
+    def _get_pandas_df_by_chunks(
+        self, sql: Any, parameters: Any = None, *, chunksize: int, **kwargs: Any
+    ) -> Iterator[PandasFrame]:
+        from airflow_hivex.hooks.frames import to_pandas
+
+        connection, cursor = self._query(sql, parameters)
+        with closing(connection):
+            while rows := cursor.fetchmany(chunksize):
+                yield to_pandas(cursor, rows, **kwargs)
+
+    def _get_polars_df_by_chunks(
+        self, sql: Any, parameters: Any = None, *, chunksize: int, **kwargs: Any
+    ) -> Iterator[PolarsFrame]:
+        from airflow_hivex.hooks.frames import to_polars
+
+        connection, cursor = self._query(sql, parameters)
+        with closing(connection):
+            while rows := cursor.fetchmany(chunksize):
+                yield to_polars(cursor, rows, **kwargs)
+
+    def _qualified(self, table: str, database: str | None) -> tuple[str, str]:
+        from airflow_hivex.core.sql.reader import read_table_name
+
+        name = read_table_name(table)
+        return name.database or database or self.current_database(), name.name
 
 
-def _mask_secrets(configuration: Configuration) -> None:
-    """Have Airflow hide the secrets of a configuration in its logs, rendered fields and results."""
-    found = secrets_of_uri(configuration.url)
-    if isinstance(configuration.clusters, Mapping):
-        found += secrets_of(configuration.clusters)
-    elif configuration.clusters and configuration.clusters.lstrip().startswith("{"):
-        with suppress(ValueError, RecursionError):
-            # A text that is not JSON is refused when the metastore is opened.
-            found += secrets_of(json.loads(configuration.clusters))
-    for secret in found:
-        mask_secret(secret)
-        mask_secret(unquote(secret))
+def _statements(sql: str | Sequence[str], may_split: bool) -> list[str]:
+    found = split_statements(sql)
+    if not may_split and isinstance(sql, str) and len(found) > 1:
+        raise InvalidOperationError(
+            "The script", "split_statements=False", f"it has {len(found)} statements; split them, or run one"
+        )
+    return found
+
+
+def _share(statements: Sequence[str], parameters: Parameters) -> list[Parameters]:
+    """Return the parameters of each statement: of a mapping those that it has markers for."""
+    from airflow_hivex.core.sql.scripts import share_parameters
+
+    if parameters is None or isinstance(parameters, Mapping):
+        return list(share_parameters(statements, parameters or None))
+    # A script with one parametrized statement among others.
+    return [parameters if re.search(r"\?", statement) else None for statement in statements]
+
+
+def _chunk(rows: Iterator[Any], size: int) -> list[Any]:
+    return list(islice(rows, size))
+
+
+def _named(fields: Sequence[str] | None, row: Sequence[Any], number: int) -> Any:
+    from airflow_hivex.core.dbapi.binding import plain
+
+    values = [plain(value) for value in row]
+    if fields is None:
+        return values
+    if len(values) != len(fields):
+        raise InvalidOperationError(
+            "insert_rows", f"row {number}", f"it has {len(values)} values for {len(fields)} target_fields"
+        )
+    return dict(zip(fields, values, strict=True))

@@ -19,7 +19,7 @@ from airflow_hivex.hooks.compactions import (
     name_in_map,
     table_to_compact,
 )
-from airflow_hivex.hooks.hivex import HivexHook
+from airflow_hivex.hooks.warehouse import WarehouseHook
 from airflow_hivex.triggers.compaction import HivexCompactionTrigger, look_at_compaction
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class HivexCompactOperator(BaseOperator):
         until_cleaned: bool = False,
         poll_interval: float = 10.0,
         timeout: timedelta = timedelta(hours=24),
-        hivex_conn_id: str = HivexHook.default_conn_name,
+        hivex_conn_id: str = WarehouseHook.default_conn_name,
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
         **kwargs: Any,
     ) -> None:
@@ -126,7 +126,7 @@ class HivexCompactOperator(BaseOperator):
         self._killed = SimpleQueue()
         name_in_map(context)
         with failing_for_good():
-            hook = HivexHook(self.hivex_conn_id)
+            hook = WarehouseHook(self.hivex_conn_id)
             compactor = hook.get_metastore().compactor
             database, name = table_to_compact(hook, self.table)
             response = compactor.request(
@@ -239,14 +239,14 @@ class HivexInitiateCompactionsOperator(BaseOperator):
     template_fields: Sequence[str] = ("hivex_conn_id",)
     ui_color = "#fdee21"
 
-    def __init__(self, *, hivex_conn_id: str = HivexHook.default_conn_name, **kwargs: Any) -> None:
+    def __init__(self, *, hivex_conn_id: str = WarehouseHook.default_conn_name, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.hivex_conn_id = hivex_conn_id
 
     def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002 - Airflow gives it by this name
         """Run one round of the initiator."""
         with failing_for_good():
-            result = HivexHook(self.hivex_conn_id).get_metastore().compactor.initiate()
+            result = WarehouseHook(self.hivex_conn_id).get_metastore().compactor.initiate()
         self.log.info("Looked at %s tables and partitions; initiated: %s.", result.candidates, list(result.initiated))
         return _in_json(asdict(result))
 
@@ -267,7 +267,7 @@ class HivexCleanOperator(BaseOperator):
     ui_color = "#fdee21"
 
     def __init__(
-        self, *, plan_only: bool = False, hivex_conn_id: str = HivexHook.default_conn_name, **kwargs: Any
+        self, *, plan_only: bool = False, hivex_conn_id: str = WarehouseHook.default_conn_name, **kwargs: Any
     ) -> None:
         super().__init__(**kwargs)
         self.plan_only = plan_only
@@ -281,7 +281,7 @@ class HivexCleanOperator(BaseOperator):
         from airflow_hivex.core.model.cleaning import CleaningOutcome
 
         with failing_for_good():
-            compactor = HivexHook(self.hivex_conn_id).get_metastore().compactor
+            compactor = WarehouseHook(self.hivex_conn_id).get_metastore().compactor
             tasks = compactor.plan_clean() if self.plan_only else compactor.clean()
         for task in tasks:
             place = f"{task.database}.{task.table} {task.partition or ''}".rstrip()
@@ -313,14 +313,14 @@ class HivexHousekeepingOperator(BaseOperator):
     template_fields: Sequence[str] = ("hivex_conn_id",)
     ui_color = "#fdee21"
 
-    def __init__(self, *, hivex_conn_id: str = HivexHook.default_conn_name, **kwargs: Any) -> None:
+    def __init__(self, *, hivex_conn_id: str = WarehouseHook.default_conn_name, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.hivex_conn_id = hivex_conn_id
 
     def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002 - Airflow gives it by this name
         """Run one round of the housekeeper."""
         with failing_for_good():
-            result = _in_json(asdict(HivexHook(self.hivex_conn_id).get_metastore().housekeeper.run()))
+            result = _in_json(asdict(WarehouseHook(self.hivex_conn_id).get_metastore().housekeeper.run()))
         self.log.info("Housekeeping: %s", result)
         return result
 

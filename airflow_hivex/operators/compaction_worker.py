@@ -14,7 +14,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_hivex.core.errors import CompactionLostError, HivexError, JobCancelledError
 from airflow_hivex.hooks.compactions import as_whole_number, describe_compaction, failing_for_good, name_in_map
-from airflow_hivex.hooks.hivex import HivexHook
+from airflow_hivex.hooks.warehouse import WarehouseHook
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,7 +56,7 @@ class HivexCompactionWorkerOperator(BaseOperator):
         compaction_id: int | str | XComArg | None = None,
         compaction_pool: str | None = None,
         max_compactions: int | str | None = 1,
-        hivex_conn_id: str = HivexHook.default_conn_name,
+        hivex_conn_id: str = WarehouseHook.default_conn_name,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -76,7 +76,9 @@ class HivexCompactionWorkerOperator(BaseOperator):
         if self.compaction_id is None:
             return f"pool {self.compaction_pool}" if self.compaction_pool else "no pool"
         try:
-            entry = HivexHook(self.hivex_conn_id).get_metastore().compactor.history.get(int(str(self.compaction_id)))
+            entry = (
+                WarehouseHook(self.hivex_conn_id).get_metastore().compactor.history.get(int(str(self.compaction_id)))
+            )
         except (HivexError, ValueError) as error:
             # Executing the task tells.
             self.log.debug("Compaction %s has no name: %s", self.compaction_id, error)
@@ -93,7 +95,7 @@ class HivexCompactionWorkerOperator(BaseOperator):
         self._killed = False
         name_in_map(context)
         with failing_for_good(self._waits_again):
-            metastore = HivexHook(self.hivex_conn_id).get_metastore()
+            metastore = WarehouseHook(self.hivex_conn_id).get_metastore()
             if self.compaction_id is None:
                 done = self._do_oldest(metastore.compactor)
             else:

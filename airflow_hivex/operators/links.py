@@ -8,8 +8,8 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_hivex.core.errors import HivexError
-from airflow_hivex.hooks.hivex import HivexHook
 from airflow_hivex.hooks.tasks import cause_of
+from airflow_hivex.hooks.warehouse import WarehouseHook
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ class _LinkOperator(BaseOperator):
         *,
         link: str,
         namespace: str | None = None,
-        hivex_conn_id: str = HivexHook.default_conn_name,
+        hivex_conn_id: str = WarehouseHook.default_conn_name,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -43,7 +43,7 @@ class _LinkOperator(BaseOperator):
         :raises AirflowFailException: the link or its table does not allow it: a retry would fail again
         :raises HivexError: the failure may pass; Airflow retries the task as its ``retries`` say
         """
-        hook = HivexHook(self.hivex_conn_id)
+        hook = WarehouseHook(self.hivex_conn_id)
         namespace = self.namespace or hook.get_configuration().database
         try:
             return {"namespace": namespace, "link": self.link, **self._change(hook.get_metastore().links, namespace)}

@@ -14,9 +14,9 @@ from airflow.sdk import BaseOperator, XComArg, conf
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferralError, TaskDeferralTimeout
 
 from airflow_hivex.core.errors import HivexError
-from airflow_hivex.hooks.hivex import HivexHook, split_statements
 from airflow_hivex.hooks.tasks import agent_info, cause_of, part_name
 from airflow_hivex.hooks.transactions import as_txn_id, lasting_failure
+from airflow_hivex.hooks.warehouse import WarehouseHook, split_statements
 from airflow_hivex.operators.query_deferral import Course, Deferral, DeferredQuery
 from airflow_hivex.operators.transaction import HivexTransaction
 from airflow_hivex.triggers.query import result_as_json
@@ -90,7 +90,7 @@ class HivexQueryOperator(BaseOperator):
         max_lag: float | str | None = None,
         max_lag_commits: int | str | None = None,
         deferrable: bool | None = None,
-        hivex_conn_id: str = HivexHook.default_conn_name,
+        hivex_conn_id: str = WarehouseHook.default_conn_name,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -248,7 +248,7 @@ class HivexQueryOperator(BaseOperator):
 
         statements = split_statements(self.sql)
         shared = share_parameters(statements, self.parameters)
-        hook = HivexHook(self.hivex_conn_id)
+        hook = WarehouseHook(self.hivex_conn_id)
         with (
             hook.session(
                 max_lag=None if self.max_lag == "" else self.max_lag,

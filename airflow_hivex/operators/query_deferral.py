@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_hivex.core.errors import HivexError
-from airflow_hivex.hooks.hivex import HivexHook
 from airflow_hivex.hooks.tasks import agent_info, agent_info_of_try, cause_of, part_name
+from airflow_hivex.hooks.warehouse import WarehouseHook
 from airflow_hivex.triggers.query import HivexQueryTrigger
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class DeferredQuery:
         must_defer: bool,
         run_here: RunHere,
     ) -> None:
-        self._hook = HivexHook(hivex_conn_id)
+        self._hook = WarehouseHook(hivex_conn_id)
         self._context = context
         self._course = course
         self._statements = statements

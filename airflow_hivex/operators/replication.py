@@ -8,8 +8,8 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_hivex.core.errors import HivexError
-from airflow_hivex.hooks.hivex import HivexHook
 from airflow_hivex.hooks.tasks import agent_info, cause_of
+from airflow_hivex.hooks.warehouse import WarehouseHook
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,7 +56,7 @@ class HivexReplicateOperator(BaseOperator):
         verify: bool = False,
         threads: int = 8,
         bytes_per_second: int | None = None,
-        hivex_conn_id: str = HivexHook.default_conn_name,
+        hivex_conn_id: str = WarehouseHook.default_conn_name,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -78,7 +78,7 @@ class HivexReplicateOperator(BaseOperator):
         """
         try:
             found = (
-                HivexHook(self.hivex_conn_id)
+                WarehouseHook(self.hivex_conn_id)
                 .get_metastore()
                 .replicator.replicate(
                     self.tables if isinstance(self.tables, str) else list(self.tables),
@@ -159,7 +159,7 @@ class HivexSetPrimaryClusterOperator(BaseOperator):
         confirm: str | None = None,
         threads: int = 8,
         bytes_per_second: int | None = None,
-        hivex_conn_id: str = HivexHook.default_conn_name,
+        hivex_conn_id: str = WarehouseHook.default_conn_name,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -179,7 +179,7 @@ class HivexSetPrimaryClusterOperator(BaseOperator):
         """
         try:
             found = (
-                HivexHook(self.hivex_conn_id)
+                WarehouseHook(self.hivex_conn_id)
                 .get_metastore()
                 .primaries.change(
                     self.table,

@@ -10,9 +10,9 @@ from airflow.sdk import BaseOperator, TaskGroup, TriggerRule, XComArg
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from airflow_hivex.core.errors import HivexError
-from airflow_hivex.hooks.hivex import HivexHook
 from airflow_hivex.hooks.tasks import agent_info, cause_of, part_name
 from airflow_hivex.hooks.transactions import as_txn_id, lasting_failure, states_of_tasks, what_to_clear
+from airflow_hivex.hooks.warehouse import WarehouseHook
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -62,7 +62,7 @@ class HivexTransaction(TaskGroup):
         self,
         group_id: str,
         *,
-        hivex_conn_id: str = HivexHook.default_conn_name,
+        hivex_conn_id: str = WarehouseHook.default_conn_name,
         timeout: timedelta = timedelta(hours=24),
         task_arguments: Mapping[str, Any] | None = None,
         **kwargs: Any,
@@ -198,7 +198,9 @@ class HivexBeginOperator(BaseOperator):
     template_fields: Sequence[str] = ("hivex_conn_id",)
     ui_color = "#fdee21"
 
-    def __init__(self, *, timeout: timedelta, hivex_conn_id: str = HivexHook.default_conn_name, **kwargs: Any) -> None:
+    def __init__(
+        self, *, timeout: timedelta, hivex_conn_id: str = WarehouseHook.default_conn_name, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.timeout = timeout
         self.hivex_conn_id = hivex_conn_id
@@ -213,7 +215,7 @@ class HivexBeginOperator(BaseOperator):
         """
         from airflow_hivex.core.model.transactions import TxnState
 
-        metastore = HivexHook(self.hivex_conn_id).get_metastore()
+        metastore = WarehouseHook(self.hivex_conn_id).get_metastore()
         earlier = self._of_earlier_tries(metastore, context)
         going_on = self._to_go_on_with(earlier[0] if earlier else None, context)
         if going_on is not None:
@@ -305,7 +307,7 @@ class HivexCommitOperator(BaseOperator):
         self,
         *,
         txn_id: int | str | XComArg,
-        hivex_conn_id: str = HivexHook.default_conn_name,
+        hivex_conn_id: str = WarehouseHook.default_conn_name,
         begin_task_id: str | None = None,
         work_task_ids: Sequence[str] = (),
         **kwargs: Any,
@@ -330,7 +332,7 @@ class HivexCommitOperator(BaseOperator):
             raise AirflowSkipException(f"Nothing is committed, because {', '.join(skipped[:10])} was skipped.")
         txn_id = as_txn_id(self.txn_id)
         try:
-            HivexHook(self.hivex_conn_id).get_metastore().commit(txn_id)
+            WarehouseHook(self.hivex_conn_id).get_metastore().commit(txn_id)
         except HivexError as error:
             failure = lasting_failure(error, self.begin_task_id)
             if failure is None:
@@ -360,7 +362,7 @@ class HivexAbortOperator(BaseOperator):
         self,
         *,
         txn_id: int | XComArg,
-        hivex_conn_id: str = HivexHook.default_conn_name,
+        hivex_conn_id: str = WarehouseHook.default_conn_name,
         work_task_ids: Sequence[str] = (),
         commit_task_id: str | None = None,
         **kwargs: Any,
@@ -381,7 +383,7 @@ class HivexAbortOperator(BaseOperator):
         from airflow_hivex.core.model.transactions import TxnState
 
         txn_id = as_txn_id(self.txn_id)
-        metastore = HivexHook(self.hivex_conn_id).get_metastore()
+        metastore = WarehouseHook(self.hivex_conn_id).get_metastore()
         not_succeeded = self._not_succeeded(context)
         try:
             found = metastore.transactions.get(txn_id)

@@ -10,8 +10,8 @@ from airflow.sdk import BaseSensorOperator, PokeReturnValue, conf
 from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout, AirflowSkipException
 
 from airflow_hivex.core.errors import HivexError
-from airflow_hivex.hooks.hivex import HivexHook
 from airflow_hivex.hooks.tasks import cause_of
+from airflow_hivex.hooks.warehouse import WarehouseHook
 from airflow_hivex.triggers.transactions import (
     HivexTableCommitTrigger,
     HivexTransactionTrigger,
@@ -40,7 +40,7 @@ class HivexSensor(BaseSensorOperator):
     def __init__(
         self,
         *,
-        hivex_conn_id: str = HivexHook.default_conn_name,
+        hivex_conn_id: str = WarehouseHook.default_conn_name,
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
         **kwargs: Any,
     ) -> None:

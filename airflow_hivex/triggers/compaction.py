@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from airflow_hivex.hooks.compactions import describe_compaction, table_to_compact
-from airflow_hivex.hooks.hivex import HivexHook
+from airflow_hivex.hooks.warehouse import WarehouseHook
 from airflow_hivex.triggers.transactions import HivexTrigger
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def look_at_compaction(hivex_conn_id: str, compaction_id: int, *, until_cleaned:
     from airflow_hivex.core.errors import CompactionNotDoneError
     from airflow_hivex.core.model.compaction import CompactionState
 
-    entry = HivexHook(hivex_conn_id).get_metastore().compactor.history.get(compaction_id)
+    entry = WarehouseHook(hivex_conn_id).get_metastore().compactor.history.get(compaction_id)
     if entry.state in (CompactionState.FAILED, CompactionState.ABORTED, CompactionState.DID_NOT_INITIATE):
         raise CompactionNotDoneError(entry.id, entry.name, entry.state.shown, entry.error_message)
     is_done = entry.state is CompactionState.READY_FOR_CLEANING and not until_cleaned
@@ -46,7 +46,7 @@ def look_at_thresholds(hivex_conn_id: str, table: str, partition: str | None) ->
     from airflow_hivex.core.errors import InvalidOperationError
     from airflow_hivex.core.model.compaction import CompactionType
 
-    hook = HivexHook(hivex_conn_id)
+    hook = WarehouseHook(hivex_conn_id)
     database, name = table_to_compact(hook, table)
     found = hook.get_metastore().compactor.explain(database, name, partition)
     if found.problem is not None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow_hivex.hooks.hivex import HivexHook
+from airflow_hivex.hooks.warehouse import WarehouseHook
 from airflow_hivex.triggers.transactions import HivexTrigger
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def look_at_link(hivex_conn_id: str, link: str, namespace: str | None, partition
     """
     from airflow_hivex.core.catalog.partitions import spelled_name
 
-    hook = HivexHook(hivex_conn_id)
+    hook = WarehouseHook(hivex_conn_id)
     links = hook.get_metastore().links
     owner = namespace or hook.get_configuration().database
     found = links.get(owner, link)

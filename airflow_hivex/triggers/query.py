@@ -12,8 +12,8 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_hivex.core.errors import HivexError
 from airflow_hivex.core.model.json_values import json_rows
-from airflow_hivex.hooks.hivex import HivexHook
 from airflow_hivex.hooks.transactions import lasting_failure
+from airflow_hivex.hooks.warehouse import WarehouseHook
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
@@ -151,7 +151,7 @@ class HivexQueryTrigger(BaseTrigger):
         from airflow_hivex.core.errors import DeadlockError, InProcessJobError, WriteConflictError, WriteTakenBackError
 
         try:
-            with HivexHook(self.hivex_conn_id).session(
+            with WarehouseHook(self.hivex_conn_id).session(
                 database=self.database,
                 cluster=self.cluster,
                 agent_info=self.agent_info,
@@ -191,6 +191,6 @@ class HivexQueryTrigger(BaseTrigger):
 
     def _abort(self) -> None:
         try:
-            HivexHook(self.hivex_conn_id).get_metastore().abort(self.txn_id, "its task was ended by a user")
+            WarehouseHook(self.hivex_conn_id).get_metastore().abort(self.txn_id, "its task was ended by a user")
         except HivexError as error:
             self.log.warning("Transaction %s was not aborted and will time out: %s", self.txn_id, error)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow_hivex.hooks.hivex import HivexHook
+from airflow_hivex.hooks.warehouse import WarehouseHook
 from airflow_hivex.triggers.transactions import HivexTrigger
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def look_at_copy(
     """
     from airflow_hivex.core.errors import InvalidOperationError
 
-    hook = HivexHook(hivex_conn_id)
+    hook = WarehouseHook(hivex_conn_id)
     metastore = hook.get_metastore()
     database, _, name = table.rpartition(".")
     full_name = f"{database or hook.get_configuration().database}.{name}"

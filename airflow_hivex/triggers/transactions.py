@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_hivex.core.errors import HivexError
-from airflow_hivex.hooks.hivex import HivexHook
+from airflow_hivex.hooks.warehouse import WarehouseHook
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -29,7 +29,7 @@ def look_at_transaction(hivex_conn_id: str, txn_id: int) -> Answer | None:
     from airflow_hivex.core.errors import TransactionAbortedError
     from airflow_hivex.core.model.transactions import TxnState
 
-    found = HivexHook(hivex_conn_id).get_metastore().transactions.get(txn_id)
+    found = WarehouseHook(hivex_conn_id).get_metastore().transactions.get(txn_id)
     if found.state is TxnState.ABORTED:
         raise TransactionAbortedError(txn_id, found.reason)
     return {"txn_id": txn_id} if found.state is TxnState.COMMITTED else None
@@ -46,7 +46,7 @@ def look_for_commit(
     """
     from airflow_hivex.core.catalog.commits import CommitMark
 
-    hook = HivexHook(hivex_conn_id)
+    hook = WarehouseHook(hivex_conn_id)
     database, _, name = table.rpartition(".")
     database = database or hook.get_configuration().database
     commits = hook.get_metastore().commits

@@ -10,7 +10,6 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from airflow.providers.common.sql.operators.sql import SQLExecuteQueryOperator
 from airflow.sdk import DAG, task
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from pyspark import SparkContext
@@ -176,12 +175,6 @@ def test_session_of_a_task_is_shown_with_dag_run_and_try(
         look()
     run = run_dag(dag)
     assert [row[-1] for row in seen] == [f"hivex_agent.look {run.run_id} 1"]
-
-
-def test_operators_of_common_sql_are_refused_clearly(warehouse: dict[str, Any]) -> None:
-    operator = SQLExecuteQueryOperator(task_id="t", conn_id="hivex_default", sql="SELECT 1")
-    with pytest.raises(AirflowFailException, match=r"common\.sql.*use HivexQueryOperator"):
-        operator.get_db_hook()
 
 
 def test_failure_that_may_pass_is_left_to_airflows_retries(monkeypatch: pytest.MonkeyPatch) -> None:

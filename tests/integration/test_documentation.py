@@ -71,6 +71,14 @@ def test_examples_of_the_page_on_namespaces_run_one_after_the_other(sqlite_url: 
         assert len(session.snapshot_files("departures@flights").files) == 2
 
 
+@pytest.mark.spark
+def test_example_of_the_database_api_runs_as_it_stands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = ROOT / "docs" / "how-to" / "sql-operators.md"
+    (block,) = (block for block in blocks(page, "python") if "dbapi.connect" in block)
+    exec(block.replace("/data", str(tmp_path)), {})
+    assert capsys.readouterr().out == "[('second',)]\n"
+
+
 def test_example_of_inspect_runs_as_it_stands() -> None:
     (block,) = (
         block for block in blocks(ROOT / "docs" / "how-to" / "query-operator.md", "python") if "import inspect" in block

@@ -44,6 +44,10 @@ from airflow_hivex.core.errors.compaction import (
     NoSuchCompactionError,
     ReplacementMissingError,
 )
+from airflow_hivex.core.errors.connections import (
+    ClosedError,
+    NoResultSetError,
+)
 from airflow_hivex.core.errors.hive import (
     HiveClientMissingError,
     HiveMetastoreError,
@@ -137,6 +141,7 @@ from airflow_hivex.core.errors.transactions import (
 __all__ = [
     "AlreadyExistsError",
     "AnalysisError",
+    "ClosedError",
     "ClusterUnreachableError",
     "ColumnCountMismatchError",
     "CommitOutcomeUnknownError",
@@ -183,6 +188,7 @@ __all__ = [
     "LockTimeoutError",
     "MergeCardinalityError",
     "MissingWriteIdListError",
+    "NoResultSetError",
     "NoSuchColumnError",
     "NoSuchCompactionError",
     "NoSuchDatabaseError",

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from airflow_hivex.core.errors.pep249 import DataError, OperationalError, ProgrammingError
 from airflow_hivex.core.errors.root import HivexError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-class NoSuchObjectError(HivexError):
+class NoSuchObjectError(HivexError, ProgrammingError):
     """A named object does not exist."""
 
     code = "NO_SUCH_OBJECT"
@@ -84,7 +85,7 @@ class NotOnClusterError(NoSuchObjectError):
         self.cluster = cluster
 
 
-class AlreadyExistsError(HivexError):
+class AlreadyExistsError(HivexError, ProgrammingError):
     """An object of that name exists already."""
 
     code = "ALREADY_EXISTS"
@@ -95,7 +96,7 @@ class AlreadyExistsError(HivexError):
         self.name = name
 
 
-class InvalidObjectError(HivexError):
+class InvalidObjectError(HivexError, ProgrammingError):
     """An object was described in a way that cannot be stored or used."""
 
     code = "INVALID_OBJECT"
@@ -107,7 +108,7 @@ class InvalidObjectError(HivexError):
         self.reason = reason
 
 
-class InvalidTextError(HivexError):
+class InvalidTextError(HivexError, DataError):
     """A text has a character that the metastore database cannot keep: NUL, or half of a surrogate pair."""
 
     code = "INVALID_TEXT"
@@ -125,7 +126,7 @@ class InvalidTextError(HivexError):
         self.position = position
 
 
-class InvalidTypeError(HivexError):
+class InvalidTypeError(HivexError, ProgrammingError):
     """A text is not a type of a column. ``position`` counts from 1."""
 
     code = "INVALID_TYPE"
@@ -141,7 +142,7 @@ class InvalidTypeError(HivexError):
         self.position = index + 1
 
 
-class InvalidOperationError(HivexError):
+class InvalidOperationError(HivexError, ProgrammingError):
     """The object exists, but does not allow the operation."""
 
     code = "INVALID_OPERATION"
@@ -153,7 +154,7 @@ class InvalidOperationError(HivexError):
         self.reason = reason
 
 
-class CopyMismatchError(HivexError):
+class CopyMismatchError(HivexError, OperationalError):
     """Files on a secondary cluster differ from those of the primary."""
 
     code = "COPY_MISMATCH"
@@ -171,7 +172,7 @@ class CopyMismatchError(HivexError):
         self.differences = tuple(differences)
 
 
-class CopyOutdatedError(HivexError):
+class CopyOutdatedError(HivexError, OperationalError):
     """What was copied to a secondary cluster is not what the primary has now."""
 
     code = "COPY_OUTDATED"
@@ -190,7 +191,7 @@ class CopyOutdatedError(HivexError):
         self.directory = directory
 
 
-class CopyAlteredError(HivexError):
+class CopyAlteredError(HivexError, OperationalError):
     """A file or directory of a cluster is not what was written to it."""
 
     code = "COPY_ALTERED"
@@ -208,7 +209,7 @@ class CopyAlteredError(HivexError):
         self.location = location
 
 
-class PrimaryChangedError(HivexError):
+class PrimaryChangedError(HivexError, OperationalError):
     """The primary cluster of a table has changed while a statement or compaction wrote on the previous one."""
 
     code = "PRIMARY_CHANGED"
@@ -226,7 +227,7 @@ class PrimaryChangedError(HivexError):
         self.primary = primary
 
 
-class WritesLostError(HivexError):
+class WritesLostError(HivexError, OperationalError):
     """A forced change of a table's primary cluster would lose writes, and the caller has not confirmed that.
 
     ``lost`` describes each directory that would be lost; ``confirmation`` is the text that confirms exactly that.
@@ -250,7 +251,7 @@ class WritesLostError(HivexError):
         self.confirmation = confirmation
 
 
-class EventsPurgedError(HivexError):
+class EventsPurgedError(HivexError, OperationalError):
     """A reader of the notification log asks for events that were purged: it has missed changes."""
 
     code = "EVENTS_PURGED"

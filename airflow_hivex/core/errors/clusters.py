@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from airflow_hivex.core.errors.pep249 import NotSupportedError, OperationalError, ProgrammingError
 from airflow_hivex.core.errors.root import HivexError
 
 if TYPE_CHECKING:
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from airflow_hivex.core.model.routes import Route
 
 
-class UnknownClusterError(HivexError):
+class UnknownClusterError(HivexError, ProgrammingError):
     """The cluster is not in hive.cluster.properties."""
 
     code = "UNKNOWN_CLUSTER"
@@ -27,7 +28,7 @@ class UnknownClusterError(HivexError):
         self.known = tuple(known)
 
 
-class LocationOutsideClusterError(HivexError):
+class LocationOutsideClusterError(HivexError, ProgrammingError):
     """A location does not lie in the file system of the cluster that should hold it."""
 
     code = "LOCATION_OUTSIDE_CLUSTER"
@@ -44,7 +45,7 @@ class LocationOutsideClusterError(HivexError):
         self.cluster = cluster
 
 
-class RoutingError(HivexError):
+class RoutingError(HivexError, OperationalError):
     """No cluster can run the statement. ``route`` has what each candidate lacks."""
 
     code = "NO_ROUTE"
@@ -61,7 +62,7 @@ class NoUsableClusterError(RoutingError):
     retryable = True
 
 
-class UnsupportedJobTrackerError(HivexError):
+class UnsupportedJobTrackerError(HivexError, NotSupportedError):
     """No runner exists for a cluster's job tracker."""
 
     code = "UNSUPPORTED_JOBTRACKER"
@@ -76,7 +77,7 @@ class UnsupportedJobTrackerError(HivexError):
         )
 
 
-class StorageError(HivexError):
+class StorageError(HivexError, OperationalError):
     """Files of a cluster could not be listed, written or deleted."""
 
     code = "STORAGE"
@@ -87,7 +88,7 @@ class StorageError(HivexError):
         self.location = location
 
 
-class RootMissingError(HivexError):
+class RootMissingError(HivexError, OperationalError):
     """The root of a cluster's file system lacks the marker that was written to it."""
 
     code = "ROOT_MISSING"
@@ -105,7 +106,7 @@ class RootMissingError(HivexError):
         self.cluster = cluster
 
 
-class ForeignRootError(HivexError):
+class ForeignRootError(HivexError, OperationalError):
     """The root of a cluster's file system has the marker of another metastore, or of another cluster."""
 
     code = "FOREIGN_ROOT"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from airflow_hivex.core.errors.pep249 import OperationalError
 from airflow_hivex.core.errors.root import HivexError
 
 
-class CompactionError(HivexError):
+class CompactionError(HivexError, OperationalError):
     """A compaction is not in the state that the call needs."""
 
     code = "COMPACTION"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from airflow_hivex.core.errors.pep249 import OperationalError
 from airflow_hivex.core.errors.root import HivexError
 
 
-class HiveMetastoreError(HivexError):
+class HiveMetastoreError(HivexError, OperationalError):
     """An existing Hive metastore could not be read."""
 
     code = "HIVE_METASTORE"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from airflow_hivex.core.errors.pep249 import NotSupportedError, OperationalError
 from airflow_hivex.core.errors.root import HivexError
 
 
-class JobError(HivexError):
+class JobError(HivexError, OperationalError):
     """A job failed on its cluster."""
 
     code = "JOB_FAILED"
@@ -51,13 +52,13 @@ class SparkProcessError(JobError):
     retryable = True
 
 
-class SparkServerError(HivexError):
+class SparkServerError(HivexError, OperationalError):
     """A Spark Connect server on this machine cannot be started or stopped."""
 
     code = "SPARK_SERVER"
 
 
-class InProcessJobError(HivexError):
+class InProcessJobError(HivexError, NotSupportedError):
     """A cluster runs jobs in the process of the statement, where a server has to run them."""
 
     code = "IN_PROCESS_JOB"

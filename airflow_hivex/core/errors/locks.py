@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from airflow_hivex.core.errors.pep249 import OperationalError
 from airflow_hivex.core.errors.root import HivexError
 
 if TYPE_CHECKING:
     from airflow_hivex.core.model.locks import LockInfo
 
 
-class LockError(HivexError):
+class LockError(HivexError, OperationalError):
     """A lock cannot be acquired, or is not in the state that the call needs."""
 
     code = "LOCK"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from airflow_hivex.core.errors.catalog import NoSuchObjectError
+from airflow_hivex.core.errors.pep249 import OperationalError, ProgrammingError
 from airflow_hivex.core.errors.root import HivexError
 from airflow_hivex.core.errors.sql import SqlError
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 _SHOWN = 10
 
 
-class LinkError(HivexError):
+class LinkError(HivexError, ProgrammingError):
     """A link, or the table that it shows, does not allow the operation. ``hive_error`` is Hive's number of the case."""
 
     code = "LINK"
@@ -168,7 +169,7 @@ class ForeignNameError(SqlError):
         self.create_link = create_link
 
 
-class QuotaExceededError(HivexError):
+class QuotaExceededError(HivexError, OperationalError):
     """A commit would take a namespace above its quota on a cluster. Nothing of it is visible."""
 
     code = "QUOTA_EXCEEDED"

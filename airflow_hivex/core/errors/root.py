@@ -6,6 +6,7 @@ import enum
 import re
 from typing import Any, ClassVar
 
+from airflow_hivex.core.errors.pep249 import DatabaseError
 from airflow_hivex.core.model.secrets import hide
 
 _HALF = re.compile("[\ud800-\udfff]")
@@ -19,12 +20,12 @@ class Outcome(enum.Enum):
     UNKNOWN = "unknown"
 
 
-class HivexError(Exception):
+class HivexError(DatabaseError):
     """Root of every error that this project raises.
 
     A subclass takes facts and builds the sentence. The facts are kept, so that
     an error crosses process borders by pickling with its type and attributes.
-    Secrets are masked in both.
+    Secrets are masked in both. Each is also one of the errors of PEP 249.
     """
 
     code: ClassVar[str] = "HIVEX"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from airflow_hivex.core.errors.pep249 import ProgrammingError
 from airflow_hivex.core.errors.root import HivexError
 from airflow_hivex.core.model.secrets import hide
 
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-class SettingsError(HivexError):
+class SettingsError(HivexError, ProgrammingError):
     """A hive.* parameter cannot be used as given."""
 
     code = "SETTINGS"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from airflow_hivex.core.errors.pep249 import DataError, NotSupportedError, ProgrammingError
 from airflow_hivex.core.errors.root import HivexError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-class SqlError(HivexError):
+class SqlError(HivexError, ProgrammingError):
     """A statement cannot be run as written."""
 
     code = "SQL"
@@ -30,13 +31,13 @@ class StatementSyntaxError(SqlError):
         self.column = column
 
 
-class UnsupportedStatementError(StatementSyntaxError):
+class UnsupportedStatementError(StatementSyntaxError, NotSupportedError):
     """The statement is known SQL that this warehouse does not run."""
 
     code = "UNSUPPORTED_STATEMENT"
 
 
-class MergeCardinalityError(SqlError):
+class MergeCardinalityError(SqlError, DataError):
     """Several rows of a MERGE's source match one row of its target. Source: Hive, MERGE_CARDINALITY_VIOLATION."""
 
     code = "MERGE_CARDINALITY"
@@ -50,7 +51,7 @@ class MergeCardinalityError(SqlError):
         )
 
 
-class ColumnCountMismatchError(SqlError):
+class ColumnCountMismatchError(SqlError, DataError):
     """An INSERT has more or fewer values than the table has columns."""
 
     code = "COLUMN_COUNT"
@@ -68,7 +69,7 @@ class ColumnCountMismatchError(SqlError):
         self.actual = actual
 
 
-class TypeMismatchError(SqlError):
+class TypeMismatchError(SqlError, DataError):
     """A value does not fit the type of its column."""
 
     code = "TYPE_MISMATCH"

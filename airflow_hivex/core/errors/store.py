@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from airflow_hivex.core.errors.pep249 import OperationalError
 from airflow_hivex.core.errors.root import HivexError, Outcome
 
 
-class StoreError(HivexError):
+class StoreError(HivexError, OperationalError):
     """The metastore database refused or failed a call."""
 
     code = "STORE"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from airflow_hivex.core.errors.pep249 import InternalError, OperationalError, ProgrammingError
 from airflow_hivex.core.errors.root import HivexError, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-class TransactionError(HivexError):
+class TransactionError(HivexError, OperationalError):
     """A transaction is not in the state that the call needs."""
 
     code = "TRANSACTION"
@@ -121,7 +122,7 @@ class InvalidTransactionRequestError(TransactionError):
     code = "INVALID_TRANSACTION_REQUEST"
 
 
-class UnexpectedError(HivexError):
+class UnexpectedError(HivexError, InternalError):
     """An error that no part of this project knows. Its cause has the details; the transaction is settled."""
 
     code = "UNEXPECTED"
@@ -162,7 +163,7 @@ class WriteTakenBackError(TransactionError):
         self.writer = writer
 
 
-class InvalidWriteIdListError(HivexError):
+class InvalidWriteIdListError(HivexError, ProgrammingError):
     """A text is not a transaction list or write id list."""
 
     code = "INVALID_WRITE_ID_LIST"
@@ -171,7 +172,7 @@ class InvalidWriteIdListError(HivexError):
         super().__init__(f"{text!r} is not a transaction or write id list: {reason}.", text, reason)
 
 
-class MissingWriteIdListError(HivexError):
+class MissingWriteIdListError(HivexError, ProgrammingError):
     """A transactional table is read or changed without a write id list."""
 
     code = "MISSING_WRITE_ID_LIST"
@@ -185,7 +186,7 @@ class MissingWriteIdListError(HivexError):
         self.table = table
 
 
-class NotEnoughHistoryError(HivexError):
+class NotEnoughHistoryError(HivexError, OperationalError):
     """A compacted base hides data that this snapshot still needs (Hive's ACID_NOT_ENOUGH_HISTORY, 10327)."""
 
     code = "ACID_NOT_ENOUGH_HISTORY"

@@ -55,6 +55,7 @@ class Result:
     transaction, ``rows_written`` the number of rows that were added, ``rows_deleted`` of those that
     were taken away; an UPDATE does both to each of its rows. ``as_of`` is the earlier moment that a
     query has read where its session accepts copies that lag, None for the rows of now.
+    ``column_types`` are Spark's types of the columns of a query.
     """
 
     columns: list[str] = field(default_factory=list)
@@ -66,6 +67,7 @@ class Result:
     truncated: bool = False
     route: Route | None = None
     as_of: AsOf | None = None
+    column_types: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)

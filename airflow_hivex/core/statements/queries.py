@@ -57,6 +57,7 @@ def run_select(context: StatementContext, statement: Select) -> Result:
             truncated=found.truncated,
             route=routed.route,
             as_of=routed.as_of,
+            column_types=[column.type for column in found.columns],
         )
 
     return in_transaction(context, work, read_only=True)

@@ -34,6 +34,8 @@ EXAMPLES: dict[str, tuple[object, ...]] = {
     "CopyMismatchError": ("d.t", "c2", [f"file {number} is missing" for number in range(12)]),
     "CopyAlteredError": ("d.t", "c1", "warehouse/t/delta_0000002_0000002_0000", "it has 3 bytes instead of 10"),
     "CopyOutdatedError": ("d.t", "c2", "delta_0000002_0000002_0000", "has grown"),
+    "ClosedError": ("cursor",),
+    "NoResultSetError": ("INSERT",),
     "LinkError": ("the link does not allow it",),
     "OwnTableLinkError": ("t@x", "t", "x"),
     "NotLinkableError": ("v@y", "a view"),

@@ -1,0 +1,3 @@
+"""Assets: tables of the warehouse as Airflow names them."""
+
+from __future__ import annotations

@@ -1,0 +1,72 @@
+"""Python's database API (PEP 249) over a session: for programs that know databases in general.
+
+``connect`` opens a warehouse. ``Connection(session)`` is over a session that is open already.
+"""
+
+from __future__ import annotations
+
+from airflow_hivex.core.dbapi.connection import Connection, connect
+from airflow_hivex.core.dbapi.cursor import Cursor
+from airflow_hivex.core.dbapi.types import (
+    BINARY,
+    DATETIME,
+    NUMBER,
+    ROWID,
+    STRING,
+    Binary,
+    Date,
+    DateFromTicks,
+    Time,
+    TimeFromTicks,
+    Timestamp,
+    TimestampFromTicks,
+)
+from airflow_hivex.core.errors.pep249 import (
+    DatabaseError,
+    DataError,
+    Error,
+    IntegrityError,
+    InterfaceError,
+    InternalError,
+    NotSupportedError,
+    OperationalError,
+    ProgrammingError,
+    Warning,  # noqa: A004 - the name that PEP 249 gives it
+)
+
+apilevel = "2.0"
+threadsafety = 1
+"""Threads may share the module, but not connections."""
+paramstyle = "named"
+"""``:name`` with a mapping; ``?`` with a sequence works, too."""
+
+__all__ = [
+    "BINARY",
+    "DATETIME",
+    "NUMBER",
+    "ROWID",
+    "STRING",
+    "Binary",
+    "Connection",
+    "Cursor",
+    "DataError",
+    "DatabaseError",
+    "Date",
+    "DateFromTicks",
+    "Error",
+    "IntegrityError",
+    "InterfaceError",
+    "InternalError",
+    "NotSupportedError",
+    "OperationalError",
+    "ProgrammingError",
+    "Time",
+    "TimeFromTicks",
+    "Timestamp",
+    "TimestampFromTicks",
+    "Warning",
+    "apilevel",
+    "connect",
+    "paramstyle",
+    "threadsafety",
+]

@@ -1,0 +1,124 @@
+"""From the parameters of PEP 249 to the ``:name`` markers of a statement."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import time
+from itertools import pairwise
+
+from airflow_hivex.core.errors import InvalidParametersError
+from airflow_hivex.core.sql.tokens import Kind, Token, tokenize
+
+Parameters = Mapping[str, object] | Sequence[object]
+
+MOST_VALUES = 20_000
+"""The number of values of one INSERT that several sets of parameters are joined to."""
+
+
+def bind(text: str, parameters: Parameters | None) -> tuple[str, dict[str, object] | None]:
+    """Return the statement with ``:name`` markers, and their values.
+
+    A mapping has the values of ``:name`` markers, a sequence those of ``?`` markers, in their order.
+
+    Raises:
+        InvalidParametersError: the parameters are neither, or their number is not that of the ``?`` markers.
+        StatementSyntaxError: the text cannot be taken apart.
+    """
+    if parameters is None or (not isinstance(parameters, Mapping) and not _checked(parameters)):
+        return text, None
+    if isinstance(parameters, Mapping):
+        return text, {name: plain(value) for name, value in parameters.items()}
+    marks = [token for token in tokenize(text) if token.is_symbol("?")]
+    if len(marks) != len(parameters):
+        raise InvalidParametersError(
+            f"The statement has {len(marks)} markers ?, and {len(parameters)} values were given for them."
+        )
+    names = [f"p{number}" for number in range(1, len(marks) + 1)]
+    bound = _replaced(text, [(mark, f":{name}") for mark, name in zip(marks, names, strict=True)])
+    return bound, {name: plain(value) for name, value in zip(names, parameters, strict=True)}
+
+
+def join_rows(text: str, sets: Sequence[Parameters]) -> list[tuple[str, dict[str, object] | None]]:
+    """Return few statements that do the same as one for each set of parameters, where the statement is an INSERT.
+
+    ``INSERT INTO t VALUES (?, ?)`` becomes ``INSERT INTO t VALUES (:r0p1, :r0p2), (:r1p1, :r1p2), ...``.
+    All other statements are executed once for each set.
+    """
+    row = _row_of_insert(text)
+    if row is None or not sets:
+        return [bind(text, each) for each in sets]
+    start, end = row
+    row_text, width = text[start:end], max(1, len(sets[0]))
+    size = max(1, MOST_VALUES // width)
+    return [_joined(text[:start], row_text, text[end:], sets[at : at + size]) for at in range(0, len(sets), size)]
+
+
+def plain(value: object) -> object:
+    """Return a value that other databases and libraries return in a type that a statement takes."""
+    if isinstance(value, uuid.UUID):
+        return str(value)
+    if isinstance(value, time):
+        return value.isoformat()
+    if isinstance(value, memoryview):
+        return bytes(value)
+    item = getattr(value, "item", None)
+    # A number of numpy, which has one value and no length.
+    return item() if callable(item) and getattr(value, "ndim", None) == 0 else value
+
+
+def _checked(parameters: Iterable[object]) -> bool:
+    if isinstance(parameters, (str, bytes)) or not isinstance(parameters, Sequence):
+        raise InvalidParametersError(
+            f"The parameters are a {type(parameters).__name__}; give a mapping for :name markers, or a list or tuple "
+            "for ? markers."
+        )
+    return len(parameters) > 0
+
+
+def _row_of_insert(text: str) -> tuple[int, int] | None:
+    """Return the place of the one row of VALUES that ends an INSERT INTO; None for any other statement."""
+    tokens = tokenize(text)
+    while tokens and tokens[-1].is_symbol(";"):
+        tokens.pop()
+    if not tokens or tokens[0].word != "INSERT" or any(token.word in ("OVERWRITE", "SELECT") for token in tokens):
+        return None
+    at = next((i for i, token in enumerate(tokens) if token.word == "VALUES"), len(tokens))
+    row = tokens[at + 1 :]
+    if not row or not row[0].is_symbol("(") or not row[-1].is_symbol(")"):
+        return None
+    depth = 0
+    for token in row[:-1]:
+        depth += token.is_symbol("(") - token.is_symbol(")")
+        if depth == 0:
+            return None
+    # A marker before the rows, such as in PARTITION (ds = :ds), has another value in each set.
+    if any(token.is_symbol("?", ":") for token in tokens[:at]):
+        return None
+    return row[0].start, row[-1].end
+
+
+def _joined(before: str, row: str, after: str, sets: Sequence[Parameters]) -> tuple[str, dict[str, object] | None]:
+    marks = _marks(row)
+    values: dict[str, object] = {}
+    rows = []
+    for number, parameters in enumerate(sets):
+        bound, given = bind(row, parameters)
+        names = _marks(bound) if given is not None and not isinstance(parameters, Mapping) else marks
+        values |= {f"r{number}{name}": value for name, value in (given or {}).items()}
+        rows.append(_replaced(bound, [(token, f"r{number}{token.text}") for token in names]))
+    return f"{before}{', '.join(rows)}{after}", values or None
+
+
+def _marks(text: str) -> list[Token]:
+    """Return the tokens of the names of ``:name`` markers."""
+    tokens = tokenize(text)
+    return [name for colon, name in pairwise(tokens) if colon.is_symbol(":") and name.kind is Kind.WORD]
+
+
+def _replaced(text: str, changes: Sequence[tuple[Token, str]]) -> str:
+    parts, position = [], 0
+    for token, new in changes:
+        parts += [text[position : token.start], new]
+        position = token.end
+    return "".join([*parts, text[position:]])

@@ -1,0 +1,205 @@
+"""A connection of PEP 249: a session whose statements share a transaction until commit() or rollback()."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from airflow_hivex.core.dbapi.cursor import Cursor
+from airflow_hivex.core.errors import ClosedError, InvalidOperationError, pep249
+from airflow_hivex.core.model import statements as kinds
+from airflow_hivex.core.sql.reader import read
+
+if TYPE_CHECKING:
+    from airflow_hivex.core.session import Result, Session
+
+_WITH_A_SNAPSHOT = (kinds.RoutedStatement, kinds.LoadData, kinds.Truncate)
+_ALONE = (kinds.ExplainRoute, kinds.DescribeQuery)
+
+
+def connect(
+    url: str,
+    *,
+    clusters: Mapping[str, Any] | str | Path | None = None,
+    default_cluster: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    user: str | None = None,
+    database: str = "default",
+    cluster: str | None = None,
+    autocommit: bool = False,
+) -> Connection:
+    """Return a connection to a warehouse, which is closed with the connection.
+
+    Args:
+        url: the metastore database, as ``Metastore.open`` takes it.
+        clusters: ``hive.cluster.properties``.
+        default_cluster: ``hive.default.cluster.name``.
+        settings: any ``hive.*`` parameters.
+        user: who owns its transactions and what it creates.
+        database: the current database.
+        cluster: the cluster to pin, as USE CLUSTER does.
+        autocommit: whether each statement is a transaction of its own.
+
+    Raises:
+        Error: the warehouse cannot be opened.
+    """
+    from airflow_hivex.core.metastore import Metastore
+
+    with ExitStack() as resources:
+        metastore = resources.enter_context(
+            Metastore.open(url, clusters=clusters, default_cluster=default_cluster, settings=settings)
+        )
+        session = metastore.session(user=user, database=database, cluster=cluster)
+        return Connection(session, autocommit=autocommit, resources=resources.pop_all())
+
+
+class Connection:
+    """A session with the methods of PEP 249. It belongs to one thread.
+
+    Without ``autocommit`` the first query or change begins a transaction, which ``commit()`` and ``rollback()`` end,
+    and ``close()`` rolls back. A statement that cannot be part of a transaction, such as CREATE TABLE, commits first,
+    as in MySQL and Oracle. START TRANSACTION, COMMIT and ROLLBACK may also be executed: in a transaction that the
+    text has begun, such a statement is an error.
+    """
+
+    Warning = pep249.Warning
+    Error = pep249.Error
+    InterfaceError = pep249.InterfaceError
+    DatabaseError = pep249.DatabaseError
+    DataError = pep249.DataError
+    OperationalError = pep249.OperationalError
+    IntegrityError = pep249.IntegrityError
+    InternalError = pep249.InternalError
+    ProgrammingError = pep249.ProgrammingError
+    NotSupportedError = pep249.NotSupportedError
+
+    def __init__(self, session: Session, *, autocommit: bool = False, resources: ExitStack | None = None) -> None:
+        self._session = session
+        self._autocommit = autocommit
+        self._resources = resources or ExitStack()
+        self._began = False
+        self._is_closed = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Commit, or roll back after an error; then close."""
+        try:
+            if error_type is None and not self._is_closed:
+                self.commit()
+        finally:
+            self.close()
+
+    @property
+    def session(self) -> Session:
+        """Return the session."""
+        return self._session
+
+    @property
+    def autocommit(self) -> bool:
+        """Return whether each statement is a transaction of its own."""
+        return self._autocommit
+
+    @autocommit.setter
+    def autocommit(self, value: bool) -> None:
+        self.check_open()
+        if bool(value) != self._autocommit and self._session.txn_id is not None:
+            raise InvalidOperationError(
+                "A change of autocommit", f"transaction {self._session.txn_id}", "it is open; commit or roll back first"
+            )
+        self._autocommit = bool(value)
+
+    def cursor(self) -> Cursor:
+        """Return a new cursor."""
+        self.check_open()
+        return Cursor(self)
+
+    def commit(self) -> None:
+        """Commit the transaction; without one, do nothing.
+
+        Raises:
+            WriteConflictError: another transaction has changed the same rows. Nothing of it is visible.
+            OperationalError: as COMMIT.
+        """
+        self.check_open()
+        if self._session.txn_id is not None:
+            self._session.sql("COMMIT")
+        self._began = False
+
+    def rollback(self) -> None:
+        """Roll back the transaction; without one, do nothing."""
+        self.check_open()
+        if self._session.txn_id is not None:
+            self._session.sql("ROLLBACK")
+        self._began = False
+
+    def cancel(self) -> None:
+        """Stop the statement that runs in another thread."""
+        self._session.cancel()
+
+    def close(self) -> None:
+        """End the session; its open transaction is rolled back. Closing twice is allowed."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        with self._resources:
+            self._session.close()
+
+    def run(self, text: str, parameters: Mapping[str, object] | None, max_rows: int | None) -> Result:
+        """Return the result of a statement, in the connection's transaction. Cursors call it."""
+        self.check_open()
+        if not self._autocommit:
+            self._begin_or_commit(read(text, parameters, database=self._session.database))
+        return self._session.sql(text, parameters, max_rows)
+
+    def insert_rows(self, table: str, rows: list[Any]) -> Result:
+        """Return the result of an INSERT of Python values, in the connection's transaction."""
+        self.check_open()
+        if not self._autocommit and self._session.txn_id is None:
+            self._begin()
+        return self._session.insert_rows(table, rows)
+
+    def end_script(self) -> None:
+        """Commit at the end of a script, unless the text itself has begun the transaction that is open.
+
+        Raises:
+            InvalidOperationError: START TRANSACTION has no COMMIT or ROLLBACK; closing rolls back.
+        """
+        if self._began:
+            self.commit()
+        self._session.check_ended()
+
+    def check_open(self) -> None:
+        """Ensure that the connection was not closed.
+
+        Raises:
+            ClosedError: it was.
+        """
+        if self._is_closed:
+            raise ClosedError("connection")
+
+    def _begin_or_commit(self, statement: kinds.Statement) -> None:
+        if isinstance(statement, kinds.StartTransaction) or not statement.IN_TRANSACTIONS:
+            if self._began:
+                self.commit()
+        elif isinstance(statement, kinds.Commit | kinds.Rollback):
+            self._began = False
+        elif (
+            self._session.txn_id is None
+            and isinstance(statement, _WITH_A_SNAPSHOT)
+            and not isinstance(statement, _ALONE)
+        ):
+            self._begin()
+
+    def _begin(self) -> None:
+        self._session.sql("START TRANSACTION")
+        self._began = True

@@ -1,0 +1,282 @@
+"""From an Airflow connection to the metastore that it describes, without the provider common.sql.
+
+Operators, sensors and triggers use it: a DAG file that imports them pays for nothing of common.sql.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import logging
+import os
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import unquote
+
+from airflow.sdk import BaseHook, get_current_context
+from airflow.sdk.exceptions import AirflowNotFoundException
+from airflow.sdk.log import mask_secret
+
+from airflow_hivex.core.errors import (
+    HivexError,
+    InvalidConnectionError,
+    InvalidOperationError,
+    StatementSyntaxError,
+)
+from airflow_hivex.core.model.secrets import secrets_of, secrets_of_uri
+from airflow_hivex.hooks import spark_connections
+from airflow_hivex.hooks.configuration import CONNECTION_TYPE, embedded_configuration, from_connection
+from airflow_hivex.hooks.tasks import agent_info as agent_info_of
+from airflow_hivex.hooks.tasks import part_name
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from airflow_hivex.core.metastore import Metastore
+    from airflow_hivex.core.session import Session
+    from airflow_hivex.hooks.configuration import Configuration
+
+
+class _Part(NamedTuple):
+    """The part of one try of a task in a transaction of a metastore."""
+
+    metastore: str
+    txn_id: int
+    name: str
+    try_number: int
+
+
+_metastores: dict[str, Metastore] = {}
+_metastores_lock = threading.Lock()
+_joined: set[_Part] = set()
+_metastores_of_parents: list[dict[str, Metastore]] = []
+
+
+def share_metastore(configuration: Configuration, metastore: Metastore) -> None:
+    """Give hooks of this process an open metastore for a configuration; they close it with their own.
+
+    It replaces the one that they have opened. Who still holds that one gets new connections when it is used.
+    """
+    with _metastores_lock:
+        replaced = _metastores.get(configuration.key)
+        _metastores[configuration.key] = metastore
+    if replaced is not None:
+        replaced.close()
+
+
+def close_metastores() -> None:
+    """Close every metastore that hooks opened in this process. The next use opens it again."""
+    with _metastores_lock:
+        while _metastores:
+            _metastores.popitem()[1].close()
+
+
+def _leave_metastores_to_parent() -> None:
+    # A forked process shares the sockets of its parent: using or even closing them here would break
+    # the parent's. So they are kept, unused, and the child opens its own.
+    global _metastores, _metastores_lock
+    _metastores_of_parents.append(_metastores)
+    _metastores = {}
+    _metastores_lock = threading.Lock()
+
+
+atexit.register(close_metastores)
+os.register_at_fork(after_in_child=_leave_metastores_to_parent)
+
+
+def split_statements(sql: str | Sequence[str]) -> list[str]:
+    """Return the statements of one or several scripts, at least one.
+
+    :raises StatementSyntaxError: there is none, or a script cannot be taken apart
+    """
+    from airflow_hivex.core.sql.reader import split
+
+    scripts = [sql] if isinstance(sql, str) else list(sql)
+    statements = [statement for script in scripts for statement in split(script)]
+    if not statements:
+        raise StatementSyntaxError("there is no statement to run", 1, 1)
+    return statements
+
+
+class WarehouseHook(BaseHook):
+    """The warehouse behind a connection of type ``hivex``; HivexHook adds the methods of a DbApiHook.
+
+    Without a connection ``hivex_default`` it is an embedded one: SQLite and one cluster ``local``
+    under ``$AIRFLOW_HOME/hivex``.
+
+    :param hivex_conn_id: the connection
+    """
+
+    conn_name_attr = "hivex_conn_id"
+    default_conn_name = "hivex_default"
+    conn_type = CONNECTION_TYPE
+    hook_name = "Hivex Metastore"
+
+    def __init__(self, hivex_conn_id: str = default_conn_name, *, logger_name: str | None = None) -> None:
+        super().__init__(logger_name=logger_name)
+        self.hivex_conn_id = hivex_conn_id
+
+    def get_configuration(self) -> Configuration:
+        """Return the configuration of the connection, checked without opening anything.
+
+        :raises InvalidConnectionError: the connection exists, but cannot be used
+        :raises AirflowNotFoundException: a connection other than ``hivex_default`` does not exist
+        """
+        try:
+            connection = self.get_connection(self.hivex_conn_id)
+        except AirflowNotFoundException:
+            if self.hivex_conn_id != self.default_conn_name:
+                raise
+            # Airflow passes over a connection that it cannot parse as if it were not there.
+            variable = f"AIRFLOW_CONN_{self.hivex_conn_id.upper()}"
+            if variable in os.environ:
+                raise InvalidConnectionError(
+                    self.hivex_conn_id, f"the text in {variable} is neither connection JSON nor a connection URI"
+                ) from None
+            configuration = embedded_configuration()
+            self.log.info(
+                "There is no connection %s; the embedded warehouse is used: %s", self.hivex_conn_id, configuration.url
+            )
+            return configuration
+        configuration = from_connection(connection)
+        _mask_secrets(configuration)
+        return configuration
+
+    def get_metastore(self) -> Metastore:
+        """Return the metastore, opened at the first call in a process and shared from then on: do not close it."""
+        return self._open(self.get_configuration())
+
+    def session(
+        self,
+        *,
+        user: str | None = None,
+        database: str | None = None,
+        cluster: str | None = None,
+        agent_info: str | None = None,
+        txn_id: int | None = None,
+        writer: str | None = None,
+        max_lag: float | str | None = None,
+        max_lag_commits: int | str | None = None,
+        server_jobs_only: bool = False,
+    ) -> Session:
+        """Return a new session; use it as a context manager.
+
+        With ``txn_id`` all of its statements are part of that transaction, which somebody else has begun
+        and will end: give ``HivexTransaction.txn_id`` to a task and join with what it gets.
+
+        :param user: who owns its transactions and what it creates
+        :param database: the current database; None for that of the connection
+        :param cluster: the cluster to pin, as USE CLUSTER does
+        :param agent_info: who runs it, as shown with its transactions and locks; in a task, the DAG, task, run and
+            try by default
+        :param txn_id: the open transaction to join
+        :param writer: what part of that transaction's work it does: what an earlier session of the same
+            name has written is discarded, so that it can be repeated. By default, and so for
+            one session of a task only, the task: a retry replaces what the try before has written.
+        :param max_lag: the lag of copies that its queries accept, in seconds or as a text such as ``10min``
+        :param max_lag_commits: the number of commits that such copies may lack
+        :param server_jobs_only: refuse statements whose jobs would run in this process
+        :raises InvalidOperationError: the task has joined the transaction before, so that this session
+            would discard its work
+        """
+        configuration = self.get_configuration()
+        part = _part_of_task(configuration, txn_id) if txn_id is not None and writer is None else None
+        session = self._open(configuration).session(
+            user=user,
+            database=database or configuration.database,
+            cluster=cluster or None,
+            agent_info=_agent_of_task() if agent_info is None else agent_info,
+            txn_id=txn_id,
+            writer=writer if part is None else part.name,
+            max_lag=max_lag,
+            max_lag_commits=max_lag_commits,
+            server_jobs_only=server_jobs_only,
+        )
+        if part is not None:
+            _joined.add(part)
+        return session
+
+    def test_connection(self) -> tuple[bool, str]:
+        """Return whether the metastore's database and its clusters can be used, and sentences about each of them.
+
+        The database is only read: a metastore that does not exist is not created.
+        """
+        from airflow_hivex.core.checks import describe
+        from airflow_hivex.core.metastore import Metastore
+
+        spark_connections.register()
+        try:
+            configuration = self.get_configuration()
+            return describe(
+                Metastore.check(
+                    configuration.url,
+                    clusters=configuration.clusters,
+                    default_cluster=configuration.default_cluster,
+                    settings=configuration.settings,
+                )
+            )
+        except (HivexError, AirflowNotFoundException) as error:
+            return False, str(error)
+
+    @staticmethod
+    def _open(configuration: Configuration) -> Metastore:
+        # SQLAlchemy and sqlglot come with it: too much for whoever only reads a DAG file.
+        from airflow_hivex.core.metastore import Metastore
+
+        # Under Airflow, where the root logger is at INFO, py4j tells about every connection to the JVM.
+        logging.getLogger("py4j").setLevel(logging.WARNING)
+        spark_connections.register()
+        with _metastores_lock:
+            metastore = _metastores.get(configuration.key)
+            if metastore is None:
+                metastore = _metastores[configuration.key] = Metastore.open(
+                    configuration.url,
+                    clusters=configuration.clusters,
+                    default_cluster=configuration.default_cluster,
+                    settings=configuration.settings,
+                )
+            return metastore
+
+
+def _agent_of_task() -> str | None:
+    try:
+        return agent_info_of(get_current_context())
+    except RuntimeError:
+        # Outside of tasks.
+        return None
+
+
+def _part_of_task(configuration: Configuration, txn_id: int) -> _Part | None:
+    """Return the running task's part in a transaction, or None outside of tasks.
+
+    :raises InvalidOperationError: a session of this try has it already
+    """
+    try:
+        context = get_current_context()
+    except RuntimeError:
+        return None
+    part = _Part(configuration.key, txn_id, part_name(context), context["ti"].try_number)
+    if part in _joined:
+        raise InvalidOperationError(
+            "A second session",
+            f"transaction {txn_id} in task {context['ti'].task_id}",
+            "it would discard what the first has written; run all statements in one session, "
+            "or give each a writer= of its own",
+        )
+    return part
+
+
+def _mask_secrets(configuration: Configuration) -> None:
+    """Have Airflow hide the secrets of a configuration in its logs, rendered fields and results."""
+    found = secrets_of_uri(configuration.url)
+    if isinstance(configuration.clusters, Mapping):
+        found += secrets_of(configuration.clusters)
+    elif configuration.clusters and configuration.clusters.lstrip().startswith("{"):
+        with suppress(ValueError, RecursionError):
+            # A text that is not JSON is refused when the metastore is opened.
+            found += secrets_of(json.loads(configuration.clusters))
+    for secret in found:
+        mask_secret(secret)
+        mask_secret(unquote(secret))
