@@ -50,6 +50,7 @@ def get_provider_info() -> dict[str, Any]:
             {
                 "integration-name": "Hivex",
                 "python-modules": [
+                    "airflow_hivex.sensors.capacity",
                     "airflow_hivex.sensors.compaction",
                     "airflow_hivex.sensors.links",
                     "airflow_hivex.sensors.replication",
@@ -61,6 +62,7 @@ def get_provider_info() -> dict[str, Any]:
             {
                 "integration-name": "Hivex",
                 "python-modules": [
+                    "airflow_hivex.triggers.capacity",
                     "airflow_hivex.triggers.compaction",
                     "airflow_hivex.triggers.links",
                     "airflow_hivex.triggers.replication",

@@ -6,7 +6,9 @@ import logging
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyarrow import orc
 
 from airflow_hivex.core import Metastore, Session
 from airflow_hivex.core.errors import (
@@ -188,3 +190,86 @@ def test_growth_is_that_since_the_record_of_seven_days_ago(
         assert row["growth_7d_bytes"] == sizes[-1] - sizes[-7]
         by_age = {str(each["age"]): each["owned_rows"] for each in shown(session, "SHOW CAPACITY BY AGE")}
         assert by_age == {"up to 1 day": 1, "up to 7 days": 6, "up to 30 days": 2}
+
+
+@pytest.mark.parametrize("metastore_url", ["sqlite"], indirect=True)
+@pytest.mark.spark
+def test_every_way_of_bringing_bytes_is_counted_and_refused(
+    metastore: Metastore, a: Session, tmp_path: Path, copy_table: CopyTable
+) -> None:
+    external = tmp_path / "c1/plain"
+    a.sql("CREATE TABLE u (id int, v string)")
+    a.sql("INSERT INTO u VALUES (1, 'one'), (2, 'two')")
+    for name in ("plain", "part"):
+        keys = " PARTITIONED BY (ds int)" if name == "part" else ""
+        a.sql(f"CREATE EXTERNAL TABLE {name} (id int, v string){keys} STORED AS ORC LOCATION '{external / name}'")
+    for folder in ("plain", "loaded", "elsewhere"):
+        (external / folder).mkdir(parents=True, exist_ok=True)
+        orc.write_table(pa.table({"id": pa.array([7], pa.int32()), "v": ["seven"]}), external / folder / "file.orc")
+    used = bytes_on(tmp_path / "c1/a.db")
+    a.sql(f"ALTER DATABASE a SET QUOTA {used} ON CLUSTER c1")
+    a.sql("ALTER DATABASE a SET QUOTA 1 ON CLUSTER c2")
+    # External tables are not counted, nor are their partitions.
+    a.sql(f"ALTER TABLE part ADD PARTITION (ds=1) LOCATION '{external / 'elsewhere'}'")
+    files = sorted((tmp_path / "c1").rglob("bucket_*"))
+    convert = "SET TBLPROPERTIES ('EXTERNAL' = 'FALSE', 'transactional' = 'true')"
+    for statement in (
+        "INSERT INTO u SELECT * FROM u",
+        "FROM u INSERT INTO u SELECT id, v INSERT INTO t PARTITION (ds=3) SELECT id, v",
+        "CREATE TABLE w AS SELECT * FROM u",
+        "UPDATE u SET v = 'longer'",
+        "MERGE INTO u USING t ON u.id = t.id + 7 WHEN NOT MATCHED THEN INSERT VALUES (t.id, t.v)",
+        "INSERT OVERWRITE u SELECT id, concat(v, sha2(v, 512), sha2(cast(id AS string), 512)) FROM u",
+        f"LOAD DATA LOCAL INPATH '{external / 'loaded'}' INTO TABLE u",
+        f"ALTER TABLE plain {convert}",
+        "REPLICATE TABLE u TO CLUSTER c2",
+        "ALTER TABLE u SET PRIMARY CLUSTER c2",
+    ):
+        with pytest.raises(QuotaExceededError) as error:
+            a.sql(statement)
+        assert error.value.namespace == "a", statement
+        assert error.value.excess_bytes == error.value.used_bytes - error.value.quota_bytes > 0, statement
+        assert error.value.largest[0][0].startswith("a."), statement
+    with a.transaction_batch("u", 2) as batch, pytest.raises(QuotaExceededError):
+        batch.write([(3, "three")])
+    assert sorted((tmp_path / "c1").rglob("bucket_*")) == files
+    assert a.sql("SELECT count(*) FROM u").rows == [(2,)]
+    assert shown(a, "SHOW CAPACITY NAMESPACE a CLUSTER c1")[0]["owned_bytes"] == used
+    # All statements of a transaction count together.
+    a.sql("START TRANSACTION")
+    a.sql("INSERT INTO u VALUES (3, 'three')")
+    a.sql("TRUNCATE TABLE t")
+    a.sql("COMMIT")
+    assert int(str(shown(a, "SHOW CAPACITY NAMESPACE a CLUSTER c1")[0]["owned_bytes"])) < used
+
+
+@pytest.mark.parametrize("metastore_url", ["sqlite"], indirect=True)
+@pytest.mark.spark
+def test_statements_that_bring_no_rows_are_never_refused(metastore: Metastore, a: Session, tmp_path: Path) -> None:
+    a.sql("CREATE TABLE u (id int, v string)")
+    for number in range(3):
+        a.sql(f"INSERT INTO u VALUES ({number}, 'one'), ({number + 10}, 'two')")
+    a.sql("REPLICATE TABLE u TO CLUSTER c2")
+    metastore.capacity.set_quota("a", bytes_on(tmp_path / "c1/a.db"), "c1")
+    metastore.capacity.set_quota("a", bytes_on(tmp_path / "c2/a.db"), "c2")
+    # The delete events take the namespace above its quota.
+    a.sql("DELETE FROM u WHERE id = 1")
+    assert shown(a, "SHOW CAPACITY NAMESPACE a CLUSTER c1")[0]["status"] == "exceeded"
+    a.sql("MERGE INTO u USING t ON u.id = t.id + 1 WHEN MATCHED THEN DELETE")
+    a.sql("DELETE FROM t WHERE id = 2")
+    for kind in ("minor", "major"):
+        a.sql(f"ALTER TABLE u COMPACT '{kind}'")
+        while metastore.compactor.work() is not None:
+            pass
+        metastore.compactor.clean()
+    assert {row["state"] for row in shown(a, "SHOW COMPACTIONS")} == {"succeeded"}, shown(a, "SHOW COMPACTIONS")
+    a.sql("ALTER TABLE u ADD COLUMNS (more int)")
+    a.sql("ALTER TABLE t DROP PARTITION (ds=2)")
+    a.sql("TRUNCATE TABLE t")
+    a.sql("INSERT OVERWRITE t SELECT id, v, 1 FROM t WHERE false")
+    a.sql("ALTER DATABASE a UNSET QUOTA ON CLUSTER c2")
+    a.sql("REPLICATE TABLE u TO CLUSTER c2")
+    a.sql("ALTER DATABASE a SET QUOTA '1 TB' ON CLUSTER c2")
+    a.sql("ALTER TABLE u SET PRIMARY CLUSTER c2")
+    a.sql("DROP TABLE u")
+    a.sql("DROP TABLE t")

@@ -68,6 +68,7 @@ def test_every_module_of_the_airflow_layer_is_listed() -> None:
 def test_airflow_lists_the_triggers(providers_manager: Any) -> None:
     found = {trigger.trigger_class_name for trigger in providers_manager.trigger}
     assert {name for name in found if name.startswith("airflow_hivex")} == {
+        "airflow_hivex.triggers.capacity",
         "airflow_hivex.triggers.compaction",
         "airflow_hivex.triggers.links",
         "airflow_hivex.triggers.query",

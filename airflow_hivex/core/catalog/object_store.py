@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sqlalchemy import Connection
 
 from airflow_hivex.core.catalog import tables
@@ -22,18 +24,23 @@ class ObjectStore(DatabaseMethods, TableMethods, PartitionMethods, CopyMethods):
     may be URIs, or relative to the cluster's file system, or empty for the default place.
     """
 
-    def register(self, registration: Registration) -> None:
-        """Register what a transaction has made of a table, in its commit: new partitions, and directories.
+    def register(self, *registrations: Registration) -> None:
+        """Register what a transaction has made of tables, in its commit: new partitions, and directories.
 
         Raises:
             NoSuchTableError, NoSuchPartitionError: what it belongs to was dropped meanwhile.
             InvalidOperationError: the row layout of a streaming batch has changed.
+            QuotaExceededError: a namespace would hold more than its quota after all of them.
         """
-        self._write(lambda connection: self._register(connection, registration))
+        self._write(lambda connection: self._register(connection, registrations))
 
-    def _register(self, connection: Connection, registration: Registration) -> None:
+    def _register(self, connection: Connection, registrations: Sequence[Registration]) -> None:
+        added = register(connection, registrations, self._clock())
+        for registration, ids in zip(registrations, added, strict=True):
+            self._record_registration(connection, registration, ids)
+
+    def _record_registration(self, connection: Connection, registration: Registration, added: Sequence[int]) -> None:
         table, txn_id = registration.table, registration.txn_id
-        added = register(connection, registration, self._clock())
         if registration.reveals_table:
             (stored,) = tables.select_tables_by_id(connection, [table.id])
             self._record(connection, EventType.CREATE_TABLE, stored, None, txn_id, of_table(stored))

@@ -41,14 +41,15 @@ def register_pending_writes(catalog: ObjectStore, connection: Connection, txn_id
         sentence = hidden(connection, table, names, snapshot, write.facts)
         if sentence is not None:
             raise ConflictFoundError(sentence)
+    registrations = []
     for write in done:
         table = by_id.get(write.table_id)
         if table is None:
             raise NoSuchObjectError(
                 f"A table that transaction {txn_id} has written to was dropped meanwhile, so it cannot commit."
             )
-        registration = Registration.of_write(table, write.facts, write.directories or ())
-        catalog.joining(connection).register(registration)
+        registrations.append(Registration.of_write(table, write.facts, write.directories or ()))
+    catalog.joining(connection).register(*registrations)
     pending_writes.forget(connection, [write.id for write in done])
     # The locks have noted what the statements might write; this is what they did.
     allocation.replace_components(

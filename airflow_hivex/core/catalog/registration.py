@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -142,23 +142,35 @@ class Registration:
         return cls(table, cluster, txn_id, found)
 
 
-def register(connection: Connection, registration: Registration, now_ms: int) -> list[int]:
-    """Write the rows of what a transaction has made, in its commit; return the ids of the partitions that it adds.
+def register(connection: Connection, registrations: Sequence[Registration], now_ms: int) -> list[list[int]]:
+    """Write the rows of what a transaction has made, in its commit; return the ids of the partitions that each adds.
+
+    Quotas are compared with the bytes after all of them.
 
     Raises:
         NoSuchTableError, NoSuchPartitionError: what it belongs to was dropped meanwhile.
         PrimaryChangedError: the primary cluster of the table has changed since the directories were written.
         InvalidOperationError: the files of a streaming batch have another row layout than those that are there.
-        QuotaExceededError: the namespace would hold more than its quota.
+        QuotaExceededError: a namespace would hold more than its quota.
     """
+    growing = []
+    for each in registrations:
+        if each.replaces:
+            # No write id tells of it. First, as it locks the row of the table for a change.
+            tables.raise_versions(connection, [each.table.id])
+        if tables.check_writable(connection, each.table, each.cluster) and each.grows:
+            growing.append((each.table.database, each.cluster, each.table.id))
+    # In one order, so that commits to several namespaces do not wait for each other. Each namespace counts once.
+    of_namespaces = {(database, cluster): table_id for database, cluster, table_id in growing}
+    uses = [quotas.lock_use(connection, of_namespaces[key], key[1]) for key in sorted(of_namespaces)]
+    added = [_register(connection, each, now_ms) for each in registrations]
+    for use in uses:
+        quotas.check_use(connection, use)
+    return added
+
+
+def _register(connection: Connection, registration: Registration, now_ms: int) -> list[int]:
     table, found = registration.table, registration.directories
-    if registration.replaces:
-        # No write id tells of it. First, as it locks the row of the table for a change.
-        tables.raise_versions(connection, [table.id])
-    has_quota = tables.check_writable(connection, table, registration.cluster)
-    use = None
-    if has_quota and registration.grows:
-        use = quotas.lock_use(connection, table.id, registration.cluster)
     names = registration.partitions | {each.partition for each in found if each.partition is not None}
     ids = partitions.partition_ids(connection, table, sorted(names))
     added: Mapping[str, int] = {}
@@ -183,5 +195,4 @@ def register(connection: Connection, registration: Registration, now_ms: int) ->
         now_ms=now_ms,
         may_grow=registration.is_batch,
     )
-    quotas.check_use(connection, use)
     return sorted(added.values())

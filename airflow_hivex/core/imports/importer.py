@@ -297,7 +297,7 @@ class HiveImporter:
         self._add_partitions(connection, created, found, txn_id)
         if directories is not None:
             registration = Registration(created, self._cluster.name, running.txn_id, directories.found)
-            register(connection, registration, services.clock())
+            register(connection, [registration], services.clock())
 
     def _add(self, stored: StoredTable, found: _HiveTable) -> None:
         """Add the partitions of an external table that have come in Hive since it was imported."""

@@ -8,7 +8,7 @@ from airflow_hivex.core.errors import InvalidParametersError
 
 _UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB")
 _STEP = 1024
-_SIZE = re.compile(r"([0-9]{1,18})(\.[0-9]{1,6})?\s*([KMGTP]?)(I?)B?", re.IGNORECASE)
+_SIZE = re.compile(r"([0-9]{1,19})(?:\.([0-9]{1,6}))?[ \t]*(B|[KMGTP]I?B?)?", re.IGNORECASE | re.ASCII)
 _LARGEST = 2**63 - 1
 
 
@@ -28,17 +28,23 @@ def size_of(text: str) -> int:
     """Return the number of bytes of a text such as ``1000``, ``10 GB`` (10**10) or ``1.5 TiB`` (1.5 * 2**40).
 
     Raises:
-        InvalidParametersError: it is not a size, or not one that can be stored.
+        InvalidParametersError: it is not a size, a whole number of bytes, or a size that can be stored.
     """
     found = _SIZE.fullmatch(text.strip())
-    if found is None or (found[4] and not found[3]):
+    if found is None:
         raise InvalidParametersError(
             f"{text!r} is not a valid size; write a number of bytes, or such as '10 GB' or '1.5 TiB'."
         )
-    power = "KMGTP".find(found[3].upper()) + 1 if found[3] else 0
-    unit: int = (1024 if found[4] else 1000) ** power
-    digits = found[2] or ""
-    size = int(found[1]) * unit + (int(digits[1:]) * unit // 10 ** (len(digits) - 1) if digits else 0)
+    whole, fraction, unit = found[1], found[2] or "", (found[3] or "").upper()
+    power = "BKMGTP".index(unit[:1] or "B")
+    bytes_of_unit: int = (_STEP if unit[1:2] == "I" else 1000) ** power
+    size: int
+    size, rest = divmod(int(whole + fraction) * bytes_of_unit, 10 ** len(fraction))
+    if rest:
+        raise InvalidParametersError(
+            f"{text!r} is not a valid size, as it is not a whole number of bytes; a fraction needs a unit, such as "
+            f"'{whole}.{fraction} GB'."
+        )
     if not 0 < size <= _LARGEST:
         raise InvalidParametersError(f"{text!r} is not a valid size; it is from 1 to {_LARGEST} bytes.")
     return size

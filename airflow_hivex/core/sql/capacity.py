@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 from airflow_hivex.core.errors import InvalidParametersError
 from airflow_hivex.core.model.sizes import size_of
 from airflow_hivex.core.model.statements import PlacedName, SetQuota, ShowCapacity
 from airflow_hivex.core.sql.databases import DATABASE_WORDS, read_cluster
 from airflow_hivex.core.sql.literals import read_string
 from airflow_hivex.core.sql.tokens import Cursor, Kind
+
+_PERCENT = re.compile(r"[1-9][0-9]?|100")
 
 _GROUPS = ("TABLE", "FORMAT", "AGE")
 
@@ -64,7 +68,7 @@ def _size(cursor: Cursor) -> int:
 def _percent(cursor: Cursor) -> int:
     token = cursor.peek()
     text = cursor.next("a percentage").text
-    if not (text.isdigit() and 1 <= int(text) <= 100):
+    if not _PERCENT.fullmatch(text):
         raise cursor.error(f"{text} is not a valid percentage; give a whole number from 1 to 100", token)
     cursor.accept_symbol("%")
     return int(text)

@@ -25,32 +25,35 @@ log = logging.getLogger(__name__)
 _MOST_AT_ONCE = 1000
 
 
-def register_write(
+def register_writes(
     services: Services,
     connection: Connection,
-    table: StoredTable,
-    write: TableWrite,
-    directories: Sequence[WrittenDirectory],
+    writes: Sequence[tuple[StoredTable, TableWrite, Sequence[WrittenDirectory]]],
     *,
     reveals_table: bool = False,
 ) -> None:
-    """Register what a statement's own transaction has written, in its commit.
+    """Register what a statement's own transaction has written to tables, in its commit.
 
     Where the statement named no partition, the rows have decided, and the transaction's components now name those
     that they went to.
 
     Raises:
-        NoSuchTableError: the table was dropped meanwhile.
+        NoSuchTableError: a table was dropped meanwhile.
+        QuotaExceededError: a namespace would hold more than its quota.
     """
-    registration = Registration.of_write(table, write, directories, reveals_table=reveals_table)
-    services.catalog.joining(connection).register(registration)
-    if write.operation in (Operation.UPDATE, Operation.DELETE) and not write.overwrite:
-        # The locks have noted all that might be changed; this is what was.
-        done = write.operations(directories)
-        allocation.replace_components(connection, write.txn_id, {(table.id, each, kind) for each, kind in done})
-    elif table.is_partitioned and write.partition is None:
-        names = sorted(each.partition for each in directories if each.partition is not None)
-        allocation.add_dynamic_partitions(connection, write.txn_id, table.id, names, write.operation)
+    registrations = [
+        Registration.of_write(table, write, directories, reveals_table=reveals_table)
+        for table, write, directories in writes
+    ]
+    services.catalog.joining(connection).register(*registrations)
+    for table, write, directories in writes:
+        if write.operation in (Operation.UPDATE, Operation.DELETE) and not write.overwrite:
+            # The locks have noted all that might be changed; this is what was.
+            done = write.operations(directories)
+            allocation.replace_components(connection, write.txn_id, {(table.id, each, kind) for each, kind in done})
+        elif table.is_partitioned and write.partition is None:
+            names = sorted(each.partition for each in directories if each.partition is not None)
+            allocation.add_dynamic_partitions(connection, write.txn_id, table.id, names, write.operation)
 
 
 def take_back(services: Services, writes: Sequence[PendingWrite], *, own: bool = False) -> int:

@@ -28,7 +28,7 @@ from airflow_hivex.core.statements import planning
 from airflow_hivex.core.statements.context import Result, Running, StatementContext
 from airflow_hivex.core.statements.insert_targets import check_insert, static_partition
 from airflow_hivex.core.statements.locking import acquire
-from airflow_hivex.core.statements.pending import register_write
+from airflow_hivex.core.statements.pending import register_writes
 from airflow_hivex.core.statements.routing import RoutedQuery, chosen_cluster, route
 from airflow_hivex.core.statements.table_definitions import check_columns, describe_table
 from airflow_hivex.core.statements.transactions import in_transaction, own_transaction
@@ -175,7 +175,8 @@ def run_create_table_as_select(context: StatementContext, statement: CreateTable
 
         def changes(connection: Connection) -> None:
             tables.reveal(connection, hidden)
-            register_write(context.services, connection, hidden, facts, written.directories, reveals_table=True)
+            writes = [(hidden, facts, written.directories)]
+            register_writes(context.services, connection, writes, reveals_table=True)
 
         context.services.transactions.commit(running.txn_id, changes)
     return Result(cluster=cluster.name, txn_id=running.txn_id, rows_written=written.rows_written, route=routed.route)

@@ -20,7 +20,7 @@ from airflow_hivex.core.statements import planning
 from airflow_hivex.core.statements.context import Running, StatementContext
 from airflow_hivex.core.statements.pending import (
     delete_directories,
-    register_write,
+    register_writes,
     take_back,
     take_back_writer,
 )
@@ -155,8 +155,9 @@ def end_writes(
                 _check_nothing_hidden(connection, running.snapshot, write, directories)
             for write, _ in done:
                 _record_batch(context, connection, write, running.txn_id)
-            for write, directories in done:
-                register_write(services, connection, write.table, write.facts, directories)
+            register_writes(
+                services, connection, [(write.table, write.facts, directories) for write, directories in done]
+            )
 
         services.transactions.commit(running.txn_id, register)
         return

@@ -1,0 +1,71 @@
+"""Wait until a namespace has used much of its quota."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow.sdk.exceptions import AirflowFailException
+
+from airflow_hivex.sensors.transactions import HivexSensor
+from airflow_hivex.triggers.capacity import HivexQuotaTrigger, look_at_quotas
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from airflow_hivex.triggers.transactions import Answer, HivexTrigger
+
+
+class HivexQuotaSensor(HivexSensor):
+    """Wait until a quota is used up to its warning level, so that the tasks behind it tell people or free space.
+
+    It returns ``{"quotas": [{"namespace", "cluster", "status", "used_bytes", "quota_bytes", "warning_percent",
+    "used_percent", "largest_tables"}]}`` with the quotas that have reached the level.
+
+    :param namespace: the namespace; None for all that have a quota (templated)
+    :param cluster: the cluster; None for all (templated)
+    :param percent: the share of the quota, above 0; None for the warning level of each quota (templated)
+    :param hivex_conn_id: the connection of type ``hivex`` (templated)
+    :param deferrable: wait in the triggerer; ``[operators] default_deferrable`` by default
+    """
+
+    template_fields: Sequence[str] = ("namespace", "cluster", "percent", "hivex_conn_id")
+
+    def __init__(
+        self,
+        *,
+        namespace: str | None = None,
+        cluster: str | None = None,
+        percent: float | str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.namespace = namespace
+        self.cluster = cluster
+        self.percent = percent
+
+    def _look(self) -> Answer | None:
+        return look_at_quotas(self.hivex_conn_id, self.namespace or None, self.cluster or None, self._percent())
+
+    def _trigger(self) -> HivexTrigger:
+        return HivexQuotaTrigger(
+            namespace=self.namespace or None,
+            cluster=self.cluster or None,
+            percent=self._percent(),
+            hivex_conn_id=self.hivex_conn_id,
+            poll_interval=self.poke_interval,
+        )
+
+    def _awaited(self) -> str:
+        return f"quota of {self.namespace or 'any namespace'} that is used up to its level"
+
+    def _percent(self) -> float | None:
+        if self.percent in (None, ""):
+            return None
+        try:
+            percent = float(self.percent)
+        except (TypeError, ValueError):
+            percent = 0
+        if isinstance(self.percent, bool) or not 0 < percent < float("inf"):
+            raise AirflowFailException(f"percent = {self.percent!r} is not a valid share of a quota, above 0.")
+        return percent
