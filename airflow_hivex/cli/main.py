@@ -129,7 +129,9 @@ def _add_namespace(commands: argparse._SubParsersAction[argparse.ArgumentParser]
 
 
 def _add_metastore(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    metastore = commands.add_parser("metastore", help="upgrade, check and clean up the metastore")
+    from airflow_hivex.cli.metastore_server import add_serve
+
+    metastore = commands.add_parser("metastore", help="upgrade, check, clean up and serve the metastore")
     actions = metastore.add_subparsers(title="actions", required=True, metavar="ACTION")
     upgrade = actions.add_parser("upgrade", help="upgrade the schema of the database to this release")
     add_options_to_command(upgrade)
@@ -157,6 +159,7 @@ def _add_metastore(commands: argparse._SubParsersAction[argparse.ArgumentParser]
     add_options_to_command(cache)
     cache.set_defaults(command=_show_caches)
     _add_import(actions)
+    add_serve(actions, _tell)
     accept = actions.add_parser(
         "accept-root",
         help="accept the root of a cluster's file system as it is now",

@@ -118,3 +118,16 @@ def test_every_extra_that_is_named_exists() -> None:
     files = [*PAGES, *(ROOT / "airflow_hivex").rglob("*.py")]
     named = {name for file in files for name in re.findall(r"airflow-provider-hivex\[([a-z]+)\]", file.read_text())}
     assert named == set(extras)
+
+
+def test_page_of_calls_lists_the_calls_that_the_endpoint_serves() -> None:
+    from airflow_hivex.core.thrift.calls.registry import calls
+
+    text = (ROOT / "docs" / "reference" / "hive-metastore-calls.md").read_text().partition("## Other calls")[0]
+    listed = [
+        name
+        for paragraph in text.split("\n\n")
+        if re.fullmatch(r"(`\w+`,?\s*)+", paragraph)
+        for name in re.findall(r"`(\w+)`", paragraph)
+    ]
+    assert sorted(listed) == [name.decode() for name in calls()]

@@ -34,7 +34,8 @@ class HiveClientMissingError(HiveMetastoreError):
 
     def __init__(self, missing: str) -> None:
         super().__init__(
-            f"To read a Hive metastore, install airflow-provider-hivex with its extra 'hive': there is no {missing}.",
+            "To read a Hive metastore, or to serve one, install airflow-provider-hivex with its extra 'hive': "
+            f"there is no {missing}.",
             missing,
         )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from sqlalchemy import Connection
@@ -19,7 +19,7 @@ from airflow_hivex.core.errors import (
     NoSuchTableError,
 )
 from airflow_hivex.core.model.file_properties import check_file_options
-from airflow_hivex.core.model.objects import Database, StoredTable
+from airflow_hivex.core.model.objects import Database, StoredTable, Table
 from airflow_hivex.core.model.statements import (
     AlterDatabase,
     CreateDatabase,
@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 def create_database(context: StatementContext, statement: CreateDatabase) -> Result:
     """CREATE DATABASE."""
     check_location(context, "database", statement.name, statement.location)
-    _check_mode(statement.name, statement.properties)
+    check_mode(statement.name, statement.properties)
     database = Database(
         name=statement.name,
         location=statement.location or "",
@@ -90,7 +90,7 @@ def alter_database(context: StatementContext, statement: AlterDatabase) -> Resul
     catalog = context.services.catalog
     database = catalog.get_database(statement.name)
     check_location(context, "database", statement.name, statement.location)
-    _check_mode(statement.name, statement.properties)
+    check_mode(statement.name, statement.properties)
     catalog.alter_database(
         statement.name,
         replace(
@@ -103,7 +103,12 @@ def alter_database(context: StatementContext, statement: AlterDatabase) -> Resul
     return Result()
 
 
-def _check_mode(name: str, properties: Mapping[str, str]) -> None:
+def check_mode(name: str, properties: Mapping[str, str]) -> None:
+    """Refuse a value of the namespace mode that is neither true nor false.
+
+    Raises:
+        InvalidObjectError: it is another one.
+    """
     mode = properties.get(NAMESPACE_MODE)
     if mode is not None and mode.lower() not in ("true", "false"):
         raise InvalidObjectError(
@@ -127,24 +132,38 @@ def use_cluster(context: StatementContext, statement: UseCluster) -> Result:
 
 def create_table(context: StatementContext, statement: CreateTable) -> Result:
     """CREATE TABLE without a query. A managed table takes its first write id with it."""
-    table = describe_table(context, statement)
-    services = context.services
     try:
-        with own_transaction(context) as running:
-            acquire(context, running, services.statement_locks.create_table(table.database))
-
-            def changes(connection: Connection) -> None:
-                txn_id = running.txn_id if table.is_transactional else None
-                created = services.catalog.joining(connection).create_table(table, txn_id=txn_id)
-                if table.is_transactional:
-                    services.transactions.allocate_in(connection, [running.txn_id], created.id)
-
-            services.transactions.commit(running.txn_id, changes)
-            return Result(txn_id=running.txn_id)
+        return store_table(context, describe_table(context, statement))
     except AlreadyExistsError:
         if not statement.if_not_exists:
             raise
         return Result()
+
+
+def store_table(
+    context: StatementContext, table: Table, also: Callable[[Connection, StoredTable], None] | None = None
+) -> Result:
+    """Store a table that was described and checked; a managed one takes its first write id with it.
+
+    ``also`` is done in the commit, with the table as it is stored.
+
+    Raises:
+        AlreadyExistsError: a table of that name exists.
+    """
+    services = context.services
+    with own_transaction(context) as running:
+        acquire(context, running, services.statement_locks.create_table(table.database))
+
+        def changes(connection: Connection) -> None:
+            txn_id = running.txn_id if table.is_transactional else None
+            created = services.catalog.joining(connection).create_table(table, txn_id=txn_id)
+            if table.is_transactional:
+                services.transactions.allocate_in(connection, [running.txn_id], created.id)
+            if also is not None:
+                also(connection, created)
+
+        services.transactions.commit(running.txn_id, changes)
+        return Result(txn_id=running.txn_id)
 
 
 def drop_table(context: StatementContext, statement: DropTable) -> Result:

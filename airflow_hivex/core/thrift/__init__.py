@@ -1,0 +1,1 @@
+"""A Hive Metastore endpoint: Hive's own Thrift protocol over the catalog, the transactions and the locks."""

@@ -1,0 +1,51 @@
+"""The methods of Hive's Thrift interface, as the bindings of a package have them.
+
+The bindings are those of Hive 4 that pyiceberg ships. A client of Hive 2.3 understands the answers
+(``docs/reference/hive-metastore-calls.md``, "Clients of earlier releases").
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from fb303 import FacebookService
+from hive_metastore import ThriftHiveMetastore, ttypes
+
+__all__ = ["Method", "all_methods", "method", "ttypes"]
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """A method: the structures of its arguments and result, and which exceptions a reply may have."""
+
+    name: str
+    arguments: type[Any]
+    result: type[Any] | None
+    exceptions: dict[type[Any], str]
+    has_success: bool
+
+    def declared(self, error: Any) -> str | None:
+        """Return the field of the result for an exception, None where the method does not declare it."""
+        return self.exceptions.get(error.__class__)
+
+
+@cache
+def method(name: str) -> Method | None:
+    """Return the method of this name, None where the interface has none."""
+    for service in (ThriftHiveMetastore, FacebookService):
+        arguments = getattr(service, f"{name}_args", None)
+        if arguments is None:
+            continue
+        result = getattr(service, f"{name}_result", None)
+        fields = [field for field in (result.thrift_spec if result is not None else ()) if field]
+        exceptions = {field[3][0]: field[2] for field in fields if field[0] != 0}
+        return Method(name, arguments, result, exceptions, any(field[0] == 0 for field in fields))
+    return None
+
+
+def all_methods() -> list[str]:
+    """Return the names of all methods of the interface, sorted."""
+    names = {name for service in (ThriftHiveMetastore, FacebookService) for name in dir(service.Iface)}
+    return sorted(name for name in names if not name.startswith("_"))

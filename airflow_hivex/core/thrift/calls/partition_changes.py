@@ -1,0 +1,438 @@
+"""Calls that add, alter, rename and drop partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import Connection
+
+from airflow_hivex.core.catalog.partitions import spelled_name
+from airflow_hivex.core.catalog.statistics import store_statistics
+from airflow_hivex.core.errors import (
+    InvalidObjectError,
+    InvalidOperationError,
+    MissingWriteIdListError,
+    NoSuchPartitionError,
+)
+from airflow_hivex.core.imports.conversion import PartitionConverter
+from airflow_hivex.core.imports.hive_statistics import convert_statistics
+from airflow_hivex.core.model.expressions import ColumnReference
+from airflow_hivex.core.model.locks import LockComponent
+from airflow_hivex.core.model.objects import Partition, StoredPartition, StoredTable
+from airflow_hivex.core.model.partitions import DEFAULT_PARTITION, nullable_values, partition_values
+from airflow_hivex.core.model.predicates import And, Comparison, IsNull
+from airflow_hivex.core.model.statements import DropPartitions, Literal, RenamePartition, TableName
+from airflow_hivex.core.model.write_ids import ValidWriteIdList
+from airflow_hivex.core.statements import partition_definitions
+from airflow_hivex.core.statements.metadata_changes import change_metadata, check_location
+from airflow_hivex.core.thrift.bindings import ttypes
+from airflow_hivex.core.thrift.calls.registry import Raw, call
+from airflow_hivex.core.thrift.calls.table_changes import kept_statistics, properties_of, without_ours
+from airflow_hivex.core.thrift.calls.tables import list_of
+from airflow_hivex.core.thrift.clients import Client, DatabaseName, read_database
+from airflow_hivex.core.thrift.endpoint import Endpoint
+from airflow_hivex.core.thrift.files import delete_directory, make_directories, owns_files
+from airflow_hivex.core.thrift.hive_objects import hive_partition
+from airflow_hivex.core.thrift.messages import STRUCT_RESULT
+
+_Change = Callable[[Connection, ValidWriteIdList | None, int | None], None]
+
+
+class _Changed:
+    """The table whose partitions a call changes, for a client."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        client: Client,
+        name: DatabaseName,
+        table: str,
+        ids: str | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        if "@" in table:
+            reason = "partitions of a link change by ALTER LINK of `hivex sql`"
+            raise InvalidOperationError("A change of partitions", f"{name.name}.{table}", reason)
+        self.endpoint = endpoint
+        self.name = name
+        self.cluster = client.cluster(name, properties)
+        self.context = endpoint.context(client, name, properties)
+        self.table: StoredTable = endpoint.services.catalog.get_table(name.name, table)
+        if self.table.is_transactional and list_of(ids) is None:
+            raise MissingWriteIdListError(self.table.full_name)
+        if not self.table.is_partitioned:
+            reason = "the table has no partition keys"
+            raise InvalidObjectError("partition", f"of {self.table.full_name}", reason)
+        clusters = endpoint.services.clusters
+        self.primary = clusters.get(self.table.storage.primary.cluster)
+        at_home = self.table.with_location(self.primary.uri(self.table.storage.primary.location))
+        # Clients send back the structure that they got, with a location of the cluster that they see.
+        self.like = endpoint.hive_table(at_home, name.given, None)
+        without_ours(self.like)
+        self._converter = PartitionConverter(self.like, self.table, self.primary)
+
+    def converted(self, hive: Any) -> Partition:
+        """Return a partition that a client describes."""
+        catalog = self.endpoint.services.catalog
+        new = catalog.new_partition(self.table, list(nullable(hive.values or ())))
+        if hive.sd is None:
+            hive.sd = ttypes.StorageDescriptor(**vars(self.like.sd))
+            hive.sd.location = None
+        without_ours(hive)
+        location = hive.sd.location
+        if not location:
+            hive.sd.location = self.primary.uri(f"{self.table.storage.primary.location}/{new.name}")
+        elif not location.startswith("/") and ":" not in location:
+            # Relative to the table, as in Hive.
+            hive.sd.location = f"{self.like.sd.location}/{location}"
+        if hive.sd.serdeInfo is None:
+            hive.sd.serdeInfo = self.like.sd.serdeInfo
+        if hive.sd.cols is None:
+            hive.sd.cols = self.like.sd.cols
+        partition = self._converter.convert(hive, new)
+        own = {**partition.parameters, **kept_statistics(hive.parameters)}
+        return replace(partition, parameters=own)
+
+    def change(self, locks: Sequence[LockComponent], change: _Change) -> None:
+        """Apply a change under its locks."""
+        change_metadata(self.context, self.table, locks, change)
+
+    def bytes_of(self, found: Sequence[StoredPartition]) -> list[bytes]:
+        """Return the bytes of partitions as they are now."""
+        seen = self.endpoint.services.catalog.get_table(self.table.database, self.table.name, cluster=self.cluster)
+        return self.endpoint.partition_bytes(found, seen, self.name.given, self.cluster)
+
+    def read(self, names: Sequence[str]) -> list[StoredPartition]:
+        """Return partitions as they are now."""
+        catalog = self.endpoint.services.catalog
+        return catalog.get_partitions_by_names(self.table.database, self.table.name, names, cluster=self.cluster)
+
+
+def nullable(values: Sequence[str]) -> tuple[str | None, ...]:
+    """Return the values of a partition, None for Hive's name of NULL."""
+    return tuple(None if value in (DEFAULT_PARTITION, "") else value for value in values)
+
+
+# -- add ---------------------------------------------------------------------------------
+
+
+def _add(of: _Changed, parts: Sequence[Any], *, if_not_exists: bool) -> list[str]:
+    """Add partitions, all or none, with their directories; return the names of the new ones."""
+    table, catalog = of.table, of.endpoint.services.catalog
+    new = [of.converted(each) for each in parts]
+    for each in new:
+        if each.location:
+            check_location(
+                of.context, "partition", f"of {table.full_name}", each.location, of.primary, is_external=True
+            )
+    added: list[str] = []
+
+    def change(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:
+        added[:] = catalog.joining(connection).add_partitions(
+            table.database, table.name, new, write_ids, if_not_exists=if_not_exists, txn_id=txn_id
+        )
+        names = set(added)
+        _store_statistics(of, connection, {each.name: each for each in new if each.name in names})
+
+    if new:
+        names = [each.name for each in new]
+        locks = of.endpoint.services.statement_locks
+        of.change(locks.add_partitions(table, names, if_not_exists=if_not_exists), change)
+    if table.is_external:
+        places = {each.name: each.location or f"{table.storage.primary.location}/{each.name}" for each in new}
+        make_directories(of.endpoint, of.primary, [places[name] for name in added])
+    return added
+
+
+def _store_statistics(of: _Changed, connection: Connection, found: Mapping[str, Partition]) -> None:
+    if of.table.is_transactional:
+        return
+    now = of.endpoint.services.clock()
+    converted = {
+        name: convert_statistics(each.parameters, of.table.columns, (), now)
+        for name, each in found.items()
+        if kept_statistics(each.parameters)
+    }
+    known: dict[str | None, Any] = {name: each for name, each in converted.items() if each is not None}
+    if known:
+        store_statistics(connection, of.table, known)
+
+
+@call("add_partition")
+def add_partition(endpoint: Endpoint, client: Client, args: Any) -> Raw:
+    """Add a partition."""
+    return _add_one(endpoint, client, args.new_part, {})
+
+
+@call("add_partition_with_environment_context")
+def add_partition_with_environment_context(endpoint: Endpoint, client: Client, args: Any) -> Raw:
+    """Add a partition."""
+    return _add_one(endpoint, client, args.new_part, properties_of(args.environment_context))
+
+
+def _add_one(endpoint: Endpoint, client: Client, hive: Any, properties: Mapping[str, str]) -> Raw:
+    name = read_database(hive.dbName, hive.catName)
+    of = _Changed(endpoint, client, name, hive.tableName or "", None, properties)
+    added = _add(of, [hive], if_not_exists=False)
+    return Raw(STRUCT_RESULT + of.bytes_of(of.read(added))[0])
+
+
+@call("add_partitions")
+def add_partitions(endpoint: Endpoint, client: Client, args: Any) -> int:
+    """Add partitions of one table, all or none; return their number."""
+    parts = args.new_parts or []
+    if not parts:
+        return 0
+    name = read_database(parts[0].dbName, parts[0].catName)
+    of = _Changed(endpoint, client, name, parts[0].tableName or "")
+    _check_same_table(of, parts)
+    return len(_add(of, parts, if_not_exists=False))
+
+
+@call("add_partitions_req")
+def add_partitions_req(endpoint: Endpoint, client: Client, args: Any) -> Any:
+    """Add partitions, all or none, or those that do not exist."""
+    request = args.request
+    name = read_database(request.dbName, request.catName)
+    of = _Changed(endpoint, client, name, request.tblName or "", request.validWriteIdList)
+    _check_same_table(of, request.parts or ())
+    added = _add(of, request.parts or (), if_not_exists=bool(request.ifNotExists))
+    if not request.needResult:
+        return ttypes.AddPartitionsResult()
+    found = of.read(added)
+    return ttypes.AddPartitionsResult(partitions=_structures(of, found))
+
+
+def _structures(of: _Changed, found: Sequence[StoredPartition]) -> list[Any]:
+    seen = of.endpoint.services.catalog.get_table(of.table.database, of.table.name, cluster=of.cluster)
+    like = of.endpoint.hive_table(seen, of.name.given, of.cluster)
+    return [hive_partition(each, of.name.given, like) for each in found]
+
+
+def _check_same_table(of: _Changed, parts: Sequence[Any]) -> None:
+    for each in parts:
+        named = (read_database(each.dbName, each.catName).name, (each.tableName or "").lower())
+        if named != (of.table.database, of.table.name):
+            raise ttypes.MetaException(
+                f"Partition does not belong to target table {of.table.full_name}: {'.'.join(named)}"
+            )
+
+
+@call("append_partition")
+def append_partition(endpoint: Endpoint, client: Client, args: Any) -> Raw:
+    """Add a partition that is stored as its table."""
+    return _append(endpoint, client, args.db_name, args.tbl_name, args.part_vals or ())
+
+
+@call("append_partition_with_environment_context")
+def append_partition_with_environment_context(endpoint: Endpoint, client: Client, args: Any) -> Raw:
+    """Add a partition that is stored as its table."""
+    return _append(endpoint, client, args.db_name, args.tbl_name, args.part_vals or ())
+
+
+@call("append_partition_by_name")
+def append_partition_by_name(endpoint: Endpoint, client: Client, args: Any) -> Raw:
+    """Add a partition that is stored as its table."""
+    return _append(endpoint, client, args.db_name, args.tbl_name, partition_values(args.part_name or ""))
+
+
+@call("append_partition_by_name_with_environment_context")
+def append_partition_by_name_with_context(endpoint: Endpoint, client: Client, args: Any) -> Raw:
+    """Add a partition that is stored as its table."""
+    return _append(endpoint, client, args.db_name, args.tbl_name, partition_values(args.part_name or ""))
+
+
+def _append(endpoint: Endpoint, client: Client, database: str, table: str, values: Sequence[str]) -> Raw:
+    of = _Changed(endpoint, client, read_database(database), table or "")
+    added = _add(of, [ttypes.Partition(values=list(values), parameters={})], if_not_exists=False)
+    return Raw(STRUCT_RESULT + of.bytes_of(of.read(added))[0])
+
+
+# -- alter -------------------------------------------------------------------------------
+
+
+@call("alter_partition")
+def alter_partition(endpoint: Endpoint, client: Client, args: Any) -> None:
+    """Store a changed partition."""
+    _alter(_Changed(endpoint, client, read_database(args.db_name), args.tbl_name or ""), [args.new_part])
+
+
+@call("alter_partition_with_environment_context")
+def alter_partition_with_environment_context(endpoint: Endpoint, client: Client, args: Any) -> None:
+    """Store a changed partition."""
+    properties = properties_of(args.environment_context)
+    name = read_database(args.db_name)
+    _alter(_Changed(endpoint, client, name, args.tbl_name or "", None, properties), [args.new_part])
+
+
+@call("alter_partitions")
+def alter_partitions(endpoint: Endpoint, client: Client, args: Any) -> None:
+    """Store changed partitions, all or none."""
+    _alter(_Changed(endpoint, client, read_database(args.db_name), args.tbl_name or ""), args.new_parts or ())
+
+
+@call("alter_partitions_with_environment_context")
+def alter_partitions_with_environment_context(endpoint: Endpoint, client: Client, args: Any) -> None:
+    """Store changed partitions, all or none."""
+    properties = properties_of(args.environment_context)
+    name = read_database(args.db_name)
+    _alter(_Changed(endpoint, client, name, args.tbl_name or "", None, properties), args.new_parts or ())
+
+
+@call("alter_partitions_req")
+def alter_partitions_req(endpoint: Endpoint, client: Client, args: Any) -> Any:
+    """Store changed partitions, all or none."""
+    request = args.req
+    name = read_database(request.dbName, request.catName)
+    properties = properties_of(request.environmentContext)
+    of = _Changed(endpoint, client, name, request.tableName or "", request.validWriteIdList, properties)
+    _alter(of, request.partitions or ())
+    return ttypes.AlterPartitionsResponse()
+
+
+def _alter(of: _Changed, parts: Sequence[Any]) -> None:
+    table, catalog = of.table, of.endpoint.services.catalog
+    changed = [of.converted(each) for each in parts]
+    if not changed:
+        return
+    names = [each.name for each in changed]
+    stored = {each.name: each for each in of.read(names)}
+    kept = [_in_place(of, each, stored.get(each.name)) for each in changed]
+
+    def change(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:
+        catalog.joining(connection).alter_partitions(table.database, table.name, kept, write_ids, txn_id=txn_id)
+        _store_statistics(of, connection, {each.name: each for each in kept})
+
+    of.change(of.endpoint.services.statement_locks.alter_table(table), change)
+
+
+def _in_place(of: _Changed, changed: Partition, stored: StoredPartition | None) -> Partition:
+    """Return a changed partition, whose location must be the one that it has.
+
+    Raises:
+        NoSuchPartitionError: it does not exist.
+        InvalidOperationError: it would move.
+    """
+    if stored is None:
+        raise NoSuchPartitionError(of.table.database, of.table.name, changed.name)
+    wanted = changed.location or f"{of.table.storage.primary.location}/{changed.name}"
+    present = of.endpoint.services.clusters
+    relative = wanted
+    for cluster in map(present.get, present):
+        found = cluster.root.relative(stored.location)
+        if found is not None:
+            relative = found
+            break
+    if changed.location and wanted != relative:
+        reason = f"it lies in {stored.location}, and this does not move it; drop and add it again, its files stay"
+        raise InvalidOperationError("ALTER PARTITION SET LOCATION", f"{of.table.full_name} {changed.name}", reason)
+    return changed
+
+
+# -- rename and drop ---------------------------------------------------------------------
+
+
+@call("rename_partition")
+def rename_partition(endpoint: Endpoint, client: Client, args: Any) -> None:
+    """Give a partition other values."""
+    of = _Changed(endpoint, client, read_database(args.db_name), args.tbl_name or "")
+    _rename(of, args.part_vals or (), args.new_part)
+
+
+@call("rename_partition_req")
+def rename_partition_req(endpoint: Endpoint, client: Client, args: Any) -> Any:
+    """Give a partition other values."""
+    request = args.req
+    name = read_database(request.dbName, request.catName)
+    of = _Changed(endpoint, client, name, request.tableName or "", request.validWriteIdList)
+    _rename(of, request.partVals or (), request.newPart)
+    return ttypes.RenamePartitionResponse()
+
+
+def _rename(of: _Changed, values: Sequence[str], new: Any) -> None:
+    named = TableName(of.table.name, of.table.database)
+    old_clause, new_clause = (_clause(of.table, each) for each in (values, new.values or ()))
+    if old_clause == new_clause:
+        _alter(of, [new])
+        return
+    partition_definitions.rename_partition(of.context, RenamePartition(named, old_clause, new_clause))
+
+
+def _clause(table: StoredTable, values: Sequence[str]) -> dict[str, Literal]:
+    if len(values) != len(table.partition_keys):
+        raise InvalidObjectError("partition", f"of {table.full_name}", f"{len(values)} values are not one for each key")
+    return {
+        key.name: Literal(value, "void" if value is None else "string")
+        for key, value in zip(table.partition_keys, nullable(values), strict=True)
+    }
+
+
+@call("drop_partition")
+def drop_partition(endpoint: Endpoint, client: Client, args: Any) -> bool:
+    """Drop a partition."""
+    return _drop_one(endpoint, client, args, args.part_vals or ())
+
+
+@call("drop_partition_with_environment_context")
+def drop_partition_with_environment_context(endpoint: Endpoint, client: Client, args: Any) -> bool:
+    """Drop a partition."""
+    return _drop_one(endpoint, client, args, args.part_vals or ())
+
+
+@call("drop_partition_by_name", "drop_partition_by_name_with_environment_context")
+def drop_partition_by_name(endpoint: Endpoint, client: Client, args: Any) -> bool:
+    """Drop the partition of a name."""
+    return _drop_one(endpoint, client, args, partition_values(args.part_name or ""))
+
+
+def _drop_one(endpoint: Endpoint, client: Client, args: Any, values: Sequence[str]) -> bool:
+    name = read_database(args.db_name)
+    found = endpoint.services.catalog.get_partition(name.name, args.tbl_name or "", values)
+    _drop(endpoint, client, name, args.tbl_name or "", [found], delete_data=bool(args.deleteData))
+    return True
+
+
+@call("drop_partitions_req")
+def drop_partitions_req(endpoint: Endpoint, client: Client, args: Any) -> Any:
+    """Drop partitions by their names. Expressions are objects of Java, which are not read here."""
+    request = args.req
+    name = read_database(request.dbName, request.catName)
+    table = endpoint.services.catalog.get_table(name.name, request.tblName)
+    if request.parts is None or request.parts.names is None:
+        reason = "the partitions are given by expressions of Java, which are not read here; give their names"
+        raise ttypes.MetaException(f"drop_partitions_req on {table.full_name} is refused: {reason}")
+    names = [spelled_name(table, each) for each in request.parts.names]
+    found = endpoint.services.catalog.get_partitions_by_names(name.name, table.name, names)
+    missing = set(names) - {each.name for each in found}
+    if missing and request.ifExists is False:
+        raise NoSuchPartitionError(table.database, table.name, min(missing))
+    _drop(endpoint, client, name, table.name, found, delete_data=bool(request.deleteData))
+    return ttypes.DropPartitionsResult()
+
+
+def _drop(
+    endpoint: Endpoint,
+    client: Client,
+    name: DatabaseName,
+    table: str,
+    found: Sequence[StoredPartition],
+    *,
+    delete_data: bool,
+) -> None:
+    stored = endpoint.services.catalog.get_table(name.name, table)
+    specifications = []
+    for each in found:
+        conditions = []
+        for key, value in zip(stored.partition_keys, nullable_values(each.name), strict=True):
+            column = ColumnReference(key.name)
+            conditions.append(IsNull(column) if value is None else Comparison(column, "=", value))
+        specifications.append(And(tuple(conditions)))
+    if not specifications:
+        return
+    named = TableName(stored.name, stored.database)
+    partition_definitions.drop_partitions(endpoint.context(client, name), DropPartitions(named, tuple(specifications)))
+    if delete_data and owns_files(stored):
+        for each in found:
+            delete_directory(endpoint, stored.storage.primary.cluster, each.location)

@@ -1,0 +1,394 @@
+"""Calls that read partitions, by values, names, filters and expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_hivex.core.catalog.given_lists import GivenList
+from airflow_hivex.core.catalog.partitions import spelled_name
+from airflow_hivex.core.errors import InvalidOperationError, NoSuchPartitionError
+from airflow_hivex.core.model.identifiers import normalise
+from airflow_hivex.core.model.links import Link
+from airflow_hivex.core.model.objects import StoredPartition, StoredTable
+from airflow_hivex.core.model.partitions import partition_values
+from airflow_hivex.core.model.predicates import Predicate
+from airflow_hivex.core.thrift.bindings import ttypes
+from airflow_hivex.core.thrift.calls.registry import Raw, call, from_memory
+from airflow_hivex.core.thrift.calls.tables import list_of
+from airflow_hivex.core.thrift.clients import Client, DatabaseName, read_database
+from airflow_hivex.core.thrift.endpoint import Endpoint
+from airflow_hivex.core.thrift.hive_objects import hive_partition
+from airflow_hivex.core.thrift.messages import STRUCT_RESULT, encoded, list_result
+from airflow_hivex.core.thrift.partition_filter import InvalidFilterError, read_filter
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The table whose partitions a call reads, and for whom."""
+
+    endpoint: Endpoint
+    name: DatabaseName
+    table: str
+    ids: GivenList
+    cluster: str | None
+    link: Link | None = None
+
+    @property
+    def source(self) -> tuple[str, str]:
+        """Return the database and name of the table, for a link those of its source."""
+        return (self.name.name, self.table) if self.link is None else self.link.source
+
+    def stored(self) -> StoredTable:
+        """Return the table, of a client's view."""
+        return self.endpoint.catalog.get_table(*self.source, self.ids, self.cluster)
+
+    def shown(self, found: Iterable[StoredPartition]) -> list[StoredPartition]:
+        """Return the partitions, of a link only those that it shows."""
+        return [each for each in found if self.link is None or self.link.shows(each.id)]
+
+    def all(self) -> list[StoredPartition]:
+        """Return all partitions."""
+        batches = self.endpoint.catalog.get_partitions(*self.source, self.ids, cluster=self.cluster)
+        return self.shown(each for batch in batches for each in batch)
+
+    def by_predicate(self, predicate: Predicate) -> list[StoredPartition]:
+        """Return the partitions whose rows may satisfy a predicate."""
+        found = self.endpoint.catalog.get_partitions_by_expr(*self.source, predicate, self.ids, self.cluster)
+        return self.shown(found)
+
+    def by_filter(self, text: str | None) -> list[StoredPartition]:
+        """Return the partitions that a filter leaves.
+
+        Raises:
+            MetaException: the text is not a filter.
+        """
+        return self.by_predicate(parsed_filter(text))
+
+    def by_values(self, values: Sequence[str]) -> StoredPartition:
+        """Return the partition of these values."""
+        found = self.endpoint.catalog.get_partition(*self.source, values, self.ids, self.cluster)
+        if not self.shown([found]):
+            raise NoSuchPartitionError(self.name.given, self.table, found.name)
+        return found
+
+    def by_names(self, names: Sequence[str]) -> list[StoredPartition]:
+        """Return those of the named partitions that exist."""
+        found = self.endpoint.catalog.get_partitions_by_names(*self.source, names, self.ids, self.cluster)
+        return self.shown(found)
+
+    def matching(self, values: Sequence[str]) -> list[StoredPartition]:
+        """Return the partitions with the values that are given; an empty one stands for any."""
+        stored = self.stored()
+        if len(values) > len(stored.partition_keys):
+            raise ttypes.MetaException("Incorrect number of partition values")
+        known = [(place, value) for place, value in enumerate(values) if value]
+        if len(known) == len(stored.partition_keys):
+            try:
+                return [self.by_values(values)]
+            except NoSuchPartitionError:
+                return []
+        return [each for each in self.all() if all(each.values[place] == value for place, value in known)]
+
+    def names(self) -> list[str]:
+        """Return the names of all partitions, sorted."""
+        if self.link is None:
+            return self.endpoint.catalog.list_partition_names(*self.source, valid_write_ids=self.ids)
+        return sorted(each.name for each in self.all())
+
+    def encoded(self, found: Sequence[StoredPartition], most: int | None = -1) -> list[bytes]:
+        """Return the bytes of partitions, at most as many as the client wants."""
+        found = limited(found, most)
+        if not found:
+            return []
+        table = self.stored()
+        if self.link is None:
+            return self.endpoint.partition_bytes(found, table, self.name.given, self.cluster)
+        return [encoded(each) for each in self.hive(found)]
+
+    def hive(self, found: Sequence[StoredPartition], most: int | None = -1) -> list[Any]:
+        """Return the structures of partitions."""
+        table = self.stored()
+        if self.link is None:
+            like = self.endpoint.hive_table(table, self.name.given, self.cluster)
+        else:
+            like = self.endpoint.linked_table(self.link, table, self.name.given, self.cluster)
+        return [hive_partition(each, self.name.given, like) for each in limited(found, most)]
+
+    def one(self, found: StoredPartition) -> Raw:
+        """Return the reply that is one partition."""
+        return Raw(STRUCT_RESULT + self.encoded([found])[0])
+
+    def several(self, found: Sequence[StoredPartition], most: int | None = -1) -> Raw:
+        """Return the reply that is a list of partitions."""
+        return Raw(list_result(self.encoded(found, most)))
+
+
+def limited(found: Sequence[Any], most: int | None) -> Sequence[Any]:
+    """Return at most as many as a client wants; a negative number stands for all."""
+    return found if most is None or most < 0 else found[:most]
+
+
+def parsed_filter(text: str | None) -> Predicate:
+    """Return the predicate of a filter.
+
+    Raises:
+        MetaException: the text is not a filter.
+    """
+    try:
+        return read_filter(text or "")
+    except InvalidFilterError as error:
+        raise ttypes.MetaException(str(error)) from error
+
+
+def wanted(
+    endpoint: Endpoint,
+    client: Client,
+    database: str,
+    table: str,
+    ids: str | None = None,
+    catalog: str | None = None,
+) -> Wanted:
+    """Return the table of a call."""
+    name = read_database(database, catalog)
+    linked = endpoint.link(name, table or "")
+    link = None if linked is None else linked[0]
+    return Wanted(endpoint, name, table or "", list_of(ids), client.cluster(name), link)
+
+
+def _of(endpoint: Endpoint, client: Client, args: Any) -> Wanted:
+    return wanted(endpoint, client, args.db_name, args.tbl_name)
+
+
+def _of_request(endpoint: Endpoint, client: Client, request: Any) -> Wanted:
+    database = getattr(request, "dbName", None) or getattr(request, "db_name", None)
+    table = getattr(request, "tblName", None) or getattr(request, "tbl_name", None)
+    return wanted(endpoint, client, database or "", table or "", request.validWriteIdList, request.catName)
+
+
+# -- one partition -----------------------------------------------------------------------
+
+
+@call("get_partition", "get_partition_with_auth")
+def get_partition(endpoint: Endpoint, client: Client, args: Any) -> Raw:
+    """Return the partition of these values."""
+    of = _of(endpoint, client, args)
+    return of.one(of.by_values(args.part_vals or ()))
+
+
+@from_memory("get_partition")
+def recall_partition(endpoint: Endpoint, client: Client, args: Any) -> bytes | None:
+    """Return the partition of these values from memory."""
+    name = read_database(args.db_name)
+    if client.cluster(name) is not None:
+        return None
+    kept = endpoint.kept_partitions(name, args.tbl_name or "", None)
+    found = None if kept is None else kept[1].by_values.get(tuple(args.part_vals or ()))
+    if kept is None or found is None:
+        return None
+    table = endpoint.kept_table(name, args.tbl_name, None, None)
+    if table is None:
+        return None
+    return STRUCT_RESULT + endpoint.partition_bytes([found], table, name.given, None)[0]
+
+
+from_memory("get_partition_with_auth")(recall_partition)
+
+
+@call("get_partition_by_name")
+def get_partition_by_name(endpoint: Endpoint, client: Client, args: Any) -> Raw:
+    """Return the partition of this name."""
+    of = _of(endpoint, client, args)
+    return of.one(of.by_values(partition_values(args.part_name or "")))
+
+
+@call("get_partition_req")
+def get_partition_req(endpoint: Endpoint, client: Client, args: Any) -> Any:
+    """Return the partition of these values, as of the list of the request."""
+    of = _of_request(endpoint, client, args.req)
+    return ttypes.GetPartitionResponse(partition=of.hive([of.by_values(args.req.partVals or ())])[0])
+
+
+# -- several -----------------------------------------------------------------------------
+
+
+@call("get_partitions", "get_partitions_with_auth")
+def get_partitions(endpoint: Endpoint, client: Client, args: Any) -> Raw:
+    """Return all partitions, or as many as the client wants."""
+    of = _of(endpoint, client, args)
+    return of.several(of.all() if args.max_parts else [], args.max_parts)
+
+
+@call("get_partitions_req")
+def get_partitions_req(endpoint: Endpoint, client: Client, args: Any) -> Any:
+    """Return all partitions, as of the list of the request."""
+    of = _of_request(endpoint, client, args.req)
+    return ttypes.PartitionsResponse(partitions=of.hive(of.all(), args.req.maxParts))
+
+
+@call("get_partitions_ps", "get_partitions_ps_with_auth")
+def get_partitions_ps(endpoint: Endpoint, client: Client, args: Any) -> Raw:
+    """Return the partitions with some of these values."""
+    of = _of(endpoint, client, args)
+    return of.several(of.matching(args.part_vals or ()), args.max_parts)
+
+
+@call("get_partitions_ps_with_auth_req")
+def get_partitions_ps_with_auth_req(endpoint: Endpoint, client: Client, args: Any) -> Any:
+    """Return the partitions with some of these values, as of the list of the request."""
+    of = _of_request(endpoint, client, args.req)
+    found = of.matching(args.req.partVals or ())
+    return ttypes.GetPartitionsPsWithAuthResponse(partitions=of.hive(found, args.req.maxParts))
+
+
+@call("get_partitions_by_names")
+def get_partitions_by_names(endpoint: Endpoint, client: Client, args: Any) -> Raw:
+    """Return those of the named partitions that exist."""
+    of = _of(endpoint, client, args)
+    return of.several(of.by_names(args.names or ()))
+
+
+@from_memory("get_partitions_by_names")
+def recall_partitions_by_names(endpoint: Endpoint, client: Client, args: Any) -> bytes | None:
+    """Return the named partitions from memory."""
+    name = read_database(args.db_name)
+    if client.cluster(name) is not None or len(args.names or ()) > _MOST_AT_ONCE:
+        return None
+    kept = endpoint.kept_partitions(name, args.tbl_name or "", None)
+    table = None if kept is None else endpoint.kept_table(name, args.tbl_name, None, None)
+    if kept is None or table is None:
+        return None
+    by_name = _by_name(endpoint, kept[0], kept[1])
+    names = list(dict.fromkeys(args.names or ()))
+    found = [by_name.get(each) for each in names]
+    if any(each is None for each in found):
+        # Another spelling of a value, or a partition that does not exist.
+        spelled = dict.fromkeys(spelled_name(table, each) for each in names)
+        found = [by_name[each] for each in spelled if each in by_name]
+    chosen = sorted((each for each in found if each is not None), key=lambda each: each.id)
+    return list_result(endpoint.partition_bytes(chosen, table, name.given, None))
+
+
+_MOST_AT_ONCE = 5000
+"""The most partitions that are answered without leaving other clients to other threads."""
+
+
+def _by_name(endpoint: Endpoint, table: StoredTable, partitions: Any) -> dict[str, StoredPartition]:
+    key = ("names", table.id)
+    found: dict[str, StoredPartition] | None = endpoint.wire.of(key, partitions)
+    if found is None:
+        found = {each.name: each for each in partitions.by_values.values()}
+        endpoint.wire.keep(key, found, 100 * len(found), partitions)
+    return found
+
+
+@call("get_partitions_by_names_req")
+def get_partitions_by_names_req(endpoint: Endpoint, client: Client, args: Any) -> Any:
+    """Return those of the named partitions that exist, as of the list of the request."""
+    request = args.req
+    of = wanted(endpoint, client, request.db_name, request.tbl_name, request.validWriteIdList)
+    return ttypes.GetPartitionsByNamesResult(partitions=of.hive(of.by_names(request.names or ())))
+
+
+@call("get_partitions_by_filter")
+def get_partitions_by_filter(endpoint: Endpoint, client: Client, args: Any) -> Raw:
+    """Return the partitions that a filter leaves."""
+    of = _of(endpoint, client, args)
+    return of.several(of.by_filter(args.filter), args.max_parts)
+
+
+@from_memory("get_partitions_by_filter")
+def recall_partitions_by_filter(endpoint: Endpoint, client: Client, args: Any) -> bytes | None:
+    """Return the partitions that a filter leaves from memory."""
+    name = read_database(args.db_name)
+    if client.cluster(name) is not None:
+        return None
+    kept = endpoint.kept_partitions(name, args.tbl_name or "", None)
+    table = None if kept is None else endpoint.kept_table(name, args.tbl_name, None, None)
+    if kept is None or table is None:
+        return None
+    key = ("filter", table.id, args.filter)
+    chosen = endpoint.wire.of(key, kept[1])
+    if chosen is None:
+        chosen = list(kept[1].chosen(kept[0], parsed_filter(args.filter)))
+        endpoint.wire.keep(key, chosen, 60 * len(chosen) + len(args.filter or ""), kept[1])
+    if len(chosen) > _MOST_AT_ONCE:
+        return None
+    chosen = limited(chosen, args.max_parts)
+    return list_result(endpoint.partition_bytes(chosen, table, name.given, None))
+
+
+@call("get_num_partitions_by_filter")
+def get_num_partitions_by_filter(endpoint: Endpoint, client: Client, args: Any) -> int:
+    """Return the number of partitions that a filter leaves."""
+    return len(_of(endpoint, client, args).by_filter(args.filter))
+
+
+@call("get_partitions_by_expr")
+def get_partitions_by_expr(endpoint: Endpoint, client: Client, args: Any) -> Any:
+    """Return the partitions of an expression.
+
+    Hive sends an object of Java, which is not read here: the answer has all partitions then, and says that it may have
+    too many. An expression that is the text of a filter is one.
+    """
+    request = args.req
+    of = wanted(endpoint, client, request.dbName, request.tblName, request.validWriteIdList, request.catName)
+    try:
+        found, is_certain = of.by_predicate(read_filter(bytes(request.expr or b"").decode())), True
+    except (UnicodeDecodeError, InvalidFilterError):
+        found, is_certain = of.all(), False
+    partitions = of.hive(found, request.maxParts)
+    return ttypes.PartitionsByExprResult(partitions=partitions, hasUnknownPartitions=not is_certain)
+
+
+# -- names -------------------------------------------------------------------------------
+
+
+@call("get_partition_names")
+def get_partition_names(endpoint: Endpoint, client: Client, args: Any) -> list[str]:
+    """Return the names of all partitions; those of a transactional table cannot mislead, too."""
+    of = _of(endpoint, client, args)
+    try:
+        return list(limited(of.names(), args.max_parts))
+    except InvalidOperationError:
+        # A table without partition keys has none, in Hive.
+        return []
+
+
+@call("get_partition_names_req")
+def get_partition_names_req(endpoint: Endpoint, client: Client, args: Any) -> list[str]:
+    """Return the names of all partitions, as of the list of the request."""
+    of = _of_request(endpoint, client, args.req)
+    return list(limited(of.names(), getattr(args.req, "maxParts", -1)))
+
+
+@call("get_partition_names_ps")
+def get_partition_names_ps(endpoint: Endpoint, client: Client, args: Any) -> list[str]:
+    """Return the names of the partitions with some of these values."""
+    of = _of(endpoint, client, args)
+    found = sorted(each.name for each in of.matching(args.part_vals or ()))
+    return list(limited(found, args.max_parts))
+
+
+@call("get_partition_names_ps_req")
+def get_partition_names_ps_req(endpoint: Endpoint, client: Client, args: Any) -> Any:
+    """Return the names of the partitions with some of these values, as of the list of the request."""
+    of = _of_request(endpoint, client, args.req)
+    found = sorted(each.name for each in of.matching(args.req.partValues or ()))
+    return ttypes.GetPartitionNamesPsResponse(names=list(limited(found, args.req.maxParts)))
+
+
+@call("partition_name_to_vals")
+def partition_name_to_vals(_endpoint: Endpoint, _client: Client, args: Any) -> list[str]:
+    """Return the values in a partition's name."""
+    return list(partition_values(args.part_name)) if args.part_name else []
+
+
+@call("partition_name_to_spec")
+def partition_name_to_spec(_endpoint: Endpoint, _client: Client, args: Any) -> dict[str, str]:
+    """Return the keys and values in a partition's name."""
+    if not args.part_name:
+        return {}
+    keys = [normalise(part.partition("=")[0]) for part in args.part_name.split("/")]
+    return dict(zip(keys, partition_values(args.part_name), strict=True))

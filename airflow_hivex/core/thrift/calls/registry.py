@@ -1,0 +1,69 @@
+"""Which function serves which method."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, NamedTuple, TypeAlias
+
+from airflow_hivex.core.thrift.bindings import Method, method
+from airflow_hivex.core.thrift.clients import Client
+from airflow_hivex.core.thrift.endpoint import Endpoint
+
+Serve: TypeAlias = Callable[[Endpoint, Client, Any], Any]
+"""Returns the result of a call, from the structure of its arguments. It may wait for the database."""
+Recall: TypeAlias = Callable[[Endpoint, Client, Any], bytes | None]
+"""Returns the encoded result of a call from memory, None where :data:`Serve` must be asked. It never waits."""
+
+
+class Raw(NamedTuple):
+    """A result whose field of the reply is encoded already."""
+
+    field: bytes
+
+
+@dataclass(slots=True)
+class Call:
+    """A method that is served."""
+
+    method: Method
+    serve: Serve
+    recall: Recall | None = None
+
+
+_MODULES = (
+    *("server", "databases", "tables", "table_changes", "partitions", "partition_changes", "functions"),
+    *("statistics", "transactions", "locks", "compactions", "notifications"),
+)
+_CALLS: dict[str, Call] = {}
+
+
+def call(*names: str) -> Callable[[Serve], Serve]:
+    """Register a function for methods of these names."""
+
+    def register(serve: Serve) -> Serve:
+        for name in names:
+            known = method(name)
+            assert known is not None, name
+            _CALLS[name] = Call(known, serve)
+        return serve
+
+    return register
+
+
+def from_memory(name: str) -> Callable[[Recall], Recall]:
+    """Register a function that answers a registered method from memory."""
+
+    def register(recall: Recall) -> Recall:
+        _CALLS[name].recall = recall
+        return recall
+
+    return register
+
+
+def calls() -> dict[bytes, Call]:
+    """Return all calls that are served, by the names of their methods."""
+    for module in _MODULES:
+        import_module(f"airflow_hivex.core.thrift.calls.{module}")
+    return {name.encode(): found for name, found in sorted(_CALLS.items())}

@@ -1,0 +1,163 @@
+"""Calls about the server and the connection itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow_hivex.core.thrift.bindings import ttypes
+from airflow_hivex.core.thrift.calls.registry import call
+from airflow_hivex.core.thrift.clients import CLUSTER_KEY, Client, user_and_cluster
+from airflow_hivex.core.thrift.endpoint import Endpoint
+
+_ALIVE = 2
+_VERSION = "3.0"
+"""The version of the interface that Hive 2 to 4 report, all alike."""
+
+
+@call("getStatus")
+def get_status(_endpoint: Endpoint, _client: Client, _args: Any) -> int:
+    """Return fb303's ALIVE."""
+    return _ALIVE
+
+
+@call("getStatusDetails")
+def get_status_details(_endpoint: Endpoint, _client: Client, _args: Any) -> str:
+    """Return no details, as Hive."""
+    return "alive"
+
+
+@call("getName")
+def get_name(_endpoint: Endpoint, _client: Client, _args: Any) -> str:
+    """Return the name of the server."""
+    return "airflow_hivex metastore"
+
+
+@call("getVersion")
+def get_version(_endpoint: Endpoint, _client: Client, _args: Any) -> str:
+    """Return the version of the interface."""
+    return _VERSION
+
+
+@call("getCounters")
+def get_counters(_endpoint: Endpoint, _client: Client, _args: Any) -> dict[str, int]:
+    """Return no counters; the metrics have them."""
+    return {}
+
+
+@call("getOptions")
+def get_options(_endpoint: Endpoint, _client: Client, _args: Any) -> dict[str, str]:
+    """Return no options."""
+    return {}
+
+
+@call("shutdown", "flushCache")
+def do_nothing(_endpoint: Endpoint, _client: Client, _args: Any) -> None:
+    """Do nothing: a client of Hive sends ``shutdown`` when it closes its connection."""
+
+
+@call("set_ugi")
+def set_ugi(endpoint: Endpoint, client: Client, args: Any) -> list[str]:
+    """Note the user of the connection; ``alice@c2`` names a cluster, too."""
+    user, cluster = user_and_cluster(args.user_name or "")
+    if cluster is not None:
+        if cluster in endpoint.services.clusters:
+            client.user_cluster = cluster
+        else:
+            # A principal of Kerberos has a realm there.
+            cluster = None
+    if not client.is_authenticated:
+        client.user = user if cluster is not None else args.user_name or ""
+    client.groups = tuple(args.group_names or ())
+    return [args.user_name or "", *client.groups]
+
+
+@call("setMetaConf")
+def set_meta_conf(endpoint: Endpoint, client: Client, args: Any) -> None:
+    """Set ``hivex.cluster`` for the connection; other keys are refused, as unknown ones are by Hive."""
+    if args.key != CLUSTER_KEY:
+        raise ttypes.MetaException(f"Invalid configuration key {args.key}; {CLUSTER_KEY} can be set")
+    if args.value:
+        endpoint.services.clusters.get(args.value)
+    client.configuration[args.key] = args.value or ""
+
+
+@call("getMetaConf")
+def get_meta_conf(_endpoint: Endpoint, client: Client, args: Any) -> str:
+    """Return the cluster of the connection."""
+    if args.key != CLUSTER_KEY:
+        raise ttypes.MetaException(f"Invalid configuration key {args.key}; {CLUSTER_KEY} can be asked for")
+    return client.cluster() or ""
+
+
+_CONFIGURATION = ("hive.", "metastore.", "datanucleus.", "hdfs.", "mapred.")
+
+
+@call("get_config_value")
+def get_config_value(endpoint: Endpoint, _client: Client, args: Any) -> Any:
+    """Return the value of a parameter of ours, else the default of the client."""
+    name = args.name
+    if not name:
+        return args.defaultValue
+    if not name.startswith(_CONFIGURATION):
+        raise ttypes.ConfigValSecurityException(f"For security reasons, the config key {name} cannot be accessed")
+    try:
+        value = endpoint.services.settings[name]
+    except KeyError:
+        return args.defaultValue
+    if value is None or isinstance(value, dict) or "properties" in name:
+        return args.defaultValue
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+@call("get_metastore_db_uuid")
+def get_metastore_db_uuid(endpoint: Endpoint, _client: Client, _args: Any) -> str:
+    """Return an id of the database, the same for all servers over it."""
+    import uuid
+
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, endpoint.services.store.name))
+
+
+@call("get_catalogs")
+def get_catalogs(endpoint: Endpoint, _client: Client, _args: Any) -> Any:
+    """Return Hive's catalog and one for each cluster."""
+    return ttypes.GetCatalogsResponse(names=["hive", *endpoint.services.clusters])
+
+
+@call("get_catalog")
+def get_catalog(endpoint: Endpoint, _client: Client, args: Any) -> Any:
+    """Return a catalog: ``hive`` is the view of a client that names no cluster, another one is a cluster."""
+    name = args.catName.name
+    clusters = endpoint.services.clusters
+    if name != "hive" and name not in clusters:
+        raise ttypes.NoSuchObjectException(f"No catalog {name}")
+    cluster = clusters.get(clusters.default if name == "hive" else name)
+    described = "all clusters" if name == "hive" else f"cluster {name}"
+    catalog = ttypes.Catalog(name=name, description=described, locationUri=cluster.shown_filesystem)
+    return ttypes.GetCatalogResponse(catalog=catalog)
+
+
+@call("partition_name_has_valid_characters")
+def partition_name_has_valid_characters(_endpoint: Endpoint, _client: Client, args: Any) -> bool:
+    """Return whether the values are texts that can be stored."""
+    valid = all("\0" not in value for value in args.part_vals or ())
+    if not valid and args.throw_exception:
+        raise ttypes.MetaException("A partition value has a NUL character, which cannot be stored")
+    return valid
+
+
+@call("get_role_names", "get_all_token_identifiers", "get_master_keys")
+def no_names(_endpoint: Endpoint, _client: Client, _args: Any) -> list[str]:
+    """Return none: roles and tokens are not kept here."""
+    return []
+
+
+@call("list_roles", "list_privileges")
+def no_grants(_endpoint: Endpoint, _client: Client, _args: Any) -> list[Any]:
+    """Return none: grants are not kept here."""
+    return []
+
+
+@call("get_privilege_set")
+def get_privilege_set(_endpoint: Endpoint, _client: Client, _args: Any) -> Any:
+    """Return no privileges."""
+    return ttypes.PrincipalPrivilegeSet(userPrivileges={}, groupPrivileges={}, rolePrivileges={})

@@ -1,0 +1,337 @@
+"""Calls that create, alter, drop and truncate tables and views."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import Connection
+
+from airflow_hivex.core.catalog.statistics import store_statistics
+from airflow_hivex.core.errors import InvalidOperationError, MissingWriteIdListError
+from airflow_hivex.core.imports.conversion import SPARK_STATISTICS, STATISTICS, convert_table
+from airflow_hivex.core.imports.hive_statistics import convert_statistics
+from airflow_hivex.core.model.clusters import Cluster
+from airflow_hivex.core.model.objects import CLUSTER, ClusterStorageDescriptor, StoredTable, Table, TableType
+from airflow_hivex.core.model.statements import DropTable, DropView, TableName, Truncate
+from airflow_hivex.core.model.write_ids import ValidWriteIdList
+from airflow_hivex.core.namespaces.foreign_names import foreign_tables, foreign_view_error
+from airflow_hivex.core.sql.views import tables_of
+from airflow_hivex.core.statements import definitions, views
+from airflow_hivex.core.statements.metadata_changes import change_metadata, check_location
+from airflow_hivex.core.statements.table_definitions import check_properties
+from airflow_hivex.core.statements.truncation import run_truncate
+from airflow_hivex.core.thrift.bindings import ttypes
+from airflow_hivex.core.thrift.calls.registry import call
+from airflow_hivex.core.thrift.calls.tables import list_of
+from airflow_hivex.core.thrift.clients import Client, DatabaseName, read_database
+from airflow_hivex.core.thrift.endpoint import Endpoint
+from airflow_hivex.core.thrift.files import delete_directory, make_directories, owns_files
+from airflow_hivex.core.thrift.hive_objects import EXTERNAL, OF_CLUSTERS, PURGE, TRANSLATED
+
+_DDL_TIME = "transient_lastDdlTime"
+
+
+def kept_statistics(parameters: Mapping[str, str] | None) -> dict[str, str]:
+    """Return the parameters in which Hive and Spark keep statistics; their clients read them there again."""
+    return {
+        name: value
+        for name, value in (parameters or {}).items()
+        if name in STATISTICS or name.startswith(SPARK_STATISTICS)
+    }
+
+
+def properties_of(context: Any) -> Mapping[str, str]:
+    """Return the properties of an EnvironmentContext."""
+    return {} if context is None else context.properties or {}
+
+
+def without_ours(hive: Any) -> None:
+    """Remove the parameters of a storage descriptor that this endpoint has added, as clients send them back."""
+    sd = hive.sd
+    if sd is not None and sd.parameters:
+        sd.parameters = {key: value for key, value in sd.parameters.items() if not key.startswith(OF_CLUSTERS)}
+
+
+# -- create ------------------------------------------------------------------------------
+
+
+@call("create_table", "create_table_with_constraints")
+def create_table(endpoint: Endpoint, client: Client, args: Any) -> None:
+    """Create a table or view."""
+    _create(endpoint, client, args.tbl, {})
+
+
+@call("create_table_with_environment_context")
+def create_table_with_environment_context(endpoint: Endpoint, client: Client, args: Any) -> None:
+    """Create a table or view; the context may name a cluster."""
+    _create(endpoint, client, args.tbl, properties_of(args.environment_context))
+
+
+@call("create_table_req")
+def create_table_req(endpoint: Endpoint, client: Client, args: Any) -> None:
+    """Create a table or view; the request may name a cluster."""
+    _create(endpoint, client, args.request.table, properties_of(args.request.envContext))
+
+
+def _create(endpoint: Endpoint, client: Client, hive: Any, properties: Mapping[str, str]) -> None:
+    name = read_database(hive.dbName, hive.catName)
+    context = endpoint.context(client, name, properties, hive.owner or None)
+    clusters = endpoint.services.clusters
+    chosen = (hive.parameters or {}).get(CLUSTER)
+    cluster = clusters.get(client.cluster(name, properties) or chosen or clusters.default)
+    database = endpoint.catalog.get_database(name.name)
+    table = _converted(name, hive, cluster, default=f"{database.location}/{(hive.tableName or '').lower()}")
+    is_placed = bool(hive.sd is not None and hive.sd.location)
+    if table.is_view:
+        _check_view(endpoint, table)
+    else:
+        parameters = {key: value for key, value in table.parameters.items() if key != CLUSTER}
+        parameters.setdefault(_DDL_TIME, str(int(time.time())))
+        table = replace(table, parameters=parameters)
+        if is_placed:
+            check_location(context, "table", table.full_name, hive.sd.location, cluster, is_external=table.is_external)
+        else:
+            # The catalog finds a free one.
+            primary = ClusterStorageDescriptor(cluster.name, "")
+            table = replace(table, storage=replace(table.storage, primary=primary))
+    created: list[StoredTable] = []
+
+    def also(connection: Connection, stored: StoredTable) -> None:
+        created.append(stored)
+        _store_statistics(endpoint, connection, stored, hive)
+
+    definitions.store_table(context, table, also)
+    if not table.is_view:
+        # The one of the last try, as a commit may be tried again.
+        make_directories(endpoint, cluster, [created[-1].storage.primary.location])
+
+
+def _converted(name: DatabaseName, hive: Any, cluster: Cluster, default: str) -> Table:
+    """Return the table that a client describes, after the rules of CREATE TABLE."""
+    hive.dbName = name.name
+    hive.tableType = hive.tableType or TableType.MANAGED_TABLE.value
+    hive.parameters = dict(hive.parameters or {})
+    hive.retention = hive.retention or 0
+    without_ours(hive)
+    is_managed = hive.tableType == TableType.MANAGED_TABLE.value and hive.parameters.get(EXTERNAL, "").upper() != "TRUE"
+    if hive.tableType == TableType.MANAGED_TABLE.value and not is_managed:
+        hive.tableType = TableType.EXTERNAL_TABLE.value
+    if hive.sd is None:
+        raise ttypes.InvalidObjectException(f"Table {name.name}.{hive.tableName} has no storage descriptor")
+    if hive.sd.serdeInfo is None:
+        hive.sd.serdeInfo = ttypes.SerDeInfo(parameters={})
+    given = hive.sd.location
+    if not given and hive.tableType != TableType.VIRTUAL_VIEW.value:
+        hive.sd.location = cluster.uri(default)
+    try:
+        table = convert_table(hive, cluster).table
+    finally:
+        hive.sd.location = given
+    parameters = {**table.parameters, **kept_statistics(hive.parameters)}
+    if is_managed and table.is_external:
+        parameters |= {EXTERNAL: "TRUE", PURGE: "true", TRANSLATED: "TRUE"}
+    return replace(table, parameters=parameters)
+
+
+def _check_view(endpoint: Endpoint, view: Table) -> None:
+    """Refuse a view of a closed namespace whose query names a table of another one.
+
+    Raises:
+        ForeignNameError: it does.
+    """
+    foreign = foreign_tables(tables_of(view.view_expanded_text or ""), view.database)
+    if foreign and endpoint.services.namespaces.is_closed(view.database):
+        raise foreign_view_error(view.full_name, foreign[0], view.database)
+
+
+def _store_statistics(endpoint: Endpoint, connection: Connection, stored: StoredTable, hive: Any) -> None:
+    """Store the statistics that the parameters of a client have, as those of ANALYZE."""
+    if stored.is_view or stored.is_transactional or not kept_statistics(hive.parameters):
+        return
+    found = convert_statistics(hive.parameters, stored.columns, (), endpoint.services.clock())
+    if found is not None:
+        store_statistics(connection, stored, {None: found})
+
+
+# -- alter -------------------------------------------------------------------------------
+
+
+@call("alter_table", "alter_table_with_cascade")
+def alter_table(endpoint: Endpoint, client: Client, args: Any) -> None:
+    """Store a changed table."""
+    name = read_database(args.dbname)
+    _alter(endpoint, client, name, args.tbl_name, args.new_tbl, {}, None)
+
+
+@call("alter_table_with_environment_context")
+def alter_table_with_environment_context(endpoint: Endpoint, client: Client, args: Any) -> None:
+    """Store a changed table."""
+    name, properties = read_database(args.dbname), properties_of(args.environment_context)
+    _alter(endpoint, client, name, args.tbl_name, args.new_tbl, properties, None)
+
+
+@call("alter_table_req")
+def alter_table_req(endpoint: Endpoint, client: Client, args: Any) -> Any:
+    """Store a changed table; the request has the write id list of a transactional one."""
+    request = args.req
+    name = read_database(request.dbName, request.catName)
+    properties = properties_of(request.environmentContext)
+    _alter(endpoint, client, name, request.tableName, request.table, properties, request.validWriteIdList)
+    return ttypes.AlterTableResponse()
+
+
+def _alter(
+    endpoint: Endpoint,
+    client: Client,
+    name: DatabaseName,
+    old_name: str,
+    hive: Any,
+    properties: Mapping[str, str],
+    ids: str | None,
+) -> None:
+    catalog = endpoint.services.catalog
+    stored = catalog.get_table(name.name, old_name)
+    if stored.is_transactional and list_of(ids) is None:
+        raise MissingWriteIdListError(stored.full_name)
+    cluster = endpoint.services.clusters.get(stored.storage.primary.cluster)
+    seen = catalog.get_table(name.name, old_name, cluster=client.cluster(name, properties))
+    is_renamed = (hive.tableName or "").lower() != stored.name
+    if not stored.is_view:
+        _check_place(seen, hive, is_renamed=is_renamed)
+        hive.sd.location = cluster.uri(stored.storage.primary.location)
+        if hive.sd.serdeInfo is not None and hive.sd.serdeInfo.parameters:
+            paths = {key: value for key, value in hive.sd.serdeInfo.parameters.items() if key.lower() != "path"}
+            hive.sd.serdeInfo.parameters = paths
+    new_database = read_database(hive.dbName, hive.catName).name
+    if new_database != stored.database:
+        raise InvalidOperationError("ALTER TABLE", stored.full_name, "a table cannot change its database")
+    table = _converted(name, hive, cluster, stored.storage.primary.location)
+    if stored.is_view:
+        _check_view(endpoint, table)
+    elif stored.is_transactional or table.is_transactional:
+        _check_transactional(stored, table)
+    table = _with_stored_names(stored, table)
+
+    def change(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:
+        catalog.joining(connection).alter_table(name.name, old_name, table, write_ids, txn_id)
+        _store_statistics(endpoint, connection, stored, hive)
+
+    context = endpoint.context(client, name, properties)
+    change_metadata(context, stored, endpoint.services.statement_locks.alter_table(stored), change)
+
+
+def _check_place(seen: StoredTable, hive: Any, *, is_renamed: bool) -> None:
+    """Refuse a change of the location. A rename leaves the files where they are, whatever location it has."""
+    given = hive.sd.location
+    if is_renamed or not given:
+        return
+    if _path(given) != _path(seen.location):
+        reason = f"it lies in {seen.location}, and this does not move it; drop and create it again, its files stay"
+        raise InvalidOperationError("ALTER TABLE SET LOCATION", seen.full_name, reason)
+
+
+def _path(location: str) -> str:
+    """Return a location without the slashes that spellings of one differ in."""
+    scheme, colon, path = location.partition(":")
+    names = "/".join(part for part in path.split("/") if part)
+    return f"{scheme}{colon}{names}" if colon else "/".join(part for part in location.split("/") if part)
+
+
+def _check_transactional(stored: StoredTable, table: Table) -> None:
+    """Refuse changes of a transactional table that its files would not follow.
+
+    Raises:
+        InvalidOperationError: columns, keys or storage would change.
+        InvalidObjectError: a property cannot be changed.
+    """
+    check_properties(stored.full_name, stored.parameters, {**table.parameters, **_fixed(stored)})
+    before = [(each.name, each.parsed_type) for each in (*stored.columns, *stored.partition_keys)]
+    after = [(each.name, each.parsed_type) for each in (*table.columns, *table.partition_keys)]
+    if before != after or stored.storage.format != table.storage.format or stored.type is not table.type:
+        reason = "columns and storage of a transactional table change by its own statements; use `hivex sql`"
+        raise InvalidOperationError("ALTER TABLE", stored.full_name, reason)
+
+
+def _fixed(stored: StoredTable) -> dict[str, str]:
+    """Return the properties of ours that a client of Hive does not know, and does not send back in each case."""
+    return {name: value for name, value in stored.parameters.items() if name.startswith("hivex.")}
+
+
+def _with_stored_names(stored: StoredTable, table: Table) -> Table:
+    """Return the table with all that its own structures have no place for, as it was stored."""
+    names = {each.name: each.stored_name for each in stored.columns}
+    columns = tuple(
+        replace(each, stored_name=each.stored_name or names.get(each.name)) for each in table.storage.columns
+    )
+    parameters = {**_fixed(stored), **table.parameters}
+    return replace(
+        table,
+        parameters=parameters,
+        created_at=stored.created_at,
+        storage=replace(
+            table.storage,
+            columns=columns,
+            primary=stored.storage.primary,
+            secondaries=stored.storage.secondaries,
+            format=table.storage.format,
+        ),
+    )
+
+
+# -- drop --------------------------------------------------------------------------------
+
+
+@call("drop_table")
+def drop_table(endpoint: Endpoint, client: Client, args: Any) -> None:
+    """Drop a table or view."""
+    _drop(endpoint, client, read_database(args.dbname), args.name, delete_data=bool(args.deleteData))
+
+
+@call("drop_table_with_environment_context")
+def drop_table_with_environment_context(endpoint: Endpoint, client: Client, args: Any) -> None:
+    """Drop a table or view."""
+    _drop(endpoint, client, read_database(args.dbname), args.name, delete_data=bool(args.deleteData))
+
+
+def _drop(endpoint: Endpoint, client: Client, name: DatabaseName, table: str, *, delete_data: bool) -> None:
+    context = endpoint.context(client, name)
+    if "@" in table:
+        link, at, namespace = table.partition("@")
+        definitions.drop_table(context, DropTable(TableName(link, name.name, namespace if at else None)))
+        return
+    stored = endpoint.catalog.get_table(name.name, table)
+    named = TableName(stored.name, stored.database)
+    if stored.is_view:
+        views.drop_view(context, DropView(named))
+        return
+    definitions.drop_table(context, DropTable(named))
+    if delete_data and owns_files(stored):
+        primary = stored.storage.primary
+        delete_directory(endpoint, primary.cluster, primary.location)
+
+
+# -- truncate ----------------------------------------------------------------------------
+
+
+@call("truncate_table")
+def truncate_table(endpoint: Endpoint, client: Client, args: Any) -> None:
+    """Remove all rows of a transactional table."""
+    _truncate(endpoint, client, read_database(args.dbName), args.tableName, args.partNames)
+
+
+@call("truncate_table_req")
+def truncate_table_req(endpoint: Endpoint, client: Client, args: Any) -> Any:
+    """Remove all rows of a transactional table."""
+    request = args.req
+    _truncate(endpoint, client, read_database(request.dbName), request.tableName, request.partNames)
+    return ttypes.TruncateTableResponse()
+
+
+def _truncate(endpoint: Endpoint, client: Client, name: DatabaseName, table: str, partitions: Any) -> None:
+    if partitions:
+        reason = "single partitions are not truncated by this call; use TRUNCATE TABLE ... PARTITION of `hivex sql`"
+        raise InvalidOperationError("truncate_table", f"{name.name}.{table}", reason)
+    run_truncate(endpoint.context(client, name), Truncate(TableName(table.lower(), name.name)))

@@ -1,0 +1,265 @@
+"""Calls that read tables and views, those of links among them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from airflow_hivex.core.catalog.given_lists import GivenList
+from airflow_hivex.core.errors import NoSuchDatabaseError, NoSuchObjectError
+from airflow_hivex.core.model.identifiers import normalise
+from airflow_hivex.core.model.objects import TableType
+from airflow_hivex.core.model.write_ids import ValidWriteIdList
+from airflow_hivex.core.thrift.bindings import ttypes
+from airflow_hivex.core.thrift.calls.registry import Raw, call, from_memory
+from airflow_hivex.core.thrift.clients import Client, DatabaseName, read_database
+from airflow_hivex.core.thrift.endpoint import Endpoint
+from airflow_hivex.core.thrift.messages import STRUCT_RESULT
+
+
+def list_of(text: str | None) -> ValidWriteIdList | str | None:
+    """Return the write id list of a request as the catalog takes it; None where the request has none."""
+    return ValidWriteIdList.parse(text) if text and text.strip() else None
+
+
+def read_table(
+    endpoint: Endpoint, client: Client, name: DatabaseName, table: str, ids: GivenList, context: Any = None
+) -> Any:
+    """Return the structure of a table or link.
+
+    Raises:
+        MissingWriteIdListError: it is transactional, and the call has no list.
+    """
+    cluster = client.cluster(name, context)
+    linked = endpoint.link(name, table)
+    if linked is not None:
+        link, source = linked
+        endpoint.catalog.get_table(*link.source, ids, cluster)
+        return endpoint.linked_table(link, source, name.given, cluster)
+    stored = endpoint.catalog.get_table(name.name, table, ids, cluster)
+    return endpoint.hive_table(stored, name.given, cluster)
+
+
+@call("get_table")
+def get_table(endpoint: Endpoint, client: Client, args: Any) -> Any:
+    """Return a table; a transactional one is refused, as the call has no write id list."""
+    name = read_database(args.dbname)
+    if "@" in (args.tbl_name or ""):
+        return read_table(endpoint, client, name, args.tbl_name, None)
+    cluster = client.cluster(name)
+    stored = endpoint.catalog.get_table(name.name, args.tbl_name or "", None, cluster)
+    return Raw(STRUCT_RESULT + endpoint.table_bytes(stored, name.given, cluster))
+
+
+@from_memory("get_table")
+def recall_table(endpoint: Endpoint, client: Client, args: Any) -> bytes | None:
+    """Return a table from memory."""
+    name = read_database(args.dbname)
+    cluster = client.cluster(name)
+    kept = endpoint.kept_table(name, args.tbl_name or "", None, cluster)
+    return None if kept is None else STRUCT_RESULT + endpoint.table_bytes(kept, name.given, cluster)
+
+
+@call("get_table_req")
+def get_table_req(endpoint: Endpoint, client: Client, args: Any) -> Any:
+    """Return a table as of the write id list of the request."""
+    request = args.req
+    name = read_database(request.dbName, request.catName)
+    table = read_table(endpoint, client, name, request.tblName, list_of(request.validWriteIdList))
+    return ttypes.GetTableResult(table=table)
+
+
+def _wrapped(table: bytes) -> bytes:
+    # GetTableResult, whose first field is the table.
+    return STRUCT_RESULT + b"\x0c\x00\x01" + table + b"\x00"
+
+
+@from_memory("get_table_req")
+def recall_table_req(endpoint: Endpoint, client: Client, args: Any) -> bytes | None:
+    """Return a table from memory, if its entry is as of an equivalent list."""
+    request = args.req
+    name = read_database(request.dbName, request.catName)
+    ids = list_of(request.validWriteIdList)
+    full_name = f"{name.name}.{normalise(request.tblName or '')}"
+    if isinstance(ids, ValidWriteIdList) and (ids.table or "").lower() != full_name:
+        return None
+    cluster = client.cluster(name)
+    kept = endpoint.kept_table(name, request.tblName or "", ids, cluster)
+    return None if kept is None else _wrapped(endpoint.table_bytes(kept, name.given, cluster))
+
+
+def _tables(
+    endpoint: Endpoint, client: Client, name: DatabaseName, names: Sequence[str], pattern: str | None = None
+) -> list[Any]:
+    cluster = client.cluster(name)
+    if pattern is not None:
+        names = endpoint.catalog.list_tables(name.name, pattern)
+    lists: dict[str, GivenList] = dict.fromkeys((each for each in names if "@" not in each), None)
+    stored = endpoint.catalog.get_tables(name.name, list(lists), lists, cluster)
+    found = {each.name: endpoint.hive_table(each, name.given, cluster) for each in stored}
+    for each in names:
+        if "@" in each:
+            try:
+                found[normalise(each)] = read_table(endpoint, client, name, each, None)
+            except NoSuchObjectError:
+                continue
+    return [found[each] for each in dict.fromkeys(map(normalise, names)) if each in found]
+
+
+@call("get_table_objects_by_name")
+def get_table_objects_by_name(endpoint: Endpoint, client: Client, args: Any) -> list[Any]:
+    """Return those of the named tables that exist."""
+    return _tables(endpoint, client, read_database(args.dbname), args.tbl_names or ())
+
+
+@call("get_table_objects_by_name_req")
+def get_table_objects_by_name_req(endpoint: Endpoint, client: Client, args: Any) -> Any:
+    """Return those of the named tables that exist, or that match a pattern."""
+    request = args.req
+    name = read_database(request.dbName, request.catName)
+    pattern = request.tablesPattern if not request.tblNames else None
+    return ttypes.GetTablesResult(tables=_tables(endpoint, client, name, request.tblNames or (), pattern))
+
+
+# -- names: what a list of names tells cannot mislead a client without a write id list
+
+
+def table_names(endpoint: Endpoint, name: DatabaseName, pattern: str | None, type: str | None = None) -> list[str]:
+    """Return the names of tables, views and links, sorted; none where the database does not exist, as in Hive."""
+    try:
+        if type is None:
+            links = [each.name.in_database for each in endpoint.services.links.show(name.name, pattern)]
+            return sorted([*endpoint.catalog.list_tables(name.name, pattern), *links])
+        if type == TableType.MANAGED_TABLE.value:
+            return sorted(set(_of_type(endpoint, name, pattern, managed=True)))
+        if type == TableType.EXTERNAL_TABLE.value:
+            return sorted(_of_type(endpoint, name, pattern, managed=False))
+        if type == TableType.VIRTUAL_VIEW.value:
+            return endpoint.catalog.list_tables(name.name, pattern, TableType.VIRTUAL_VIEW)
+        if type in ("LINK_TABLE", "STATIC_LINK_TABLE"):
+            found = endpoint.services.links.show(name.name, pattern)
+            return [each.name.in_database for each in found if each.type.value == type]
+    except NoSuchDatabaseError:
+        return []
+    return []
+
+
+def _of_type(endpoint: Endpoint, name: DatabaseName, pattern: str | None, *, managed: bool) -> list[str]:
+    """Return the tables that a client sees as managed, or as external."""
+    catalog = endpoint.catalog
+    external = catalog.list_tables(name.name, pattern, TableType.EXTERNAL_TABLE)
+    translated = {
+        each.name
+        for each in catalog.get_tables(name.name, external)
+        if endpoint.hive_table(each, name.given, None).tableType == TableType.MANAGED_TABLE.value
+    }
+    if managed:
+        return [*catalog.list_tables(name.name, pattern, TableType.MANAGED_TABLE), *translated]
+    return [each for each in external if each not in translated]
+
+
+@call("get_all_tables")
+def get_all_tables(endpoint: Endpoint, _client: Client, args: Any) -> list[str]:
+    """Return the names of all tables, views and links of a database."""
+    return table_names(endpoint, read_database(args.db_name), None)
+
+
+@call("get_tables")
+def get_tables(endpoint: Endpoint, _client: Client, args: Any) -> list[str]:
+    """Return the names of tables, views and links that match a pattern."""
+    return table_names(endpoint, read_database(args.db_name), args.pattern)
+
+
+@call("get_tables_by_type")
+def get_tables_by_type(endpoint: Endpoint, _client: Client, args: Any) -> list[str]:
+    """Return the names of tables of one type that match a pattern."""
+    return table_names(endpoint, read_database(args.db_name), args.pattern, args.tableType)
+
+
+@call("get_materialized_views_for_rewriting", "get_all_materialized_view_objects_for_rewriting")
+def get_materialized_views(_endpoint: Endpoint, _client: Client, _args: Any) -> list[Any]:
+    """Return none: there are no materialized views here."""
+    return []
+
+
+@call("get_table_meta")
+def get_table_meta(endpoint: Endpoint, _client: Client, args: Any) -> list[Any]:
+    """Return names, types and comments of the tables that match patterns of databases and tables."""
+    wanted = set(args.tbl_types or ())
+    answers = []
+    for database in endpoint.catalog.list_databases(read_database(args.db_patterns).name or None):
+        name = DatabaseName(database, database)
+        names = endpoint.catalog.list_tables(database, args.tbl_patterns)
+        for stored in endpoint.catalog.get_tables(database, names):
+            hive = endpoint.hive_table(stored, name.given, None)
+            if not wanted or hive.tableType in wanted:
+                answers.append(
+                    ttypes.TableMeta(
+                        dbName=database,
+                        tableName=stored.name,
+                        tableType=hive.tableType,
+                        comments=stored.comment,
+                        catName="hive",
+                    )
+                )
+    return answers
+
+
+@call("get_fields", "get_fields_with_environment_context")
+def get_fields(endpoint: Endpoint, client: Client, args: Any) -> list[Any]:
+    """Return the columns of a table without its partition keys."""
+    table = _known_table(endpoint, client, args.db_name, args.table_name)
+    return list(table.sd.cols)
+
+
+@call("get_schema", "get_schema_with_environment_context")
+def get_schema(endpoint: Endpoint, client: Client, args: Any) -> list[Any]:
+    """Return the columns of a table with its partition keys."""
+    table = _known_table(endpoint, client, args.db_name, args.table_name)
+    return [*table.sd.cols, *table.partitionKeys]
+
+
+def _known_table(endpoint: Endpoint, client: Client, database: str, table: str) -> Any:
+    return read_table(endpoint, client, read_database(database), table, None)
+
+
+@call("get_all_table_constraints")
+def get_all_table_constraints(_endpoint: Endpoint, _client: Client, _args: Any) -> Any:
+    """Return none: constraints are not kept here."""
+    return ttypes.AllTableConstraintsResponse(allTableConstraints=ttypes.SQLAllTableConstraints())
+
+
+@call("get_primary_keys")
+def get_primary_keys(_endpoint: Endpoint, _client: Client, _args: Any) -> Any:
+    """Return none: constraints are not kept here."""
+    return ttypes.PrimaryKeysResponse(primaryKeys=[])
+
+
+@call("get_foreign_keys")
+def get_foreign_keys(_endpoint: Endpoint, _client: Client, _args: Any) -> Any:
+    """Return none: constraints are not kept here."""
+    return ttypes.ForeignKeysResponse(foreignKeys=[])
+
+
+@call("get_unique_constraints")
+def get_unique_constraints(_endpoint: Endpoint, _client: Client, _args: Any) -> Any:
+    """Return none: constraints are not kept here."""
+    return ttypes.UniqueConstraintsResponse(uniqueConstraints=[])
+
+
+@call("get_not_null_constraints")
+def get_not_null_constraints(_endpoint: Endpoint, _client: Client, _args: Any) -> Any:
+    """Return none: constraints are not kept here."""
+    return ttypes.NotNullConstraintsResponse(notNullConstraints=[])
+
+
+@call("get_default_constraints")
+def get_default_constraints(_endpoint: Endpoint, _client: Client, _args: Any) -> Any:
+    """Return none: constraints are not kept here."""
+    return ttypes.DefaultConstraintsResponse(defaultConstraints=[])
+
+
+@call("get_check_constraints")
+def get_check_constraints(_endpoint: Endpoint, _client: Client, _args: Any) -> Any:
+    """Return none: constraints are not kept here."""
+    return ttypes.CheckConstraintsResponse(checkConstraints=[])

@@ -1,0 +1,254 @@
+"""Calls about transactions and write ids."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from airflow_hivex.core.errors import InvalidTransactionRequestError
+from airflow_hivex.core.model.transactions import AbortReason, Operation, TxnState, TxnType
+from airflow_hivex.core.model.write_ids import MAX_ID, ValidTxnList
+from airflow_hivex.core.thrift.bindings import ttypes
+from airflow_hivex.core.thrift.calls.registry import call
+from airflow_hivex.core.thrift.clients import Client, read_database
+from airflow_hivex.core.thrift.endpoint import Endpoint
+
+_STATES = {TxnState.OPEN: 3, TxnState.ABORTED: 2, TxnState.COMMITTED: 1}
+_TYPES = {each.value: each for each in TxnType}
+_OPERATIONS = {1: Operation.SELECT, 2: Operation.INSERT, 3: Operation.UPDATE, 4: Operation.DELETE}
+
+
+def bits(ids: Sequence[int], set_ids: Sequence[int]) -> bytes:
+    """Return a bit for each id, set if it is one of ``set_ids``. Source: java.util.BitSet.toByteArray."""
+    wanted = set(set_ids)
+    found = sum(1 << place for place, each in enumerate(ids) if each in wanted)
+    return found.to_bytes((found.bit_length() + 7) // 8, "little")
+
+
+# -- life --------------------------------------------------------------------------------
+
+
+@call("open_txns")
+def open_txns(endpoint: Endpoint, client: Client, args: Any) -> Any:
+    """Open transactions."""
+    request = args.rqst
+    if (request.num_txns or 0) < 1:
+        # As Hive, which also opens none for a number that is not positive.
+        return ttypes.OpenTxnsResponse(txn_ids=[])
+    if request.replPolicy or request.replSrcTxnIds:
+        replayed = endpoint.metastore.replayed_transactions
+        sources = list(request.replSrcTxnIds or ())
+        targets = replayed.open(request.replPolicy or "", sources, user=request.user or client.user)
+        return ttypes.OpenTxnsResponse(txn_ids=[targets[source] for source in sources])
+    ids = endpoint.services.transactions.open(
+        request.num_txns,
+        user=request.user or client.user,
+        host=request.hostname,
+        agent_info=request.agentInfo,
+        type=_TYPES.get(request.txn_type or 0, TxnType.DEFAULT),
+    )
+    return ttypes.OpenTxnsResponse(txn_ids=ids)
+
+
+@call("commit_txn")
+def commit_txn(endpoint: Endpoint, _client: Client, args: Any) -> None:
+    """Commit a transaction; a second time is a success, as in Hive."""
+    request = args.rqst
+    if request.replPolicy:
+        endpoint.metastore.replayed_transactions.commit(request.replPolicy, request.txnid)
+        return
+    endpoint.metastore.commit(request.txnid)
+
+
+@call("abort_txn")
+def abort_txn(endpoint: Endpoint, _client: Client, args: Any) -> None:
+    """Abort a transaction; a second time is a success, as in Hive."""
+    request = args.rqst
+    if request.replPolicy:
+        endpoint.metastore.replayed_transactions.abort(request.replPolicy, [request.txnid])
+        return
+    endpoint.metastore.abort(request.txnid, "aborted by its client")
+
+
+@call("abort_txns")
+def abort_txns(endpoint: Endpoint, _client: Client, args: Any) -> None:
+    """Abort those of the transactions that are open."""
+    ids = args.rqst.txn_ids or []
+    aborted = endpoint.services.transactions.abort_many(ids, "ABORT TRANSACTIONS", AbortReason.ABORT_QUERY)
+    if not aborted and len(ids) == 1:
+        endpoint.services.transactions.get(ids[0])
+
+
+@call("heartbeat")
+def heartbeat(endpoint: Endpoint, _client: Client, args: Any) -> None:
+    """Note that the owner of a transaction, of a lock, or of both is alive."""
+    ids = args.ids
+    if not ids.txnid and not ids.lockid:
+        # Hive finds nothing to do.
+        return
+    endpoint.services.transactions.heartbeat(ids.txnid or None, ids.lockid or None)
+
+
+@call("heartbeat_txn_range")
+def heartbeat_txn_range(endpoint: Endpoint, _client: Client, args: Any) -> Any:
+    """Note that the owner of a range of transactions is alive."""
+    lo, hi = args.txns.min, args.txns.max
+    if hi < lo:
+        return ttypes.HeartbeatTxnRangeResponse(aborted=set(), nosuch=set())
+    try:
+        found = endpoint.services.transactions.heartbeat_range(lo, hi)
+    except InvalidTransactionRequestError:
+        if hi - lo > 1_000_000:
+            raise
+        return ttypes.HeartbeatTxnRangeResponse(aborted=set(), nosuch=set(range(lo, hi + 1)))
+    return ttypes.HeartbeatTxnRangeResponse(aborted=set(found.aborted), nosuch=set(found.no_such))
+
+
+# -- snapshots ---------------------------------------------------------------------------
+
+
+@call("get_open_txns")
+def get_open_txns(endpoint: Endpoint, _client: Client, _args: Any) -> Any:
+    """Return the transactions that are open or aborted now."""
+    return _open(endpoint.services.transactions.valid_txns())
+
+
+@call("get_open_txns_req")
+def get_open_txns_req(endpoint: Endpoint, _client: Client, args: Any) -> Any:
+    """Return the open and aborted transactions, without those of some types."""
+    found = endpoint.services.transactions.valid_txns()
+    excluded = {_TYPES.get(each) for each in args.getOpenTxnsRequest.excludeTxnTypes or ()}
+    if excluded:
+        hidden = {each.id for each in endpoint.services.transactions.show() if each.type in excluded}
+        left = [each for each in found.open_ids if each not in hidden]
+        found = ValidTxnList.of(found.high_watermark, left, found.aborted_ids)
+    return _open(found)
+
+
+def _open(found: ValidTxnList) -> Any:
+    ids = list(found.exceptions)
+    return ttypes.GetOpenTxnsResponse(
+        txn_high_water_mark=found.high_watermark,
+        open_txns=ids,
+        min_open_txn=found.min_open,
+        abortedBits=bits(ids, found.aborted_ids),
+    )
+
+
+@call("get_open_txns_info")
+def get_open_txns_info(endpoint: Endpoint, _client: Client, _args: Any) -> Any:
+    """Return the records of open and aborted transactions."""
+    valid = endpoint.services.transactions.valid_txns()
+    infos = [
+        ttypes.TxnInfo(
+            id=each.id,
+            state=_STATES[each.state],
+            user=each.user,
+            hostname=each.host,
+            agentInfo=each.agent_info,
+            startedTime=round(each.started_at.timestamp() * 1000),
+            lastHeartbeatTime=round(each.heartbeat_at.timestamp() * 1000),
+        )
+        for each in endpoint.services.transactions.show()
+    ]
+    return ttypes.GetOpenTxnsInfoResponse(txn_high_water_mark=valid.high_watermark, open_txns=infos)
+
+
+# -- write ids ---------------------------------------------------------------------------
+
+
+@call("allocate_table_write_ids")
+def allocate_table_write_ids(endpoint: Endpoint, _client: Client, args: Any) -> Any:
+    """Allocate the write ids of transactions for a table."""
+    request = args.rqst
+    name = read_database(request.dbName)
+    if request.replPolicy:
+        wanted = {each.txnId: each.writeId for each in request.srcTxnToWriteIdList or ()}
+        replayed = endpoint.metastore.replayed_transactions
+        given = replayed.allocate_write_ids(request.replPolicy, wanted, name.name, request.tableName)
+        return _allocated(given)
+    found = endpoint.services.transactions.allocate_write_ids(
+        list(request.txnIds or ()), name.name, request.tableName, reallocate=bool(getattr(request, "reallocate", False))
+    )
+    return _allocated(found)
+
+
+def _allocated(found: Mapping[int, int]) -> Any:
+    pairs = [ttypes.TxnToWriteId(txnId=txn_id, writeId=write_id) for txn_id, write_id in sorted(found.items())]
+    return ttypes.AllocateTableWriteIdsResponse(txnToWriteIds=pairs)
+
+
+@call("get_valid_write_ids")
+def get_valid_write_ids(endpoint: Endpoint, _client: Client, args: Any) -> Any:
+    """Return the write id lists of tables in a snapshot, by default in that of now."""
+    request = args.rqst
+    transactions = endpoint.services.transactions
+    if request.validTxnList:
+        valid = ValidTxnList.parse(request.validTxnList)
+    elif request.writeId:
+        raise ttypes.MetaException("get_valid_write_ids by a write id is not supported; give a list of transactions")
+    else:
+        valid = transactions.valid_txns()
+    names = {
+        full: read_database(full.partition(".")[0]).name + "." + full.partition(".")[2] for full in _names(request)
+    }
+    found = transactions.valid_write_ids(list(names.values()), valid)
+    answers = []
+    for given, name in names.items():
+        write_ids = found[name]
+        ids = list(write_ids.exceptions)
+        answers.append(
+            ttypes.TableValidWriteIds(
+                fullTableName=given.lower(),
+                writeIdHighWaterMark=write_ids.high_watermark,
+                invalidWriteIds=ids,
+                minOpenWriteId=MAX_ID if write_ids.min_open is None else write_ids.min_open,
+                abortedBits=bits(ids, write_ids.aborted_ids),
+            )
+        )
+    return ttypes.GetValidWriteIdsResponse(tblValidWriteIds=answers)
+
+
+def _names(request: Any) -> list[str]:
+    names = list(request.fullTableNames or ())
+    for each in names:
+        if "." not in each:
+            raise ttypes.MetaException(f"{each!r} is not a valid name of a table; give database.table")
+    return names
+
+
+@call("get_max_allocated_table_write_id")
+def get_max_allocated_table_write_id(endpoint: Endpoint, _client: Client, args: Any) -> Any:
+    """Return the highest write id of a table that was allocated, 0 if none was."""
+    request = args.rqst
+    name = f"{read_database(request.dbName).name}.{request.tableName}"
+    transactions = endpoint.services.transactions
+    found = transactions.valid_write_ids([name], transactions.valid_txns())[name]
+    return ttypes.MaxAllocatedTableWriteIdResponse(maxWriteId=found.high_watermark)
+
+
+@call("seed_write_id")
+def seed_write_id(endpoint: Endpoint, _client: Client, args: Any) -> None:
+    """Let the write ids of a table continue after a number."""
+    request = args.rqst
+    name = read_database(request.dbName)
+    endpoint.services.transactions.seed_write_ids(name.name, request.tableName, request.seedWriteId + 1)
+
+
+@call("seed_txn_id")
+def seed_txn_id(endpoint: Endpoint, _client: Client, args: Any) -> None:
+    """Let transaction ids continue after a number."""
+    endpoint.services.transactions.seed_txn_ids(args.rqst.seedTxnId + 1)
+
+
+@call("add_dynamic_partitions")
+def add_dynamic_partitions(endpoint: Endpoint, _client: Client, args: Any) -> None:
+    """Note which partitions a dynamic-partition write has written."""
+    request = args.rqst
+    endpoint.services.transactions.add_dynamic_partitions(
+        request.txnid,
+        read_database(request.dbname).name,
+        request.tablename,
+        list(request.partitionnames or ()),
+        _OPERATIONS.get(request.operationType or 0, Operation.UPDATE),
+    )

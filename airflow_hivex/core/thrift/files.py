@@ -1,0 +1,49 @@
+"""Directories that clients of Hive rely on the metastore to make and to delete."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from airflow_hivex.core.errors import HivexError
+from airflow_hivex.core.model.clusters import Cluster
+from airflow_hivex.core.model.objects import StoredTable
+from airflow_hivex.core.thrift.endpoint import Endpoint
+from airflow_hivex.core.thrift.hive_objects import PURGE
+
+log = logging.getLogger(__name__)
+
+
+def make_directories(endpoint: Endpoint, cluster: Cluster, locations: Sequence[str]) -> None:
+    """Make directories on a cluster. What cannot be made is logged: its writer makes it, too."""
+    if not locations:
+        return
+    try:
+        files = endpoint.services.files_to_change(cluster)
+        for location in locations:
+            files.make_directory(location)
+    except HivexError as error:
+        log.warning("Directories of cluster %s were not made, such as %s: %s", cluster.name, locations[0], error)
+
+
+def owns_files(table: StoredTable) -> bool:
+    """Return whether the files of an external table are deleted with it. Source: Hive's ``external.table.purge``."""
+    return table.is_external and table.parameters.get(PURGE, "").lower() == "true"
+
+
+def delete_directory(endpoint: Endpoint, cluster: str, location: str) -> None:
+    """Delete a directory on a cluster. One that cannot be deleted is logged."""
+    try:
+        found = endpoint.services.clusters.get(cluster)
+        relative = found.relative(location)
+        if relative:
+            endpoint.services.files_to_change(found).delete_directory(relative)
+    except HivexError as error:
+        log.warning("Directory %s of cluster %s is still there: %s", location, cluster, error)
+
+
+def drop_owned_files(endpoint: Endpoint, tables: Sequence[StoredTable]) -> None:
+    """Delete the files of dropped tables that own them."""
+    for table in tables:
+        if owns_files(table):
+            delete_directory(endpoint, table.storage.primary.cluster, table.storage.primary.location)

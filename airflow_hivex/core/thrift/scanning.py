@@ -1,0 +1,166 @@
+"""Where a message of Thrift's binary protocol ends, found without decoding it. Pure.
+
+A scanner takes bytes as they come, remembers where it is, and refuses a message before it waits for bytes that can
+never be right: so a client that announces two gigabytes costs no memory, and no byte is looked at twice.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+
+_SIZES = {2: 1, 3: 1, 4: 8, 6: 2, 8: 4, 10: 8}
+"""The types whose values have a fixed size: bool, byte, double, i16, i32, i64."""
+_STRING, _STRUCT, _MAP, _SET, _LIST = 11, 12, 13, 14, 15
+_LEAST = {**_SIZES, _STRING: 4, _STRUCT: 1, _MAP: 6, _SET: 5, _LIST: 5}
+"""The least number of bytes that a value of each type takes."""
+_I32 = Struct(">i").unpack_from
+_DEEPEST = 64
+
+STRICT = 0x80010000
+"""The version word of a message, without its type."""
+
+
+class MalformedMessageError(Exception):
+    """The bytes are not a message of the binary protocol, or one that exceeds a limit."""
+
+
+class MessageScanner:
+    """Finds the end of one message after the other in a growing buffer."""
+
+    __slots__ = ("_longest", "_position", "_stack", "_state")
+
+    def __init__(self, longest: int) -> None:
+        """``longest`` is the most bytes that a message may have."""
+        self._longest = longest
+        self._position = 0
+        self._state = 0
+        self._stack: list[list[int]] = []
+
+    def reset(self) -> None:
+        """Begin with the next message at the beginning of the buffer."""
+        self._position, self._state, self._stack = 0, 0, []
+
+    def end(self, buffer: bytes | bytearray) -> int | None:
+        """Return the index after the message at the beginning of ``buffer``; None as long as bytes are missing.
+
+        Raises:
+            MalformedMessageError: the bytes cannot become a message.
+        """
+        if self._state == 0:
+            if len(buffer) < 12:
+                return None
+            end = self._header_end(buffer)
+            if end > len(buffer):
+                return None
+            self._position, self._state = end, 1
+            # A frame is [type, type of the value, number of elements left]; a struct has no number.
+            self._stack = [[_STRUCT, 0, 0]]
+        return self._walk(buffer)
+
+    def _header_end(self, buffer: bytes | bytearray) -> int:
+        (first,) = _I32(buffer, 0)
+        if first >= 0:
+            # The older form without a version: name, type, number of the call.
+            return self._checked(4 + self._length(first) + 5)
+        if first & 0xFFFF0000 != STRICT:
+            raise MalformedMessageError(f"its first bytes {bytes(buffer[:4]).hex()} are not a version of the protocol")
+        (length,) = _I32(buffer, 4)
+        return self._checked(8 + self._length(length) + 4)
+
+    def _length(self, length: int) -> int:
+        if not 0 <= length <= self._longest:
+            raise MalformedMessageError(f"it announces a length of {length} bytes; at most {self._longest} are taken")
+        return length
+
+    def _checked(self, end: int) -> int:
+        if end > self._longest:
+            raise MalformedMessageError(f"it has more than {self._longest} bytes, the most that are taken")
+        return end
+
+    def _walk(self, buffer: bytes | bytearray) -> int | None:
+        stack, size = self._stack, len(buffer)
+        position = self._position
+        while stack:
+            frame = stack[-1]
+            kind = frame[0]
+            if kind == _STRUCT:
+                if position >= size:
+                    break
+                value = buffer[position]
+                if value == 0:
+                    stack.pop()
+                    position += 1
+                    continue
+                following = position + 3
+            else:
+                if frame[2] == 0:
+                    stack.pop()
+                    continue
+                value, following = frame[1], position
+            skipped = self._value(buffer, size, value, following)
+            if skipped is None:
+                break
+            if kind == _MAP:
+                # Keys and values take turns.
+                frame[1], frame[2] = frame[3], frame[2] - 1
+                frame[3] = value
+            elif kind != _STRUCT:
+                frame[2] -= 1
+            position = self._checked(skipped[0])
+            if skipped[1] is not None:
+                if len(stack) >= _DEEPEST:
+                    raise MalformedMessageError(f"it is nested deeper than {_DEEPEST} levels")
+                stack.append(skipped[1])
+        self._position = position
+        return None if stack else position
+
+    def _value(
+        self, buffer: bytes | bytearray, size: int, value: int, start: int
+    ) -> tuple[int, list[int] | None] | None:
+        """Return where a value ends, or its contents begin with a frame for these; None where bytes are missing."""
+        fixed = _SIZES.get(value)
+        if fixed is not None:
+            end = start + fixed
+            return (end, None) if end <= size else None
+        if value == _STRUCT:
+            return (start, [_STRUCT, 0, 0]) if start <= size else None
+        if value == _STRING:
+            if start + 4 > size:
+                return None
+            end = start + 4 + self._length(_I32(buffer, start)[0])
+            self._checked(end)
+            return (end, None) if end <= size else None
+        if value in (_LIST, _SET):
+            if start + 5 > size:
+                return None
+            return self._elements(size, buffer[start], _I32(buffer, start + 1)[0], start + 5, value)
+        if value == _MAP:
+            if start + 6 > size:
+                return None
+            return self._pairs(buffer, start)
+        raise MalformedMessageError(f"{value} is not a valid type of a value")
+
+    def _elements(
+        self, size: int, element: int, count: int, start: int, kind: int
+    ) -> tuple[int, list[int] | None] | None:
+        least = self._announced(element, count)
+        self._checked(start + least)
+        if element in _SIZES:
+            end = start + least
+            return (end, None) if end <= size else None
+        return start, [kind, element, count]
+
+    def _pairs(self, buffer: bytes | bytearray, start: int) -> tuple[int, list[int] | None]:
+        key, value, count = buffer[start], buffer[start + 1], _I32(buffer, start + 2)[0]
+        if count == 0:
+            return start + 6, None
+        self._checked(start + self._announced(key, count) + self._announced(value, count))
+        return start + 6, [_MAP, key, 2 * count, value]
+
+    def _announced(self, element: int, count: int) -> int:
+        """Return the least number of bytes of so many elements."""
+        if count and element not in _LEAST:
+            raise MalformedMessageError(f"{element} is not a valid type of an element")
+        if not 0 <= count <= self._longest:
+            raise MalformedMessageError(f"it announces {count} elements; at most {self._longest} bytes are taken")
+        return count * _LEAST.get(element, 0)

@@ -1,0 +1,125 @@
+"""A server in the foreground, with pages of health, readiness and metrics over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from airflow_hivex.core.errors import HivexError, InvalidSettingError
+from airflow_hivex.core.thrift.endpoint import Endpoint
+from airflow_hivex.core.thrift.sasl import Credentials
+from airflow_hivex.core.thrift.server import Limits, Server
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """Where and how a server listens. ``http_port`` has the pages; None for no pages, 0 for a free port."""
+
+    host: str = "127.0.0.1"
+    port: int = 9083
+    http_port: int | None = None
+    certificate: str | None = None
+    key: str | None = None
+    credentials: Credentials | None = None
+    limits: Limits = field(default_factory=Limits)
+
+    def tls_context(self) -> ssl.SSLContext | None:
+        """Return the context of TLS, None without a certificate.
+
+        Raises:
+            InvalidSettingError: the files are not a certificate and its key.
+        """
+        if self.certificate is None:
+            return None
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        try:
+            context.load_cert_chain(self.certificate, self.key)
+        except (OSError, ssl.SSLError) as error:
+            expected = f"files in PEM with a certificate and its key are expected ({error})"
+            raise InvalidSettingError("certificate", self.certificate, expected) from error
+        return context
+
+
+def serve(endpoint: Endpoint, listening: Listening, ready: Callable[[int, int | None], None]) -> None:
+    """Serve until SIGINT or SIGTERM; then finish the calls that run. ``ready`` is called with the ports.
+
+    Raises:
+        OSError: an address cannot be used.
+        InvalidSettingError: the certificate is not valid.
+    """
+    asyncio.run(_serve(endpoint, listening, ready))
+
+
+async def _serve(endpoint: Endpoint, listening: Listening, ready: Callable[[int, int | None], None]) -> None:
+    server = Server(endpoint, limits=listening.limits, credentials=listening.credentials, tls=listening.tls_context())
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopped.set)
+    port = await server.start(listening.host, listening.port)
+    try:
+        with pages(server, listening.host, listening.http_port) as http_port:
+            ready(port, http_port)
+            await stopped.wait()
+            log.info("The server stops; %s connections are open", len(server.connections))
+            await server.stop()
+    finally:
+        await server.stop(0)
+
+
+@contextmanager
+def pages(server: Server, host: str, port: int | None) -> Iterator[int | None]:
+    """Answer ``/health``, ``/ready`` and ``/metrics`` as long as the block runs; yield the port."""
+    if port is None:
+        yield None
+        return
+
+    class Pages(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            status, text = _page(server, self.path)
+            content = text.encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, format: str, *args: object) -> None:
+            log.debug(format, *args)
+
+    http = ThreadingHTTPServer((host, port), Pages)
+    http.daemon_threads = True
+    thread = threading.Thread(target=http.serve_forever, args=(0.1,), name="hivex-metastore-pages", daemon=True)
+    thread.start()
+    try:
+        yield http.server_port
+    finally:
+        http.shutdown()
+        http.server_close()
+        thread.join(5)
+
+
+def _page(server: Server, path: str) -> tuple[int, str]:
+    match path.partition("?")[0]:
+        case "/health":
+            return 200, "alive\n"
+        case "/ready":
+            if server.is_stopping:
+                return 503, "stopping\n"
+            try:
+                server.endpoint.services.catalog.get_database("default")
+            except HivexError as error:
+                return 503, f"{error}\n"
+            return 200, "ready\n"
+        case "/metrics":
+            return 200, server.metrics.text()
+    return 404, "the pages are /health, /ready and /metrics\n"

@@ -1,0 +1,210 @@
+from __future__ import annotations
+
+import random
+import socket
+import struct
+from typing import Any
+
+import pytest
+from hive_metastore import ThriftHiveMetastore, ttypes
+from thrift.Thrift import TApplicationException
+
+from airflow_hivex.core.metastore import Metastore
+from airflow_hivex.core.thrift.messages import Head, encoded, written_head
+from airflow_hivex.core.thrift.server import Limits
+from tests import evidence
+from tests.hive_endpoint import Serving, hive_client, partition, serving, table
+
+
+@pytest.fixture
+def metastore_url(sqlite_url: str) -> str:
+    """What comes over the wire has nothing to do with the database."""
+    return sqlite_url
+
+
+def call(name: str, args: object) -> bytes:
+    return written_head(Head(name.encode(), 1, 1, True, 0), 1) + encoded(args)
+
+
+def send(port: int, content: bytes) -> bytes:
+    """Send bytes and return all that comes back until the server closes, or nothing comes any more."""
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as channel:
+        channel.sendall(content)
+        channel.shutdown(socket.SHUT_WR)
+        received = b""
+        try:
+            while piece := channel.recv(65536):
+                received += piece
+        except ConnectionResetError:
+            pass
+        return received
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\x00",
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00",
+        b"\x82\x21\x01\x04name",
+        b"\x80\x01\x00\x01\x7f\xff\xff\xff",
+        b"\x7f\xff\xff\xff\x80\x01\x00\x01",
+        b"\x00\x00\x00\x05\x80\x01\x00\x01\x00",
+        b"\x80\x01\x00\x02\x00\x00\x00\x01a\x00\x00\x00\x01\x00",
+        b"\x01\x00\x00\x00\x06GSSAPI",
+        b"\xff" * 1000,
+        b"\x80\x01\x00\x01\x00\x00\x00\x09get_table\x00\x00\x00\x01\x0b\x00\x01\x7f\xff\xff\xff",
+    ],
+)
+def test_bytes_that_are_not_a_call_end_their_connection_alone(endpoint: Serving, hive: Any, content: bytes) -> None:
+    send(endpoint.port, content)
+    assert hive.get_all_databases() == ["default"]
+    assert len(endpoint.server.connections) <= 2
+
+
+def test_half_a_message_waits_for_the_rest_and_others_are_served(endpoint: Serving, hive: Any) -> None:
+    whole = call("get_all_databases", ThriftHiveMetastore.get_all_databases_args())
+    with socket.create_connection(("127.0.0.1", endpoint.port), timeout=30) as channel:
+        for at in range(len(whole)):
+            channel.sendall(whole[at : at + 1])
+            if at == 20:
+                assert hive.get_all_databases() == ["default"]
+        assert b"default" in channel.recv(65536)
+        # Two calls in one piece have two answers.
+        channel.sendall(whole + whole)
+        received = b""
+        while received.count(b"default") < 2:
+            received += channel.recv(65536)
+
+
+def test_text_that_is_not_utf_8_is_told_and_the_connection_lives_on(endpoint: Serving) -> None:
+    bad = call("get_table", ThriftHiveMetastore.get_table_args("default", "tXt")).replace(b"tXt", b"t\xfft")
+    good = call("get_all_databases", ThriftHiveMetastore.get_all_databases_args())
+    received = send(endpoint.port, bad + good)
+    assert b"not UTF-8" in received
+    assert b"default" in received
+
+
+def test_unknown_fields_and_methods_are_skipped(endpoint: Serving) -> None:
+    args = b"\x0b\x00\x63\x00\x00\x00\x02ab\x0f\x00\x64\x0c\x00\x00\x00\x02\x00\x00\x00"
+    known = written_head(Head(b"get_all_databases", 1, 1, True, 0), 1) + args
+    unknown = written_head(Head(b"no_such\xff\n", 1, 2, True, 0), 1) + args
+    received = send(endpoint.port, known + unknown + known)
+    assert received.count(b"default") == 2
+    assert b"Invalid method name" in received
+    assert b"\n" not in received.split(b"Invalid method name")[1].split(b"\x08")[0]
+
+
+def test_limits_of_connections_and_idle_time(metastore: Metastore) -> None:
+    limits = Limits(connections=2, idle_s=0.3, message_bytes=10_000)
+    with serving(metastore, limits=limits) as running, hive_client(running.port) as hive:
+        assert len(running.server.connections) == 1
+        with socket.create_connection(("127.0.0.1", running.port), timeout=30) as idle:
+            while len(running.server.connections) < 2:
+                assert hive.getStatus() == 2
+            with socket.create_connection(("127.0.0.1", running.port), timeout=30) as refused:
+                assert end_of(refused)
+            while len(running.server.connections) == 2:
+                # This client is not idle.
+                assert hive.getStatus() == 2
+            assert end_of(idle)
+        hive.get_table_objects_by_name("default", ["x" * 100] * 90)
+        with pytest.raises(Exception, match=r"bytes|reset|closed|Broken"):
+            hive.get_table_objects_by_name("default", ["x" * 100] * 900)
+
+
+def end_of(channel: socket.socket) -> bool:
+    try:
+        return channel.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+def test_idle_connections_cost_little_and_do_not_stop_others(endpoint: Serving, hive: Any) -> None:
+    channels = [socket.create_connection(("127.0.0.1", endpoint.port), timeout=30) for _ in range(300)]
+    try:
+        for channel in channels[::2]:
+            channel.sendall(b"\x80\x01\x00\x01\x00\x00")
+        while len(endpoint.server.connections) < 301:
+            assert hive.getStatus() == 2
+    finally:
+        for channel in channels:
+            channel.close()
+    while len(endpoint.server.connections) > 1:
+        assert hive.getStatus() == 2
+
+
+def test_server_stops_after_the_calls_that_run(endpoint: Serving, hive: Any) -> None:
+    hive.create_table(table("default", "p", keys={"n": "int"}))
+    request = call(
+        "add_partitions",
+        ThriftHiveMetastore.add_partitions_args([partition("default", "p", str(n)) for n in range(2000)]),
+    )
+    with socket.create_connection(("127.0.0.1", endpoint.port), timeout=30) as channel:
+        channel.sendall(request)
+        while not any(each.is_busy for each in list(endpoint.server.connections)):
+            pass
+        endpoint.stop()
+        assert struct.pack(">i", 2000) in channel.recv(65536)
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", endpoint.port), timeout=30)
+
+
+def test_error_of_one_call_reaches_its_client_only(endpoint: Serving, hive: Any, metastore: Metastore) -> None:
+    with hive_client(endpoint.port) as other:
+        with pytest.raises(TApplicationException, match="internal error"):
+            # A request that is missing is not one of the errors of the interface.
+            other.get_table_req(None)
+        assert other.getStatus() == 2
+    assert hive.get_all_databases() == ["default"]
+
+
+SEEDS = [
+    call("get_table", ThriftHiveMetastore.get_table_args("default", "t")),
+    call("get_all_databases", ThriftHiveMetastore.get_all_databases_args()),
+    call("get_partitions_by_filter", ThriftHiveMetastore.get_partitions_by_filter_args("default", "p", "n > 1", -1)),
+    call("get_partitions_by_names", ThriftHiveMetastore.get_partitions_by_names_args("default", "p", ["n=1", "n=2"])),
+    call("set_ugi", ThriftHiveMetastore.set_ugi_args("ann", ["a", "b"])),
+    call(
+        "lock",
+        ThriftHiveMetastore.lock_args(ttypes.LockRequest([ttypes.LockComponent(1, 2, "default", "t")], 0, "a", "b")),
+    ),
+    call("getStatus", ttypes.UnlockRequest()),
+]
+"""Calls that change nothing, and that random changes make others of."""
+
+
+FUZZED = evidence.amount("HIVEX_FUZZED_MESSAGES", 2_000, 200_000)
+
+
+@pytest.mark.evidence
+def test_random_messages_never_hurt(endpoint: Serving, hive: Any, counts: Any) -> None:
+    drawn = random.Random(evidence.SEED)
+    sent = 0
+    while sent < FUZZED:
+        content = bytearray()
+        for _ in range(drawn.randrange(1, 40)):
+            content += mutated(drawn, drawn.choice(SEEDS))
+            sent += 1
+        send(endpoint.port, bytes(content))
+    assert hive.getStatus() == 2
+    assert hive.get_all_databases()[:1] == ["default"]
+    counts["random messages to the endpoint"] = {"messages": sent}
+
+
+def mutated(drawn: random.Random, message: bytes) -> bytes:
+    found = bytearray(message)
+    for _ in range(drawn.choice((0, 0, 1, 1, 2, 8))):
+        kind, place = drawn.randrange(4), drawn.randrange(len(found))
+        if kind == 0:
+            found[place] = drawn.choice((0, 1, 11, 12, 13, 15, 127, 128, 255, drawn.randrange(256)))
+        elif kind == 1:
+            del found[place : place + drawn.randrange(1, 5)]
+        elif kind == 2:
+            found[place:place] = drawn.randbytes(drawn.randrange(1, 5))
+        else:
+            found[place : place + 4] = struct.pack(">i", drawn.choice((-1, 0, 1, 2**31 - 1, 2**20, 255)))
+        if not found:
+            return message
+    return bytes(found)

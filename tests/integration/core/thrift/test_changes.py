@@ -1,0 +1,234 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hive_metastore import ttypes
+
+from airflow_hivex.core.metastore import Metastore
+from tests.hive_endpoint import partition, table
+
+
+def test_managed_table_without_transactions_owns_its_files(hive: Any, metastore: Metastore, tmp_path: Path) -> None:
+    hive.create_table(table("default", "t"))
+    stored = metastore.catalog.get_table("default", "t")
+    assert stored.is_external
+    assert stored.parameters["external.table.purge"] == "true"
+    assert hive.get_table("default", "t").tableType == "MANAGED_TABLE"
+    assert hive.get_tables_by_type("default", "*", "MANAGED_TABLE") == ["t"]
+    assert hive.get_tables_by_type("default", "*", "EXTERNAL_TABLE") == []
+    folder = tmp_path / "c1/default.db/t"
+    (folder / "part-0").write_text("x")
+    hive.drop_table("default", "t", True)
+    assert not folder.exists()
+
+
+def test_external_table_keeps_its_files(hive: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "c1/files"
+    folder.mkdir(parents=True)
+    (folder / "part-0").write_text("x")
+    described = table("default", "t", tableType="EXTERNAL_TABLE", parameters={"EXTERNAL": "TRUE"})
+    described.sd.location = folder.as_uri()
+    hive.create_table(described)
+    assert hive.get_table("default", "t").tableType == "EXTERNAL_TABLE"
+    hive.drop_table("default", "t", True)
+    assert (folder / "part-0").exists()
+
+
+def test_transactional_table_is_one_of_ours(hive: Any, metastore: Metastore) -> None:
+    hive.create_table(table("default", "acid", parameters={"transactional": "true"}))
+    with metastore.session(user="ann") as session:
+        session.sql("INSERT INTO acid VALUES (1, 'a')")
+        files = session.snapshot_files("acid")
+    assert files
+    described = table("default", "acid", parameters={"transactional": "true", "new": "1"})
+    with pytest.raises(ttypes.MetaException, match="is transactional"):
+        hive.alter_table("default", "acid", described)
+    ids = metastore.transactions.valid_write_ids(["default.acid"], metastore.transactions.valid_txns())
+    hive.alter_table_req(
+        ttypes.AlterTableRequest(
+            dbName="default", tableName="acid", table=described, validWriteIdList=str(ids["default.acid"])
+        )
+    )
+    changed = metastore.catalog.get_table("default", "acid")
+    assert changed.parameters["new"] == "1"
+    hive.truncate_table("default", "acid", [])
+    hive.drop_table("default", "acid", True)
+    assert hive.get_all_tables("default") == []
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "reason"),
+    [
+        ({"tableName": "a b"}, ttypes.InvalidObjectException, "letters, digits"),
+        ({"tableName": ""}, ttypes.InvalidObjectException, "letters, digits"),
+        ({"dbName": "missing"}, ttypes.NoSuchObjectException, "missing"),
+        ({"tableType": "MATERIALIZED_VIEW"}, ttypes.InvalidObjectException, "MATERIALIZED_VIEW"),
+        ({"sd": None}, ttypes.InvalidObjectException, "no storage descriptor"),
+        ({"keys": {"id": "int"}}, ttypes.InvalidObjectException, "column id twice"),
+        ({"keys": {"k": "array<int>"}}, ttypes.InvalidObjectException, "partition key k"),
+        ({"keys": {"k": "nonsense"}}, ttypes.InvalidObjectException, "nonsense"),
+        ({"parameters": {"table_type": "ICEBERG"}}, ttypes.InvalidObjectException, "ICEBERG"),
+    ],
+)
+def test_table_that_cannot_be_kept_is_refused(
+    hive: Any, given: dict[str, Any], error: type[Exception], reason: str
+) -> None:
+    described = {"dbName": "default", "tableName": "t", **given}
+    with pytest.raises(error, match=reason):
+        hive.create_table(table(described.pop("dbName"), described.pop("tableName"), **described))
+    assert hive.get_all_tables("default") == []
+
+
+def test_location_outside_of_the_cluster_is_refused(hive: Any, tmp_path: Path) -> None:
+    described = table("default", "t", tableType="EXTERNAL_TABLE")
+    described.sd.location = f"file://{tmp_path}/elsewhere"
+    with pytest.raises(ttypes.InvalidObjectException, match="elsewhere"):
+        hive.create_table(described)
+
+
+def test_renamed_table_keeps_files_and_statistics(hive: Any, metastore: Metastore) -> None:
+    hive.create_table(table("default", "t"))
+    found = hive.get_table("default", "t")
+    location = found.sd.location
+    found.tableName = "u"
+    found.parameters |= {"spark.sql.statistics.totalSize": "12", "spark.sql.statistics.numRows": "3"}
+    found.sd.cols.append(ttypes.FieldSchema("extra", "int", "new"))
+    hive.alter_table_with_environment_context("default", "t", found, None)
+    renamed = hive.get_table("default", "u")
+    assert renamed.sd.location == location
+    assert [each.name for each in renamed.sd.cols] == ["id", "name", "extra"]
+    assert renamed.parameters["spark.sql.statistics.numRows"] == "3"
+    with metastore.session(user="ann") as session:
+        described = {row[0]: row[1] for row in session.sql("DESCRIBE EXTENDED u").rows}
+    assert any("3" in str(value) for key, value in described.items() if "tatistics" in key or "numRows" in key)
+    with pytest.raises(ttypes.MetaException):
+        hive.alter_table("default", "t", found)
+
+
+def test_table_does_not_move(hive: Any) -> None:
+    hive.create_table(table("default", "t", tableType="EXTERNAL_TABLE"))
+    found = hive.get_table("default", "t")
+    found.sd.location += "_elsewhere"
+    with pytest.raises(ttypes.InvalidOperationException, match="does not move it"):
+        hive.alter_table("default", "t", found)
+
+
+def test_view_of_spark_comes_back_with_its_text(hive: Any, metastore: Metastore) -> None:
+    hive.create_table(table("default", "t"))
+    parameters = {
+        "view.catalogAndNamespace.numParts": "2",
+        "view.catalogAndNamespace.part.0": "spark_catalog",
+        "view.catalogAndNamespace.part.1": "default",
+    }
+    view = table(
+        "default",
+        "v",
+        tableType="VIRTUAL_VIEW",
+        viewOriginalText="select id from t",
+        viewExpandedText="select id from t",
+        parameters=parameters,
+    )
+    view.sd.cols = view.sd.cols[:1]
+    hive.create_table(view)
+    found = hive.get_table("default", "v")
+    assert (found.tableType, found.viewExpandedText, found.sd.location) == ("VIRTUAL_VIEW", "select id from t", None)
+    assert found.parameters == parameters
+    assert hive.get_tables_by_type("default", "*", "VIRTUAL_VIEW") == ["v"]
+    assert "`default`.`t`" in str(metastore.catalog.get_table("default", "v").view_expanded_text)
+    hive.drop_table("default", "v", True)
+    assert hive.get_all_tables("default") == ["t"]
+
+
+def test_view_of_a_closed_namespace_names_its_own_tables_only(hive: Any, metastore: Metastore) -> None:
+    hive.create_table(table("default", "t"))
+    hive.create_database(ttypes.Database("closed", None, None, {"hivex.namespace.mode": "true"}))
+    view = table(
+        "closed", "v", tableType="VIRTUAL_VIEW", viewOriginalText="x", viewExpandedText="select * from default.t"
+    )
+    with pytest.raises(ttypes.MetaException, match="closed"):
+        hive.create_table(view)
+
+
+def test_partitions_are_added_all_or_none(hive: Any, tmp_path: Path) -> None:
+    hive.create_table(table("default", "p", keys={"ds": "string", "hr": "int"}))
+    hive.add_partition(partition("default", "p", "a", "1"))
+    with pytest.raises(ttypes.AlreadyExistsException):
+        hive.add_partitions([partition("default", "p", "b", "1"), partition("default", "p", "a", "1")])
+    assert hive.get_partition_names("default", "p", -1) == ["ds=a/hr=1"]
+    request = ttypes.AddPartitionsRequest(
+        "default",
+        "p",
+        [partition("default", "p", "b", "1"), partition("default", "p", "a", "1")],
+        ifNotExists=True,
+        needResult=True,
+    )
+    added = hive.add_partitions_req(request).partitions
+    assert [each.values for each in added] == [["b", "1"]]
+    assert (tmp_path / "c1/default.db/p/ds=b/hr=1").is_dir()
+    for wrong in (["a"], ["a", "x"], ["a", "1", "2"]):
+        with pytest.raises((ttypes.InvalidObjectException, ttypes.MetaException)):
+            hive.add_partition(partition("default", "p", *wrong))
+    assert len(hive.get_partition_names("default", "p", -1)) == 2
+    assert hive.append_partition("default", "p", ["c", "1"]).values == ["c", "1"]
+    assert hive.append_partition_by_name("default", "p", "ds=c/hr=2").values == ["c", "2"]
+
+
+def test_partitions_are_altered_renamed_and_dropped(hive: Any, tmp_path: Path) -> None:
+    hive.create_table(table("default", "p", keys={"ds": "string"}))
+    hive.add_partitions([partition("default", "p", each) for each in ("a", "b", "__HIVE_DEFAULT_PARTITION__")])
+    found = hive.get_partition("default", "p", ["a"])
+    found.parameters["spark.sql.statistics.totalSize"] = "5"
+    found.parameters["k"] = "v"
+    hive.alter_partitions("default", "p", [found])
+    assert hive.get_partition("default", "p", ["a"]).parameters["spark.sql.statistics.totalSize"] == "5"
+    found.sd.location += "x"
+    with pytest.raises(ttypes.InvalidOperationException, match="does not move it"):
+        hive.alter_partition("default", "p", found)
+    renamed = hive.get_partition("default", "p", ["a"])
+    location = renamed.sd.location
+    renamed.values = ["z"]
+    hive.rename_partition("default", "p", ["a"], renamed)
+    assert hive.get_partition("default", "p", ["z"]).sd.location == location
+    (tmp_path / "c1/default.db/p/ds=b/part-0").write_text("x")
+    assert hive.drop_partition("default", "p", ["b"], True)
+    assert not (tmp_path / "c1/default.db/p/ds=b").exists()
+    assert hive.drop_partition_by_name("default", "p", "ds=__HIVE_DEFAULT_PARTITION__", True)
+    assert hive.get_partition_names("default", "p", -1) == ["ds=z"]
+    with pytest.raises(ttypes.NoSuchObjectException):
+        hive.drop_partition("default", "p", ["b"], True)
+
+
+def test_database_with_tables_is_dropped_by_cascade_only(hive: Any, tmp_path: Path) -> None:
+    hive.create_database(ttypes.Database("d1", "words", f"file://{tmp_path}/c1/wh/d1.db", {"k": "v"}))
+    assert (tmp_path / "c1/wh/d1.db").is_dir()
+    found = hive.get_database("d1")
+    assert (found.description, found.parameters, found.locationUri) == (
+        "words",
+        {"k": "v"},
+        f"file://{tmp_path}/c1/wh/d1.db",
+    )
+    found.parameters = {"k": "w"}
+    hive.alter_database("d1", found)
+    assert hive.get_database("d1").parameters == {"k": "w"}
+    hive.create_table(table("d1", "t"))
+    with pytest.raises(ttypes.InvalidOperationException, match="Database d1 is not empty. One or more tables exist."):  # noqa: RUF043
+        hive.drop_database("d1", True, False)
+    hive.drop_database("d1", True, True)
+    assert hive.get_all_databases() == ["default"]
+    assert not (tmp_path / "c1/wh/d1.db/t").exists()
+
+
+def test_statistics_of_columns_of_external_tables_are_kept(hive: Any) -> None:
+    hive.create_table(table("default", "t"))
+    data = ttypes.ColumnStatisticsData(longStats=ttypes.LongColumnStatsData(1, 9, 2, 7))
+    described = ttypes.ColumnStatisticsDesc(True, "default", "t")
+    objects = [ttypes.ColumnStatisticsObj("id", "bigint", data)]
+    assert hive.update_table_column_statistics(ttypes.ColumnStatistics(described, objects))
+    found = hive.get_table_column_statistics("default", "t", "id").statsObj[0].statsData.longStats
+    assert (found.lowValue, found.highValue, found.numNulls, found.numDVs) == (1, 9, 2, 7)
+    request = ttypes.TableStatsRequest("default", "t", ["id", "name", "missing"])
+    assert [each.colName for each in hive.get_table_statistics_req(request).tableStats] == ["id"]
+    with pytest.raises(ttypes.NoSuchObjectException):
+        hive.get_table_column_statistics("default", "t", "name")
