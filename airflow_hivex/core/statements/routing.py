@@ -3,54 +3,50 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Generic, TypeVar
 
 from airflow_hivex.core.catalog.binding import BoundTable, bind, route_input
-from airflow_hivex.core.catalog.contents import TableContents
-from airflow_hivex.core.catalog.pruning import partition_predicate
 from airflow_hivex.core.clusters.router import choose_cluster
 from airflow_hivex.core.errors import (
     HivexError,
     InvalidObjectError,
     InvalidOperationError,
-    NoSuchTableError,
     NoUsableClusterError,
     RoutingError,
 )
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.health import Health
-from airflow_hivex.core.model.links import Link
-from airflow_hivex.core.model.locks import DataOperation, LockComponent
 from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.plans import WrittenDirectory
-from airflow_hivex.core.model.predicates import And, Predicate
 from airflow_hivex.core.model.routes import Route, RouteOutput
 from airflow_hivex.core.model.snapshots import AsOf, QualifiedName, Snapshot
 from airflow_hivex.core.model.statements import (
     ChangeRows,
     CreateTable,
     Insert,
-    MultiInsert,
     RoutedStatement,
-    TableName,
     TableReference,
 )
 from airflow_hivex.core.settings import ALLOW_CODE, MAX_LAG
 from airflow_hivex.core.sql.views import expanded
-from airflow_hivex.core.statements.change_targets import check_change
 from airflow_hivex.core.statements.closed_names import check_views
-from airflow_hivex.core.statements.context import JoinedTransaction, Running, StatementContext
-from airflow_hivex.core.statements.insert_targets import check_insert, static_partition
+from airflow_hivex.core.statements.context import Running, StatementContext
 from airflow_hivex.core.statements.lagging import ReadTable, read_earlier
 from airflow_hivex.core.statements.linked_names import Names, shown, shown_of_own
+from airflow_hivex.core.statements.lock_plans import added_partitions, late_locks, lock_plan
 from airflow_hivex.core.statements.locking import acquire, check_not_outrun
+from airflow_hivex.core.statements.reading import (
+    StatementReading,
+    candidate_clusters,
+    reference_predicate,
+    statement_snapshot,
+)
 from airflow_hivex.core.statements.row_ids import with_row_ids
 from airflow_hivex.core.statements.transactions import OutrunError
 from airflow_hivex.core.transactions import pending_writes
-from airflow_hivex.core.transactions.joined import share_snapshot, stored_snapshot
 
 S = TypeVar("S", bound=RoutedStatement)
 
@@ -114,11 +110,11 @@ def route(
     """
     statement, snapshot, views, names = _without_views(context, statement, running)
     _refuse_code(context, statement)
-    reading = _Reading(context, snapshot, names)
+    reading = StatementReading(context, snapshot, names)
     if running is None:
         routed = _bind_and_route(context, statement, views, reading, None, runs_job=runs_job)
         return _earlier(context, routed, reading, None, may_lag=may_lag)
-    wanted = _lock_plan(context, statement, reading)
+    wanted = lock_plan(context, statement, reading)
     acquire(context, running, wanted.components)
     check_not_outrun(context, running, wanted.updated)
     have = set(wanted.components)
@@ -131,10 +127,10 @@ def route(
         # Partitions that others have added since the locks were asked for.
         bound = routed.bound
         if isinstance(statement, ChangeRows):
-            if wanted.changed is not None and _added(bound[0], wanted.changed):
+            if wanted.changed is not None and added_partitions(bound[0], wanted.changed):
                 raise OutrunError(f"partitions of {bound[0].table.full_name} were added while it waited")
             bound = bound[1:]
-        late = [lock for each in bound for lock in _late(context, wanted, each) if lock not in have]
+        late = [lock for each in bound for lock in late_locks(context, wanted, each) if lock not in have]
         if not late:
             break
         acquire(context, running, late)
@@ -145,7 +141,7 @@ def route(
 def _earlier(
     context: StatementContext,
     routed: RoutedQuery[S],
-    reading: _Reading,
+    reading: StatementReading,
     running: Running | None,
     *,
     may_lag: bool,
@@ -161,11 +157,11 @@ def _earlier(
     if not may_lag or context.session.transaction is not None:
         reason = f"{routed.route.reason} {MAX_LAG} holds for a SELECT outside of transactions only."
         return replace(routed, route=replace(routed.route, reason=reason))
-    candidates = _candidates(context, routed.statement, reading)
+    candidates = candidate_clusters(context, routed.statement, reading)
     tables = []
     for reference in routed.statement.references:
         table, link = reading.table(reference.table), reading.names.link(reference.table)
-        tables.append(ReadTable(table, _predicate(table, reference, link), partial(shown, link=link)))
+        tables.append(ReadTable(table, reference_predicate(table, reference, link), partial(shown, link=link)))
     found = read_earlier(
         context,
         routed.route,
@@ -180,51 +176,7 @@ def _earlier(
 
 def take_snapshot(context: StatementContext, running: Running) -> None:
     """Take the snapshot of a statement that has its locks and is not routed."""
-    _snapshot(context, (), running)
-
-
-class _Reading:
-    """What a statement has read of its tables, in the snapshot that it has by now.
-
-    Contents are read again where their table has changed since (``Snapshot.agrees_with``).
-    """
-
-    def __init__(self, context: StatementContext, snapshot: Snapshot, names: Names) -> None:
-        self.snapshot = snapshot
-        self.names = names
-        self._context = context
-        self._read: dict[tuple[int, Predicate | None], tuple[Snapshot, Collection[str], TableContents]] = {}
-
-    def take_snapshot(self, running: Running) -> None:
-        """Go on to the statement's own snapshot, after it has waited for its locks.
-
-        Raises:
-            OutrunError: the source of a link was renamed or dropped meanwhile.
-        """
-        names = list(self.snapshot.tables)
-        try:
-            self.snapshot = _snapshot(self._context, names, running, known=self.snapshot.tables.values())
-        except NoSuchTableError as error:
-            if not self.names.have_links:
-                raise
-            raise OutrunError("the source of a link was renamed or dropped while the statement waited") from error
-        if not self.names.are_of(self.snapshot):
-            raise OutrunError("the source of a link was renamed or dropped while the statement waited")
-
-    def table(self, name: TableName) -> StoredTable:
-        """Return the table of a name, for a link its source."""
-        return self.snapshot.tables[self.names.of(name)]
-
-    def contents(self, table: StoredTable, predicate: Predicate | None, clusters: Collection[str]) -> TableContents:
-        """Return the partitions of a table that ``predicate`` leaves in the snapshot, with copies on ``clusters``."""
-        key = (table.id, predicate)
-        if key in self._read:
-            earlier, on, contents = self._read[key]
-            if on == clusters and self.snapshot.agrees_with(earlier, table):
-                return contents
-        contents = self._context.services.catalog.contents(self.snapshot, table, predicate, clusters)
-        self._read[key] = (self.snapshot, clusters, contents)
-        return contents
+    statement_snapshot(context, (), running)
 
 
 def _without_views(
@@ -270,7 +222,7 @@ def _bind_and_route(
     context: StatementContext,
     statement: S,
     views: frozenset[QualifiedName],
-    reading: _Reading,
+    reading: StatementReading,
     running: Running | None,
     *,
     runs_job: bool,
@@ -285,11 +237,11 @@ def _bind_and_route(
         with context.services.store.read() as connection:
             own = pending_writes.written_directories(connection, running.txn_id)
     references = statement.references
-    candidates = _candidates(context, statement, reading)
+    candidates = candidate_clusters(context, statement, reading)
     bound = []
     for reference in references:
         table, link = reading.table(reference.table), names.link(reference.table)
-        predicate = _predicate(table, reference, link)
+        predicate = reference_predicate(table, reference, link)
         contents = reading.contents(table, predicate, candidates)
         written = shown_of_own(own.get(table.id, {}), contents, link)
         bound.append(bind(table, shown(contents, link), predicate, reading.snapshot, candidates, written))
@@ -325,130 +277,6 @@ class _Health:
         return found
 
 
-def _candidates(context: StatementContext, statement: RoutedStatement, reading: _Reading) -> frozenset[str]:
-    """Return the clusters of which a copy could serve the statement: those that the router may try."""
-    session = context.session
-    named = [*(reference.table for reference in statement.references), *statement.targets]
-    primaries = {reading.table(name).storage.primary.cluster for name in named}
-    return frozenset({*primaries, context.services.clusters.default, *([session.cluster] if session.cluster else ())})
-
-
-@dataclass(frozen=True, slots=True)
-class _LockPlan:
-    """The locks of a statement; ``read`` has, by table, the partitions among them, None for the whole table.
-
-    ``changed`` has those of the target of an UPDATE, DELETE or MERGE.
-    """
-
-    components: tuple[LockComponent, ...]
-    updated: tuple[tuple[int, str | None], ...]
-    read: Mapping[QualifiedName, frozenset[str] | None]
-    target_ids: tuple[int, ...]
-    changed: frozenset[str] | None = None
-
-
-def _lock_plan(context: StatementContext, statement: RoutedStatement, reading: _Reading) -> _LockPlan:
-    """Return the locks of the statement, by the partitions of now.
-
-    One round trip for each table that a filter prunes.
-    """
-    rules = context.services.statement_locks
-    tables = reading.snapshot.tables
-    candidates = _candidates(context, statement, reading)
-    references = statement.references
-    names = [reading.names.of(reference.table) for reference in references]
-    targets = [context.session.qualify(name) for name in statement.targets]
-    read: dict[QualifiedName, frozenset[str] | None] = {}
-    changed: frozenset[str] | None = None
-    for number, (name, reference) in enumerate(zip(names, references, strict=True)):
-        is_target = number == 0 and isinstance(statement, ChangeRows)
-        if not is_target and name in read and read[name] is None:
-            continue
-        found = _pruned(reading, tables[name], reference, candidates)
-        if is_target:
-            # Its write lock lets it be read as well.
-            changed = found
-        else:
-            read[name] = None if found is None else found | (read.get(name) or frozenset())
-    components = [
-        component
-        for name, partitions in read.items()
-        for component in rules.read(tables[name], None if partitions is None else sorted(partitions))
-    ]
-    updated: tuple[tuple[int, str | None], ...] = ()
-    for insert in _inserts(statement):
-        target = tables[context.session.qualify(insert.target)]
-        partition = static_partition(target, check_insert(insert, target))
-        take = rules.insert_overwrite if insert.overwrite else rules.insert
-        components += take(target, partition)
-        updated += ((target.id, partition),) if insert.overwrite else ()
-    if isinstance(statement, ChangeRows):
-        target = tables[targets[0]]
-        operations = check_change(statement, target)
-        components += rules.change_rows(target, None if changed is None else sorted(changed), operations)
-        if operations != {DataOperation.INSERT}:
-            partitions = [None] if changed is None else sorted(changed)
-            updated = tuple((target.id, partition) for partition in partitions)
-    # Several INSERTs may write one table.
-    target_ids = tuple(tables[name].id for name in targets)
-    return _LockPlan(tuple(dict.fromkeys(components)), updated, read, target_ids, changed)
-
-
-def _pruned(
-    reading: _Reading, table: StoredTable, reference: TableReference, candidates: frozenset[str]
-) -> frozenset[str] | None:
-    """Return the partitions that may be read there, None for all of the table."""
-    link = reading.names.link(reference.table)
-    predicate = _predicate(table, reference, link)
-    if not table.is_partitioned or predicate is None:
-        return None
-    return frozenset(each.name for each in shown(reading.contents(table, predicate, candidates), link).partitions)
-
-
-def _predicate(table: StoredTable, reference: TableReference, link: Link | None) -> Predicate | None:
-    """Return the conditions on the partitions that are read there: of the query, and of a static link."""
-    predicate = partition_predicate(reference.filters, table.partition_keys)
-    restriction = None if link is None else link.restriction(table.partition_keys)
-    if predicate is None or restriction is None:
-        return predicate or restriction
-    return And((restriction, predicate))
-
-
-def _late(context: StatementContext, wanted: _LockPlan, bound: BoundTable) -> list[LockComponent]:
-    locked = wanted.read.get((bound.table.database, bound.table.name))
-    if locked is None:
-        return []
-    added = _added(bound, locked)
-    return context.services.statement_locks.read(bound.table, added) if added else []
-
-
-def _added(bound: BoundTable, locked: frozenset[str]) -> list[str]:
-    """Return the partitions that were not there when the locks were asked for."""
-    return sorted({each.name for each in bound.partitions if each.name is not None and each.is_registered} - locked)
-
-
-def _snapshot(
-    context: StatementContext,
-    names: Collection[QualifiedName],
-    running: Running,
-    known: Iterable[StoredTable] = (),
-) -> Snapshot:
-    """Take the snapshot of a statement: that of its own transaction, or the one that a joined transaction shares."""
-    if running.joined is not None and running.joined.snapshot is None:
-        _share_snapshot(context, running.joined)
-    shared = None if running.joined is None else running.joined.snapshot
-    snapshot = context.services.catalog.snapshot(names, running.txn_id, valid_txns=shared, known=known)
-    running.snapshot = snapshot.valid_txns
-    return snapshot
-
-
-def _share_snapshot(context: StatementContext, joined: JoinedTransaction) -> None:
-    with context.services.store.read() as connection:
-        joined.snapshot = stored_snapshot(connection, joined.txn_id)
-    if joined.snapshot is None:
-        joined.snapshot = context.services.store.write(lambda writing: share_snapshot(writing, joined.txn_id))
-
-
 def chosen_cluster(context: StatementContext, routed: RoutedQuery[Any]) -> Cluster:
     """Return the cluster of a route.
 
@@ -469,16 +297,6 @@ def _refusal(routed: RoutedQuery[Any]) -> HivexError:
         # A problem is remembered, and other threads may raise it, too.
         return copy.copy(routed.problems[found.candidates[0].cluster])
     return NoUsableClusterError(found) if found.may_pass else RoutingError(found)
-
-
-def _inserts(statement: RoutedStatement) -> tuple[Insert, ...]:
-    match statement:
-        case Insert():
-            return (statement,)
-        case MultiInsert():
-            return statement.inserts
-        case _:
-            return ()
 
 
 def _refuse_code(context: StatementContext, statement: RoutedStatement) -> None:

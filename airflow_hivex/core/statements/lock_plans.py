@@ -1,0 +1,113 @@
+"""The locks of a routed statement, by the tables and partitions that it reads and writes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from airflow_hivex.core.catalog.binding import BoundTable
+from airflow_hivex.core.model.locks import DataOperation, LockComponent
+from airflow_hivex.core.model.objects import StoredTable
+from airflow_hivex.core.model.snapshots import QualifiedName
+from airflow_hivex.core.model.statements import ChangeRows, Insert, MultiInsert, RoutedStatement, TableReference
+from airflow_hivex.core.statements.change_targets import check_change
+from airflow_hivex.core.statements.context import StatementContext
+from airflow_hivex.core.statements.insert_targets import check_insert, static_partition
+from airflow_hivex.core.statements.linked_names import shown
+from airflow_hivex.core.statements.reading import StatementReading, candidate_clusters, reference_predicate
+
+
+@dataclass(frozen=True, slots=True)
+class LockPlan:
+    """The locks of a statement; ``read`` has, by table, the partitions among them, None for the whole table.
+
+    ``changed`` has those of the target of an UPDATE, DELETE or MERGE.
+    """
+
+    components: tuple[LockComponent, ...]
+    updated: tuple[tuple[int, str | None], ...]
+    read: Mapping[QualifiedName, frozenset[str] | None]
+    target_ids: tuple[int, ...]
+    changed: frozenset[str] | None = None
+
+
+def lock_plan(context: StatementContext, statement: RoutedStatement, reading: StatementReading) -> LockPlan:
+    """Return the locks of the statement, by the partitions of now.
+
+    One round trip for each table that a filter prunes.
+    """
+    rules = context.services.statement_locks
+    tables = reading.snapshot.tables
+    candidates = candidate_clusters(context, statement, reading)
+    references = statement.references
+    names = [reading.names.of(reference.table) for reference in references]
+    targets = [context.session.qualify(name) for name in statement.targets]
+    read: dict[QualifiedName, frozenset[str] | None] = {}
+    changed: frozenset[str] | None = None
+    for number, (name, reference) in enumerate(zip(names, references, strict=True)):
+        is_target = number == 0 and isinstance(statement, ChangeRows)
+        if not is_target and name in read and read[name] is None:
+            continue
+        found = _pruned(reading, tables[name], reference, candidates)
+        if is_target:
+            # Its write lock lets it be read as well.
+            changed = found
+        else:
+            read[name] = None if found is None else found | (read.get(name) or frozenset())
+    components = [
+        component
+        for name, partitions in read.items()
+        for component in rules.read(tables[name], None if partitions is None else sorted(partitions))
+    ]
+    updated: tuple[tuple[int, str | None], ...] = ()
+    for insert in _inserts(statement):
+        target = tables[context.session.qualify(insert.target)]
+        partition = static_partition(target, check_insert(insert, target))
+        take = rules.insert_overwrite if insert.overwrite else rules.insert
+        components += take(target, partition)
+        updated += ((target.id, partition),) if insert.overwrite else ()
+    if isinstance(statement, ChangeRows):
+        target = tables[targets[0]]
+        operations = check_change(statement, target)
+        components += rules.change_rows(target, None if changed is None else sorted(changed), operations)
+        if operations != {DataOperation.INSERT}:
+            partitions = [None] if changed is None else sorted(changed)
+            updated = tuple((target.id, partition) for partition in partitions)
+    # Several INSERTs may write one table.
+    target_ids = tuple(tables[name].id for name in targets)
+    return LockPlan(tuple(dict.fromkeys(components)), updated, read, target_ids, changed)
+
+
+def _pruned(
+    reading: StatementReading, table: StoredTable, reference: TableReference, candidates: frozenset[str]
+) -> frozenset[str] | None:
+    """Return the partitions that may be read there, None for all of the table."""
+    link = reading.names.link(reference.table)
+    predicate = reference_predicate(table, reference, link)
+    if not table.is_partitioned or predicate is None:
+        return None
+    return frozenset(each.name for each in shown(reading.contents(table, predicate, candidates), link).partitions)
+
+
+def late_locks(context: StatementContext, wanted: LockPlan, bound: BoundTable) -> list[LockComponent]:
+    """Return the locks of partitions that were added since the locks of the statement were asked for."""
+    locked = wanted.read.get((bound.table.database, bound.table.name))
+    if locked is None:
+        return []
+    added = added_partitions(bound, locked)
+    return context.services.statement_locks.read(bound.table, added) if added else []
+
+
+def added_partitions(bound: BoundTable, locked: frozenset[str]) -> list[str]:
+    """Return the partitions that were not there when the locks were asked for."""
+    return sorted({each.name for each in bound.partitions if each.name is not None and each.is_registered} - locked)
+
+
+def _inserts(statement: RoutedStatement) -> tuple[Insert, ...]:
+    match statement:
+        case Insert():
+            return (statement,)
+        case MultiInsert():
+            return statement.inserts
+        case _:
+            return ()
