@@ -16,10 +16,10 @@ from fsspec.implementations.arrow import ArrowFSWrapper
 from fsspec.implementations.local import LocalFileSystem
 
 from airflow_hivex.core.errors import InvalidOperationError, StorageError
+from airflow_hivex.core.files.listing import FILE, FOLDER, entries_below, type_of
 from airflow_hivex.core.files.object_stores import is_object_store, open_object_store
 
 _MOST_TRIES = 10
-_FILE, _FOLDER = "file", "directory"
 UNFINISHED = ".copying"
 """The ending of hidden files that a killed copy leaves."""
 
@@ -47,7 +47,7 @@ class ClusterFiles:
         """Return whether a file or directory is there."""
         path = self._path(location)
         with _storage(path):
-            return self._type(path) is not None
+            return type_of(self._fs, path) is not None
 
     def check_access(self) -> bool:
         """Return whether the root is there; if so, a file can be written in it and deleted again, which is tried.
@@ -60,18 +60,18 @@ class ClusterFiles:
         path = self._root or "/"
         with _storage(self._filesystem):
             self._fs.invalidate_cache()
-            found = self._type(path)
+            found = type_of(self._fs, path)
             if found is not None:
-                if found != _FOLDER:
+                if found != FOLDER:
                     raise StorageError(self._filesystem, "it is a file, not a folder")
                 probe = f"{self._root}/_hivex_check_{uuid.uuid4().hex}"
                 self._fs.pipe_file(probe, b"")
                 self._fs.rm_file(probe)
                 return True
-            if is_object_store(self._filesystem) and self._type(path.partition("/")[0]) is None:
+            if is_object_store(self._filesystem) and type_of(self._fs, path.partition("/")[0]) is None:
                 raise StorageError(self._filesystem, "there is no such bucket; create it")
             above = path
-            while self._type(above) is None and "/" in above.strip("/"):
+            while type_of(self._fs, above) is None and "/" in above.strip("/"):
                 above = above.rstrip("/").rpartition("/")[0] or "/"
             if isinstance(self._fs, LocalFileSystem) and not os.access(above, os.W_OK | os.X_OK):
                 raise StorageError(self._filesystem, f"it is not there, and {above} may not be written to")
@@ -101,7 +101,7 @@ class ClusterFiles:
         """
         path = self._path(location)
         with _storage(path):
-            return self._type(path) == _FILE
+            return type_of(self._fs, path) == FILE
 
     def link_target(self, location: str) -> str | None:
         """Return the target of a location's symbolic links if it is outside of the root, else None.
@@ -136,50 +136,9 @@ class ClusterFiles:
         path = self._path(location)
         with _storage(path):
             self._fs.invalidate_cache()
-            for name, kind, size in self._below(path):
-                if kind != _FOLDER:
+            for name, kind, size in entries_below(self._fs, path):
+                if kind != FOLDER:
                     yield name[len(path) :].strip("/"), size
-
-    def _below(self, path: str, depth: int | None = None) -> Iterator[tuple[str, str, int]]:
-        """Yield name, type and size of all that is below a directory, or of the file itself; to ``depth`` levels below.
-
-        fsspec's own way takes directories that cannot be read for empty.
-        """
-        if depth is None and isinstance(self._fs, ArrowFSWrapper):
-            yield from self._selected(path)
-            return
-        if depth is None and type(self._fs).find is not fsspec.AbstractFileSystem.find:
-            # As there: one request for many files, whatever the number of directories.
-            for name, facts in self._fs.find(path, detail=True).items():
-                yield name, _FILE, int(facts.get("size") or 0)
-            return
-        if depth is None and isinstance(self._fs, LocalFileSystem):
-            yield from _scanned(path)
-            return
-        folders = [(path, 0)]
-        while folders:
-            folder, level = folders.pop()
-            try:
-                entries = self._fs.ls(folder, detail=True)
-            except (FileNotFoundError, NotADirectoryError):
-                continue
-            for entry in entries:
-                name = entry["name"].rstrip("/")
-                is_folder = entry["type"] == _FOLDER or (entry.get("islink") and self._type(name) == _FOLDER)
-                if name == folder and is_folder:
-                    continue
-                yield name, _FOLDER if is_folder else _FILE, int(entry["size"] or 0)
-                if is_folder and (depth is None or level < depth):
-                    folders.append((name, level + 1))
-
-    def _selected(self, path: str) -> Iterator[tuple[str, str, int]]:
-        from pyarrow import fs
-
-        if self._type(path) == _FILE:
-            yield path, _FILE, int(self._fs.info(path)["size"] or 0)
-            return
-        for each in self._fs.fs.get_file_info(fs.FileSelector(path, recursive=True, allow_not_found=True)):
-            yield each.path, _FOLDER if each.type == fs.FileType.Directory else _FILE, int(each.size or 0)
 
     def list_loose_files(self, location: str) -> list[str]:
         """Return the names of the files below a directory, or the empty name where the location is a file; sorted.
@@ -190,7 +149,7 @@ class ClusterFiles:
         path = self._path(location)
         with _storage(path):
             self._fs.invalidate_cache(path)
-            if self._type(path) == _FILE:
+            if type_of(self._fs, path) == FILE:
                 return [""]
         return list(self.list_files(location))
 
@@ -207,7 +166,7 @@ class ClusterFiles:
         path = self._path(location)
         with _storage(path):
             self._fs.invalidate_cache(path)
-            inside = {name[len(path) :].strip("/") for name, _, _ in self._below(path, depth)}
+            inside = {name[len(path) :].strip("/") for name, _, _ in entries_below(self._fs, path, depth)}
         return sorted(each for each in inside if each and each.count("/") == depth)
 
     def find_directories(self, location: str, name: str, depth: int) -> list[str]:
@@ -219,9 +178,8 @@ class ClusterFiles:
         path = self._path(location)
         with _storage(path):
             self._fs.invalidate_cache(path)
-            inside = [
-                each[len(path) :].strip("/") for each, _, _ in self._below(path, depth) if each.endswith(f"/{name}")
-            ]
+            entries = [each for each, _, _ in entries_below(self._fs, path, depth)]
+            inside = [each[len(path) :].strip("/") for each in entries if each.endswith(f"/{name}")]
         return sorted(each.rpartition("/")[0] for each in inside if each.count("/") == depth)
 
     def read_text(self, location: str) -> str | None:
@@ -271,7 +229,7 @@ class ClusterFiles:
                 facts = self._fs.info(path)
             except (FileNotFoundError, NotADirectoryError):
                 return None
-            return int(facts["size"] or 0) if facts["type"] == _FILE else None
+            return int(facts["size"] or 0) if facts["type"] == FILE else None
 
     def read_chunks(self, location: str, size: int) -> Iterator[bytes]:
         """Yield the content of a file in pieces of at most ``size`` bytes.
@@ -376,7 +334,7 @@ class ClusterFiles:
         with _storage(path):
             for _ in range(_MOST_TRIES):
                 self._fs.invalidate_cache(path)
-                if self._type(path) is None:
+                if type_of(self._fs, path) is None:
                     return
                 # Somebody else may be deleting the same.
                 with suppress(FileNotFoundError):
@@ -410,16 +368,6 @@ class ClusterFiles:
                 return
             location = location.rpartition("/")[0]
 
-    def _type(self, path: str) -> str | None:
-        """Return whether a file or a folder is there, None for neither.
-
-        What fsspec has for this takes a store that does not answer for an empty one.
-        """
-        try:
-            return str(self._fs.info(path)["type"])
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-
     def _path(self, location: str) -> str:
         names = [name for name in location.split("/") if name not in ("", ".")]
         if ".." in names:
@@ -442,35 +390,6 @@ def _storage(location: str) -> Iterator[None]:
         yield
     except (OSError, ImportError, ValueError) as error:
         raise StorageError(location, str(error) or type(error).__name__) from error
-
-
-def _scanned(path: str) -> Iterator[tuple[str, str, int]]:
-    """Yield all below a folder of a local disk, or the file itself, without asking for facts that no caller needs."""
-    folders = [path]
-    while folders:
-        folder = folders.pop()
-        try:
-            with os.scandir(folder) as found:
-                entries = list(found)
-        except FileNotFoundError:
-            continue
-        except NotADirectoryError:
-            if folder == path:
-                yield path, _FILE, Path(path).stat().st_size
-            continue
-        for entry in entries:
-            if entry.is_dir():
-                yield entry.path, _FOLDER, 0
-                folders.append(entry.path)
-                continue
-            try:
-                size = entry.stat().st_size
-            except FileNotFoundError:
-                # Gone meanwhile, or a link to nothing.
-                if not entry.is_symlink():
-                    continue
-                size = 0
-            yield entry.path, _FILE, size
 
 
 def is_hidden(name: str) -> bool:
