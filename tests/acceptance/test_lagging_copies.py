@@ -171,6 +171,8 @@ def test_lag_beyond_the_limit_is_refused_and_says_how_much_it_is(metastore: Meta
         with pytest.raises(RoutingError, match=r"2 commits behind, and hivex.replica.max.lag accepts 0\.001 s"):
             session.sql("SELECT id FROM a")
         assert session.sql("EXPLAIN ROUTE SELECT id FROM a").cluster is None
+        with pytest.raises(InvalidSettingError, match="315"):
+            session.sql("SET hivex.replica.max.lag = 4000d")
         session.sql("SET hivex.replica.max.lag = 10min")
         session.sql("SET hivex.replica.max.lag.commits = 1")
         with pytest.raises(RoutingError, match="accepts 600 s and 1 commits"):
