@@ -41,6 +41,7 @@ from airflow_hivex.core.namespaces.links import Links
 from airflow_hivex.core.namespaces.namespaces import Namespaces
 from airflow_hivex.core.replication.primary import PrimaryClusters
 from airflow_hivex.core.replication.replicator import Replicator
+from airflow_hivex.core.replication.services import ReplicationServices
 from airflow_hivex.core.session import Session
 from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.spark import storage
@@ -158,7 +159,10 @@ class Metastore:
         locks = LockManager(store, checked, clock, transactions)
         roots = Roots(store, configured, clock)
         health = ClusterHealth(configured, roots)
-        replicator = Replicator(store, checked, configured, catalog, transactions, locks, roots, health, clock)
+        replicating = ReplicationServices(
+            store, checked, configured, catalog, transactions, locks, roots, health, clock
+        )
+        replicator = Replicator(replicating)
         services = Services(
             store=store,
             settings=checked,
@@ -174,7 +178,7 @@ class Metastore:
             replicator=replicator,
             links=Links(store, clock),
             namespaces=Namespaces(store, checked),
-            primaries=PrimaryClusters(checked, configured, catalog, transactions, locks, roots, clock, replicator),
+            primaries=PrimaryClusters(replicating, replicator),
             capacity=Capacities(store, configured, clock),
         )
         return cls(services)

@@ -8,17 +8,12 @@ from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, Connection, and_, delete, func, or_, select, update
 
-from airflow_hivex.core.clock import Clock
-from airflow_hivex.core.clusters.properties import Clusters
-from airflow_hivex.core.clusters.roots import Roots
 from airflow_hivex.core.errors import HivexError
-from airflow_hivex.core.files.filesystem import ClusterFiles
 from airflow_hivex.core.model.transactions import TxnState
 from airflow_hivex.core.replication.places import owners_of_places, registered_places
 from airflow_hivex.core.replication.running import ReplicationTransactions
-from airflow_hivex.core.settings import Settings
+from airflow_hivex.core.replication.services import ReplicationServices
 from airflow_hivex.core.store.batches import batches
-from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.schema import (
     cluster_storage_descriptors,
     copy_places,
@@ -54,22 +49,13 @@ class _Left:
 class CopyLeftovers:
     """Deletes the files of copies that are not registered; see :meth:`clean`."""
 
-    def __init__(
-        self,
-        store: Store,
-        settings: Settings,
-        clusters: Clusters,
-        clock: Clock,
-        roots: Roots,
-        running: ReplicationTransactions,
-    ) -> None:
-        self._store = store
-        self._clusters = clusters
-        self._clock = clock
-        self._roots = roots
+    def __init__(self, services: ReplicationServices, running: ReplicationTransactions) -> None:
+        self._services = services
+        self._store = services.store
+        self._clock = services.clock
         self._running = running
-        self._kept_ms = int(settings["hivex.replication.retention"]) * 1000
-        self._read_ms = int(settings["hivex.dataframe.retention.time"]) * 1000
+        self._kept_ms = int(services.settings["hivex.replication.retention"]) * 1000
+        self._read_ms = int(services.settings["hivex.dataframe.retention.time"]) * 1000
 
     def clean(self) -> int:
         """Delete what can be deleted, and return the number of places that are empty now.
@@ -122,7 +108,7 @@ class CopyLeftovers:
             connection.execute(update(copy_places).where(_PLACE.id == row.id).values(**unused))
 
     def _delete(self, left: _Left) -> int:
-        self._roots.check(left.cluster)
+        self._services.roots.check(left.cluster)
         if left.database is None:
             self._delete_files(left)
             self._store.write(lambda connection: _forget(connection, left), name="forget copy")
@@ -141,8 +127,7 @@ class CopyLeftovers:
             return int(is_same is not None)
 
     def _delete_files(self, left: _Left) -> None:
-        cluster = self._clusters.get(left.cluster)
-        files = ClusterFiles(cluster.filesystem, cluster.storage_options)
+        files = self._services.files(left.cluster)
         for name in left.files:
             files.delete_file(f"{left.location}/{name}" if name else left.location)
         folders = {name.rpartition("/")[0] for name in left.files}

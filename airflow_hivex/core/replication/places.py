@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy import ColumnElement, Connection, delete, func, insert, or_, select, update
 
-from airflow_hivex.core.clock import Clock
 from airflow_hivex.core.errors import InvalidOperationError
 from airflow_hivex.core.files.filesystem import UNFINISHED, ClusterFiles
 from airflow_hivex.core.model.objects import StoredTable
@@ -20,8 +19,8 @@ from airflow_hivex.core.model.transactions import TxnState
 from airflow_hivex.core.replication.copying import There
 from airflow_hivex.core.replication.planning import PlannedDirectory, PlannedTable
 from airflow_hivex.core.replication.processes import this_process
+from airflow_hivex.core.replication.services import ReplicationServices
 from airflow_hivex.core.store.batches import batches
-from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.schema import (
     cluster_storage_descriptors,
     copy_places,
@@ -45,9 +44,9 @@ class _Noted:
 class CopyPlaces:
     """Notes the places of copies. Safe to share between threads and processes."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
-        self._store = store
-        self._clock = clock
+    def __init__(self, services: ReplicationServices) -> None:
+        self._store = services.store
+        self._clock = services.clock
 
     def owners(self, table_ids: Collection[int], cluster: str) -> dict[int, str]:
         """Return the open transactions that have noted places for tables on a cluster, with their processes."""

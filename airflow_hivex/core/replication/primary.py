@@ -20,12 +20,8 @@ from airflow_hivex.core.catalog import history, primaries
 from airflow_hivex.core.catalog.binding import BoundTable, bind
 from airflow_hivex.core.catalog.contents import TableContents
 from airflow_hivex.core.catalog.directories import RegisteredDirectory
-from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.catalog.table_events import of_table, record_table_event
-from airflow_hivex.core.clock import Clock
 from airflow_hivex.core.clusters.health import ClusterHealth
-from airflow_hivex.core.clusters.properties import Clusters
-from airflow_hivex.core.clusters.roots import Roots
 from airflow_hivex.core.errors import HivexError, InvalidOperationError, InvalidParametersError, WritesLostError
 from airflow_hivex.core.events.notification_log import EventType
 from airflow_hivex.core.files.filesystem import ClusterFiles, is_hidden
@@ -42,11 +38,10 @@ from airflow_hivex.core.model.snapshots import Moment, QualifiedName, Snapshot
 from airflow_hivex.core.replication.copying import check_whole
 from airflow_hivex.core.replication.losses import Remainder, remainder
 from airflow_hivex.core.replication.planning import PlannedTable, registered_places
-from airflow_hivex.core.replication.replicator import CopyOptions, Replicator
+from airflow_hivex.core.replication.replicator import Replicator
 from airflow_hivex.core.replication.running import ReplicationTransactions, RunningReplication
-from airflow_hivex.core.settings import Settings
-from airflow_hivex.core.transactions.locks import LockManager
-from airflow_hivex.core.transactions.manager import TransactionManager
+from airflow_hivex.core.replication.services import ReplicationServices
+from airflow_hivex.core.replication.transfers import CopyOptions
 
 log = logging.getLogger(__name__)
 
@@ -57,22 +52,9 @@ _MOST_IN_LINE = 10
 class PrimaryClusters:
     """Changes the primary clusters of tables. Safe to share between threads and processes."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        clusters: Clusters,
-        catalog: ObjectStore,
-        transactions: TransactionManager,
-        locks: LockManager,
-        roots: Roots,
-        clock: Clock,
-        replicator: Replicator,
-    ) -> None:
-        self._clusters = clusters
-        self._catalog = catalog
-        self._running = ReplicationTransactions(settings, transactions, locks)
-        self._roots = roots
-        self._clock = clock
+    def __init__(self, services: ReplicationServices, replicator: Replicator) -> None:
+        self._services = services
+        self._running = ReplicationTransactions(services)
         self._replicator = replicator
 
     def change(
@@ -118,8 +100,8 @@ class PrimaryClusters:
         if confirm is not None and not force:
             raise InvalidParametersError("confirm belongs to a forced change; a planned one loses nothing.")
         name = _name(table)
-        target = self._clusters.get(cluster).name
-        stored = self._catalog.snapshot([name]).tables[name]
+        target = self._services.clusters.get(cluster).name
+        stored = self._services.catalog.snapshot([name]).tables[name]
         before = stored.storage.primary.cluster
         if stored.is_view:
             raise InvalidOperationError(_OPERATION, stored.full_name, "it is a view, which has no files")
@@ -152,7 +134,7 @@ class PrimaryClusters:
         return PrimaryChange(stored.full_name, before, target, is_changed=True, replication=total, txn_id=last.txn_id)
 
     def _switch(self, connection: Connection, txn_id: int, planned: PlannedTable, moment: Moment) -> None:
-        now_ms = self._clock()
+        now_ms = self._services.clock()
         before = planned.table.storage.primary.cluster
         changed = primaries.switch_primary(
             connection, planned.table, planned.cluster, planned.bound.write_ids, moment, now_ms
@@ -174,12 +156,12 @@ class PrimaryClusters:
         agent_info: str | None,
     ) -> PrimaryChange:
         if dry_run:
-            snapshot = self._catalog.snapshot([name])
+            snapshot = self._services.catalog.snapshot([name])
             return self._survey(snapshot, name, target).shown(target)
         with self._running.open(user, agent_info) as running:
-            stored = self._catalog.snapshot([name]).tables[name]
+            stored = self._services.catalog.snapshot([name]).tables[name]
             self._running.lock(running, [stored], target, exclusive=True)
-            survey = self._survey(self._catalog.snapshot([name], running.txn_id), name, target)
+            survey = self._survey(self._services.catalog.snapshot([name], running.txn_id), name, target)
             if survey.remainder.lost and confirm != survey.confirmation:
                 raise WritesLostError(
                     survey.table.full_name,
@@ -188,7 +170,7 @@ class PrimaryClusters:
                     [each.describe() for each in survey.remainder.lost],
                     survey.confirmation,
                 )
-            self._roots.check(target)
+            self._services.roots.check(target)
             replication = self._rescue(survey, target, running, options)
             self._replace(survey, target, running, replication)
         self._delete_withdrawn(survey)
@@ -214,10 +196,11 @@ class PrimaryClusters:
         if self._can_be_used(before):
             reason = f"its primary cluster {before} can be used, so that nothing has to be lost; leave out FORCE"
             raise InvalidOperationError(f"{_OPERATION} ... FORCE", table.full_name, reason)
-        others = [each for each in self._clusters.names if each not in (before, target) and self._can_be_used(each)]
+        names = self._services.clusters.names
+        others = [each for each in names if each not in (before, target) and self._can_be_used(each)]
         sources = [target, *others]
-        contents = self._catalog.contents(snapshot, table, None, sources)
-        bounds = self._catalog.history(table, ())
+        contents = self._services.catalog.contents(snapshot, table, None, sources)
+        bounds = self._services.catalog.history(table, ())
         bound = bind(table, contents, None, snapshot, sources)
         whole = {cluster: self._whole(table, contents, cluster) for cluster in sources if cluster in contents.locations}
         available = {id_: cluster for cluster in reversed(sources) for id_ in whole.get(cluster, ())}
@@ -231,13 +214,13 @@ class PrimaryClusters:
 
     def _can_be_used(self, cluster: str) -> bool:
         """Return whether the files of a cluster are there now; no earlier answer counts."""
-        if cluster not in self._clusters:
+        if cluster not in self._services.clusters:
             return False
-        return ClusterHealth(self._clusters, self._roots).of_root(cluster).problem is None
+        return ClusterHealth(self._services.clusters, self._services.roots).of_root(cluster).problem is None
 
     def _whole(self, table: StoredTable, contents: TableContents, cluster: str) -> frozenset[int]:
         """Return the directories that a cluster holds, and whose files are there with their number and size."""
-        files, held = self._files(cluster), contents.held.get(cluster, frozenset())
+        files, held = self._services.files(cluster), contents.held.get(cluster, frozenset())
         found = set()
         for partition_id, location in contents.locations[cluster].items():
             for each in contents.directories.get(partition_id, ()):
@@ -270,7 +253,7 @@ class PrimaryClusters:
 
         def changes(connection: Connection) -> None:
             if rescued:
-                self._catalog.joining(connection).add_copies(
+                self._services.catalog.joining(connection).add_copies(
                     table,
                     target,
                     list(rescued),
@@ -286,7 +269,8 @@ class PrimaryClusters:
                 primary_was=table.storage.primary.cluster,
                 lost=[each.describe() for each in survey.remainder.lost],
             )
-            record_table_event(connection, self._clock(), EventType.ALTER_TABLE, changed, None, running.txn_id, message)
+            now_ms = self._services.clock()
+            record_table_event(connection, now_ms, EventType.ALTER_TABLE, changed, None, running.txn_id, message)
 
         self._running.commit(running, changes)
 
@@ -294,7 +278,7 @@ class PrimaryClusters:
         """Delete the files of withdrawn directories, which no row names any more; errors are logged."""
         contents, withdrawn = survey.contents, survey.remainder.withdrawn
         for cluster, locations in contents.locations.items():
-            files, held = self._files(cluster), contents.held.get(cluster, frozenset())
+            files, held = self._services.files(cluster), contents.held.get(cluster, frozenset())
             for partition_id, location in locations.items():
                 for each in contents.directories.get(partition_id, ()):
                     if each.id not in withdrawn or each.id not in held:
@@ -303,10 +287,6 @@ class PrimaryClusters:
                         files.delete_directory(f"{location}/{each.name}")
                     except HivexError as error:
                         log.warning("%s of %s is still on %s: %s", each.name, survey.table.full_name, cluster, error)
-
-    def _files(self, name: str) -> ClusterFiles:
-        cluster = self._clusters.get(name)
-        return ClusterFiles(cluster.filesystem, cluster.storage_options)
 
 
 @dataclass(frozen=True, slots=True)

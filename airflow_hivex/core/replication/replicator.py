@@ -11,67 +11,40 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cache
 from typing import TypeAlias
 
 from sqlalchemy import Connection
 
-from airflow_hivex.core.catalog.binding import BoundPartition, BoundTable, bind
-from airflow_hivex.core.catalog.contents import TableContents
+from airflow_hivex.core.catalog.binding import BoundTable, bind
 from airflow_hivex.core.catalog.directories import RegisteredDirectory
-from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.catalog.specifications import covered, typed_specification
-from airflow_hivex.core.clock import Clock
-from airflow_hivex.core.clusters.health import ClusterHealth
-from airflow_hivex.core.clusters.properties import Clusters
-from airflow_hivex.core.clusters.roots import Roots
 from airflow_hivex.core.errors import (
     CopyAlteredError,
     CopyOutdatedError,
-    HivexError,
     InvalidOperationError,
     InvalidParametersError,
 )
-from airflow_hivex.core.files.filesystem import ClusterFiles
 from airflow_hivex.core.model.identifiers import normalise
-from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.replication import CopyProgress, CopyStatus, Replication
-from airflow_hivex.core.model.snapshots import Moment, QualifiedName, Snapshot
-from airflow_hivex.core.replication.comparing import CopyComparison, checksum_of
-from airflow_hivex.core.replication.copying import CopiedFiles, There, copy_files
+from airflow_hivex.core.model.snapshots import Moment, QualifiedName
+from airflow_hivex.core.replication.comparing import checksum_of
+from airflow_hivex.core.replication.copying import CopiedFiles
 from airflow_hivex.core.replication.leftovers import CopyLeftovers
 from airflow_hivex.core.replication.places import CopyPlaces
+from airflow_hivex.core.replication.planner import ReplicationPlanner, check_target
 from airflow_hivex.core.replication.planning import (
-    PlannedDirectory,
     PlannedTable,
-    chosen,
     plan_directory,
-    plan_table,
-    registered_places,
 )
 from airflow_hivex.core.replication.running import ReplicationTransactions, RunningReplication
+from airflow_hivex.core.replication.services import ReplicationServices
 from airflow_hivex.core.replication.status import copy_statuses
-from airflow_hivex.core.settings import Settings
+from airflow_hivex.core.replication.transfers import THREADS, CopyOptions, Transfers
 from airflow_hivex.core.sql.copies import read_partition_filter
-from airflow_hivex.core.store.engine import Store
-from airflow_hivex.core.transactions.locks import LockManager
-from airflow_hivex.core.transactions.manager import TransactionManager
 
 log = logging.getLogger(__name__)
 
-_THREADS = 8
 _MOST_TRIES = 3
-
-
-@dataclass(frozen=True, slots=True)
-class CopyOptions:
-    """How a replication copies: threads, bytes per second at most, progress, and whether present copies are read."""
-
-    threads: int = _THREADS
-    bytes_per_second: int | None = None
-    progress: Callable[[CopyProgress], object] | None = None
-    verify: bool = False
 
 
 AloneChange: TypeAlias = Callable[[Connection, int, PlannedTable, Moment], None]
@@ -84,27 +57,14 @@ It takes the connection, the transaction, the table as it was planned, and the m
 class Replicator:
     """Copies tables and partitions to clusters. Safe to share between threads and processes."""
 
-    def __init__(
-        self,
-        store: Store,
-        settings: Settings,
-        clusters: Clusters,
-        catalog: ObjectStore,
-        transactions: TransactionManager,
-        locks: LockManager,
-        roots: Roots,
-        health: ClusterHealth,
-        clock: Clock,
-    ) -> None:
-        self._clusters = clusters
-        self._catalog = catalog
-        self._transactions = transactions
-        self._running = ReplicationTransactions(settings, transactions, locks)
-        self._clock = clock
-        self._roots = roots
-        self._health = health
-        self._places = CopyPlaces(store, clock)
-        self._leftovers = CopyLeftovers(store, settings, clusters, clock, roots, self._running)
+    def __init__(self, services: ReplicationServices) -> None:
+        self._services = services
+        self._catalog = services.catalog
+        self._running = ReplicationTransactions(services)
+        self._places = CopyPlaces(services)
+        self._planner = ReplicationPlanner(services)
+        self._transfers = Transfers(services, self._places)
+        self._leftovers = CopyLeftovers(services, self._running)
 
     def replicate(
         self,
@@ -115,7 +75,7 @@ class Replicator:
         partition_filter: str | None = None,
         dry_run: bool = False,
         verify: bool = False,
-        threads: int = _THREADS,
+        threads: int = THREADS,
         bytes_per_second: int | None = None,
         progress: Callable[[CopyProgress], object] | None = None,
         user: str | None = None,
@@ -153,7 +113,7 @@ class Replicator:
             TransactionAbortedError: somebody aborted the replication, or it sent no heartbeat for too long.
         """
         names = _names([tables] if isinstance(tables, str) else tables)
-        target = self._clusters.get(cluster).name
+        target = self._services.clusters.get(cluster).name
         if partition_filter is not None:
             partitions = self._partitions_of(names, partitions, partition_filter)
             if not partitions:
@@ -162,16 +122,10 @@ class Replicator:
         options = CopyOptions(threads, bytes_per_second, progress, verify)
         if dry_run:
             snapshot = self._catalog.snapshot(names)
-            return Replication(target, tuple(each.shown() for each in self._plan(snapshot, target, partitions)))
-        for attempt in range(_MOST_TRIES):
-            try:
-                with self._running.open(user, agent_info) as running:
-                    return self._replicate(running, names, target, partitions, options)
-            except CopyOutdatedError as error:
-                if attempt + 1 == _MOST_TRIES:
-                    raise
-                log.info("The replication is retried: %s", error)
-        raise AssertionError("the loop returns or raises")
+            return Replication(target, tuple(each.shown() for each in self._planner.plan(snapshot, target, partitions)))
+        return self._retried(
+            lambda running: self._replicate(running, names, target, partitions, options), user, agent_info
+        )
 
     def _partitions_of(
         self, names: Sequence[QualifiedName], given: Collection[str] | None, conditions: str
@@ -204,11 +158,19 @@ class Replicator:
             As :meth:`replicate`.
         """
         names = _names([table])
-        target = self._clusters.get(cluster).name
+        target = self._services.clusters.get(cluster).name
+        return self._retried(
+            lambda running: self._replicate(running, names, target, None, options, then), user, agent_info
+        )
+
+    def _retried(
+        self, replicate: Callable[[RunningReplication], Replication], user: str | None, agent_info: str | None
+    ) -> Replication:
+        """Return the result of a replication in a transaction of its own; streaming writers may make it try again."""
         for attempt in range(_MOST_TRIES):
             try:
                 with self._running.open(user, agent_info) as running:
-                    return self._replicate(running, names, target, None, options, then)
+                    return replicate(running)
             except CopyOutdatedError as error:
                 if attempt + 1 == _MOST_TRIES:
                     raise
@@ -231,13 +193,14 @@ class Replicator:
         """
         partitions = {each.name: each for each in bound.partitions}
         lacking = [
-            plan_directory(bound, cluster, partitions[name], directory, (source, location), registered, self._files)
+            plan_directory(
+                bound, cluster, partitions[name], directory, (source, location), registered, self._services.files
+            )
             for name, directory, source, location in wanted
         ]
-        (planned,), copied = self._copy(
-            running, [PlannedTable(bound, cluster, tuple(lacking), registered=registered)], cluster, options
-        )
-        checksums, _ = self._checked(planned, copied)
+        plan = PlannedTable(bound, cluster, tuple(lacking), registered=registered)
+        done = self._transfers.transfer(running, [plan], cluster, options)
+        checksums, _ = self._checked(done.planned[0], done.copied)
         return {each.registered: checksums[each.registered.id] for each in lacking if each.registered is not None}
 
     def finish_copies(self, connection: Connection, running: RunningReplication) -> None:
@@ -267,7 +230,7 @@ class Replicator:
             LockError, DeadlockError: the table is locked by others for too long.
         """
         (name,) = _names([table])
-        target = self._clusters.get(cluster).name
+        target = self._services.clusters.get(cluster).name
         with self._running.open(user, agent_info) as running:
             before = self._catalog.snapshot([name])
             stored = before.tables[name]
@@ -279,14 +242,14 @@ class Replicator:
             snapshot = self._catalog.snapshot([name], running.txn_id)
             stored = snapshot.tables[name]
             contents = self._catalog.contents(snapshot, stored, None, [target])
-            self._roots.check(target)
+            self._services.roots.check(target)
             wanted = None if partition is None else [partition]
             self._catalog.unregister_copy(stored.database, stored.name, target, wanted)
             names = {each.id: each.name for each in contents.partitions}
             for id_, location in contents.locations.get(target, {}).items():
                 if not stored.is_external and (partition is None or names.get(id_ or 0) == partition):
-                    self._files(target).delete_directory(location)
-            self._transactions.commit(running.txn_id)
+                    self._services.files(target).delete_directory(location)
+            self._services.transactions.commit(running.txn_id)
 
     def clean(self) -> int:
         """Delete the files of copies that are not needed any more; return the number of places. For the housekeeping.
@@ -308,10 +271,10 @@ class Replicator:
         stored = snapshot.tables[name]
         if stored.is_view:
             raise InvalidOperationError("SHOW COPIES", stored.full_name, "it is a view, which has no files")
-        contents = self._catalog.contents(snapshot, stored, None, self._clusters.names)
-        bound = bind(stored, contents, None, snapshot, self._clusters.names)
+        contents = self._catalog.contents(snapshot, stored, None, self._services.clusters.names)
+        bound = bind(stored, contents, None, snapshot, self._services.clusters.names)
         registered_ms = self._catalog.registered_ms(bound.registered_directories, stored.storage.primary.cluster)
-        return list(copy_statuses(bound, contents, registered_ms, self._clock()))
+        return list(copy_statuses(bound, contents, registered_ms, self._services.clock()))
 
     def _replicate(
         self,
@@ -324,55 +287,26 @@ class Replicator:
     ) -> Replication:
         before = self._catalog.snapshot(names)
         for each in before.tables.values():
-            _check_target(each, target)
+            check_target(each, target)
         tables = before.tables.values()
         self._running.abort_dead(self._places.owners([each.id for each in tables], target))
         self._running.lock(running, tables, target, exclusive=alone is not None)
-        taken_ms = self._clock()
+        taken_ms = self._services.clock()
         snapshot = self._catalog.snapshot(names, running.txn_id, known=tables)
-        planned = self._plan(snapshot, target, partitions, with_present=options.verify, everything=alone is not None)
-        planned, copied = self._copy(running, planned, target, options)
-        self._commit(running, planned, copied, Moment(taken_ms, snapshot.valid_txns), alone)
-        wanted = [each for table in planned for lacks in table.lacking for each in lacks.copies(table.table.full_name)]
+        planned = self._planner.plan(
+            snapshot, target, partitions, with_present=options.verify, everything=alone is not None
+        )
+        done = self._transfers.transfer(running, planned, target, options)
+        self._commit(running, done.planned, done.copied, Moment(taken_ms, snapshot.valid_txns), alone)
+        kept = done.copied.kept
         return Replication(
             target,
-            tuple(each.shown() for each in planned),
+            tuple(each.shown() for each in done.planned),
             running.txn_id,
-            len(wanted) - len(copied.kept),
-            sum(each.size_bytes for each in wanted if each.place not in copied.kept),
-            len(copied.kept),
+            len(done.files) - len(kept),
+            sum(each.size_bytes for each in done.files if each.place not in kept),
+            len(kept),
         )
-
-    def _copy(
-        self, running: RunningReplication, planned: Sequence[PlannedTable], target: str, options: CopyOptions
-    ) -> tuple[list[PlannedTable], CopiedFiles]:
-        """Copy what the plan lacks; return the plan with the state of each place, and the checksums."""
-        self._roots.check(target)
-        files = cache(self._files)
-        comparison = CopyComparison(files, running.stop, options.threads)
-        compared = [self._compared(each, comparison, running) for each in planned]
-        taken = [self._take_over(each) for each in self._places.take(running.txn_id, compared, files)]
-        wanted = [each for table in taken for lacks in table.lacking for each in lacks.copies(table.table.full_name)]
-        copied = copy_files(
-            files,
-            files(target),
-            target,
-            wanted,
-            running.stop,
-            threads=options.threads,
-            bytes_per_second=options.bytes_per_second,
-            progress=options.progress,
-        )
-        # A disk that was lost meanwhile leaves an empty folder, into which the last files may have gone.
-        self._roots.check(target)
-        return taken, copied
-
-    def _compared(self, planned: PlannedTable, comparison: CopyComparison, running: RunningReplication) -> PlannedTable:
-        if not planned.present:
-            return planned
-        known = self._catalog.copy_checksums([each.registered for each in planned.present if each.registered])
-        unfinished = self._places.unfinished(planned.table.id, planned.cluster)
-        return comparison.without_equal(planned, known, running.txn_id, unfinished)
 
     def _commit(
         self,
@@ -429,91 +363,6 @@ class Replicator:
             checksums[each.registered.id] = checksum
         return checksums, frozenset(checksums.keys() - known.keys())
 
-    # -- the plan -------------------------------------------------------------------
-
-    def _plan(
-        self,
-        snapshot: Snapshot,
-        target: str,
-        partitions: Collection[str] | None,
-        *,
-        with_present: bool = False,
-        everything: bool = False,
-    ) -> list[PlannedTable]:
-        planned = []
-        for table in snapshot.tables.values():
-            _check_target(table, target)
-            contents = self._catalog.contents(snapshot, table, None, self._clusters.names)
-            bound = bind(table, contents, None, snapshot, self._clusters.names)
-            if table.is_view:
-                planned.append(PlannedTable(replace(bound, partitions=()), target, is_complete=True))
-                continue
-            if partitions is not None and not table.is_partitioned:
-                raise InvalidOperationError("REPLICATE", table.full_name, "the table has no partition keys")
-            held = contents.held.get(target, frozenset())
-            plan = plan_table(
-                chosen(bound, partitions),
-                target,
-                held,
-                registered_places(contents, target),
-                self._files,
-                self._source_of,
-                with_present=with_present,
-            )
-            planned.append(self._with_unread(plan, contents) if everything else plan)
-        return planned
-
-    def _with_unread(self, planned: PlannedTable, contents: TableContents) -> PlannedTable:
-        """Return the plan with the lacking directories that no new snapshot reads, as far as they are whole."""
-        bound, held = planned.bound, contents.held.get(planned.cluster, frozenset())
-        ids: dict[str | None, int | None] = {each.name: each.id for each in contents.partitions}
-        unread: list[PlannedDirectory] = []
-        for partition in bound.partitions:
-            read = {each.name for each in partition.directories}
-            for each in contents.directories.get(ids.get(partition.name), ()):
-                if each.name in read or each.id in held:
-                    continue
-                alone = replace(bound, partitions=(replace(partition, directories=(each,)),))
-                try:
-                    plan = plan_table(alone, planned.cluster, held, planned.registered, self._files, self._source_of)
-                    unread += plan.lacking
-                except HivexError as error:
-                    # The cleaner is deleting it, or its cluster cannot be used.
-                    log.info("%s of %s stays where it is: %s", each.name, bound.table.full_name, error)
-        return replace(planned, lacking=(*planned.lacking, *unread), is_complete=planned.is_complete and not unread)
-
-    def _source_of(self, bound: BoundTable, partition: BoundPartition) -> str:
-        """Return the cluster to copy a partition from: the primary, or if it cannot be used, one with a current copy.
-
-        Raises:
-            HivexError: no cluster that has it can be used; the reason is that of the primary.
-        """
-        primary = bound.table.storage.primary.cluster
-        problem = self._health.of_root(primary).problem
-        if problem is None:
-            return primary
-        for name, there in bound.copies.items():
-            if partition.name in there and self._health.of_root(name).problem is None:
-                return name
-        raise problem
-
-    def _take_over(self, planned: PlannedTable) -> PlannedTable:
-        """Link the files of an earlier copy that have not changed into the place of the new one, where that works."""
-        target = self._files(planned.cluster)
-        lacking = []
-        for each in planned.lacking:
-            linked = [
-                name
-                for name, location in each.reused.items()
-                if name not in each.there and target.link(location, each.place_of(name))
-            ]
-            lacking.append(replace(each, there={**each.there, **dict.fromkeys(linked, There.OWN)}))
-        return replace(planned, lacking=tuple(lacking))
-
-    def _files(self, name: str) -> ClusterFiles:
-        cluster = self._clusters.get(name)
-        return ClusterFiles(cluster.filesystem, cluster.storage_options)
-
 
 def _names(tables: Sequence[str]) -> list[QualifiedName]:
     names = []
@@ -534,8 +383,3 @@ def _check_options(
         raise InvalidParametersError(f"threads = {threads} is not valid; at least one thread copies.")
     if bytes_per_second is not None and bytes_per_second < 1:
         raise InvalidParametersError(f"bytes_per_second = {bytes_per_second} is not valid; None sets no limit.")
-
-
-def _check_target(table: StoredTable, target: str) -> None:
-    if not table.is_view and table.storage.primary.cluster == target:
-        raise InvalidOperationError("REPLICATE", table.full_name, f"{target} is its primary cluster")

@@ -23,10 +23,8 @@ from airflow_hivex.core.model.locks import DataOperation, LockComponent, LockTyp
 from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.replication.copying import StoppedError
 from airflow_hivex.core.replication.processes import is_dead, shown
-from airflow_hivex.core.settings import Settings
+from airflow_hivex.core.replication.services import ReplicationServices
 from airflow_hivex.core.transactions.heartbeats import heartbeats
-from airflow_hivex.core.transactions.locks import LockManager
-from airflow_hivex.core.transactions.manager import TransactionManager
 
 log = logging.getLogger(__name__)
 
@@ -51,10 +49,10 @@ class RunningReplication:
 class ReplicationTransactions:
     """Opens transactions of replications, and acquires their locks."""
 
-    def __init__(self, settings: Settings, transactions: TransactionManager, locks: LockManager) -> None:
-        self._settings = settings
-        self._transactions = transactions
-        self._locks = locks
+    def __init__(self, services: ReplicationServices) -> None:
+        self._settings = services.settings
+        self._transactions = services.transactions
+        self._locks = services.locks
 
     @contextmanager
     def open(self, user: str | None, agent_info: str | None) -> Iterator[RunningReplication]:
