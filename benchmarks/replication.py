@@ -5,6 +5,7 @@ The files are longer than those that an INSERT of one row writes: random bytes f
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import subprocess
@@ -21,10 +22,18 @@ DELTAS = (500, 1, 8 << 20)
 """Directories, files in each of them, and bytes of each file."""
 SMALLER = 100 << 20
 """The size in bytes below which a round takes a moment, so that there are more rounds."""
+SMALL_ROUNDS = 7
+CLUSTERS = tuple(f"c{number}" for number in range(2, 3 + SMALL_ROUNDS))
+"""The clusters to copy to, enough for a new one in each round with small files.
+
+A file system without a journal skips inodes of files that were deleted in the last minutes, one by one. Looking for a
+free one would take longer than all else, so no files are deleted between these rounds.
+"""
 
 
 def run(folder: Path) -> list[Figure]:
-    clusters = {name: {"filesystem": (folder / name).as_uri(), "jobtracker": "local[2]"} for name in ("c1", "c2", "c3")}
+    names = ("c1", *CLUSTERS)
+    clusters = {name: {"filesystem": (folder / name).as_uri(), "jobtracker": "local[2]"} for name in names}
     url = f"sqlite:///{folder / 'metastore.db'}"
     with Metastore.open(url, clusters=clusters, default_cluster="c1") as metastore, metastore.session() as session:
         figures = [
@@ -54,7 +63,7 @@ def _add(session: Session, folder: Path, table: str, number: int, files: int, si
 
 def _drop(session: Session, folder: Path, table: str) -> None:
     session.sql(f"DROP TABLE {table}")
-    for cluster in ("c1", "c2", "c3"):
+    for cluster in ("c1", *CLUSTERS):
         shutil.rmtree(folder / cluster / "default.db" / table, ignore_errors=True)
 
 
@@ -62,24 +71,32 @@ def _against_cp(
     metastore: Metastore, session: Session, folder: Path, what: str, table: str, *amount: int
 ) -> list[Figure]:
     _make(session, folder, table, *amount)
-    source, plain = folder / "c1" / "default.db" / table, folder / "plain"
+    source = folder / "c1" / "default.db" / table
+    is_small = amount[0] * amount[1] * amount[2] < SMALLER
+    rounds = SMALL_ROUNDS if is_small else 3
+    clusters, places = iter(CLUSTERS), (folder / f"plain{number}" for number in itertools.count())
 
     def copied() -> float:
-        metastore.replicator.drop_copy(table, "c2")
-        return _timed(lambda: metastore.replicator.replicate(table, "c2"))
+        if is_small:
+            cluster = next(clusters)
+        else:
+            cluster = "c2"
+            metastore.replicator.drop_copy(table, cluster)
+        return _timed(lambda: metastore.replicator.replicate(table, cluster))
 
-    def cp() -> float:
-        shutil.rmtree(plain, ignore_errors=True)
-        return _timed(lambda: subprocess.run(["cp", "-r", source, plain], check=True))
+    def plain(work: Callable[[Path, Path], object]) -> float:
+        place = next(places)
+        took_s = _timed(lambda: work(source, place))
+        if not is_small:
+            shutil.rmtree(place)
+        return took_s
 
-    def verified_cp() -> float:
-        shutil.rmtree(plain, ignore_errors=True)
-        return _timed(lambda: _cp_and_sums(source, plain))
-
-    is_small = amount[0] * amount[1] * amount[2] < SMALLER
-    cases = {"ours": copied, "cp -r and sha256sum": verified_cp, "cp -r": cp}
-    seconds = interleave(cases, rounds=7 if is_small else 3)
-    shutil.rmtree(plain)
+    cases = {
+        "ours": copied,
+        "cp -r and sha256sum": lambda: plain(_cp_and_sums),
+        "cp -r": lambda: plain(_cp),
+    }
+    seconds = interleave(cases, rounds=rounds)
     count = amount[0] * amount[1]
     return [
         compare(f"verified copy of {what}", seconds, "ours", "cp -r and sha256sum", 0.5, count),
@@ -105,8 +122,12 @@ def _incremental(metastore: Metastore, session: Session, folder: Path) -> Figure
     return compare("copy of 1 new delta of 8 MB", seconds, "one delta", "500 deltas", 0.03)
 
 
-def _cp_and_sums(source: Path, target: Path) -> None:
+def _cp(source: Path, target: Path) -> None:
     subprocess.run(["cp", "-r", source, target], check=True)
+
+
+def _cp_and_sums(source: Path, target: Path) -> None:
+    _cp(source, target)
     for folder in (source, target):
         command = "find . -type f -print0 | sort -z | xargs -0 sha256sum"
         subprocess.run(["sh", "-c", command], cwd=folder, check=True, stdout=subprocess.DEVNULL)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from airflow_hivex.core.errors import StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 _AT_ONCE = 1 << 20
 SMALL = 1 << 18
@@ -34,7 +34,9 @@ def copy_file(
         StorageError: the source cannot be read, or the copy cannot be written, such as over a file.
     """
     if size_bytes <= SMALL:
-        return _copy_small(source, place, size_bytes, written)
+        (done,) = copy_small_files([(source, place, size_bytes)], checked)
+        written(done[0])
+        return done
     digest = hashlib.sha256()
     buffer = memoryview(bytearray(_AT_ONCE))
     size = 0
@@ -82,28 +84,57 @@ def hash_file(path: str, checked: Callable[[], object]) -> str:
     return digest.hexdigest()
 
 
-def _copy_small(source: str, place: str, size_bytes: int, written: Callable[[int], object]) -> tuple[int, str, str]:
-    with _of(source):
-        content = _read(source, size_bytes)
-    with _made(place) as copy, _of(place):
-        _write(copy, content)
-        # One more byte than there should be.
-        again = os.pread(copy, len(content) + 1, 0)
-    written(len(content))
-    checksum = hashlib.sha256(content).hexdigest()
-    return len(content), checksum, checksum if again == content else hashlib.sha256(again).hexdigest()
+def copy_small_files(
+    files: Iterable[tuple[str, str, int]], checked: Callable[[], object]
+) -> list[tuple[int, str, str]]:
+    """Copy files of at most :data:`SMALL` bytes one after the other; return for each what :func:`copy_file` does.
+
+    Each file is a source, a place where there is none, and a size in bytes. ``checked`` is called before each file, and
+    may raise. An error leaves the copies before it, and no part of the file that it is about.
+
+    Raises:
+        StorageError: a source cannot be read, or a copy cannot be written, such as over a file.
+    """
+    # Thousands of files take little but these calls, so that there is no function between.
+    opened, read, write, pread, close, sha256 = os.open, os.read, os.write, os.pread, os.close, hashlib.sha256
+    done = []
+    for source, place, size_bytes in files:
+        checked()
+        copy = -1
+        path = source
+        try:
+            origin = opened(source, _READ)
+            try:
+                # One more byte than there should be.
+                content = read(origin, size_bytes + 1)
+                while len(content) < size_bytes and (more := read(origin, size_bytes + 1 - len(content))):
+                    content += more
+            finally:
+                close(origin)
+            path = place
+            copy = opened(place, _WRITE_NEW, 0o666)
+            try:
+                if write(copy, content) < len(content):
+                    _write_again(copy, content)
+                again = pread(copy, len(content) + 1, 0)
+            finally:
+                close(copy)
+        except BaseException as error:
+            if copy >= 0:
+                with suppress(OSError):
+                    Path(place).unlink()
+            if isinstance(error, OSError):
+                raise StorageError(path, str(error)) from error
+            raise
+        checksum = sha256(content).hexdigest()
+        done.append((len(content), checksum, checksum if again == content else sha256(again).hexdigest()))
+    return done
 
 
-def _read(path: str, size_bytes: int) -> bytes:
-    """Return the content of a small file, and one byte more than it should have if there is one."""
-    file = os.open(path, _READ)
-    try:
-        content = os.read(file, size_bytes + 1)
-        while len(content) < size_bytes and (more := os.read(file, size_bytes + 1 - len(content))):
-            content += more
-        return content
-    finally:
-        os.close(file)
+def _write_again(file: int, content: bytes) -> None:
+    """Write a file again from its start, after the system has taken a part of it."""
+    os.lseek(file, 0, os.SEEK_SET)
+    _write(file, content)
 
 
 def _write(file: int, content: bytes | memoryview) -> None:

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from contextlib import nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from airflow_hivex.core.errors import CopyAlteredError, InvalidOperationError
@@ -28,6 +28,7 @@ _THROTTLED_CHUNK_BYTES = 64 << 10
 _REPORTED_EVERY_S = 3.0
 _FILES_AT_ONCE = 100
 _BYTES_AT_ONCE = 8 << 20
+_SLOW_FILE_S = 0.0002
 
 
 class There(enum.Enum):
@@ -121,7 +122,7 @@ def copy_files(
     total = sum(each.size_bytes for each in files)
     if not files:
         return CopiedFiles({}, frozenset())
-    copier = _Copier(sources, target, target_name, stop, bytes_per_second)
+    copier = _Copier(sources, target, target_name, stop, bytes_per_second, threads)
     with ThreadPoolExecutor(max(1, min(threads, len(files))), thread_name_prefix="hivex-copy") as pool:
         try:
             if target.local_path("") is not None:
@@ -222,6 +223,7 @@ class _Copier:
         target_name: str,
         stop: threading.Event,
         bytes_per_second: int | None,
+        threads: int,
     ) -> None:
         self._sources = sources
         self._target = target
@@ -230,29 +232,43 @@ class _Copier:
         self._throttle = Throttle(bytes_per_second, stop)
         self._is_throttled = bytes_per_second is not None
         self._lock = threading.Lock()
-        self._lane = threading.Lock()
+        self._lanes = _Lanes(threads)
         self.bytes_done = 0
         self.checksums: dict[str, str] = {}
         self.kept: set[str] = set()
 
     def copy_all(self, files: Sequence[FileCopy]) -> None:
         """Copy some files one after the other."""
-        # Between local disks a small file is a few short calls of the system. One thread is faster at them than
-        # several, which would hand over the lock of the interpreter at each call.
-        with self._lane if self._are_short(files) else nullcontext():
-            for each in files:
-                _check(self._stop)
+        if self._are_short(files):
+            with self._lanes.one_for(len(files)):
+                self._copy_short(files)
+            return
+        for each in files:
+            _check(self._stop)
+            self.checksums[each.place] = self._copy(each)
+
+    def _copy_short(self, files: Sequence[FileCopy]) -> None:
+        """Copy small files between local disks."""
+        new = [each for each in files if each.there is There.NOTHING and not each.is_read]
+        paths = _LocalPaths(self._target)
+        sources = {name: _LocalPaths(self._sources(name)) for name in {each.source for each in new}}
+        work = [(sources[each.source].of(each.location), paths.of(each.place), each.size_bytes) for each in new]
+        done = local_copies.copy_small_files(work, lambda: _check(self._stop))
+        for each, (size, checksum, copied) in zip(new, done, strict=True):
+            self._check_copy(each, size, checksum, copied)
+            self.checksums[each.place] = checksum
+        self._count(sum(each.size_bytes for each in new))
+        for each in files:
+            if each.there is not There.NOTHING or each.is_read:
                 self.checksums[each.place] = self._copy(each)
 
     def _are_short(self, files: Sequence[FileCopy]) -> bool:
-        return (
-            not self._is_throttled
-            and self._target.local_path("") is not None
-            and all(
-                each.size_bytes <= local_copies.SMALL and self._sources(each.source).local_path("") is not None
-                for each in files
-            )
-        )
+        if self._is_throttled or self._target.local_path("") is None:
+            return False
+        sources = {each.source for each in files}
+        if any(self._sources(name).local_path("") is None for name in sources):
+            return False
+        return all(each.size_bytes <= local_copies.SMALL for each in files)
 
     def _copy(self, file: FileCopy) -> str:
         source = self._sources(file.source)
@@ -269,6 +285,15 @@ class _Copier:
             if not file.is_read:
                 self._target.delete_file(file.place)
         size, checksum, copied = self._transfer(source, file)
+        self._check_copy(file, size, checksum, copied)
+        return checksum
+
+    def _check_copy(self, file: FileCopy, size: int, checksum: str, copied: str) -> None:
+        """Ensure that a copy is right, and delete it otherwise.
+
+        Raises:
+            CopyAlteredError: the source has another size than it was listed with, or the copy another checksum.
+        """
         if size != file.size_bytes:
             self._target.delete_file(file.place)
             reason = f"it has {size} bytes, and {file.size_bytes} when it was listed"
@@ -277,7 +302,6 @@ class _Copier:
             self._target.delete_file(file.place)
             reason = "the copy was read back with another checksum, and is deleted"
             raise CopyAlteredError(file.table, self._target_name, file.place, reason)
-        return checksum
 
     def _transfer(self, source: ClusterFiles, file: FileCopy) -> tuple[int, str, str]:
         """Return the number of bytes that were copied, their checksum, and the checksum of the copy."""
@@ -303,6 +327,47 @@ class _Copier:
     def _count(self, size: int) -> None:
         with self._lock:
             self.bytes_done += size
+
+
+class _Lanes:
+    """Decides how many threads copy small files between local disks at once.
+
+    A small file is a few short calls of the system. One thread is faster at them than several, which would hand over
+    the lock of the interpreter at each call. Where the calls take long, as on a disk that is mounted over a network or
+    one that looks for free inodes, several threads wait for them at once.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self._free = threading.Semaphore(1)
+        self._lock = threading.Lock()
+        self._others = threads - 1
+
+    @contextmanager
+    def one_for(self, files: int) -> Iterator[None]:
+        """Wait until the thread may copy so many files. There is one more thread if they take long."""
+        with self._free:
+            began = time.monotonic()
+            yield
+            took_s = time.monotonic() - began
+        with self._lock:
+            if took_s > files * _SLOW_FILE_S and self._others:
+                self._others -= 1
+                self._free.release()
+
+
+class _LocalPaths:
+    """Paths of locations on a local disk. Files of one folder follow each other."""
+
+    def __init__(self, files: ClusterFiles) -> None:
+        self._files = files
+        self._folder = self._path = ""
+
+    def of(self, location: str) -> str:
+        """Return the path of a file."""
+        folder, _, name = location.rpartition("/")
+        if folder != self._folder or not self._path:
+            self._folder, self._path = folder, self._files.local_path(folder) or ""
+        return f"{self._path}/{name}"
 
 
 def directory_checksum(checksums: dict[str, str]) -> str:
