@@ -39,6 +39,9 @@ def add_arguments(replicate: argparse.ArgumentParser, tell: Callable[[str], None
     replicate.add_argument("--verify", action="store_true", help="read registered copies too, and repair damaged ones")
     replicate.add_argument("--threads", metavar="N", type=int, default=8, help="copy N files at once (default: 8)")
     replicate.add_argument("--bytes-per-second", metavar="N", type=int, help="copy at most N bytes per second")
+    replicate.add_argument(
+        "--copy-on", metavar="CLUSTER", help="copy by a job on the Spark of CLUSTER (default: by the number of bytes)"
+    )
     add_output_option(replicate)
     add_options_to_command(replicate)
     replicate.set_defaults(command=lambda options: _replicate(options, tell))
@@ -61,6 +64,7 @@ def _replicate(options: argparse.Namespace, tell: Callable[[str], None]) -> int:
             verify=options.verify,
             threads=options.threads,
             bytes_per_second=options.bytes_per_second,
+            copy_cluster=options.copy_on,
             progress=show,
             agent_info="hivex replicate",
         )

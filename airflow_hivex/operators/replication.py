@@ -38,10 +38,19 @@ class HivexReplicateOperator(BaseOperator):
     :param verify: read the registered copies, too, and copy damaged ones again
     :param threads: how many files are copied at once
     :param bytes_per_second: how much is copied at most; None sets no limit
+    :param copy_cluster: the cluster whose Spark copies the files; None: a job copies much data, and the task little
+        (templated)
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     """
 
-    template_fields: Sequence[str] = ("tables", "cluster", "partitions", "partition_filter", "hivex_conn_id")
+    template_fields: Sequence[str] = (
+        "tables",
+        "cluster",
+        "partitions",
+        "partition_filter",
+        "copy_cluster",
+        "hivex_conn_id",
+    )
     template_fields_renderers: ClassVar[dict[str, str]] = {"tables": "json", "partitions": "json"}
     ui_color = "#fdee21"
 
@@ -56,6 +65,7 @@ class HivexReplicateOperator(BaseOperator):
         verify: bool = False,
         threads: int = 8,
         bytes_per_second: int | None = None,
+        copy_cluster: str | None = None,
         hivex_conn_id: str = WarehouseHook.default_conn_name,
         **kwargs: Any,
     ) -> None:
@@ -68,6 +78,7 @@ class HivexReplicateOperator(BaseOperator):
         self.verify = verify
         self.threads = threads
         self.bytes_per_second = bytes_per_second
+        self.copy_cluster = copy_cluster
         self.hivex_conn_id = hivex_conn_id
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -89,6 +100,7 @@ class HivexReplicateOperator(BaseOperator):
                     verify=self.verify,
                     threads=self.threads,
                     bytes_per_second=self.bytes_per_second,
+                    copy_cluster=self.copy_cluster or None,
                     progress=self._report,
                     agent_info=agent_info(context),
                 )

@@ -13,6 +13,14 @@ def replicate(url: str, options: dict[str, Any], bytes_per_second: int | None) -
         metastore.replicator.replicate("t", "c2", threads=2, bytes_per_second=bytes_per_second)
 
 
+def replicate_by_job(url: str, options: dict[str, Any], table: str, cluster: str, bytes_per_second: int | None) -> None:
+    """Replicate a table by a Spark job on the target."""
+    with Metastore.open(url, **options) as metastore:
+        metastore.replicator.replicate(
+            table, cluster, copy_cluster=cluster, threads=2, bytes_per_second=bytes_per_second
+        )
+
+
 def change_primary(url: str, options: dict[str, Any], cluster: str) -> None:
     """Make a cluster the primary one of the table ``t``."""
     with Metastore.open(url, **options) as metastore:

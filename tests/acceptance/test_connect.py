@@ -2,30 +2,39 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from airflow_hivex.core import Metastore
+from airflow_hivex.core import Metastore, Session
 from airflow_hivex.core.errors import (
     AnalysisError,
     ClusterUnreachableError,
+    CopyAlteredError,
+    InvalidOperationError,
     JobCancelledError,
     JobError,
+    RoutingError,
+    TransactionAbortedError,
 )
 from airflow_hivex.core.model.clusters import Cluster
+from airflow_hivex.core.model.directories import UNFINISHED
 from airflow_hivex.core.model.plans import Plan
 from airflow_hivex.core.model.progress import Progress
 from airflow_hivex.core.runners.connect_server import Server, stop
 from airflow_hivex.core.runners.registry import runner_for
 from tests.acceptance.each_statement import PRELUDE, as_set, results
+from tests.acceptance.replicating_process import replicate_by_job
 from tests.connect_server import free_port, running_server
+from tests.processes import ClientProcess
 
 pytestmark = pytest.mark.spark
 
@@ -42,7 +51,8 @@ def metastore(server: Server, sqlite_url: str, tmp_path: Path) -> Iterator[Metas
     clusters = {
         name: {"filesystem": (tmp_path / name).as_uri(), "jobtracker": tracker} for name, tracker in trackers.items()
     }
-    with Metastore.open(sqlite_url, clusters=clusters, default_cluster="remote") as metastore:
+    settings = {"hivex.replication.timeout": 10}
+    with Metastore.open(sqlite_url, clusters=clusters, default_cluster="remote", settings=settings) as metastore:
         yield metastore
 
 
@@ -115,7 +125,7 @@ def test_progress_of_a_long_job_is_reported(metastore: Metastore, cluster: str) 
 
 NO_JAVA = """
 import subprocess, sys
-from airflow_hivex.core import Metastore
+from airflow_hivex.core import Metastore, Session
 url, folder, tracker = sys.argv[1:]
 with Metastore.open(url, clusters={"c1": {"filesystem": folder, "jobtracker": tracker}}) as metastore:
     with metastore.session() as session:
@@ -126,6 +136,116 @@ with Metastore.open(url, clusters={"c1": {"filesystem": folder, "jobtracker": tr
 from pyspark import SparkContext
 print(SparkContext._gateway)
 """
+
+
+def is_unfinished(name: str) -> bool:
+    return name.endswith(UNFINISHED)
+
+
+def files_of(root: Path) -> dict[str, str]:
+    """The checksums of the files of tables below a root, hidden ones too."""
+    folder = root / "default.db"
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def lengthen(root: Path) -> None:
+    """Make one file so long that a slow copy of it takes seconds; no replication reads rows."""
+    with next(root.rglob("bucket_*")).open("ab") as file:
+        file.write(bytes(100_000))
+
+
+@pytest.fixture
+def days(metastore: Metastore) -> Iterator[Session]:
+    """A table on the cluster of this process, with two partitions of three files each."""
+    with metastore.session(cluster="local") as session:
+        session.sql("CREATE TABLE days (id int) PARTITIONED BY (ds string)")
+        for number in range(6):
+            session.sql(f"INSERT INTO days PARTITION (ds = '{number % 2}') VALUES ({number})")
+        yield session
+
+
+def test_a_job_on_the_server_copies_what_is_lacking(metastore: Metastore, days: Session, tmp_path: Path) -> None:
+    replicate = partial(metastore.replicator.replicate, "days", "remote", copy_cluster="remote")
+    done = replicate()
+    before = files_of(tmp_path / "local")
+    assert (done.files_copied, done.files_kept) == (len(before), 0)
+    assert files_of(tmp_path / "remote") == files_of(tmp_path / "local")
+    with metastore.session(cluster="remote") as session:
+        assert session.sql("SELECT sum(id) FROM days").rows == [(15,)]
+    days.sql("INSERT INTO days PARTITION (ds = '1') VALUES (6)")
+    done = replicate()
+    assert (done.files_copied, done.files_kept) == (len(files_of(tmp_path / "local")) - len(before), 0)
+    # A damaged file is replaced, and no task does so, as queries may be reading it.
+    damaged = next((tmp_path / "remote").rglob("bucket_*"))
+    damaged.write_bytes(bytes(damaged.stat().st_size))
+    assert replicate(verify=True).files_copied > 0
+    assert files_of(tmp_path / "remote") == files_of(tmp_path / "local")
+
+
+def test_a_job_leaves_the_files_of_others_and_names_lost_sources(
+    metastore: Metastore, days: Session, tmp_path: Path
+) -> None:
+    replicate = partial(metastore.replicator.replicate, "days", "remote", copy_cluster="remote")
+    source = next((tmp_path / "local").rglob("bucket_*"))
+    foreign = tmp_path / "remote" / source.relative_to(tmp_path / "local")
+    foreign.parent.mkdir(parents=True)
+    foreign.write_bytes(b"x" * source.stat().st_size)
+    with pytest.raises(InvalidOperationError, match="is another file; move it away"):
+        replicate()
+    assert foreign.read_bytes() == b"x" * source.stat().st_size
+    foreign.unlink()
+    content = source.read_bytes()
+    source.write_bytes(content[:-1])
+    with pytest.raises(CopyAlteredError, match="are registered"):
+        replicate()
+    source.write_bytes(content)
+    assert replicate().files_kept == len(files_of(tmp_path / "local")) - 1
+    assert files_of(tmp_path / "remote") == files_of(tmp_path / "local")
+
+
+def test_a_killed_client_of_a_job_that_copies_leaves_no_half_copy(
+    metastore: Metastore, server: Server, sqlite_url: str, days: Session, tmp_path: Path
+) -> None:
+    lengthen(tmp_path / "local")
+    clusters = {
+        "remote": {"filesystem": (tmp_path / "remote").as_uri(), "jobtracker": server.url},
+        "local": {"filesystem": (tmp_path / "local").as_uri(), "jobtracker": "local[2]"},
+    }
+    options = {"clusters": clusters, "default_cluster": "remote"}
+    with ClientProcess(replicate_by_job, sqlite_url, options, "days", "remote", 20_000, log=tmp_path / "log") as client:
+        while not list((tmp_path / "remote").rglob("bucket_*")):
+            assert client.is_alive, client.error()
+        client.kill()
+    # The server may go on with the job for a while; nothing of it counts, and nothing of it is in the way.
+    with metastore.session(cluster="remote") as session, pytest.raises(RoutingError):
+        session.sql("SELECT count(*) FROM days")
+    assert metastore.replicator.replicate("days", "remote", copy_cluster="remote").files_kept > 0
+    copied = {name: each for name, each in files_of(tmp_path / "remote").items() if not is_unfinished(name)}
+    assert copied == files_of(tmp_path / "local")
+
+
+def test_a_job_that_copies_is_cancelled_with_its_transaction(
+    metastore: Metastore, days: Session, tmp_path: Path
+) -> None:
+    lengthen(tmp_path / "local")
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(
+            metastore.replicator.replicate, "days", "remote", copy_cluster="remote", bytes_per_second=20_000
+        )
+        while not list((tmp_path / "remote").rglob("bucket_*")):
+            assert not running.done(), running.exception()
+        (txn_id,) = metastore.transactions.valid_txns().open_ids
+        began = time.monotonic()
+        metastore.transactions.abort(txn_id, "for the test")
+        # The heartbeats find out about it.
+        with pytest.raises(TransactionAbortedError, match="for the test"):
+            running.result(60)
+        assert time.monotonic() - began < 30
+    assert metastore.replicator.replicate("days", "remote").files_kept > 0
 
 
 def test_a_client_needs_no_java(server: Server, sqlite_url: str, tmp_path: Path) -> None:

@@ -6,12 +6,14 @@ import hashlib
 import json
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from airflow_hivex.cli.main import main
 from airflow_hivex.core import Metastore, Session
 from airflow_hivex.core.errors import (
+    ClusterUnreachableError,
     CopyAlteredError,
     InvalidOperationError,
     InvalidParametersError,
@@ -23,6 +25,7 @@ from airflow_hivex.core.errors import (
     UnknownClusterError,
 )
 from airflow_hivex.core.model.replication import CopyProgress
+from tests.connect_server import free_port
 
 FULL = "TBLPROPERTIES ('hivex.row.layout' = '{}')"
 
@@ -237,6 +240,30 @@ def test_target_that_is_full_is_told(metastore: Metastore, days: Session, tmp_pa
         metastore.replicator.replicate("days", "c2")
     place.unlink()
     metastore.replicator.replicate("days", "c2")
+
+
+def test_a_cluster_that_cannot_run_the_job_leaves_the_copying_to_the_process(
+    sqlite_url: str, clusters: dict[str, dict[str, str]], caplog: pytest.LogCaptureFixture
+) -> None:
+    unreachable = {**clusters, "c2": {**clusters["c2"], "jobtracker": f"sc://localhost:{free_port()}"}}
+    options: dict[str, Any] = {"clusters": unreachable, "default_cluster": "c1"}
+    settings = {"hivex.replication.job.min.size": 0}
+    with Metastore.open(sqlite_url, **options, settings=settings) as metastore, metastore.session() as session:
+        session.sql("CREATE TABLE t (id int)")
+        session.sql("INSERT INTO t VALUES (1)")
+        with pytest.raises(ClusterUnreachableError, match="no Spark Connect server answers"):
+            metastore.replicator.replicate("t", "c2", copy_cluster="c2")
+        assert metastore.replicator.replicate("t", "c2").files_copied > 0
+        assert "so that this process copies" in caplog.text
+    with Metastore.open(
+        sqlite_url, **options, settings={**settings, "hivex.replication.job.cluster": "c9"}
+    ) as metastore:
+        with metastore.session() as session:
+            session.sql("INSERT INTO t VALUES (2)")
+        with pytest.raises(UnknownClusterError):
+            metastore.replicator.replicate("t", "c2")
+        with pytest.raises(UnknownClusterError):
+            metastore.replicator.replicate("t", "c2", copy_cluster="c8")
 
 
 def test_wrong_requests_are_refused(metastore: Metastore, days: Session) -> None:

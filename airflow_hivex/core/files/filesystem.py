@@ -18,10 +18,9 @@ from fsspec.implementations.local import LocalFileSystem
 from airflow_hivex.core.errors import InvalidOperationError, StorageError
 from airflow_hivex.core.files.listing import FILE, FOLDER, entries_below, type_of
 from airflow_hivex.core.files.object_stores import is_object_store, open_object_store
+from airflow_hivex.core.model.directories import UNFINISHED
 
 _MOST_TRIES = 10
-UNFINISHED = ".copying"
-"""The ending of hidden files that a killed copy leaves."""
 
 
 class ClusterFiles:

@@ -23,6 +23,9 @@ MAX_STATEMENT_ID = 4095
 
 NO_BUCKET = -1
 
+UNFINISHED = ".copying"
+"""The ending of hidden files that a killed copy leaves."""
+
 _BASE = re.compile(r"base_(-?[0-9]+)(?:_v([0-9]+))?")
 _DELTA = re.compile(r"(delta|delete_delta)_([0-9]+)_([0-9]+)(?:_([0-9]+))?(?:_v([0-9]+))?")
 _BUCKET_FILE = re.compile(r"bucket_([0-9]+)(?:_[0-9]+)?|([0-9]+)_[0-9]+(?:_copy_[0-9]+)?")

@@ -230,13 +230,45 @@ class Compaction:
 
 
 @dataclass(frozen=True, slots=True)
+class PlannedCopy:
+    """A file that a job copies: its URI and the one of its copy, its size in bytes, and the task that copies it."""
+
+    source: str
+    target: str
+    size_bytes: int
+    task: int
+
+
+@dataclass(frozen=True, slots=True)
+class FileCopies:
+    """Files that a job copies to places where there are none; ``bytes_per_second`` limits all tasks together.
+
+    The result has a row for each: its number, its outcome, its checksum, and the location and the text of a problem.
+    """
+
+    files: tuple[PlannedCopy, ...]
+    bytes_per_second: int | None = None
+
+
+COPIED = "copied"
+KEPT = "kept"
+"""The outcome of a file that had a right copy already."""
+IN_THE_WAY = "in the way"
+"""The outcome of a file in whose place another one lies, which the job has left there."""
+WRONG_SIZE = "wrong size"
+"""The outcome of a file that has not the size that it was listed with; there is no copy of it."""
+FAILED = "failed"
+"""The outcome of a file that could not be read or written."""
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """One job: scans, the Spark SQL over their views, and what becomes of its rows.
 
     ``tag`` names the job for cancelling; ``name`` is what people see in Spark's UI. Without ``write``
     at most ``max_rows`` rows come back (None: all). ``parameters`` bind the ``:name`` markers.
     With ``changes`` there is no ``sql``, and ``write`` says where the changes go. With ``inserts`` there is
-    neither ``sql`` nor ``write``; they may read ``sources``. A ``compaction`` has no ``sql`` either.
+    neither ``sql`` nor ``write``; they may read ``sources``. A ``compaction`` and ``copies`` have no ``sql`` either.
     ``scheduler_pool`` is the pool of Spark's fair scheduler that the job belongs to. ``loaded`` are files of LOAD DATA.
     """
 
@@ -251,6 +283,7 @@ class Plan:
     sources: tuple[Source, ...] = ()
     inserts: tuple[PlannedInsert, ...] = ()
     compaction: Compaction | None = None
+    copies: FileCopies | None = None
     scheduler_pool: str = ""
     loaded: LoadedFiles | None = None
     spark_conf: Mapping[str, str] = field(default_factory=dict, repr=False)

@@ -7,7 +7,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 
 from airflow_hivex.core.catalog.copies import place_in_copy
-from airflow_hivex.core.files.filesystem import UNFINISHED, ClusterFiles, is_hidden
+from airflow_hivex.core.files.filesystem import ClusterFiles, is_hidden
+from airflow_hivex.core.model.directories import UNFINISHED
 from airflow_hivex.core.replication.copying import directory_checksum, hash_files
 from airflow_hivex.core.replication.planning import PlannedDirectory, PlannedTable
 

@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Connection, and_, delete, func, or_, selec
 
 from airflow_hivex.core.errors import HivexError
 from airflow_hivex.core.model.transactions import TxnState
-from airflow_hivex.core.replication.places import owners_of_places, registered_places
+from airflow_hivex.core.replication.places import belongs_to, owners_of_places, registered_places
 from airflow_hivex.core.replication.running import ReplicationTransactions
 from airflow_hivex.core.replication.services import ReplicationServices
 from airflow_hivex.core.store.batches import batches
@@ -128,7 +128,9 @@ class CopyLeftovers:
 
     def _delete_files(self, left: _Left) -> None:
         files = self._services.files(left.cluster)
-        for name in left.files:
+        # A killed copy leaves hidden files, of which nobody has noted the names.
+        hidden = [name for name, _ in files.walk(left.location) if name and belongs_to(name, left.files)]
+        for name in (*left.files, *hidden):
             files.delete_file(f"{left.location}/{name}" if name else left.location)
         folders = {name.rpartition("/")[0] for name in left.files}
         for folder in sorted(folders, key=lambda each: each.count("/"), reverse=True):

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from sqlalchemy import ColumnElement, Connection, delete, func, insert, or_, select, update
 
 from airflow_hivex.core.errors import InvalidOperationError
-from airflow_hivex.core.files.filesystem import UNFINISHED, ClusterFiles
+from airflow_hivex.core.files.filesystem import ClusterFiles
+from airflow_hivex.core.model.directories import UNFINISHED
 from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.transactions import TxnState
 from airflow_hivex.core.replication.copying import There
@@ -152,7 +153,7 @@ def _look(
             there[name] = There.OWN
         elif expected == size:
             there[name] = There.SAME_SIZE
-        elif name in own or directory.is_held or _belongs_to(name, directory.files):
+        elif name in own or directory.is_held or belongs_to(name, directory.files):
             needless.append(name)
         else:
             where = f"{directory.place_of(name)} on cluster {planned.cluster}"
@@ -161,7 +162,7 @@ def _look(
     return there, needless
 
 
-def _belongs_to(name: str, files: Collection[str]) -> bool:
+def belongs_to(name: str, files: Collection[str]) -> bool:
     """Return whether it is the unfinished copy of a file, or Hadoop's checksums of one."""
     folder, _, last = name.rpartition("/")
     if not last.startswith("."):

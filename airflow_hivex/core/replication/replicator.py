@@ -77,6 +77,7 @@ class Replicator:
         verify: bool = False,
         threads: int = THREADS,
         bytes_per_second: int | None = None,
+        copy_cluster: str | None = None,
         progress: Callable[[CopyProgress], object] | None = None,
         user: str | None = None,
         agent_info: str | None = None,
@@ -97,18 +98,21 @@ class Replicator:
             verify: read the copies that are registered, too, and copy those again that are damaged.
             threads: how many files are copied at once.
             bytes_per_second: how much is written at most.
+            copy_cluster: the cluster whose Spark copies the files. None: a job copies much data, and this process
+                little (``hivex.replication.job.min.size``, ``hivex.replication.job.cluster``).
             progress: called every few seconds, in this thread.
             user: who owns the transaction.
             agent_info: tells people on whose behalf, such as a DAG run and task.
 
         Raises:
-            UnknownClusterError: the cluster is not configured.
+            UnknownClusterError: a cluster is not configured.
             NoSuchTableError, NoSuchPartitionError: it does not exist.
             InvalidOperationError: the cluster is the primary of a table, or a list of partitions does not fit.
             CopyAlteredError: a source or a copy is truncated or altered.
             CopyOutdatedError: streaming writers added to the same directories during each try.
             StorageError: a file system cannot be read or written, or is full.
             RootMissingError, ForeignRootError: the root of the target is not the one that it was.
+            JobError: the job that copies has failed, or its cluster cannot run it.
             LockError, DeadlockError: the tables are locked by others for too long.
             TransactionAbortedError: somebody aborted the replication, or it sent no heartbeat for too long.
         """
@@ -119,7 +123,9 @@ class Replicator:
             if not partitions:
                 return Replication(target, ())
         _check_options(names, partitions, threads, bytes_per_second)
-        options = CopyOptions(threads, bytes_per_second, progress, verify)
+        if copy_cluster is not None:
+            copy_cluster = self._services.clusters.get(copy_cluster).name
+        options = CopyOptions(threads, bytes_per_second, progress, verify, copy_cluster)
         if dry_run:
             snapshot = self._catalog.snapshot(names)
             return Replication(target, tuple(each.shown() for each in self._planner.plan(snapshot, target, partitions)))

@@ -26,6 +26,7 @@ from airflow_hivex.core.spark import (
     bound,
     compactions,
     documents,
+    file_copies,
     multi_inserts,
     originals,
     row_changes,
@@ -133,6 +134,8 @@ def _run(spark: SparkSession, plan: Plan, views: Sequence[str]) -> tuple[JobResu
     try:
         if plan.compaction is not None:
             return JobResult(directories=compactions.compact(spark, plan, registered)), None
+        if plan.copies is not None:
+            return file_copies.copy_files(spark, plan.copies)
         for scan in plan.scans:
             registered += scans.register(spark, scan)
         if plan.loaded is not None:

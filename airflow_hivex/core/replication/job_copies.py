@@ -1,0 +1,228 @@
+"""Copying of files by a Spark job: for much data, and for clients that are far from the file systems.
+
+The job is a plan as any other one, which each kind of runner executes. Its tasks only make files where there are none,
+and return checksums. Where another file is in the way, or a task has failed, this process copies the file itself.
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+import math
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextvars import copy_context
+from dataclasses import dataclass, field
+from typing import cast
+
+from airflow_hivex.core.clusters.properties import Clusters
+from airflow_hivex.core.errors import CopyAlteredError, JobCancelledError, StorageError
+from airflow_hivex.core.model.clusters import Cluster
+from airflow_hivex.core.model.plans import COPIED, FAILED, KEPT, WRONG_SIZE, FileCopies, Plan, PlannedCopy
+from airflow_hivex.core.model.progress import Progress
+from airflow_hivex.core.model.replication import CopyProgress
+from airflow_hivex.core.replication.copying import CopiedFiles, FileCopy, StoppedError, There
+from airflow_hivex.core.runners.progress_log import ProgressLog
+from airflow_hivex.core.runners.registry import Runner, runner_for
+
+log = logging.getLogger(__name__)
+
+_FILES_IN_JOB = 20_000
+"""Files of one plan document, and so the number that is copied between two looks at the results."""
+_FILES_IN_TASK = 1000
+_BYTES_IN_TASK = 256 << 20
+_LOOK_INTERVAL_S = 0.2
+_REPORTED_EVERY = 15
+
+
+@dataclass(frozen=True, slots=True)
+class JobCopies:
+    """The files that jobs have copied, and those that are left for this process."""
+
+    copied: CopiedFiles
+    left: Sequence[FileCopy] = ()
+
+
+@dataclass(slots=True)
+class _Done:
+    checksums: dict[str, str] = field(default_factory=dict)
+    kept: set[str] = field(default_factory=set)
+    left: list[FileCopy] = field(default_factory=list)
+    bytes_done: int = 0
+
+
+def copy_by_jobs(
+    clusters: Clusters,
+    cluster: Cluster,
+    target: Cluster,
+    files: Sequence[FileCopy],
+    stop: threading.Event,
+    *,
+    name: str,
+    threads: int,
+    bytes_per_second: int | None = None,
+    progress: Callable[[CopyProgress], object] | None = None,
+    only_by_job: bool = False,
+) -> JobCopies:
+    """Copy files by jobs on ``cluster``, and verify each; return checksums, and the files that are left.
+
+    Left are files in whose place another one lies, and those that a task could not read or write: unless they are to
+    be copied ``only_by_job``. Safe to repeat after any end.
+
+    Args:
+        clusters: the clusters, among them those that the files come from.
+        cluster: the one whose Spark runs the jobs; its executors have to reach the file systems of the others.
+        target: the cluster to copy to.
+        files: each of them with a place of its own.
+        stop: cancels the job when it is set.
+        name: the name of the jobs for people.
+        threads: the number of tasks at least; exactly so many if there is a limit of bytes.
+        bytes_per_second: how much all tasks together copy at most.
+        progress: called every few seconds, in the thread of the caller, with the files of the tasks that are done.
+        only_by_job: an error of a task is raised.
+
+    Raises:
+        CopyAlteredError: a source has not the size that it was listed with.
+        StorageError: a task could not read or write a file, and it was to be copied ``only_by_job``.
+        JobError: the job failed.
+        StoppedError: ``stop`` was set.
+    """
+    done = _Done()
+    # Queries may be reading a damaged file that is replaced, which a task never does.
+    replaced = [each for each in files if each.is_read and each.there is not There.NOTHING]
+    chosen = [each for each in files if not (each.is_read and each.there is not There.NOTHING)]
+    runner = runner_for(cluster)
+    size_bytes = sum(each.size_bytes for each in files)
+    for start in range(0, len(chosen), _FILES_IN_JOB):
+        batch = chosen[start : start + _FILES_IN_JOB]
+        plan = _plan(clusters, cluster, target, batch, name, threads, bytes_per_second)
+        report = _Reporting(done, batch, len(files), size_bytes, plan, progress)
+        for number, outcome, checksum, _, problem in _run(runner, cluster, plan, stop, report):
+            _take(done, batch[number], outcome, checksum, problem, only_by_job=only_by_job)
+    return JobCopies(CopiedFiles(done.checksums, frozenset(done.kept)), (*replaced, *done.left))
+
+
+def _plan(
+    clusters: Clusters,
+    cluster: Cluster,
+    target: Cluster,
+    files: Sequence[FileCopy],
+    name: str,
+    threads: int,
+    bytes_per_second: int | None,
+) -> Plan:
+    """Return the plan of a job, whose tasks have about as much to do as each other."""
+    planned = tuple(
+        PlannedCopy(clusters.get(each.source).uri(each.location), target.uri(each.place), each.size_bytes, task)
+        for each, task in zip(files, _tasks(files, threads, is_limited=bytes_per_second is not None), strict=True)
+    )
+    tag = f"hivex_copies_{uuid.uuid4().hex}"
+    return Plan(tag, name, "", copies=FileCopies(planned, bytes_per_second), spark_conf=cluster.spark_conf)
+
+
+def _tasks(files: Sequence[FileCopy], threads: int, *, is_limited: bool) -> Sequence[int]:
+    """Return the number of the task for each file."""
+    size_bytes = sum(each.size_bytes for each in files)
+    wanted = max(threads, math.ceil(size_bytes / _BYTES_IN_TASK), math.ceil(len(files) / _FILES_IN_TASK))
+    count = min(threads if is_limited else wanted, len(files))
+    found = [0] * len(files)
+    load = [(0, 0, task) for task in range(count)]
+    for at in sorted(range(len(files)), key=lambda at: files[at].size_bytes, reverse=True):
+        size, number, task = load[0]
+        found[at] = task
+        heapq.heapreplace(load, (size + files[at].size_bytes, number + 1, task))
+    return found
+
+
+def _run(
+    runner: Runner, cluster: Cluster, plan: Plan, stop: threading.Event, reporting: _Reporting
+) -> Iterator[tuple[int, str, str, str, str]]:
+    """Yield the result of each file. The job is cancelled when ``stop`` is set, and when the caller is interrupted."""
+    with ThreadPoolExecutor(1, thread_name_prefix="hivex-copy-job") as pool:
+        running = pool.submit(copy_context().run, runner.run, plan, cluster.name, reporting.note)
+        try:
+            looks = 0
+            while not wait([running], _LOOK_INTERVAL_S).done:
+                if stop.is_set():
+                    runner.cancel(plan.tag)
+                looks += 1
+                if looks % _REPORTED_EVERY == 0:
+                    reporting.report()
+            result = running.result()
+        except JobCancelledError as error:
+            if stop.is_set():
+                raise StoppedError from error
+            raise
+        except BaseException:
+            runner.cancel(plan.tag)
+            raise
+    yield from cast("tuple[tuple[int, str, str, str, str], ...]", result.rows)
+
+
+def _take(done: _Done, file: FileCopy, outcome: str, checksum: str, problem: str, *, only_by_job: bool) -> None:
+    """Take the result of a file over.
+
+    Raises:
+        CopyAlteredError, StorageError: as :func:`copy_by_jobs`.
+    """
+    if outcome in (COPIED, KEPT):
+        done.checksums[file.place] = checksum
+        done.bytes_done += file.size_bytes
+        if outcome == KEPT:
+            done.kept.add(file.place)
+        return
+    if outcome == WRONG_SIZE:
+        raise CopyAlteredError(file.table, file.source, file.location, problem)
+    if outcome == FAILED and only_by_job:
+        raise StorageError(file.place, problem)
+    if outcome == FAILED:
+        log.warning(
+            "A task could not copy %s to %s, so that this process copies it: %s", file.location, file.place, problem
+        )
+    done.left.append(file)
+
+
+class _Reporting:
+    """Reports the progress of a job as that of its files, by the share of its tasks that are done."""
+
+    def __init__(
+        self,
+        done: _Done,
+        batch: Sequence[FileCopy],
+        files: int,
+        size_bytes: int,
+        plan: Plan,
+        progress: Callable[[CopyProgress], object] | None,
+    ) -> None:
+        self._done = done
+        self._batch = batch
+        self._total = (files, size_bytes)
+        assert plan.copies is not None
+        self._tasks = 1 + max((each.task for each in plan.copies.files), default=0)
+        self._progress = progress
+        self._log = ProgressLog(plan.name)
+        self._share = 0.0
+
+    def note(self, progress: Progress) -> None:
+        """Take the progress of the job over. Called in another thread."""
+        # The tasks that copy come last, after those that deal out the files.
+        before = max(0, progress.tasks - self._tasks)
+        self._share = min(1.0, max(0, progress.tasks_done - before) / self._tasks)
+        self._log(progress)
+
+    def report(self) -> None:
+        """Call the function of the caller."""
+        if self._progress is None:
+            return
+        files, size_bytes = self._total
+        of_batch = sum(each.size_bytes for each in self._batch)
+        self._progress(
+            CopyProgress(
+                len(self._done.checksums) + int(self._share * len(self._batch)),
+                files,
+                self._done.bytes_done + int(self._share * of_batch),
+                size_bytes,
+            )
+        )
