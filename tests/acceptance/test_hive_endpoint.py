@@ -1,0 +1,82 @@
+"""An unmodified Spark, with its own Hive client, works on the endpoint as on a real Hive Metastore 2.3."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_hivex.core.metastore import Metastore
+from tests import evidence, spark_options
+from tests.hive_endpoint import serving
+from tests.hive_metastore import hive_metastore
+
+ALL = evidence.does_all("HIVEX_EVERY_SPARK_STATEMENT")
+
+_SHOWN_OTHERWISE = (
+    # Hive gathers numbers of files when it stores a table or partition; a renamed table keeps its folder here.
+    r"numFiles=\d+, |, totalSize=\d+|Statistics: [^\\]*\\n",
+    r"transient_lastDdlTime=\d+|'transient_lastDdlTime' = '\d+'",
+    r"\w{3} \w{3} \d\d \d\d:\d\d:\d\d \w+ \d{4}",
+    r"\b17\d{8}\b",
+)
+
+
+def shown(found: dict[str, Any], folder: Path) -> str:
+    """The result of a statement without what is another one each time, or deliberately not Hive's."""
+    text = json.dumps([found.get("rows"), found.get("error")])
+    text = re.sub(rf"(file:)?/*{re.escape(str(folder).lstrip('/'))}", "FOLDER", text)
+    text = re.sub(r"(Location: FOLDER/warehouse/d1\.db/(?:h_orc|ds_pq))2", r"\1", text)
+    for pattern in _SHOWN_OTHERWISE:
+        text = re.sub(pattern, "", text)
+    return text
+
+
+@pytest.mark.spark
+@pytest.mark.evidence(cases=1, among="long scenarios")
+@pytest.mark.timeout(1200)
+def test_spark_gets_the_results_of_a_real_hive_metastore(sqlite_url: str, tmp_path: Path, counts: Any) -> None:
+    for name in ("hive", "ours"):
+        (tmp_path / name).mkdir()
+    cluster = {"c1": {"filesystem": (tmp_path / "ours").as_uri(), "jobtracker": "local[1]"}}
+    with ExitStack() as stack:
+        metastore = stack.enter_context(Metastore.open(sqlite_url, clusters=cluster))
+        running = stack.enter_context(serving(metastore))
+        metastores = [f"ours=thrift://127.0.0.1:{running.port}"]
+        if ALL:
+            hive = stack.enter_context(hive_metastore(tmp_path / "hive" / "warehouse"))
+            metastores.append(f"hive={hive.address}")
+        program = Path(__file__).with_name("hive_statements_process.py")
+        made = subprocess.run(
+            [sys.executable, str(program), str(tmp_path), "all" if ALL else "share", *metastores],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env={**os.environ, spark_options.VARIABLE: spark_options.java_options(), "SPARK_LOCAL_IP": "127.0.0.1"},
+            check=True,
+        )
+    results: dict[str, list[dict[str, Any]]] = {"ours": [], "hive": []}
+    for line in made.stdout.splitlines():
+        found = json.loads(line)
+        results[found["metastore"]].append(found)
+    ours = {each["statement"]: each for each in results["ours"]}
+    for each in results["ours"]:
+        outcome = each.get("error") or f"{len(each['rows'])} rows"
+        sys.stdout.write(f"{each['statement']}: {outcome}\n")
+    assert ours["select * from d1.h_orc order by id"]["rows"] == [["1", "a"], ["2", "b"]]
+    assert ours["select * from d1.h_part where ds = '2026-01-02' and hr > 1"]["rows"] == [["2", "y", "2026-01-02", "2"]]
+    assert ours["show databases"]["rows"] == [["default"]]
+    differing = [
+        (mine["statement"], shown(mine, tmp_path / "ours"), shown(theirs, tmp_path / "hive"))
+        for mine, theirs in zip(results["ours"], results["hive"], strict=ALL)
+        if shown(mine, tmp_path / "ours") != shown(theirs, tmp_path / "hive")
+    ]
+    assert differing == []
+    counts["statements of Spark on the Hive Metastore endpoint"] = {"statements": len(results["ours"])}
