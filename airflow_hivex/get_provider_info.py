@@ -39,6 +39,7 @@ def get_provider_info() -> dict[str, Any]:
                     "airflow_hivex.operators.compaction",
                     "airflow_hivex.operators.compaction_worker",
                     "airflow_hivex.operators.links",
+                    "airflow_hivex.operators.namespaces",
                     "airflow_hivex.operators.query",
                     "airflow_hivex.operators.query_deferral",
                     "airflow_hivex.operators.replication",

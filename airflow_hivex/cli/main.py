@@ -125,7 +125,7 @@ def _add_replicate(commands: argparse._SubParsersAction[argparse.ArgumentParser]
 def _add_namespace(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     from airflow_hivex.cli.namespaces import add_arguments
 
-    add_arguments(commands.add_parser("namespace", help="check what a namespace depends on"))
+    add_arguments(commands.add_parser("namespace", help="check the dependencies of a namespace; move it"), _tell)
 
 
 def _add_metastore(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -1,4 +1,4 @@
-"""``hivex namespace``: the objects and statements of a namespace that depend on others."""
+"""``hivex namespace``: the dependencies of a namespace on others, and its move to another cluster."""
 
 from __future__ import annotations
 
@@ -13,15 +13,20 @@ from airflow_hivex.core.errors import InvalidParametersError
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
+    from airflow_hivex.core.model.moves import MovedNamespace, MoveProgress
     from airflow_hivex.core.namespaces.closure import NamedStatement
 
 COLUMNS = ("kind", "object", "name", "reason", "create_link", "line", "column")
 
 
-def add_arguments(namespace: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
+PLAN_COLUMNS = ("kind", "object", "cluster", "files", "bytes", "note")
+MOVE_COLUMNS = ("namespace", "cluster", "is_changed", "tables", "bytes_copied", "rounds", "locked_s")
+
+
+def add_arguments(namespace: argparse.ArgumentParser, tell: Callable[[str], None]) -> None:
+    """Add the arguments of the command; ``tell`` shows its progress."""
     actions = namespace.add_subparsers(title="actions", required=True, metavar="ACTION")
     check = actions.add_parser("check", help="list what a namespace depends on outside of it; exit with 1 if anything")
     check.add_argument("namespace", metavar="NAMESPACE", help="the namespace to check")
@@ -39,6 +44,92 @@ def add_arguments(namespace: argparse.ArgumentParser) -> None:
     add_output_option(check)
     add_options_to_command(check)
     check.set_defaults(command=_check)
+    _add_move(actions.add_parser("move", help="move a namespace to another cluster, or cancel its move"), tell)
+
+
+def _add_move(move: argparse.ArgumentParser, tell: Callable[[str], None]) -> None:
+    move.description = (
+        "Make a cluster the primary one of all tables of a namespace, all at once. The tables are copied while others "
+        "read and write them. A move that was interrupted is continued by the same command."
+    )
+    move.add_argument("namespace", metavar="NAMESPACE", help="the namespace to move")
+    step = move.add_mutually_exclusive_group(required=True)
+    step.add_argument("--to", metavar="CLUSTER", help="the cluster that is to have the namespace")
+    step.add_argument("--cancel", action="store_true", help="cancel the move, and withdraw the copies that it has made")
+    move.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="list tables, bytes, and the objects in the way; change nothing, and exit with 1 if any is in the way",
+    )
+    move.add_argument(
+        "--with-linked-tables", action="store_true", help="copy tables of other namespaces as far as links show them"
+    )
+    move.add_argument(
+        "--keep-copies", action="store_true", help="keep the copies on the clusters before; with --cancel, the new ones"
+    )
+    move.add_argument("--threads", metavar="N", type=int, default=8, help="copy N files at once (default: 8)")
+    move.add_argument("--bytes-per-second", metavar="N", type=int, help="copy at most N bytes per second")
+    add_output_option(move)
+    add_options_to_command(move)
+    move.set_defaults(command=lambda options: _move(options, tell))
+
+
+def _move(options: argparse.Namespace, tell: Callable[[str], None]) -> int:
+    from airflow_hivex.core.session import Result
+
+    def show(progress: MoveProgress) -> None:
+        done = f"{progress.tables_done} of {progress.tables} tables"
+        now = f"{progress.table}: {progress.bytes_done} of {progress.size_bytes} bytes"
+        tell(f"round {progress.round}: {done}, {progress.bytes_copied} bytes; {now}")
+
+    with open_metastore(options) as metastore:
+        if options.cancel:
+            if options.dry_run or options.with_linked_tables:
+                raise InvalidParametersError("--dry-run and --with-linked-tables belong to --to.")
+            cancelled = metastore.moves.cancel(options.namespace, keep_copies=options.keep_copies)
+            tell(f"the move of namespace {cancelled.namespace} to cluster {cancelled.cluster} is cancelled")
+            return 0
+        found = metastore.moves.move(
+            options.namespace,
+            options.to,
+            copy_linked=options.with_linked_tables,
+            keep_copies=options.keep_copies,
+            dry_run=options.dry_run,
+            threads=options.threads,
+            bytes_per_second=options.bytes_per_second,
+            progress=show,
+            agent_info="hivex namespace move",
+        )
+    if options.dry_run:
+        return _print_plan(found, options, tell)
+    row = (
+        found.namespace,
+        found.cluster,
+        found.is_changed,
+        len(found.tables),
+        found.bytes_copied,
+        found.rounds,
+        round(found.locked_s, 3),
+    )
+    printer(options.format)(Result(list(MOVE_COLUMNS), [row]))
+    return 0
+
+
+def _print_plan(found: MovedNamespace, options: argparse.Namespace, tell: Callable[[str], None]) -> int:
+    from airflow_hivex.core.session import Result
+
+    plan = found.plan
+    assert plan is not None
+    rows: list[tuple[object, ...]] = [
+        ("linked table" if each.is_linked else "table", each.table, each.before, each.files, each.size_bytes, None)
+        for each in plan.tables
+    ]
+    rows += [("notice", None, None, None, None, each) for each in plan.notices]
+    rows += [("blocker", each.object, None, None, None, f"{each.problem}; {each.remedy}") for each in plan.blockers]
+    printer(options.format)(Result(list(PLAN_COLUMNS), rows))
+    speed = f"{plan.bytes_per_second} bytes per second"
+    tell(f"{plan.size_bytes} bytes to copy, about {plan.estimated_s:.0f} s at {speed}")
+    return 1 if plan.blockers else 0
 
 
 def _check(options: argparse.Namespace) -> int:

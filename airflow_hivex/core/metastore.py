@@ -39,6 +39,7 @@ from airflow_hivex.core.model.statement_locks import StatementLocks
 from airflow_hivex.core.namespaces.capacity import Capacities
 from airflow_hivex.core.namespaces.links import Links
 from airflow_hivex.core.namespaces.namespaces import Namespaces
+from airflow_hivex.core.replication.namespace_moves import NamespaceMoves
 from airflow_hivex.core.replication.primary import PrimaryClusters
 from airflow_hivex.core.replication.replicator import Replicator
 from airflow_hivex.core.replication.services import ReplicationServices
@@ -91,6 +92,7 @@ class Metastore:
         self.namespaces = services.namespaces
         self.primaries = services.primaries
         self.capacity = services.capacity
+        self.moves = services.moves
         self.replayed_transactions = ReplayedTransactions(
             services.store, services.settings, services.clock, services.transactions
         )
@@ -102,7 +104,7 @@ class Metastore:
             services.locks,
             delete_abandoned=partial(pending.delete_abandoned, services),
             keep_compactions=services.compactor.housekeep,
-            clean_copies=services.replicator.clean,
+            clean_copies=lambda: services.moves.clean() + services.replicator.clean(),
             expire_links=services.links.expire,
             record_capacity=services.capacity.record,
         )
@@ -180,6 +182,7 @@ class Metastore:
             namespaces=Namespaces(store, checked),
             primaries=PrimaryClusters(replicating, replicator),
             capacity=Capacities(store, configured, clock),
+            moves=NamespaceMoves(replicating, replicator),
         )
         return cls(services)
 

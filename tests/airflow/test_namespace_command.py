@@ -1,14 +1,21 @@
-"""``hivex namespace``: what a namespace depends on, with the statements of scripts and DAG files."""
+"""``hivex namespace``: the dependencies of a namespace, with scripts and DAG files; its move, also as a task."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+from airflow.sdk import DAG
+from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_hivex.cli.main import main
 from airflow_hivex.core import Metastore
+from airflow_hivex.hooks.hivex import HivexHook
+from airflow_hivex.operators.namespaces import HivexMoveNamespaceOperator
+from tests.airflow.runs import context
+from tests.integration.test_documentation import ROOT, blocks
 
 DAG_FILE = """
 from airflow.sdk import DAG
@@ -51,3 +58,72 @@ def test_check_reads_scripts_and_dag_files(sqlite_url: str, tmp_path: Path, caps
         ("nightly.load", "b.t", "CREATE LINK TO t@b", 1),
         ("nightly.elsewhere", "b", None, None),
     ]
+
+
+@pytest.fixture
+def nycflights(warehouse: dict[str, Any]) -> Metastore:
+    metastore = HivexHook().get_metastore()
+    with metastore.session() as session:
+        for text in (
+            "CREATE DATABASE nycflights",
+            "CREATE TABLE nycflights.flights (id int)",
+            "INSERT INTO nycflights.flights VALUES (1)",
+            "CREATE TABLE other (id int)",
+        ):
+            session.sql(text)
+    return metastore
+
+
+def primary_of(metastore: Metastore) -> str:
+    return metastore.catalog.get_table("nycflights", "flights").storage.primary.cluster
+
+
+def move(
+    warehouse: dict[str, Any], capsys: pytest.CaptureFixture[str], *arguments: str
+) -> tuple[int, list[list[object]]]:
+    where = ["--metastore", warehouse["metastore_url"], "--clusters", json.dumps(warehouse["cluster_properties"])]
+    command = ["namespace", "move", "nycflights", "--format", "json", *arguments]
+    code = main([*where, "--default-cluster", "c1", *command])
+    answer = capsys.readouterr().out
+    return code, json.loads(answer)["rows"] if answer else []
+
+
+@pytest.mark.airflow
+def test_operator_moves_a_namespace_or_fails_with_the_reasons(nycflights: Metastore) -> None:
+    with DAG("moves"):
+        plan = HivexMoveNamespaceOperator(task_id="plan", namespace="nycflights", cluster="c2", dry_run=True)
+        there = HivexMoveNamespaceOperator(task_id="move", namespace="nycflights", cluster="c2")
+        back = HivexMoveNamespaceOperator(task_id="back", namespace="nycflights", cluster="c1")
+    planned = plan.execute(context())
+    assert (planned["tables"], planned["blockers"]) == (["nycflights.flights"], [])
+    assert (planned["size_bytes"] > 0, primary_of(nycflights)) == (True, "c1")
+    assert there.execute(context())["tables"] == ["nycflights.flights"]
+    assert (primary_of(nycflights), there.execute(context())["is_changed"]) == ("c2", False)
+    nycflights.links.create("nycflights", "other@default")
+    nycflights.primaries.change("other", "c2")
+    with pytest.raises(AirflowFailException, match="WITH LINKED TABLES"):
+        back.execute(context())
+
+
+@pytest.mark.airflow
+def test_command_plans_moves_and_cancels(
+    nycflights: Metastore, warehouse: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    nycflights.capacity.set_quota("nycflights", 1, "c2")
+    code, rows = move(warehouse, capsys, "--to", "c2", "--dry-run")
+    assert (code, [row[0] for row in rows]) == (1, ["table", "blocker"])
+    nycflights.capacity.drop_quota("nycflights", "c2")
+    assert move(warehouse, capsys, "--to", "c2", "--dry-run")[0] == 0
+    assert move(warehouse, capsys, "--cancel")[0] != 0
+    code, rows = move(warehouse, capsys, "--to", "c2")
+    assert (code, rows[0][:4], primary_of(nycflights)) == (0, ["nycflights", "c2", True, 1], "c2")
+
+
+@pytest.mark.airflow
+def test_example_of_the_page_on_moves_runs(nycflights: Metastore, capsys: pytest.CaptureFixture[str]) -> None:
+    page = ROOT / "docs" / "how-to" / "move-a-namespace.md"
+    exec(blocks(page, "python")[0], {})
+    assert "('nycflights.flights',)" in capsys.readouterr().out
+    assert primary_of(nycflights) == "c2"
+    with nycflights.session() as session:
+        assert session.sql(blocks(page, "sql")[0].rstrip().rstrip(";")).rows[0][2] is False

@@ -170,6 +170,13 @@ def drop_copies(connection: Connection, table: StoredTable, partition_ids: Seque
     _forget_copies(connection, table, partition_ids, cluster)
 
 
+def drop_all_copies(connection: Connection, table: StoredTable, cluster: str) -> None:
+    """Forget all that ``cluster`` has of a table, with the folder of its copy."""
+    c = cluster_storage_descriptors.c
+    connection.execute(delete(cluster_storage_descriptors).where(c.table_id == table.id, c.cluster == cluster))
+    _forget_copies(connection, table, None, cluster)
+
+
 def _locations(
     connection: Connection, table: Table, cluster: str, partition_ids: Sequence[int]
 ) -> dict[int | None, str]:

@@ -196,6 +196,70 @@ class QuotaExceededError(HivexError, OperationalError):
         self.largest = tuple(largest)
 
 
+class MoveRefusedError(HivexError):
+    """A namespace cannot be moved as it is. Nothing was changed; ``blockers`` has each reason with its remedy."""
+
+    code = "MOVE_REFUSED"
+
+    def __init__(self, namespace: str, cluster: str, blockers: Sequence[str]) -> None:
+        lines = "".join(f"\n  {each}" for each in blockers)
+        super().__init__(
+            f"Namespace {namespace} cannot be moved to cluster {cluster}:{lines}", namespace, cluster, tuple(blockers)
+        )
+        self.namespace = namespace
+        self.cluster = cluster
+        self.blockers = tuple(blockers)
+
+
+class MoveUnderWayError(HivexError):
+    """A namespace is being moved to another cluster already."""
+
+    code = "MOVE_UNDER_WAY"
+
+    def __init__(self, namespace: str, cluster: str, wanted: str) -> None:
+        super().__init__(
+            f"Namespace {namespace} is being moved to cluster {cluster}, and cannot be moved to {wanted} meanwhile. "
+            f"Finish that move, or cancel it by ALTER DATABASE {namespace} CANCEL MOVE.",
+            namespace,
+            cluster,
+            wanted,
+        )
+        self.namespace = namespace
+        self.cluster = cluster
+
+
+class MoveEndedError(HivexError):
+    """A move was cancelled, or finished by another process, while this process worked on it."""
+
+    code = "MOVE_ENDED"
+
+    def __init__(self, namespace: str, cluster: str, state: str) -> None:
+        super().__init__(
+            f"The move of namespace {namespace} to cluster {cluster} is {state} meanwhile, by another process.",
+            namespace,
+            cluster,
+            state,
+        )
+        self.namespace = namespace
+        self.cluster = cluster
+        self.state = state
+
+
+class NamespaceChangedError(HivexError):
+    """A namespace got or lost tables while it was being moved, at each try."""
+
+    code = "NAMESPACE_CHANGED"
+    retryable = True
+
+    def __init__(self, namespace: str) -> None:
+        super().__init__(
+            f"Namespace {namespace} has got or lost tables while it was being moved. Nothing but copies was made; "
+            "repeat the move to continue it.",
+            namespace,
+        )
+        self.namespace = namespace
+
+
 def _listed(names: Sequence[str]) -> str:
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return f"{', '.join(names[:_SHOWN])}{more}"

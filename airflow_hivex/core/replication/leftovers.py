@@ -190,7 +190,8 @@ def _doomed(connection: Connection, now_ms: int, kept_ms: int, read_ms: int) -> 
         .where(
             _is_ended(),
             or_(
-                and_(_PLACE.directory_id.is_not(None), is_kept_long_enough),
+                and_(_PLACE.directory_id.is_not(None), ~_PLACE.is_complete, is_kept_long_enough),
+                and_(_PLACE.directory_id.is_not(None), _PLACE.is_complete, is_unread),
                 and_(_PLACE.directory_id.is_(None), is_unread, or_(_PLACE.is_complete, is_kept_long_enough)),
             ),
         )

@@ -133,14 +133,9 @@ class PrimaryClusters:
         log.info("The primary cluster of %s is %s now, after %s", stored.full_name, target, before)
         return PrimaryChange(stored.full_name, before, target, is_changed=True, replication=total, txn_id=last.txn_id)
 
-    def _switch(self, connection: Connection, txn_id: int, planned: PlannedTable, moment: Moment) -> None:
-        now_ms = self._services.clock()
-        before = planned.table.storage.primary.cluster
-        changed = primaries.switch_primary(
-            connection, planned.table, planned.cluster, planned.bound.write_ids, moment, now_ms
-        )
-        message = of_table(changed, was=changed.name, primary_was=before)
-        record_table_event(connection, now_ms, EventType.ALTER_TABLE, changed, None, txn_id, message)
+    def _switch(self, connection: Connection, txn_id: int, planned: Sequence[PlannedTable], moment: Moment) -> None:
+        (table,) = planned
+        switch_table(connection, txn_id, table, moment, self._services.clock())
 
     # -- a lost cluster --------------------------------------------------------------
 
@@ -160,7 +155,7 @@ class PrimaryClusters:
             return self._survey(snapshot, name, target).shown(target)
         with self._running.open(user, agent_info) as running:
             stored = self._services.catalog.snapshot([name]).tables[name]
-            self._running.lock(running, [stored], target, exclusive=True)
+            self._running.lock_alone(running, [stored], target)
             survey = self._survey(self._services.catalog.snapshot([name], running.txn_id), name, target)
             if survey.remainder.lost and confirm != survey.confirmation:
                 raise WritesLostError(
@@ -287,6 +282,20 @@ class PrimaryClusters:
                         files.delete_directory(f"{location}/{each.name}")
                     except HivexError as error:
                         log.warning("%s of %s is still on %s: %s", each.name, survey.table.full_name, cluster, error)
+
+
+def switch_table(connection: Connection, txn_id: int, planned: PlannedTable, moment: Moment, now_ms: int) -> None:
+    """Make the target of a replication the primary cluster of a table, in the commit of the replication.
+
+    Raises:
+        As :func:`primaries.switch_primary`.
+    """
+    before = planned.table.storage.primary.cluster
+    changed = primaries.switch_primary(
+        connection, planned.table, planned.cluster, planned.bound.write_ids, moment, now_ms
+    )
+    message = of_table(changed, was=changed.name, primary_was=before)
+    record_table_event(connection, now_ms, EventType.ALTER_TABLE, changed, None, txn_id, message)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from sqlalchemy import Connection
@@ -18,6 +19,7 @@ from sqlalchemy import Connection
 from airflow_hivex.core.catalog.binding import BoundTable, bind
 from airflow_hivex.core.catalog.directories import RegisteredDirectory
 from airflow_hivex.core.catalog.specifications import covered, typed_specification
+from airflow_hivex.core.catalog.tables import lock_for_change
 from airflow_hivex.core.errors import (
     CopyAlteredError,
     CopyOutdatedError,
@@ -47,11 +49,20 @@ log = logging.getLogger(__name__)
 _MOST_TRIES = 3
 
 
-AloneChange: TypeAlias = Callable[[Connection, int, PlannedTable, Moment], None]
+AloneChange: TypeAlias = Callable[[Connection, int, Sequence[PlannedTable], Moment], None]
 """A change that a replication without readers and writers applies in its commit.
 
-It takes the connection, the transaction, the table as it was planned, and the moment of the snapshot.
+It takes the connection, the transaction, the tables as they were planned, and the moment of the snapshot.
 """
+
+
+@dataclass(frozen=True, slots=True)
+class _Alone:
+    """A replication without readers and writers: the change in its commit, and the extent of its locks."""
+
+    change: AloneChange
+    database: str | None = None
+    lock_timeout_s: float | None = None
 
 
 class Replicator:
@@ -147,26 +158,30 @@ class Replicator:
 
     def replicate_alone(
         self,
-        table: str,
+        tables: str | Sequence[str],
         cluster: str,
         then: AloneChange,
         options: CopyOptions,
         *,
+        database: str | None = None,
+        lock_timeout_s: float | None = None,
         user: str | None = None,
         agent_info: str | None = None,
     ) -> Replication:
-        """Copy all registered directories of a table with no writer or reader, and apply ``then`` in the same commit.
+        """Copy all registered directories of tables with no writer or reader, and apply ``then`` in the same commit.
 
         Also directories that no new snapshot reads are copied, as far as they are still whole: a transaction of several
-        statements may read them.
+        statements may read them. ``database`` is locked as a whole, so that no table is created there meanwhile.
+        ``lock_timeout_s`` bounds the wait for the locks.
 
         Raises:
             As :meth:`replicate`.
         """
-        names = _names([table])
+        names = _names([tables] if isinstance(tables, str) else tables)
+        alone = _Alone(then, database, lock_timeout_s)
         target = self._services.clusters.get(cluster).name
         return self._retried(
-            lambda running: self._replicate(running, names, target, None, options, then), user, agent_info
+            lambda running: self._replicate(running, names, target, None, options, alone), user, agent_info
         )
 
     def _retried(
@@ -244,7 +259,7 @@ class Replicator:
                 raise InvalidOperationError("DROP COPY", stored.full_name, "it is a view, which has no files")
             if target == stored.storage.primary.cluster:
                 raise InvalidOperationError("DROP COPY", stored.full_name, f"{target} is its primary cluster")
-            self._running.lock(running, [stored], target, exclusive=True)
+            self._running.lock_alone(running, [stored], target)
             snapshot = self._catalog.snapshot([name], running.txn_id)
             stored = snapshot.tables[name]
             contents = self._catalog.contents(snapshot, stored, None, [target])
@@ -289,14 +304,17 @@ class Replicator:
         target: str,
         partitions: Collection[str] | None,
         options: CopyOptions,
-        alone: AloneChange | None = None,
+        alone: _Alone | None = None,
     ) -> Replication:
         before = self._catalog.snapshot(names)
         for each in before.tables.values():
             check_target(each, target)
         tables = before.tables.values()
         self._running.abort_dead(self._places.owners([each.id for each in tables], target))
-        self._running.lock(running, tables, target, exclusive=alone is not None)
+        if alone is None:
+            self._running.lock(running, tables, target)
+        else:
+            self._running.lock_alone(running, tables, target, alone.database, alone.lock_timeout_s)
         taken_ms = self._services.clock()
         snapshot = self._catalog.snapshot(names, running.txn_id, known=tables)
         planned = self._planner.plan(
@@ -320,13 +338,15 @@ class Replicator:
         planned: Sequence[PlannedTable],
         copied: CopiedFiles,
         moment: Moment,
-        alone: AloneChange | None,
+        alone: _Alone | None,
     ) -> None:
         """Register all copies, in the commit of the transaction."""
         found = {id(each): self._checked(each, copied) for each in planned}
 
         def changes(connection: Connection) -> None:
             catalog = self._catalog.joining(connection)
+            # In the order of their ids, as everywhere.
+            lock_for_change(connection, [each.table.id for each in planned])
             for each in planned:
                 if each.is_complete or each.table.is_view:
                     continue
@@ -347,7 +367,7 @@ class Replicator:
                     catalog.add_copies(each.table, each.table.storage.primary.cluster, first, checksums)
             self._places.finish(connection, running.txn_id)
             if alone is not None:
-                alone(connection, running.txn_id, planned[0], moment)
+                alone.change(connection, running.txn_id, planned, moment)
 
         self._running.commit(running, changes)
 

@@ -105,27 +105,53 @@ class ReplicationTransactions:
         """Abort the transaction."""
         self._transactions.abort(running.txn_id, reason)
 
-    def lock(
-        self, running: RunningReplication, tables: Iterable[StoredTable], cluster: str, *, exclusive: bool = False
-    ) -> None:
-        """Lock tables as their readers do, or alone, and keep other replications to the cluster away.
+    def lock(self, running: RunningReplication, tables: Iterable[StoredTable], cluster: str) -> None:
+        """Lock tables as their readers do, and keep other replications to the cluster away.
 
         Raises:
             LockError, DeadlockError: the locks were not acquired.
         """
-        components = []
-        for table in tables:
-            if table.is_view:
-                continue
-            kind = LockType.EXCLUSIVE if exclusive else LockType.SHARED_READ
-            operation = DataOperation.NO_TXN if exclusive else DataOperation.SELECT
-            components.append(LockComponent(table.database, table.name, type=kind, operation=operation))
-            components.append(_of_copy(table.database, table.id, cluster))
+        self._acquire(running, _components(tables, cluster, LockType.SHARED_READ, DataOperation.SELECT))
+
+    def lock_alone(
+        self,
+        running: RunningReplication,
+        tables: Iterable[StoredTable],
+        cluster: str,
+        database: str | None = None,
+        timeout_s: float | None = None,
+    ) -> None:
+        """Lock tables without other readers and writers, or a whole database, and keep other replications away.
+
+        All is locked by one request, which is granted as a whole. ``timeout_s`` bounds the wait.
+
+        Raises:
+            LockError, DeadlockError: the locks were not acquired.
+        """
+        components = _components(tables, cluster, LockType.EXCLUSIVE, DataOperation.NO_TXN)
+        if database is not None:
+            components.append(LockComponent(database, None, type=LockType.EXCLUSIVE, operation=DataOperation.NO_TXN))
+        self._acquire(running, components, timeout_s)
+
+    def _acquire(
+        self, running: RunningReplication, components: list[LockComponent], timeout_s: float | None = None
+    ) -> None:
         if not components:
             return
-        response = self._locks.acquire(components, running.txn_id)
+        response = self._locks.acquire(components, running.txn_id, timeout=timeout_s)
         if not response.is_acquired:
             raise LockNotAcquiredError(response.message or "The locks are held by somebody else.")
+
+
+def _components(
+    tables: Iterable[StoredTable], cluster: str, kind: LockType, operation: DataOperation
+) -> list[LockComponent]:
+    components = []
+    for table in tables:
+        if not table.is_view:
+            components.append(LockComponent(table.database, table.name, type=kind, operation=operation))
+            components.append(_of_copy(table.database, table.id, cluster))
+    return components
 
 
 def _of_copy(database: str, table_id: int, cluster: str) -> LockComponent:

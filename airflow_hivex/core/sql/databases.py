@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from airflow_hivex.core.model.statements import (
     AlterDatabase,
+    CancelMove,
     CreateDatabase,
     DropDatabase,
+    MoveDatabase,
     PlacedName,
     UseCluster,
     UseDatabase,
@@ -53,8 +55,14 @@ def read_drop_database(cursor: Cursor) -> DropDatabase:
     return DropDatabase(name, if_exists, cursor.accept_one("RESTRICT", "CASCADE") == "CASCADE")
 
 
-def read_alter_database(cursor: Cursor, first: Token) -> AlterDatabase:
+def read_alter_database(cursor: Cursor, first: Token) -> AlterDatabase | MoveDatabase | CancelMove:
     """Return the statement whose words up to DATABASE are read."""
+    after = (cursor.peek(1), cursor.peek(2))
+    words = tuple(None if token is None else token.word for token in after)
+    if words == ("SET", "PRIMARY"):
+        return read_move(cursor)
+    if words == ("CANCEL", "MOVE"):
+        return read_cancel_move(cursor)
     name = cursor.database_name()
     if not cursor.accept("SET"):
         raise unsupported_statement(cursor, first)
@@ -65,6 +73,30 @@ def read_alter_database(cursor: Cursor, first: Token) -> AlterDatabase:
         return AlterDatabase(name, location=read_string(cursor, "a location"))
     _expect_properties_word(cursor)
     return AlterDatabase(name, properties=read_properties(cursor))
+
+
+def read_move(cursor: Cursor) -> MoveDatabase:
+    """Return the statement whose words up to DATABASE are read; SET PRIMARY CLUSTER comes after the name."""
+    name = cursor.database_name()
+    cursor.expect("SET", "PRIMARY", "CLUSTER")
+    cluster = read_cluster(cursor)
+    copy_linked = cursor.accept("WITH")
+    if copy_linked:
+        cursor.expect("LINKED", "TABLES")
+    keep_copies = cursor.accept("KEEP")
+    if keep_copies:
+        cursor.expect("COPIES")
+    return MoveDatabase(name, cluster, copy_linked=copy_linked, keep_copies=keep_copies)
+
+
+def read_cancel_move(cursor: Cursor) -> CancelMove:
+    """Return the statement whose words up to DATABASE are read; CANCEL MOVE comes after the name."""
+    name = cursor.database_name()
+    cursor.expect("CANCEL", "MOVE")
+    keep_copies = cursor.accept("KEEP")
+    if keep_copies:
+        cursor.expect("COPIES")
+    return CancelMove(name, keep_copies=keep_copies)
 
 
 def read_use(cursor: Cursor) -> UseDatabase | UseCluster:

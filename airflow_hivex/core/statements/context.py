@@ -35,6 +35,7 @@ from airflow_hivex.core.model.write_ids import ValidTxnList
 from airflow_hivex.core.namespaces.capacity import Capacities
 from airflow_hivex.core.namespaces.links import Links
 from airflow_hivex.core.namespaces.namespaces import Namespaces
+from airflow_hivex.core.replication.namespace_moves import NamespaceMoves
 from airflow_hivex.core.replication.primary import PrimaryClusters
 from airflow_hivex.core.replication.replicator import Replicator
 from airflow_hivex.core.runners.progress_log import ProgressLog
@@ -90,6 +91,7 @@ class Services:
     namespaces: Namespaces
     primaries: PrimaryClusters
     capacity: Capacities
+    moves: NamespaceMoves
 
     def files_to_change(self, cluster: Cluster) -> ClusterFiles:
         """Return the file system of a cluster, to write or delete there.

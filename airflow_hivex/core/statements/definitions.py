@@ -19,7 +19,7 @@ from airflow_hivex.core.errors import (
     NoSuchTableError,
 )
 from airflow_hivex.core.model.file_properties import check_file_options
-from airflow_hivex.core.model.objects import Database, StoredTable, Table
+from airflow_hivex.core.model.objects import CLUSTER, Database, StoredTable, Table
 from airflow_hivex.core.model.statements import (
     AlterDatabase,
     CreateDatabase,
@@ -49,6 +49,7 @@ def create_database(context: StatementContext, statement: CreateDatabase) -> Res
     """CREATE DATABASE."""
     check_location(context, "database", statement.name, statement.location)
     check_mode(statement.name, statement.properties)
+    _check_cluster(context, statement.properties)
     database = Database(
         name=statement.name,
         location=statement.location or "",
@@ -91,6 +92,7 @@ def alter_database(context: StatementContext, statement: AlterDatabase) -> Resul
     database = catalog.get_database(statement.name)
     check_location(context, "database", statement.name, statement.location)
     check_mode(statement.name, statement.properties)
+    _check_cluster(context, statement.properties)
     catalog.alter_database(
         statement.name,
         replace(
@@ -114,6 +116,12 @@ def check_mode(name: str, properties: Mapping[str, str]) -> None:
         raise InvalidObjectError(
             "database", name, f"{NAMESPACE_MODE} = {mode!r} is not a valid mode; give true or false"
         )
+
+
+def _check_cluster(context: StatementContext, properties: Mapping[str, str]) -> None:
+    cluster = properties.get(CLUSTER)
+    if cluster is not None:
+        context.services.clusters.get(cluster)
 
 
 def use_database(context: StatementContext, statement: UseDatabase) -> Result:

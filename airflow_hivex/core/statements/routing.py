@@ -45,6 +45,7 @@ from airflow_hivex.core.statements.reading import (
     statement_snapshot,
 )
 from airflow_hivex.core.statements.row_ids import with_row_ids
+from airflow_hivex.core.statements.table_definitions import home_cluster
 from airflow_hivex.core.statements.transactions import OutrunError
 from airflow_hivex.core.transactions import pending_writes
 
@@ -254,12 +255,19 @@ def _bind_and_route(
         [route_input(each) for each in bound],
         outputs,
         clusters=clusters.names,
-        default=clusters.default,
+        default=_default_cluster(context, statement),
         pinned=session.cluster,
         use_default=clusters.use_default,
         health=health,
     )
     return RoutedQuery(statement, views, tuple(bound), targets, chosen, health.problems)
+
+
+def _default_cluster(context: StatementContext, statement: RoutedStatement) -> str:
+    """Return the cluster of a statement that names no table; a new table belongs where its database's tables are."""
+    if isinstance(statement, CreateTable) and not statement.references:
+        return home_cluster(context, context.session.qualify(statement.table)[0])
+    return context.services.clusters.default
 
 
 class _Health:

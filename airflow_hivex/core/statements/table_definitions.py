@@ -72,8 +72,9 @@ def describe_table(context: StatementContext, statement: CreateTable, cluster: s
     """Return the table that a statement describes, its primary on ``cluster`` or where the session puts new tables.
 
     A new table's primary is the pinned cluster, else that of the property ``hivex.cluster``, else
-    the one that ran its query, else the default. A table is external when it says EXTERNAL, or
-    names a data source and a LOCATION (as in Spark); else it is managed and transactional.
+    the one that ran its query, else that of the same property of its database, else the default.
+    A table is external when it says EXTERNAL, or names a data source and a LOCATION (as in Spark);
+    else it is managed and transactional.
 
     Raises:
         InvalidObjectError: columns, formats or properties do not make a table.
@@ -98,7 +99,7 @@ def describe_table(context: StatementContext, statement: CreateTable, cluster: s
     else:
         properties = managed_properties(full_name, data_source, properties)
     chosen = context.services.clusters.get(
-        context.session.cluster or properties.get(CLUSTER) or cluster or context.services.clusters.default
+        context.session.cluster or properties.get(CLUSTER) or cluster or home_cluster(context, database)
     )
     location = "" if statement.location is None else chosen.relative(statement.location)
     if statement.location is not None and not location:
@@ -137,6 +138,16 @@ def describe_table(context: StatementContext, statement: CreateTable, cluster: s
     )
     check_text(table)
     return table
+
+
+def home_cluster(context: StatementContext, database: str) -> str:
+    """Return the cluster of new tables of a database: that of its property ``hivex.cluster``, else the default.
+
+    Raises:
+        NoSuchDatabaseError: the database does not exist.
+    """
+    services = context.services
+    return services.catalog.get_database(database).parameters.get(CLUSTER) or services.clusters.default
 
 
 def check_text(table: Table) -> None:

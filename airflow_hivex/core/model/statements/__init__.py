@@ -58,6 +58,7 @@ from airflow_hivex.core.model.statements.looking import (
     ShowPartitions,
     ShowTables,
 )
+from airflow_hivex.core.model.statements.moves import CancelMove, MoveDatabase
 from airflow_hivex.core.model.statements.names import PlacedName, Span, TableName, is_source, source_name
 from airflow_hivex.core.model.statements.queries import (
     Query,
@@ -97,6 +98,7 @@ __all__ = [
     "AlterDatabase",
     "Analyze",
     "AnalyzeTables",
+    "CancelMove",
     "ChangeAction",
     "ChangeClause",
     "ChangeColumn",
@@ -123,6 +125,7 @@ __all__ = [
     "Insert",
     "Literal",
     "LoadData",
+    "MoveDatabase",
     "MultiInsert",
     "ObjectKind",
     "PlacedName",

@@ -27,6 +27,7 @@ from airflow_hivex.core.store.schema.counters import counters
 from airflow_hivex.core.store.schema.directories import copy_places, directories, directory_copies
 from airflow_hivex.core.store.schema.events import notification_log, recorded_events
 from airflow_hivex.core.store.schema.locks import locks
+from airflow_hivex.core.store.schema.moves import moved_copies, namespace_moves
 from airflow_hivex.core.store.schema.namespaces import capacity_history, link_partitions, links, quotas
 from airflow_hivex.core.store.schema.transactions import (
     completed_txn_components,
@@ -63,6 +64,8 @@ __all__ = [
     "links",
     "locks",
     "metadata",
+    "moved_copies",
+    "namespace_moves",
     "next_write_ids",
     "notification_log",
     "partition_key_values",

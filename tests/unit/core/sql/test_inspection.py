@@ -85,6 +85,11 @@ EXAMPLES: dict[type[Statement], dict[str, str]] = {
         "ALTER NAMESPACE d SET QUOTA '10 GB' WARNING 80 ON CLUSTER c1": "alter d, use c1",
         "ALTER DATABASE d UNSET QUOTA": "alter d",
     },
+    kinds.MoveDatabase: {
+        "ALTER DATABASE d SET PRIMARY CLUSTER us-east-1": "alter d, use us-east-1",
+        "ALTER NAMESPACE d SET PRIMARY CLUSTER c2 WITH LINKED TABLES KEEP COPIES": "alter d, use c2",
+    },
+    kinds.CancelMove: {"ALTER DATABASE d CANCEL MOVE KEEP COPIES": "alter d"},
     kinds.ShowDatabases: {"SHOW DATABASES": ""},
     kinds.ShowTables: {"SHOW TABLES IN d": "describe d", "SHOW VIEWS FROM d": "describe d"},
     kinds.ShowPartitions: {"SHOW PARTITIONS t": "describe t"},
