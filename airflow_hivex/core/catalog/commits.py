@@ -45,7 +45,7 @@ class CommitMark:
 
     Write ids are handed out when a transaction begins to write, so that a lower one may be committed
     after a higher one: ``open_ids`` are those up to ``write_id`` that were still open. ``table_id``
-    tells a table from a later one of the same name, which counts its write ids from 1.
+    tells a table from a later one of the same name, whose write ids come after those of this one.
     """
 
     table_id: int
@@ -136,6 +136,7 @@ class Commits:
 
         Raises:
             InvalidTransactionRequestError: the key does not start with ``_meta``, or the table lacks it.
+            TransactionNotOpenError: the transaction is read-only.
             NoSuchTableError: the table does not exist.
         """
         if not key.startswith(_META):
@@ -146,6 +147,8 @@ class Commits:
             if key not in found.parameters:
                 raise InvalidTransactionRequestError(f"Table {found.full_name} has no property {key} to set.")
             changed = replace(found, parameters={**found.parameters, key: value})
+            if found.is_transactional:
+                self._transactions.allocate_in(connection, [txn_id], found.id)
             update_table(connection, found, changed)
             message = of_table(changed, was=found.name)
             record_table_event(connection, self._clock(), EventType.ALTER_TABLE, changed, None, txn_id, message)

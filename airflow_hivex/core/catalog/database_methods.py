@@ -14,6 +14,7 @@ from airflow_hivex.core.events import notification_log
 from airflow_hivex.core.events.notification_log import EventType
 from airflow_hivex.core.model.objects import Database, StoredTable
 from airflow_hivex.core.store.batches import batches
+from airflow_hivex.core.transactions import former_write_ids
 
 
 class DatabaseMethods(StorePart):
@@ -85,6 +86,8 @@ class DatabaseMethods(StorePart):
             databases.delete_database(connection, stored.name)
             for table in dropped:
                 self._record(connection, EventType.DROP_TABLE, table, message=of_table(table))
+            # No list of theirs can be read any more, so that they take no write ids.
+            former_write_ids.leave_names(connection, dropped, self._clock())
             self._record_database(connection, EventType.DROP_DATABASE, stored)
             return dropped
 

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, Row
 
 from airflow_hivex.core.catalog import directories, history, links, partitions, tables
-from airflow_hivex.core.catalog.given_lists import GivenList, StateOf, check_has_list, checked_list, list_or_none
+from airflow_hivex.core.catalog.given_lists import GivenList, StateOf, check_has_list, checked_list
 from airflow_hivex.core.catalog.link_events import record_link_event
 from airflow_hivex.core.catalog.pruning import find_partitions
 from airflow_hivex.core.catalog.rows import partition_from_row
@@ -81,10 +81,10 @@ class PartitionMethods(StorePart):
             if added:
                 tables.raise_versions(connection, [stored.id])
                 message = of_partitions(self._stored(connection, stored, added.values()))
-                self._record(connection, EventType.ADD_PARTITION, stored, list_or_none(write_ids), txn_id, message)
+                self._record_change(connection, EventType.ADD_PARTITION, stored, write_ids, txn_id, message)
             return sorted(added)
 
-        return self._write(work)
+        return self._write_as(txn_id, work)
 
     def _place(self, table: Table, partition: Partition) -> str:
         """Return the location that a new partition is given, relative to the file system of its table's primary.
@@ -232,12 +232,12 @@ class PartitionMethods(StorePart):
                 tables.raise_versions(connection, [stored.id])
                 history.begin_with(connection, stored.id, txn_id)
                 message = of_partitions(gone)
-                self._record(connection, EventType.DROP_PARTITION, stored, list_or_none(write_ids), txn_id, message)
+                self._record_change(connection, EventType.DROP_PARTITION, stored, write_ids, txn_id, message)
             if lost:
                 self._tell_of_lost(connection, stored, lost)
             return dropped
 
-        return self._write(work)
+        return self._write_as(txn_id, work)
 
     def _tell_of_lost(self, connection: Connection, table: StoredTable, lost: Mapping[LinkName, Sequence[str]]) -> None:
         """Record the partitions that static links have lost, because their source has dropped them."""
@@ -284,10 +284,10 @@ class PartitionMethods(StorePart):
                 partitions.update_partitions(connection, {ids[name]: each for name, each in by_name.items()})
                 tables.raise_versions(connection, [stored.id])
                 message = of_partitions(self._stored(connection, stored, ids.values()))
-                self._record(connection, EventType.ALTER_PARTITION, stored, list_or_none(write_ids), txn_id, message)
+                self._record_change(connection, EventType.ALTER_PARTITION, stored, write_ids, txn_id, message)
             return self._load(connection, stored, sorted(ids.values()), None)
 
-        return self._write(work)
+        return self._write_as(txn_id, work)
 
     def rename_partition(
         self,
@@ -317,9 +317,9 @@ class PartitionMethods(StorePart):
             tables.raise_versions(connection, [stored.id])
             history.begin_with(connection, stored.id, txn_id)
             message = of_partitions(self._stored(connection, stored, [row.id]), was=name)
-            self._record(connection, EventType.ALTER_PARTITION, stored, list_or_none(write_ids), txn_id, message)
+            self._record_change(connection, EventType.ALTER_PARTITION, stored, write_ids, txn_id, message)
 
-        self._write(work)
+        self._write_as(txn_id, work)
 
     def forget_partitions(self, dropped: Sequence[StoredPartition]) -> None:
         """Remove the last rows of dropped partitions, once their files are gone. Safe to repeat."""

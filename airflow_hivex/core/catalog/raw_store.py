@@ -15,11 +15,15 @@ class RawStore(Protocol):
     """Reads and writes of databases, tables and partitions (Source: Hive RawStore).
 
     ``valid_write_ids`` of a read is the query's own list for the table, as a value or as text, which a cache compares
-    with that of its entry; of a write, the list with the writer's own id in it, which travels in
-    the change's event. Without the argument a read returns the state of now. None says that the caller has no list: of
-    a transactional table it is refused, and of another one a cache may answer with what it has. ``cluster`` is the
-    view of a session after USE CLUSTER; without it a client sees the default cluster's location, else the primary's
-    (docs/reference/clusters.md, M3 and S5).
+    with that of its entry. Without the argument a read returns the state of now. None says that the caller has no list:
+    of a transactional table it is refused, and of another one a cache may answer with what it has.
+
+    ``valid_write_ids`` of a write is the list of the writer. A write on a managed table takes the write id of the
+    transaction ``txn_id``, or of one that is opened and committed together with the write. The event of the change has
+    the list with this write id as committed.
+
+    ``cluster`` is the view of a session after USE CLUSTER; without it a client sees the default cluster's location,
+    else the primary's (docs/reference/clusters.md, M3 and S5).
     """
 
     def create_database(self, database: Database) -> Database: ...

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from sqlalchemy import Connection
 
 from airflow_hivex.core.catalog import links
+from airflow_hivex.core.catalog.given_lists import StateOf, list_or_none
 from airflow_hivex.core.catalog.link_events import record_link_event
 from airflow_hivex.core.catalog.table_events import record_table_event
 from airflow_hivex.core.clock import Clock
 from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.errors import NotOnClusterError
+from airflow_hivex.core.events import notification_log
 from airflow_hivex.core.events.notification_log import EventType
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.links import Link
 from airflow_hivex.core.model.objects import ClusterStorageDescriptor, StoredTable, Table
-from airflow_hivex.core.model.write_ids import ValidWriteIdList
+from airflow_hivex.core.model.write_ids import ValidWriteIdList, with_committed
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.joining import JoinsTransactions
+from airflow_hivex.core.transactions import former_write_ids, single_changes
+from airflow_hivex.core.transactions.txn_rows import check_open
+
+T = TypeVar("T")
 
 EndCompactions: TypeAlias = Callable[[Connection, Collection[int], Collection[str] | None, int], None]
 """Ends the queued compactions of tables, or of partitions of one table (names), that are dropped at a time in ms."""
@@ -73,6 +79,65 @@ class StorePart(JoinsTransactions):
         links.delete_links(connection, [link.id for link in found])
         for link in found:
             record_link_event(connection, self._clock(), EventType.DROP_LINK, link)
+
+    def _write_as(self, txn_id: int | None, work: Callable[[Connection], T]) -> T:
+        """Change a table in a database transaction, as a part of the open transaction ``txn_id`` if there is one.
+
+        Raises:
+            TransactionAbortedError, TransactionCommittedError, NoSuchTransactionError: it is not open.
+        """
+
+        def checked(connection: Connection) -> T:
+            # A commit of the transaction has its row before that of the table, too.
+            if txn_id and self._connection is None:
+                check_open(connection, txn_id)
+            return work(connection)
+
+        return self._write(checked)
+
+    def _record_change(
+        self,
+        connection: Connection,
+        type: EventType,
+        table: StoredTable,
+        given: ValidWriteIdList | StateOf | None,
+        txn_id: int | None,
+        message: Mapping[str, Any],
+        *,
+        was: StoredTable | None = None,
+    ) -> None:
+        """Record the event of a change of a definition or of partitions; a managed table takes a write id with it.
+
+        The write id is that of the transaction ``txn_id``. Without one, a transaction of this change alone is opened
+        and committed here. The event has the given list with this write id as committed, else the list of the
+        transaction. ``was`` is the table before the change, if it may have another name now. Call it last, as
+        ``notification_log.record``.
+
+        Raises:
+            TransactionNotOpenError: the transaction is not open, or is read-only.
+        """
+        write_ids = list_or_none(given)
+        before = table if was is None else was
+        if not (table.is_transactional or before.is_transactional):
+            self._record(connection, type, table, write_ids, txn_id, message)
+            return
+        has_other_name = before.name != table.name
+        first = former_write_ids.next_of(connection, (table.database, table.name)) if has_other_name else 1
+        own_id = single_changes.open_in(connection, self._clock()) if txn_id is None else None
+        writer = txn_id if own_id is None else own_id
+        assert writer is not None
+        write_id = single_changes.take_write_id(connection, writer, table.id, first)
+        if write_ids is not None:
+            write_ids = with_committed(write_ids, write_id)
+        if own_id is None:
+            self._record(connection, type, table, write_ids, writer, message)
+        else:
+            # The change comes before its commit in the log, also within a commit of the caller.
+            with notification_log.at_once(connection):
+                self._record(connection, type, table, write_ids, writer, message)
+            single_changes.commit_in(connection, self._clock, writer)
+        if has_other_name:
+            former_write_ids.leave_names(connection, [before], self._clock())
 
     def _record(
         self,

@@ -8,7 +8,7 @@ from dataclasses import replace
 from sqlalchemy import Connection
 
 from airflow_hivex.core.catalog import directories, links, tables
-from airflow_hivex.core.catalog.given_lists import GivenList, StateOf, check_has_list, checked_list, list_or_none
+from airflow_hivex.core.catalog.given_lists import GivenList, StateOf, check_has_list, checked_list
 from airflow_hivex.core.catalog.snapshots import table_calls
 from airflow_hivex.core.catalog.store_part import StorePart
 from airflow_hivex.core.catalog.table_events import of_table
@@ -17,6 +17,7 @@ from airflow_hivex.core.events.notification_log import EventType
 from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.objects import ClusterStorageDescriptor, StoredTable, Table, TableType
 from airflow_hivex.core.store.batches import batches
+from airflow_hivex.core.transactions import former_write_ids
 
 
 class TableMethods(StorePart):
@@ -47,10 +48,10 @@ class TableMethods(StorePart):
         def work(connection: Connection) -> StoredTable:
             inserted = tables.insert_table(connection, placed, self._clock())
             stored = tables.select_table(connection, inserted.database, inserted.name)
-            self._record(connection, EventType.CREATE_TABLE, stored, list_or_none(write_ids), txn_id, of_table(stored))
+            self._record_change(connection, EventType.CREATE_TABLE, stored, write_ids, txn_id, of_table(stored))
             return self._seen_from(stored, None)
 
-        return self._write(work)
+        return self._write_as(txn_id, work)
 
     def get_table(
         self,
@@ -132,10 +133,10 @@ class TableMethods(StorePart):
             tables.update_table(connection, stored, placed)
             changed = tables.select_table(connection, database, table.name)
             message = of_table(changed, was=stored.name)
-            self._record(connection, EventType.ALTER_TABLE, changed, list_or_none(write_ids), txn_id, message)
+            self._record_change(connection, EventType.ALTER_TABLE, changed, write_ids, txn_id, message, was=stored)
             return self._seen_from(changed, None)
 
-        return self._write(work)
+        return self._write_as(txn_id, work)
 
     def drop_table(
         self,
@@ -166,10 +167,11 @@ class TableMethods(StorePart):
             self._drop_links(connection, found)
             tables.mark_dropped(connection, [table.id])
             self._end_compactions(connection, [table.id], None, self._clock())
-            self._record(connection, EventType.DROP_TABLE, table, list_or_none(write_ids), txn_id, of_table(table))
+            self._record_change(connection, EventType.DROP_TABLE, table, write_ids, txn_id, of_table(table))
+            former_write_ids.leave_names(connection, [table], self._clock())
             return table
 
-        return self._write(work)
+        return self._write_as(txn_id, work)
 
     def forget_tables(self, dropped: Sequence[StoredTable]) -> None:
         """Remove the last rows of dropped tables, once their files are gone. Safe to repeat."""

@@ -34,6 +34,7 @@ from airflow_hivex.core.store.schema import (
     storage_descriptors,
     tables,
 )
+from airflow_hivex.core.transactions import former_write_ids
 
 SELECT_TABLES = (
     select(
@@ -187,7 +188,9 @@ def insert_table(connection: Connection, table: Table, now_ms: int, *, hidden: b
             ).scalar_one()
     except IntegrityError as error:
         raise AlreadyExistsError("table", f"{database.name}.{name}") from error
-    connection.execute(insert(next_write_ids).values(table_id=table_id, next=1))
+    # Asked for when the name is taken: whoever has dropped the earlier table of the name has committed then.
+    first = former_write_ids.next_of(connection, (database.name, name))
+    connection.execute(insert(next_write_ids).values(table_id=table_id, next=first))
     storage = replace(table.storage, primary=replace(primary, location=location))
     stored = StoredTable.of(replace(table, database=database.name, name=name, storage=storage), table_id)
     if not table.is_view:

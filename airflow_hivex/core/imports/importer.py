@@ -46,7 +46,7 @@ from airflow_hivex.core.statements.locking import acquire
 from airflow_hivex.core.statements.metadata_changes import change_metadata
 from airflow_hivex.core.statements.transactions import own_transaction
 from airflow_hivex.core.store.batches import batches
-from airflow_hivex.core.transactions import allocation
+from airflow_hivex.core.transactions.single_changes import take_write_id
 
 log = logging.getLogger(__name__)
 
@@ -290,10 +290,8 @@ class HiveImporter:
         created = catalog.create_table(table, txn_id=txn_id)
         directories = found.directories
         if directories is not None:
-            if directories.next_write_id > 1:
-                allocation.seed_write_ids(connection, created.id, created.full_name, directories.next_write_id)
-            # The write id of this definition, as CREATE TABLE has one.
-            services.transactions.allocate_in(connection, [running.txn_id], created.id)
+            # The write id of this definition comes after those of Hive.
+            take_write_id(connection, running.txn_id, created.id, at_least=directories.next_write_id)
         self._add_partitions(connection, created, found, txn_id)
         if directories is not None:
             registration = Registration(created, self._cluster.name, running.txn_id, directories.found)

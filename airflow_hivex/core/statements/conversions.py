@@ -80,8 +80,6 @@ def convert_table(context: StatementContext, table: StoredTable, properties: Map
             if _check_stored(catalog, connection, table) != partitions:
                 raise InvalidOperationError(_OPERATION, table.full_name, "its partitions changed meanwhile; try again")
             stored = catalog.alter_table(table.database, table.name, converted, None, running.txn_id)
-            # The write id tells caches that the table has changed, as that of CREATE TABLE does.
-            services.transactions.allocate_in(connection, [running.txn_id], stored.id)
             row_layout = PLAIN_LAYOUT if converted.is_insert_only else ORIGINAL_LAYOUT
             cluster = table.storage.primary.cluster
             catalog.register(Registration.of_originals(stored, originals, row_layout, running.txn_id, cluster))

@@ -165,8 +165,6 @@ def store_table(
         def changes(connection: Connection) -> None:
             txn_id = running.txn_id if table.is_transactional else None
             created = services.catalog.joining(connection).create_table(table, txn_id=txn_id)
-            if table.is_transactional:
-                services.transactions.allocate_in(connection, [running.txn_id], created.id)
             if also is not None:
                 also(connection, created)
 

@@ -245,7 +245,7 @@ def _with_query_columns(statement: CreateTable, given: tuple[Column, ...]) -> Cr
 
 
 def _insert_hidden(context: StatementContext, running: Running, table: Table) -> StoredTable:
-    """Return the new table, out of sight, with write id 1 of this transaction: a killed writer leaves its trace."""
+    """Return the new table, out of sight, with a write id of this transaction: a killed writer leaves its trace."""
     services = context.services
 
     def work(connection: Connection) -> StoredTable:

@@ -264,6 +264,20 @@ def forget_unwritten(connection: Connection, txn_id: int) -> None:
     connection.execute(delete(txn_components).where(txn_components.c.txn_id == txn_id, ~wrote))
 
 
+def has_components(connection: Connection, txn_id: int, table_id: int) -> bool:
+    """Return whether a transaction has noted that it writes rows of a table. One round trip."""
+    components = txn_components.c
+    query = select(components.txn_id).where(components.txn_id == txn_id, components.table_id == table_id).limit(1)
+    return connection.execute(query).first() is not None
+
+
+def raise_write_ids(connection: Connection, table_id: int, next_write_id: int) -> None:
+    """Let the write ids of a table go on from ``next_write_id``, if they are lower. One round trip."""
+    following = next_write_ids.c
+    lower = (following.table_id == table_id, following.next < next_write_id)
+    connection.execute(update(next_write_ids).where(*lower).values(next=next_write_id))
+
+
 def seed_write_ids(connection: Connection, table_id: int, name: str, next_write_id: int) -> None:
     """Let the write ids of a table go on from ``next_write_id``.
 

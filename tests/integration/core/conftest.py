@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from airflow_hivex.core.catalog.object_store import ObjectStore
+from airflow_hivex.core.catalog.tables import insert_table
 from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.compaction.entries import end_of_dropped
+from airflow_hivex.core.model.objects import StoredTable, Table
 from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.store import migrating
 from airflow_hivex.core.store.engine import Store
@@ -29,6 +31,11 @@ class Clock:
 
     def advance(self, seconds: float) -> None:
         self.now_ms += int(seconds * 1000)
+
+
+def add_unwritten_table(store: Store, table: Table) -> StoredTable:
+    """Add a table whose definition has taken no write id, so that its first writer gets 1."""
+    return store.write(lambda connection: insert_table(connection, table, 0))
 
 
 @pytest.fixture

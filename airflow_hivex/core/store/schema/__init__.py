@@ -31,6 +31,7 @@ from airflow_hivex.core.store.schema.moves import moved_copies, namespace_moves
 from airflow_hivex.core.store.schema.namespaces import capacity_history, link_partitions, links, quotas
 from airflow_hivex.core.store.schema.transactions import (
     completed_txn_components,
+    former_write_ids,
     kept_snapshots,
     next_write_ids,
     pending_writes,
@@ -59,6 +60,7 @@ __all__ = [
     "databases",
     "directories",
     "directory_copies",
+    "former_write_ids",
     "kept_snapshots",
     "link_partitions",
     "links",

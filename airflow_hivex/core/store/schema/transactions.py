@@ -145,6 +145,16 @@ next_write_ids = Table(
     Column("next", BigInteger, nullable=False),
 )
 
+former_write_ids = Table(
+    "former_write_ids",
+    metadata,
+    Column("database", Name, primary_key=True),
+    Column("table", Name, primary_key=True),
+    Column("next", BigInteger, nullable=False),
+    Column("left_ms", BigInteger, nullable=False, index=True),
+)
+"""The next write id of a table of this name, whose earlier tables were dropped or renamed."""
+
 kept_snapshots = Table(
     "kept_snapshots",
     metadata,

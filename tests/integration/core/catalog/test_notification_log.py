@@ -9,7 +9,7 @@ from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.errors import EventsPurgedError
 from airflow_hivex.core.events import notification_log
 from airflow_hivex.core.events.notification_log import EventType, NotificationLog
-from airflow_hivex.core.model.objects import ClusterStorageDescriptor, Column, StorageDescriptor, Table
+from airflow_hivex.core.model.objects import ClusterStorageDescriptor, Column, Database, StorageDescriptor, Table
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.schema import recorded_events
 from airflow_hivex.core.transactions.housekeeper import Housekeeper
@@ -70,13 +70,13 @@ def test_many_events_are_numbered_in_the_order_in_which_they_were_recorded(store
 def test_reader_below_the_floor_is_told_that_events_are_gone(
     log: NotificationLog, catalog: ObjectStore, clock: Clock, housekeeper: Housekeeper
 ) -> None:
-    catalog.create_table(table("old"))
+    catalog.create_database(Database("old"))
     clock.advance(2 * DAY_S)
     assert housekeeper.run().events == 1
-    catalog.create_table(table("new"))
+    catalog.create_database(Database("new"))
     with pytest.raises(EventsPurgedError, match=r"after 0 .* up to 1 "):
         log.events(0)
-    assert [event.table for event in log.events(1)] == [event.table for event in log.events()] == ["new"]
+    assert [event.database for event in log.events(1)] == [event.database for event in log.events()] == ["new"]
     assert log.current_event_id() == 2
     clock.advance(DAY_S - 1)
     assert housekeeper.run().events == 0
@@ -92,7 +92,7 @@ def test_events_that_nobody_reads_are_purged_too(
     store: Store, catalog: ObjectStore, clock: Clock, housekeeper: Housekeeper
 ) -> None:
     for number in range(3):
-        catalog.create_table(table(f"t{number}"))
+        catalog.create_database(Database(f"d{number}"))
     clock.advance(2 * DAY_S)
     assert housekeeper.run().events == 3
     with store.read() as connection:
@@ -108,22 +108,21 @@ def test_events_have_the_objects_and_the_write_ids_of_their_transaction(
     partition = catalog.new_partition(created, [1])
     catalog.add_partitions("default", "t", [partition], txn_id=txn_id)
     transactions.commit(txn_id)
-    creation, addition, commit = log.events()
+    creation, _, addition, commit = log.events()
     assert creation.message["object"]["storage"]["columns"][0]["name"] == "id"
-    assert creation.message["valid_write_ids"] == "default.t:0:9223372036854775807::"
+    assert creation.message["valid_write_ids"] == "default.t:1:9223372036854775807::"
     assert addition.message["partitions"] == ["p=1"]
     assert addition.message["objects"][0]["location"] == "default.db/t/p=1"
     # Its own write id counts, that of a transaction that is still open does not.
-    assert addition.message["valid_write_ids"] == "default.t:1:9223372036854775807::"
-    assert commit.message["write_ids"] == {"default.t": 1}
+    assert addition.message["valid_write_ids"] == "default.t:2:9223372036854775807::"
+    assert commit.message["write_ids"] == {"default.t": 2}
 
 
 def test_list_of_a_new_table_has_the_write_id_that_its_creation_takes(
     log: NotificationLog, catalog: ObjectStore, transactions: TransactionManager
 ) -> None:
     def create(connection: Connection) -> None:
-        created = catalog.joining(connection).create_table(table(), txn_id=txn_id)
-        transactions.allocate_in(connection, [txn_id], int(created.id or 0))
+        catalog.joining(connection).create_table(table(), txn_id=txn_id)
 
     (txn_id,) = transactions.open()
     transactions.commit(txn_id, create)

@@ -267,12 +267,18 @@ def test_every_change_is_in_the_log_in_order(catalog: ObjectStore, store: Store,
     log = NotificationLog(store).events()
     assert [event.type for event in log] == [
         EventType.CREATE_TABLE,
+        EventType.COMMIT_TXN,
         EventType.ADD_PARTITION,
+        EventType.COMMIT_TXN,
         EventType.DROP_PARTITION,
+        EventType.COMMIT_TXN,
         EventType.DROP_TABLE,
+        EventType.COMMIT_TXN,
     ]
-    assert [event.id for event in log] == [1, 2, 3, 4]
-    assert log[2].message["partitions"] == ["ds=2013-01-01/hour=1"]
+    assert [event.id for event in log] == list(range(1, 9))
+    assert log[4].message["partitions"] == ["ds=2013-01-01/hour=1"]
+    assert [event.message["write_ids"] for event in log[1::2]] == [{"default.events": number} for number in range(1, 5)]
+    assert all(change.txn_id == commit.txn_id for change, commit in zip(log[::2], log[1::2], strict=True))
 
 
 def test_table_is_seen_from_clusters_that_hold_it(catalog: ObjectStore) -> None:

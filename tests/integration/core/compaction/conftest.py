@@ -30,7 +30,7 @@ from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.schema import databases, directories, directory_copies
 from airflow_hivex.core.transactions.locks import LockManager
 from airflow_hivex.core.transactions.manager import TransactionManager
-from tests.integration.core.conftest import Clock
+from tests.integration.core.conftest import Clock, add_unwritten_table
 
 DAY_S = 86_400
 
@@ -74,7 +74,7 @@ class Warehouse:
             type=TableType.EXTERNAL_TABLE if external else TableType.MANAGED_TABLE,
             owner=owner,
         )
-        return self.catalog.create_table(table)
+        return add_unwritten_table(self.store, table)
 
     def set_table(self, name: str, parameters: Mapping[str, str]) -> None:
         found = self.catalog.get_table("default", name)

@@ -148,6 +148,7 @@ ROWS = {
         "INSERT INTO capacity_history (database, cluster, day, owned_bytes, owned_rows, secondary_bytes, "
         "obsolete_bytes) VALUES ('shop', 'c1', 20000, 1, 2, 3, 4)",
     ),
+    "0020": ("INSERT INTO former_write_ids (database, \"table\", next, left_ms) VALUES ('shop', 'old_sales', 7, 18)",),
 }
 """Rows as releases of each schema have written them, by the first revision that has the columns."""
 

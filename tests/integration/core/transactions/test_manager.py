@@ -28,14 +28,14 @@ from airflow_hivex.core.store.schema import txns
 from airflow_hivex.core.transactions.heartbeats import batch_heartbeats
 from airflow_hivex.core.transactions.housekeeper import Housekeeper
 from airflow_hivex.core.transactions.manager import TransactionManager
-from tests.integration.core.conftest import Clock
+from tests.integration.core.conftest import Clock, add_unwritten_table
 from tests.processes import CONTEXT
 
 
 @pytest.fixture
-def table(catalog: ObjectStore) -> str:
+def table(store: Store) -> str:
     storage = StorageDescriptor((Column("id", "int"),), ClusterStorageDescriptor("c1", ""))
-    catalog.create_table(Table("default", "t", storage, parameters={"transactional": "true"}))
+    add_unwritten_table(store, Table("default", "t", storage, parameters={"transactional": "true"}))
     return "default.t"
 
 

@@ -1,0 +1,51 @@
+"""The write ids that the earlier tables of a name have taken: a later table of the name takes others.
+
+The text form of a write id list has the name of its table and no id. If two tables of one name had equal lists, a
+reader with such a text could get the earlier table from the cache of a process that does not know of the later one yet.
+Functions here take part in the caller's transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import Connection, case, delete, select
+from sqlalchemy.dialects.postgresql import insert as postgresql_insert
+from sqlalchemy.dialects.sqlite import insert as sqlite_insert
+
+from airflow_hivex.core.model.objects import StoredTable
+from airflow_hivex.core.model.snapshots import QualifiedName
+from airflow_hivex.core.store.batches import batches
+from airflow_hivex.core.store.schema import former_write_ids, next_write_ids
+
+_KEPT_MS = 10 * 86_400_000
+"""No cache has an entry from before that: the notification log is kept for a shorter time."""
+
+
+def leave_names(connection: Connection, left: Sequence[StoredTable], now_ms: int) -> None:
+    """Note the write ids of tables that have lost their names, those of the change itself included.
+
+    Two round trips, and one more for each batch of managed tables.
+    """
+    former, following = former_write_ids.c, next_write_ids.c
+    connection.execute(delete(former_write_ids).where(former.left_ms < now_ms - _KEPT_MS))
+    new = (postgresql_insert if connection.dialect.name == "postgresql" else sqlite_insert)(former_write_ids)
+    highest = case((former.next > new.excluded.next, former.next), else_=new.excluded.next)
+    noted = new.on_conflict_do_update(
+        index_elements=["database", "table"], set_={"next": highest, "left_ms": new.excluded.left_ms}
+    )
+    names = {table.id: (table.database, table.name) for table in left if table.is_transactional}
+    for batch in batches(sorted(names)):
+        found = connection.execute(select(following.table_id, following.next).where(following.table_id.in_(batch)))
+        rows = [
+            {"database": names[row.table_id][0], "table": names[row.table_id][1], "next": row.next, "left_ms": now_ms}
+            for row in found
+        ]
+        connection.execute(noted, rows)
+
+
+def next_of(connection: Connection, name: QualifiedName) -> int:
+    """Return the first write id that no earlier table of a name has taken. One round trip."""
+    former = former_write_ids.c
+    query = select(former.next).where(former.database == name[0], former.table == name[1])
+    return connection.execute(query).scalar_one_or_none() or 1
