@@ -36,12 +36,14 @@ def get_provider_info() -> dict[str, Any]:
             {
                 "integration-name": "Hivex",
                 "python-modules": [
+                    "airflow_hivex.operators.asset_events",
                     "airflow_hivex.operators.compaction",
                     "airflow_hivex.operators.compaction_worker",
                     "airflow_hivex.operators.links",
                     "airflow_hivex.operators.namespaces",
                     "airflow_hivex.operators.query",
                     "airflow_hivex.operators.query_deferral",
+                    "airflow_hivex.operators.query_output",
                     "airflow_hivex.operators.replication",
                     "airflow_hivex.operators.transaction",
                 ],
@@ -64,12 +66,19 @@ def get_provider_info() -> dict[str, Any]:
                 "integration-name": "Hivex",
                 "python-modules": [
                     "airflow_hivex.triggers.capacity",
+                    "airflow_hivex.triggers.commits",
                     "airflow_hivex.triggers.compaction",
                     "airflow_hivex.triggers.links",
                     "airflow_hivex.triggers.replication",
                     "airflow_hivex.triggers.query",
                     "airflow_hivex.triggers.transactions",
                 ],
+            }
+        ],
+        "plugins": [
+            {
+                "name": "hivex_commit_events",
+                "plugin-class": "airflow_hivex.plugins.commit_events.HivexCommitEventsPlugin",
             }
         ],
         "config": {

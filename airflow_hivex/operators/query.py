@@ -18,6 +18,7 @@ from airflow_hivex.hooks.tasks import agent_info, cause_of, part_name
 from airflow_hivex.hooks.transactions import as_txn_id, lasting_failure
 from airflow_hivex.hooks.warehouse import WarehouseHook, split_statements
 from airflow_hivex.operators.query_deferral import Course, Deferral, DeferredQuery
+from airflow_hivex.operators.query_output import Format, Mode, QueryOutput
 from airflow_hivex.operators.transaction import HivexTransaction
 from airflow_hivex.triggers.query import result_as_json
 
@@ -27,12 +28,20 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
     from tenacity import RetryCallState
 
+    from airflow_hivex.core.dbapi import ResultRows
     from airflow_hivex.core.session import Result, Session
 
 log = logging.getLogger(__name__)
 
 # How long a task that timed out waits for its statement to end.
 CANCEL_LIMIT_S = 60
+
+
+class _Default(int):
+    """A number that nobody has given."""
+
+
+DEFAULT_MAX_ROWS = _Default(1000)
 
 
 class HivexQueryOperator(BaseOperator):
@@ -53,7 +62,17 @@ class HivexQueryOperator(BaseOperator):
         transaction; a retry first discards what the try before has written in it (templated)
     :param conflict_retries: how often a statement that was aborted for another one's sake, by a write conflict or
         a deadlock, is run again, after a pause; only without a transaction of several statements
-    :param max_rows: at most so many rows are returned
+    :param max_rows: at most so many rows are returned, 1,000 by default; with a ``handler`` or an ``output_path`` all
+        rows by default
+    :param handler: called with a cursor over the rows of the last statement; its result is that of the task
+    :param output_path: a file, or the URI of an object such as ``s3://bucket/key``, that gets the rows (templated)
+    :param output_format: ``csv``, ``json``, ``jsonl`` or ``parquet``
+    :param output_table: a table that gets the rows of the last statement, without a way through the worker; it is made
+        if it does not exist (templated)
+    :param output_mode: ``overwrite`` replaces the rows of the table, ``append`` keeps them
+    :param show_return_value_in_logs: log the result
+    :param asset_events: send an event for each written table whose asset a DAG names
+    :param asset_partitions: send an event for each written partition, with its name as the partition key
     :param max_lag: the lag of copies that queries accept, in seconds or as a text such as ``10min``. A query that has
         read such a copy adds ``"as_of": {"time", "lag_s", "commits", "write_ids"}`` to the result (templated)
     :param max_lag_commits: the number of commits that such copies may lack (templated)
@@ -71,6 +90,8 @@ class HivexQueryOperator(BaseOperator):
         "transaction",
         "max_lag",
         "max_lag_commits",
+        "output_path",
+        "output_table",
         "hivex_conn_id",
     )
     template_ext: Sequence[str] = (".sql", ".hql")
@@ -86,7 +107,15 @@ class HivexQueryOperator(BaseOperator):
         database: str | None = None,
         transaction: HivexTransaction | XComArg | int | str | None = None,
         conflict_retries: int = 3,
-        max_rows: int = 1000,
+        max_rows: int = DEFAULT_MAX_ROWS,
+        handler: Callable[[ResultRows], Any] | None = None,
+        output_path: str | None = None,
+        output_format: Format = "csv",
+        output_table: str | None = None,
+        output_mode: Mode = "overwrite",
+        show_return_value_in_logs: bool = False,
+        asset_events: bool = True,
+        asset_partitions: bool = False,
         max_lag: float | str | None = None,
         max_lag_commits: int | str | None = None,
         deferrable: bool | None = None,
@@ -100,6 +129,13 @@ class HivexQueryOperator(BaseOperator):
             raise ValueError(f"max_rows is {max_rows!r}; it must be a whole number, 0 or more")
         if isinstance(conflict_retries, bool) or not isinstance(conflict_retries, int) or conflict_retries < 0:
             raise ValueError(f"conflict_retries is {conflict_retries!r}; it must be a whole number, 0 or more")
+        output = QueryOutput(handler, output_path, output_format, output_table, output_mode)
+        output.check()
+        if deferrable and output.needs_rows:
+            raise ValueError(
+                "deferrable=True cannot be combined with handler or output_path, whose rows come into the worker; "
+                "use output_table, or set deferrable=False"
+            )
         self._begin_task_id: str | None = None
         if isinstance(transaction, HivexTransaction):
             self._check_is_in(transaction)
@@ -113,7 +149,15 @@ class HivexQueryOperator(BaseOperator):
         self.database = database
         self.transaction = transaction
         self.conflict_retries = conflict_retries
-        self.max_rows = max_rows
+        self.max_rows = None if output.needs_rows and max_rows is DEFAULT_MAX_ROWS else int(max_rows)
+        self.handler = handler
+        self.output_path = output_path
+        self.output_format: Format = output_format
+        self.output_table = output_table
+        self.output_mode: Mode = output_mode
+        self.show_return_value_in_logs = show_return_value_in_logs
+        self.asset_events = asset_events
+        self.asset_partitions = asset_partitions
         self.max_lag = max_lag
         self.max_lag_commits = max_lag_commits
         self.deferrable = deferrable
@@ -121,7 +165,7 @@ class HivexQueryOperator(BaseOperator):
         self._thread: _StatementThread | None = None
         self._killed = False
 
-    def execute(self, context: Context) -> dict[str, Any]:
+    def execute(self, context: Context) -> Any:
         """Run the statements.
 
         :raises AirflowFailException: the statement is wrong, or its transaction has ended: a retry would fail again
@@ -135,10 +179,10 @@ class HivexQueryOperator(BaseOperator):
                     if txn_id is not None:
                         self._defer(query.in_group(txn_id, self._begin_task_id))
                     query.abort_all(f"repeated by {agent_info(context)}")
-                    return self._until_deferred(query.go_on)
+                    return self._complete(context, query, self._until_deferred(query.go_on))
             return self._run(context, txn_id)
 
-    def execute_complete(self, context: Context, event: dict[str, Any] | None = None) -> dict[str, Any]:
+    def execute_complete(self, context: Context, event: dict[str, Any] | None = None) -> Any:
         """Go on after the triggerer has run a statement.
 
         :raises AirflowFailException: the statement is wrong: a retry would fail again
@@ -151,7 +195,7 @@ class HivexQueryOperator(BaseOperator):
         with self._failures(reached.txn_id if reached.is_of_group else None):
             if reached.is_of_group and event.get("kind") == "in process" and not self.deferrable:
                 return self._run(context, reached.txn_id)
-            return self._until_deferred(partial(query.resume, event))
+            return self._complete(context, query, self._until_deferred(partial(query.resume, event)))
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
         """Go on after a deferral. A transaction whose trigger has timed out or failed is aborted."""
@@ -180,7 +224,11 @@ class HivexQueryOperator(BaseOperator):
 
     def _defers(self) -> bool:
         if self.deferrable is None:
-            return conf.getboolean("operators", "default_deferrable", fallback=False)
+            return (
+                self.handler is None
+                and not self.output_path
+                and conf.getboolean("operators", "default_deferrable", fallback=False)
+            )
         return self.deferrable
 
     def _until_deferred(self, go_on: Callable[[], dict[str, Any]]) -> dict[str, Any]:
@@ -192,10 +240,39 @@ class HivexQueryOperator(BaseOperator):
     def _defer(self, deferral: Deferral) -> NoReturn:
         self.defer(trigger=deferral.trigger, method_name="execute_complete", timeout=deferral.timeout)
 
+    def _complete(self, context: Context, query: DeferredQuery, result: dict[str, Any]) -> Any:
+        """Return the result of a deferrable task whose statements are done."""
+        course = query.course
+        hook = WarehouseHook(self.hivex_conn_id)
+        return self._end(context, hook, [] if course.is_of_group else course.committed, result)
+
+    def _end(self, context: Context, hook: WarehouseHook, txn_ids: Sequence[int], result: Any) -> Any:
+        """Declare the tables, send the events of transactions that have committed, and return the result."""
+        from airflow_hivex.operators.asset_events import declare_inlets, send_events
+
+        declare_inlets(self, hook, split_statements(self.sql), self.database)
+        if self.asset_events:
+            send_events(self, context, hook, txn_ids, with_partition_keys=self.asset_partitions)
+        if self.output_table and isinstance(result, dict):
+            result = result | {"output_table": self.output_table}
+        if self.show_return_value_in_logs:
+            self.log.info("Result: %s", result)
+        return result
+
+    def _statements(self) -> list[str]:
+        """Return the statements as they run: the last one may write its rows to a table."""
+        hook = WarehouseHook(self.hivex_conn_id)
+        return self._output().rewritten(split_statements(self.sql), hook, self.database)
+
+    def _output(self) -> QueryOutput:
+        return QueryOutput(
+            self.handler, self.output_path, self.output_format, self.output_table or None, self.output_mode
+        )
+
     def _deferred_query(self, context: Context, course: Course) -> DeferredQuery:
         from airflow_hivex.core.sql.scripts import share_parameters
 
-        statements = split_statements(self.sql)
+        statements = self._statements()
 
         def run_here(session: Session, statement: str, values: Mapping[str, Any] | None) -> dict[str, Any]:
             with _StatementThread(session, self.conflict_retries) as thread:
@@ -243,10 +320,11 @@ class HivexQueryOperator(BaseOperator):
                 "make it inside of that group's with block, so that the commit waits for it"
             )
 
-    def _run(self, context: Context, txn_id: int | None) -> dict[str, Any]:
+    def _run(self, context: Context, txn_id: int | None) -> Any:
         from airflow_hivex.core.sql.scripts import share_parameters
 
-        statements = split_statements(self.sql)
+        statements = self._statements()
+        txn_ids: list[int] = []
         shared = share_parameters(statements, self.parameters)
         hook = WarehouseHook(self.hivex_conn_id)
         with (
@@ -269,12 +347,15 @@ class HivexQueryOperator(BaseOperator):
                     self.log.info("Statement %d of %d:\n%s", number, len(statements), statement)
                     result = thread.sql(statement, values, self.max_rows)
                     self._log(result)
+                    txn_ids += [] if result.txn_id is None else [result.txn_id]
                 session.check_ended()
             finally:
                 self._thread = None
         if result.as_of is not None:
             self.log.info("Read %s", result.as_of.describe())
-        return result_as_json(result)
+        described = result_as_json(result) if self.handler is None else {}
+        delivered = self._output().deliver(result, described)
+        return self._end(context, hook, txn_ids if txn_id is None else [], delivered)
 
     def _log(self, result: Result) -> None:
         if result.rows_written is not None:
@@ -304,7 +385,7 @@ class _StatementThread:
     def __exit__(self, *error: object) -> None:
         self._executor.shutdown(wait=False)
 
-    def sql(self, statement: str, parameters: Mapping[str, Any] | None, max_rows: int) -> Result:
+    def sql(self, statement: str, parameters: Mapping[str, Any] | None, max_rows: int | None) -> Result:
         """Return the result of a statement, which is cancelled if the wait for it is broken off."""
         variables = contextvars.copy_context()
         future = self._executor.submit(variables.run, self._sql, statement, parameters, max_rows)
@@ -321,7 +402,7 @@ class _StatementThread:
         self._broken_off.set()
         self._session.cancel()
 
-    def _sql(self, statement: str, parameters: Mapping[str, Any] | None, max_rows: int) -> Result:
+    def _sql(self, statement: str, parameters: Mapping[str, Any] | None, max_rows: int | None) -> Result:
         """Return the statement's result; run again as long as it was aborted for the sake of others."""
         from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 

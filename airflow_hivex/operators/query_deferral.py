@@ -7,7 +7,7 @@ way, the transaction commits once or not at all. It has no heartbeats while the 
 from __future__ import annotations
 
 import getpass
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +40,7 @@ class Course:
     ``done`` statements are complete, ``database`` and ``cluster`` are those of the session after them, ``txn_id`` is
     the transaction of the next one, which was aborted for the sake of others so many times as ``conflicts`` tells.
     ``ends_at`` is the end of the task's ``execution_timeout``, in ISO 8601. The transaction of a group
-    (``is_of_group``) is that of all statements.
+    (``is_of_group``) is that of all statements. ``committed`` are the transactions of the statements that are done.
     """
 
     database: str | None
@@ -51,6 +51,7 @@ class Course:
     runs_here: bool = False
     ends_at: str | None = None
     is_of_group: bool = False
+    committed: list[int] = field(default_factory=list)
 
     @classmethod
     def begin(cls, database: str | None, cluster: str | None, timeout: timedelta | None) -> Course:
@@ -89,7 +90,7 @@ class DeferredQuery:
         course: Course,
         statements: Statements,
         *,
-        max_rows: int,
+        max_rows: int | None,
         lag: Mapping[str, Any],
         conflict_retries: int,
         must_defer: bool,
@@ -104,6 +105,11 @@ class DeferredQuery:
         self._conflict_retries = conflict_retries
         self._must_defer = must_defer
         self._run_here = run_here
+
+    @property
+    def course(self) -> Course:
+        """Return the point that the task has reached."""
+        return self._course
 
     def can_defer(self) -> bool:
         """Return whether a cluster that may run the statements has a server for its jobs.
@@ -156,7 +162,7 @@ class DeferredQuery:
                         "START TRANSACTION cannot be in a script of a deferrable task, whose statements run in several "
                         "processes. Put the task into a HivexTransaction group, or set deferrable=False."
                     )
-                self._note_done(session.database, session.cluster)
+                self._note_done(session.database, session.cluster, result["txn_id"])
                 if course.done == len(self._statements):
                     return result
 
@@ -184,7 +190,7 @@ class DeferredQuery:
             return self.go_on()
         if course.runs_here:
             return self.go_on()
-        self._note_done(event["database"], event["cluster"])
+        self._note_done(event["database"], event["cluster"], course.txn_id)
         if course.done == len(self._statements):
             result: dict[str, Any] = event["result"]
             return result
@@ -204,9 +210,10 @@ class DeferredQuery:
     def _metastore(self) -> Metastore:
         return self._hook.get_metastore()
 
-    def _note_done(self, database: str | None, cluster: str | None) -> None:
+    def _note_done(self, database: str | None, cluster: str | None, txn_id: int | None) -> None:
         course = self._course
         course.done += 1
+        course.committed += [] if txn_id is None else [txn_id]
         course.database, course.cluster = database, cluster
         course.txn_id, course.conflicts, course.runs_here = None, 0, False
 

@@ -330,15 +330,19 @@ class HivexCommitOperator(BaseOperator):
         if skipped:
             context["ti"].xcom_push(SKIPPED, skipped)
             raise AirflowSkipException(f"Nothing is committed, because {', '.join(skipped[:10])} was skipped.")
+        from airflow_hivex.operators.asset_events import send_events
+
         txn_id = as_txn_id(self.txn_id)
+        hook = WarehouseHook(self.hivex_conn_id)
         try:
-            WarehouseHook(self.hivex_conn_id).get_metastore().commit(txn_id)
+            hook.get_metastore().commit(txn_id)
         except HivexError as error:
             failure = lasting_failure(error, self.begin_task_id)
             if failure is None:
                 raise
             raise failure from cause_of(error)
         self.log.info("Transaction %s has committed.", txn_id)
+        send_events(self, context, hook, [txn_id])
         return txn_id
 
 

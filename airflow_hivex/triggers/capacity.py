@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow_hivex.hooks.hivex import HivexHook
+from airflow_hivex.hooks.warehouse import WarehouseHook
 from airflow_hivex.triggers.transactions import HivexTrigger
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def look_at_quotas(
     """
     from airflow_hivex.core.errors import InvalidOperationError
 
-    capacity = HivexHook(hivex_conn_id).get_metastore().capacity
+    capacity = WarehouseHook(hivex_conn_id).get_metastore().capacity
     limited = [each for each in capacity.show(namespace, cluster) if each.quota is not None]
     if not limited:
         reason = "there is no quota to wait for; set one by ALTER DATABASE ... SET QUOTA"

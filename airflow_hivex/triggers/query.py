@@ -71,7 +71,7 @@ class HivexQueryTrigger(BaseTrigger):
         begin_task_id: str | None,
         database: str | None,
         cluster: str | None,
-        max_rows: int,
+        max_rows: int | None,
         lag: Mapping[str, Any],
         agent_info: str,
         course: Mapping[str, Any],

@@ -69,6 +69,7 @@ def test_airflow_lists_the_triggers(providers_manager: Any) -> None:
     found = {trigger.trigger_class_name for trigger in providers_manager.trigger}
     assert {name for name in found if name.startswith("airflow_hivex")} == {
         "airflow_hivex.triggers.capacity",
+        "airflow_hivex.triggers.commits",
         "airflow_hivex.triggers.compaction",
         "airflow_hivex.triggers.links",
         "airflow_hivex.triggers.query",
@@ -113,6 +114,9 @@ from airflow.sdk import BaseHook, BaseOperator, BaseSensorOperator, TaskGroup, X
 import airflow.triggers.base
 before = set(sys.modules)
 import airflow_hivex.get_provider_info
+for module in {[each for each in listed_modules(get_provider_info()) if ".hooks." not in each]}:
+    importlib.import_module(module)
+print(sorted(name for name in sys.modules if name.startswith("airflow.providers.common.sql.hooks")))
 for module in {listed_modules(get_provider_info())}:
     importlib.import_module(module)
 added = set(sys.modules) - before
@@ -121,7 +125,8 @@ print(sorted(name for name in added if name.partition(".")[0] in heavy))
 print(sorted(name for name in added if name.startswith("airflow_hivex.core.")))
 """
     finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    heavy, ours = finished.stdout.splitlines()[-2:]
+    common_sql, heavy, ours = finished.stdout.splitlines()[-3:]
+    assert common_sql == "[]"
     assert heavy == "[]"
     assert "airflow_hivex.core.store" not in ours
     assert "airflow_hivex.core.sql" not in ours

@@ -6,6 +6,7 @@ import signal
 import threading
 import time
 from datetime import timedelta
+from decimal import Decimal
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from airflow.sdk import DAG, task
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from pyspark import SparkContext
 
+from airflow_hivex.assets.hivex import create_asset
 from airflow_hivex.core.errors import (
     HivexError,
     RoutingError,
@@ -26,6 +28,8 @@ from airflow_hivex.hooks import hivex as hooks
 from airflow_hivex.hooks.hivex import HivexHook
 from airflow_hivex.operators import query
 from airflow_hivex.operators.query import HivexQueryOperator, agent_info
+from airflow_hivex.operators.transaction import HivexTransaction
+from airflow_hivex.triggers.commits import watched_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -356,3 +360,118 @@ def test_accepted_lag_reads_a_copy_and_returns_its_moment(warehouse: dict[str, A
     assert (result["rows"], result["as_of"]["commits"]) == ([[1]], 1)
     assert result["as_of"]["write_ids"] == {"default.t": 2}
     assert "as_of" not in execute("SELECT id FROM t", max_lag="1h")
+
+
+@pytest.fixture
+def sold(warehouse: dict[str, Any]) -> None:
+    execute([CREATE, "INSERT INTO sales VALUES (1, 1.5, DATE '2013-01-31', NULL, 'a'), (2, 2.5, NULL, NULL, NULL)"])
+
+
+def test_handler_gets_a_cursor_with_all_rows_and_its_result_is_that_of_the_task(sold: None) -> None:
+    def handle(cursor: Any) -> Any:
+        return [column[0] for column in cursor.description], cursor.fetchall(), cursor.rowcount
+
+    found = execute("SELECT id, amount FROM sales ORDER BY id", handler=handle)
+    assert found == (["id", "amount"], [(1, Decimal("1.5")), (2, Decimal("2.5"))], 2)
+
+
+def test_rows_go_to_a_file(sold: None, tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    sql = "SELECT id, amount, day, note FROM sales ORDER BY id"
+    for form in ("csv", "json", "jsonl", "parquet"):
+        result = execute(sql, output_path=str(tmp_path / "out" / f"rows.{form}"), output_format=form)
+        assert (result["rows"], result["rows_read"]) == ([], 2)
+    out = tmp_path / "out"
+    assert (out / "rows.csv").read_text().splitlines()[:2] == [
+        "id,amount,day,note",
+        "1,1.500000000000000000,2013-01-31,a",
+    ]
+    assert json.loads((out / "rows.json").read_text())[1]["day"] is None
+    assert len((out / "rows.jsonl").read_text().splitlines()) == 2
+    assert pq.read_table(out / "rows.parquet").to_pylist()[0]["amount"] == Decimal("1.5")
+    with pytest.raises(AirflowFailException):
+        execute("SELECT nothing FROM sales", output_path=str(out / "rows.csv"))
+    assert len((out / "rows.csv").read_text().splitlines()) == 3
+    assert sorted(path.name for path in out.iterdir()) == [
+        f"rows.{form}" for form in ("csv", "json", "jsonl", "parquet")
+    ]
+
+
+def test_rows_go_to_a_table(sold: None) -> None:
+    sql = "SELECT id FROM sales WHERE id = :id"
+    result = execute(sql, parameters={"id": 1}, output_table="kept")
+    assert (result["rows_written"], result["output_table"]) == (1, "kept")
+    execute(sql, parameters={"id": 2}, output_table="kept", output_mode="append")
+    assert sorted(execute("SELECT * FROM kept")["rows"]) == [[1], [2]]
+    execute("WITH one AS (SELECT 7 AS id) SELECT id FROM one", output_table="default.kept")
+    assert execute("SELECT * FROM kept")["rows"] == [[7]]
+    with pytest.raises(AirflowFailException, match="not a query"):
+        execute("INSERT INTO kept VALUES (1)", output_table="kept")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ({"handler": "x"}, "handler"),
+        ({"handler": len, "output_path": "x"}, "only one"),
+        ({"output_path": "x", "output_format": "avro"}, "output_format"),
+        ({"output_table": "t", "output_mode": "ignore"}, "output_mode"),
+        ({"output_path": "x", "deferrable": True}, "deferrable"),
+    ],
+)
+def test_outputs_that_are_wrong_are_refused_when_the_task_is_made(arguments: Any, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        HivexQueryOperator(task_id="t", sql="SELECT 1", **arguments)
+
+
+def test_result_is_logged_on_request(sold: None, capfd: pytest.CaptureFixture[str]) -> None:
+    execute("SELECT id FROM sales WHERE id = 2", show_return_value_in_logs=True)
+    shown = capfd.readouterr()
+    assert "Result: {'columns': ['id'], 'rows': [[2]]" in shown.out + shown.err
+
+
+def events_of(name: str) -> list[tuple[Any, Any]]:
+    from airflow.models.asset import AssetEvent, AssetModel
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    with create_session() as session:
+        query = select(AssetEvent).join(AssetModel, AssetModel.id == AssetEvent.asset_id).where(AssetModel.name == name)
+        return [(event.partition_key, event.extra) for event in session.scalars(query.order_by(AssetEvent.id))]
+
+
+def test_tables_that_a_task_writes_have_events_where_a_dag_names_them(
+    warehouse: dict[str, Any], store_dag: Callable[[DAG], None], run_dag: Callable[..., DagRun]
+) -> None:
+    execute("CREATE TABLE one (a INT); CREATE TABLE two (a INT) PARTITIONED BY (ds STRING); CREATE TABLE three (a INT)")
+    execute("CREATE TABLE watched (a INT)")
+    assets = [
+        create_asset(table="one", name="one"),
+        create_asset(table="two", name="two"),
+        watched_table("watched", name="watched"),
+    ]
+    with DAG("hivex_consumer", schedule=assets, is_paused_upon_creation=False) as consumer:
+        pass
+    store_dag(consumer)
+    with DAG("hivex_producer", schedule=None) as dag:
+        first = HivexQueryOperator(
+            task_id="first",
+            sql="INSERT INTO one VALUES (1); INSERT INTO three VALUES (1); INSERT INTO watched VALUES (1)",
+        )
+        second = HivexQueryOperator(
+            task_id="second",
+            sql="INSERT INTO two VALUES (1, 'x'), (2, 'y')",
+            asset_partitions=True,
+        )
+        with HivexTransaction("group") as transaction:
+            HivexQueryOperator(task_id="joined", sql="INSERT INTO one VALUES (2)", transaction=transaction)
+        quiet = HivexQueryOperator(task_id="quiet", sql="INSERT INTO one VALUES (3)", asset_events=False)
+        first >> second >> transaction >> quiet
+    run = run_dag(dag)
+    assert set(states(run).values()) == {"success"}, states(run)
+    ((key, extra), (_, of_group)) = events_of("one")
+    assert (key, extra["write_ids"], extra["partitions"]) == (None, [2], [])
+    assert of_group["write_ids"] == [3]
+    assert sorted(key for key, _ in events_of("two")) == ["ds=x", "ds=y"]
+    assert events_of("watched") == []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Self
@@ -18,7 +18,7 @@ from airflow_hivex.core.events.notification_log import EventType
 from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.snapshots.valid_lists import read_valid_txns, read_valid_write_ids
 from airflow_hivex.core.store.engine import Store
-from airflow_hivex.core.store.schema import completed_txn_components
+from airflow_hivex.core.store.schema import completed_txn_components, databases, tables, txn_to_write_id
 from airflow_hivex.core.transactions.manager import TransactionManager
 
 _MOST_OPEN_IDS = 1000
@@ -128,6 +128,35 @@ class Commits:
         if row is None:
             return None
         return TableCommit(full_name, row.partition, row.write_id, row.txn_id, to_datetime(row.committed_ms))
+
+    def of_transactions(self, txn_ids: Sequence[int]) -> list[TableCommit]:
+        """Return the tables and partitions that committed transactions have written, oldest first. One round trip.
+
+        A table or partition of an older transaction is missing once housekeeping has forgotten it.
+        """
+        completed = completed_txn_components.c
+        named = databases.c.name.label("database_name"), tables.c.name.label("table_name")
+        # By the tables that they have write ids of, which an index has.
+        written = select(txn_to_write_id.c.table_id).where(txn_to_write_id.c.txn_id.in_(txn_ids))
+        query = (
+            select(completed_txn_components, *named)
+            .join(tables, tables.c.id == completed.table_id)
+            .join(databases, databases.c.id == tables.c.database_id)
+            .where(completed.table_id.in_(written), completed.txn_id.in_(txn_ids), completed.write_id.is_not(None))
+            .order_by(completed.id)
+        )
+        with self._store.read() as connection:
+            rows = connection.execute(query).all()
+        return [
+            TableCommit(
+                f"{row.database_name}.{row.table_name}",
+                row.partition,
+                row.write_id,
+                row.txn_id,
+                to_datetime(row.committed_ms),
+            )
+            for row in rows
+        ]
 
     def commit_with_property(self, txn_id: int, database: str, table: str, key: str, value: str) -> None:
         """Commit a transaction and change one property of a table with it, such as a reader's offset.

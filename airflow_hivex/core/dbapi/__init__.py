@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from airflow_hivex.core.dbapi.connection import Connection, connect
-from airflow_hivex.core.dbapi.cursor import Cursor
+from airflow_hivex.core.dbapi.cursor import Cursor, ResultRows
 from airflow_hivex.core.dbapi.types import (
     BINARY,
     DATETIME,
@@ -60,6 +60,7 @@ __all__ = [
     "NotSupportedError",
     "OperationalError",
     "ProgrammingError",
+    "ResultRows",
     "Time",
     "TimeFromTicks",
     "Timestamp",

@@ -17,11 +17,10 @@ if TYPE_CHECKING:
 Row = tuple[object, ...]
 
 
-class Cursor:
-    """The statements of a connection, and the rows of the last one. All cursors of a connection share its session."""
+class ResultRows:
+    """The rows of a result that is there already, as the cursor that has executed its statement returns them."""
 
-    def __init__(self, connection: Connection) -> None:
-        self.connection = connection
+    def __init__(self, result: Result | None = None) -> None:
         self.arraysize = 1
         self.lastrowid: None = None
         self._result: Result | None = None
@@ -30,6 +29,8 @@ class Cursor:
         self._rowcount = -1
         self._position = 0
         self._is_closed = False
+        if result is not None:
+            self._keep("SELECT" if result.columns else "The statement", result)
 
     def __enter__(self) -> Self:
         return self
@@ -74,41 +75,6 @@ class Cursor:
     def query_id(self) -> str | None:
         """Return the id of the last statement's transaction."""
         return None if self._result is None or self._result.txn_id is None else str(self._result.txn_id)
-
-    def execute(self, operation: str, parameters: Parameters | None = None, *, max_rows: int | None = None) -> Self:
-        """Execute a statement.
-
-        Args:
-            operation: one statement.
-            parameters: a mapping for ``:name`` markers, or a sequence for ``?`` markers.
-            max_rows: the most rows that it returns; None returns all.
-
-        Raises:
-            Error: each error of the warehouse is also one of PEP 249.
-        """
-        self._check_open()
-        self._forget()
-        text, values = bind(operation, parameters)
-        self._keep(text, self.connection.run(text, values, max_rows))
-        return self
-
-    def executemany(self, operation: str, seq_of_parameters: Sequence[Parameters]) -> Self:
-        """Execute a statement with each set of parameters; its rows cannot be fetched.
-
-        ``INSERT INTO ... VALUES`` is executed with many sets at once, so that it writes few files.
-        """
-        self._check_open()
-        self._forget()
-        written = 0
-        for text, values in join_rows(operation, list(seq_of_parameters)):
-            result = self.connection.run(text, values, None)
-            if result.columns:
-                raise InvalidParametersError("executemany() takes no query; execute() returns rows.")
-            self._keep(text, result)
-            written += max(self._rowcount, 0)
-        self._statement = operation
-        self._rowcount = written
-        return self
 
     def fetchone(self) -> Row | None:
         """Return the next row, or None behind the last one."""
@@ -160,4 +126,50 @@ class Cursor:
     def _check_open(self) -> None:
         if self._is_closed:
             raise ClosedError("cursor")
+
+
+class Cursor(ResultRows):
+    """The statements of a connection, and the rows of the last one. All cursors of a connection share its session."""
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__()
+        self.connection = connection
+
+    def execute(self, operation: str, parameters: Parameters | None = None, *, max_rows: int | None = None) -> Self:
+        """Execute a statement.
+
+        Args:
+            operation: one statement.
+            parameters: a mapping for ``:name`` markers, or a sequence for ``?`` markers.
+            max_rows: the most rows that it returns; None returns all.
+
+        Raises:
+            Error: each error of the warehouse is also one of PEP 249.
+        """
+        self._check_open()
+        self._forget()
+        text, values = bind(operation, parameters)
+        self._keep(text, self.connection.run(text, values, max_rows))
+        return self
+
+    def executemany(self, operation: str, seq_of_parameters: Sequence[Parameters]) -> Self:
+        """Execute a statement with each set of parameters; its rows cannot be fetched.
+
+        ``INSERT INTO ... VALUES`` is executed with many sets at once, so that it writes few files.
+        """
+        self._check_open()
+        self._forget()
+        written = 0
+        for text, values in join_rows(operation, list(seq_of_parameters)):
+            result = self.connection.run(text, values, None)
+            if result.columns:
+                raise InvalidParametersError("executemany() takes no query; execute() returns rows.")
+            self._keep(text, result)
+            written += max(self._rowcount, 0)
+        self._statement = operation
+        self._rowcount = written
+        return self
+
+    def _check_open(self) -> None:
+        super()._check_open()
         self.connection.check_open()

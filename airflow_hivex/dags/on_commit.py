@@ -1,0 +1,56 @@
+"""A DAG that runs after each commit to a table, whoever has made it.
+
+The triggerer looks at the notification log of the warehouse. It stores one event of the asset
+`hivex://hivex_default/shop/orders` for each committed transaction that has written to the table, and Airflow runs the
+DAG. `tell` logs the transactions, their write ids and partitions; `count` reads the table.
+
+Run `hivex_transaction` to make a commit, which also makes the table.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from airflow.sdk import DAG, get_current_context, task
+
+from airflow_hivex.operators.query import HivexQueryOperator
+from airflow_hivex.triggers.commits import watched_table
+
+log = logging.getLogger(__name__)
+
+TABLE = "shop.orders"
+
+
+@task
+def tell() -> list[dict[str, Any]]:
+    """Return the commits that have started the run."""
+    events = get_current_context()["triggering_asset_events"]
+    commits = [event.extra["payload"] for asset in events for event in events[asset] if "payload" in event.extra]
+    for commit in commits:
+        log.info("Transaction %s at %s: %s", commit["txn_id"], commit["time"], commit["write_ids"])
+    return commits
+
+
+def on_commit_dag(table: str = TABLE, hivex_conn_id: str = "hivex_default", dag_id: str = "hivex_on_commit") -> DAG:
+    """Return the DAG.
+
+    :param table: ``database.table``
+    :param hivex_conn_id: the connection of type ``hivex``
+    :param dag_id: its id
+    """
+    with DAG(
+        dag_id,
+        schedule=watched_table(table, hivex_conn_id=hivex_conn_id),
+        catchup=False,
+        doc_md=__doc__,
+        tags=["hivex", "example"],
+        default_args={"owner": "hivex", "retries": 1},
+    ) as dag:
+        count = HivexQueryOperator(
+            task_id="count",
+            sql=f"SELECT count(*) FROM {table}",  # noqa: S608 - the author of the DAG names the table
+            hivex_conn_id=hivex_conn_id,
+        )
+        tell() >> count
+    return dag

@@ -1,0 +1,112 @@
+"""Tables that a task has read and written, as its inlets and outlets.
+
+SQL is a template, and sqlglot is too slow for a DAG file: so the tables are found when the statements run. An event is
+sent for each written table whose asset a DAG of this Airflow knows.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import Asset
+
+from airflow_hivex.assets.hivex import table_uri
+from airflow_hivex.core.errors import HivexError
+from airflow_hivex.hooks.lineage import tables_of
+from airflow_hivex.triggers.commits import WATCHED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from airflow.sdk import BaseOperator, Context
+
+    from airflow_hivex.core.catalog.commits import TableCommit
+    from airflow_hivex.hooks.warehouse import WarehouseHook
+
+log = logging.getLogger(__name__)
+
+_LONGEST_PARTITION_KEY = 250
+MOST_PARTITIONS = 1000
+
+
+@dataclass(slots=True)
+class _Written:
+    txn_ids: list[int] = field(default_factory=list)
+    write_ids: list[int] = field(default_factory=list)
+    partitions: set[str] = field(default_factory=set)
+
+
+def declare_inlets(
+    operator: BaseOperator, hook: WarehouseHook, statements: Sequence[str], database: str | None
+) -> None:
+    """Add the tables that statements read to the inlets of a task."""
+    found = tables_of(statements, hook.hivex_conn_id, database or hook.get_configuration().database)
+    known = {each.uri for each in operator.inlets if isinstance(each, Asset)}
+    operator.inlets += [Asset(name=str(uri), uri=str(uri)) for uri in found.inputs if str(uri) not in known]
+
+
+def send_events(
+    operator: BaseOperator,
+    context: Context,
+    hook: WarehouseHook,
+    txn_ids: Iterable[int],
+    *,
+    with_partition_keys: bool = False,
+) -> None:
+    """Add the tables that committed transactions have written to the outlets of a task, with an event of each.
+
+    An asset that no DAG names is skipped, and so is one whose events come from the notification log. A failure is
+    logged: the transactions have committed.
+
+    :param with_partition_keys: send an event for each partition, with its name as the partition key
+    """
+    ids = sorted(set(txn_ids))
+    if not ids or "outlet_events" not in context:
+        return
+    try:
+        commits = hook.get_metastore().commits.of_transactions(ids)
+    except HivexError as error:
+        log.warning("The events of transactions %s are not sent: %s", ids, error)
+        return
+    for table, written in _by_table(commits).items():
+        asset = _asset_of(str(table_uri(hook.hivex_conn_id, *table.split(".", 1))))
+        if asset is None:
+            continue
+        extra: dict[str, Any] = {
+            "txn_ids": written.txn_ids,
+            "write_ids": written.write_ids,
+            "partitions": sorted(written.partitions)[:MOST_PARTITIONS],
+        }
+        accessor = context["outlet_events"][asset]
+        accessor.extra.update(extra)
+        if with_partition_keys and written.partitions:
+            keys = sorted(key for key in written.partitions if len(key) <= _LONGEST_PARTITION_KEY)
+            accessor.add_partitions(keys[:MOST_PARTITIONS])
+        if not any(isinstance(each, Asset) and each.uri == asset.uri for each in operator.outlets):
+            operator.outlets.append(asset)
+
+
+def _by_table(commits: Iterable[TableCommit]) -> dict[str, _Written]:
+    found: dict[str, _Written] = defaultdict(_Written)
+    for commit in commits:
+        written = found[commit.table]
+        if commit.txn_id not in written.txn_ids:
+            written.txn_ids.append(commit.txn_id)
+            written.write_ids.append(commit.write_id)
+        if commit.partition is not None:
+            written.partitions.add(commit.partition)
+    return found
+
+
+def _asset_of(uri: str) -> Asset | None:
+    """Return the asset that a DAG of this Airflow has with the URI; None if there is none, or if it is watched."""
+    from airflow.sdk.execution_time import task_runner
+    from airflow.sdk.execution_time.comms import AssetResult, GetAssetByUri
+
+    answer: Any = task_runner.SUPERVISOR_COMMS.send(GetAssetByUri(uri=uri))
+    if not isinstance(answer, AssetResult) or WATCHED.items() <= (answer.extra or {}).items():
+        return None
+    return Asset(name=answer.name, uri=answer.uri, group=answer.group, extra=answer.extra)

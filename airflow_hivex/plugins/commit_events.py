@@ -1,0 +1,61 @@
+"""Note the last stored event of a watched table, in the database transaction of Airflow that stores the event.
+
+Airflow stores the events of watchers in the process of the triggerer that has access to its database, and calls
+listeners before it commits. The session of that process and thread is the one that stores the event.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from typing import TYPE_CHECKING, Any
+
+from airflow.listeners import hookimpl
+from airflow.plugins_manager import AirflowPlugin
+
+if TYPE_CHECKING:
+    from airflow.listeners.types import AssetEvent
+
+log = logging.getLogger(__name__)
+
+
+@hookimpl
+def on_asset_event_emitted(asset_event: AssetEvent) -> None:
+    """Note the event, if it is one of HivexCommitTrigger."""
+    event_id = _event_id(asset_event.extra)
+    if event_id is None:
+        return
+    from airflow import settings
+    from airflow._shared.state import AssetScope, AssetStateStoreWriterKind
+    from airflow.models.asset import AssetModel
+    from airflow.state.metastore import MetastoreBackend
+
+    from airflow_hivex.triggers.commits import DELIVERED
+
+    assert settings.Session is not None
+    session = settings.Session()
+    asset = session.query(AssetModel).filter_by(name=asset_event.asset.name, uri=asset_event.asset.uri).one_or_none()
+    if asset is not None:
+        MetastoreBackend().set_asset_state_store(
+            AssetScope(asset_id=asset.id),
+            DELIVERED,
+            json.dumps(event_id),
+            kind=AssetStateStoreWriterKind.WATCHER,
+            session=session,
+        )
+
+
+def _event_id(extra: Any) -> int | None:
+    payload = extra.get("payload") if isinstance(extra, dict) and extra.get("from_trigger") else None
+    if not isinstance(payload, dict) or payload.get("source") != "hivex":
+        return None
+    event_id = payload.get("event_id")
+    return event_id if isinstance(event_id, int) else None
+
+
+class HivexCommitEventsPlugin(AirflowPlugin):
+    """The listener of this module."""
+
+    name = "hivex_commit_events"
+    listeners = [sys.modules[__name__]]  # noqa: RUF012 - Airflow's form

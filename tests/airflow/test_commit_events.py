@@ -1,0 +1,273 @@
+"""Commits start DAGs: a real triggerer stores one event for each, also when it is killed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from airflow.sdk import DAG
+
+from airflow_hivex.hooks.hivex import HivexHook
+from airflow_hivex.triggers.commits import DELIVERED, HivexCommitTrigger, watched_table
+from tests import evidence
+from tests.airflow.runs import wait_until
+from tests.integration.test_documentation import blocks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+pytestmark = pytest.mark.airflow
+
+
+@contextmanager
+def triggerer(log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "airflow", "triggerer", "--skip-serve-logs"],
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+        try:
+            yield process
+        finally:
+            kill(process, signal.SIGKILL)
+
+
+def kill(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, number)
+    process.wait()
+
+
+def told(uri: str) -> list[dict[str, Any]]:
+    """The payloads of the events that Airflow has stored for an asset, in their order."""
+    from airflow.models.asset import AssetEvent, AssetModel
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    with create_session() as session:
+        query = select(AssetEvent.extra).join(AssetModel, AssetModel.id == AssetEvent.asset_id)
+        found = session.scalars(query.where(AssetModel.uri == uri).order_by(AssetEvent.id)).all()
+    return [extra["payload"] for extra in found]
+
+
+def watching() -> int:
+    """How many watchers have noted where they begin."""
+    from airflow.models.asset_state_store import AssetStateStoreModel
+    from airflow.utils.session import create_session
+    from sqlalchemy import func, select
+
+    with create_session() as session:
+        return session.scalar(select(func.count()).select_from(AssetStateStoreModel)) or 0
+
+
+@pytest.mark.evidence
+@pytest.mark.skipif(
+    not evidence.does_all("HIVEX_KILLED_TRIGGERERS"), reason="each start of a triggerer takes seconds; make evidence"
+)
+def test_each_commit_is_told_once_though_the_triggerer_is_killed(
+    warehouse: dict[str, Any],
+    store_dag: Callable[[DAG], None],
+    tmp_path: Path,
+    counts: Any,
+) -> None:
+    hook = HivexHook()
+    hook.run(
+        "CREATE DATABASE shop; CREATE TABLE shop.a (id INT) PARTITIONED BY (ds STRING); CREATE TABLE shop.b (id INT); "
+        "CREATE TABLE shop.c (id INT)"
+    )
+    with DAG("on_a", schedule=watched_table("shop.a", poll_interval=0.2), is_paused_upon_creation=False) as on_a:
+        pass
+    with DAG("on_b", schedule=watched_table("shop.b", poll_interval=0.2), is_paused_upon_creation=False) as on_b:
+        pass
+    store_dag(on_a)
+    store_dag(on_b)
+    commits, kills = evidence.amount("HIVEX_WATCHED_COMMITS", 24, 300), evidence.amount("HIVEX_WATCHER_KILLS", 1, 5)
+    kill_after = sorted(random.Random(evidence.SEED).sample(range(2, commits - 2), kills))
+    log = tmp_path / "triggerer.log"
+    committed: dict[str, list[int]] = {"a": [], "b": [], "c": []}
+
+    def commit(number: int) -> None:
+        table = "abc"[number % 3]
+        values = f"({number}, 'day={number % 2}')" if table == "a" else f"({number})"
+        committed[table].append(hook.run(f"INSERT INTO shop.{table} VALUES {values}").txn_id)
+
+    number = 0
+    for stop in [*kill_after, commits]:
+        with triggerer(log) as process:
+            wait_until(lambda: watching() >= 2)
+            before = len(told("hivex://hivex_default/shop/a"))
+            while number < stop:
+                commit(number)
+                number += 1
+            if stop == commits:
+                wait_until(lambda: len(told("hivex://hivex_default/shop/a")) >= len(committed["a"]))
+                wait_until(lambda: len(told("hivex://hivex_default/shop/b")) >= len(committed["b"]))
+            else:
+                # In the middle of what it tells.
+                wait_until(lambda before=before: len(told("hivex://hivex_default/shop/a")) > before)
+                kill(process, signal.SIGKILL)
+        commit(number)
+        number += 1
+    with triggerer(log):
+        wait_until(lambda: len(told("hivex://hivex_default/shop/a")) >= len(committed["a"]))
+        wait_until(lambda: len(told("hivex://hivex_default/shop/b")) >= len(committed["b"]))
+    for table in ("a", "b"):
+        payloads = told(f"hivex://hivex_default/shop/{table}")
+        assert [payload["txn_id"] for payload in payloads] == committed[table]
+        assert {tuple(payload["tables"]) for payload in payloads} == {(f"shop.{table}",)}
+    first = told("hivex://hivex_default/shop/a")[0]
+    assert first["partitions"] == {"shop.a": ["ds=day%3D0"]}
+    assert first["write_ids"] == {"shop.a": 2}
+    told_once = len(committed["a"] + committed["b"])
+    counts["commits to watched tables, each told once"] = {"commits": told_once, "kills of the triggerer": kills}
+
+
+class StateInDatabase:
+    """The state of an asset, as the triggerer reads and writes it for its triggers."""
+
+    def __init__(self, asset_id: int) -> None:
+        from airflow._shared.state import AssetScope
+
+        self._scope = AssetScope(asset_id=asset_id)
+
+    async def aget(self, key: str, default: Any = None) -> Any:
+        from airflow.state.metastore import MetastoreBackend
+
+        found = MetastoreBackend().get(self._scope, key)
+        return default if found is None else json.loads(found)
+
+    async def aset(self, key: str, value: Any) -> None:
+        from airflow.state.metastore import MetastoreBackend
+
+        MetastoreBackend().set(self._scope, key, json.dumps(value))
+
+
+def watcher_of(uri: str) -> tuple[int, int]:
+    """The ids of the one trigger of an asset, and of the asset."""
+    from airflow.models.asset import AssetModel
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    with create_session() as session:
+        asset = session.scalars(select(AssetModel).where(AssetModel.uri == uri)).one()
+        (watcher,) = asset.watchers
+        return watcher.trigger_id, asset.id
+
+
+async def watch(uri: str, tables: str, store: int, lose: int) -> None:
+    """Run a watcher: Airflow stores so many of its events, and the process ends before the next ones are stored."""
+    from airflow.models.trigger import Trigger
+
+    trigger_id, asset_id = watcher_of(uri)
+    trigger = HivexCommitTrigger(tables=tables, poll_interval=0.01)
+    trigger.asset_state_store = StateInDatabase(asset_id)  # type: ignore[assignment]
+    stream = HivexCommitTrigger.open_shared_stream(trigger.serialize()[1])
+    events = trigger.filter_shared_stream(stream)
+    try:
+        for number in range(store + lose):
+            event = await asyncio.wait_for(anext(events), 20)
+            if number < store:
+                Trigger.submit_event(trigger_id, event)
+        if not store:
+            # It has noted where it begins, and waits for the first commit.
+            with suppress(TimeoutError):
+                await asyncio.wait_for(anext(events), 0.1)
+    finally:
+        await events.aclose()
+        await stream.aclose()
+
+
+def test_watcher_goes_on_after_the_last_event_that_airflow_has_stored(
+    warehouse: dict[str, Any], store_dag: Callable[[DAG], None]
+) -> None:
+    hook = HivexHook()
+    hook.run("CREATE DATABASE club; CREATE TABLE club.a (id INT); CREATE TABLE club.b (id INT)")
+    with DAG("on_club", schedule=watched_table("club.a"), is_paused_upon_creation=False) as dag:
+        pass
+    store_dag(dag)
+    uri = "hivex://hivex_default/club/a"
+    asyncio.run(watch(uri, "club.a", store=0, lose=0))
+    committed = []
+
+    def commit(count: int) -> None:
+        for number in range(count):
+            committed.append(hook.run(f"INSERT INTO club.a VALUES ({number})").txn_id)
+            hook.run(f"INSERT INTO club.b VALUES ({number})")
+
+    commit(5)
+    asyncio.run(watch(uri, "club.a", store=3, lose=2))
+    commit(2)
+    asyncio.run(watch(uri, "club.a", store=1, lose=3))
+    asyncio.run(watch(uri, "club.a", store=3, lose=0))
+    assert [payload["txn_id"] for payload in told(uri)] == committed
+    # One transaction with several tables is one event.
+    hook.run(["INSERT INTO club.a VALUES (9)", "INSERT INTO club.b VALUES (9)"], autocommit=False)
+    hook.get_metastore().notification_log.current_event_id()
+    asyncio.run(watch(uri, "club.a", store=1, lose=0))
+    assert told(uri)[-1]["tables"] == ["club.a", "club.b"]
+    # The log was cut while no triggerer ran.
+    commit(2)
+    log = hook.get_metastore().notification_log
+    log.current_event_id()
+    log.purge(2**60)
+    asyncio.run(watch(uri, "club.a", store=1, lose=0))
+    assert told(uri)[-1]["missed"] is True
+    commit(1)
+    asyncio.run(watch(uri, "club.a", store=1, lose=0))
+    assert told(uri)[-1]["txn_id"] == committed[-1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ({"tables": "a b"}, "not a valid name of a table"),
+        ({"tables": ["shop.a", "x.y.z"]}, "not a valid name"),
+        ({"tables": "a", "poll_interval": 0}, "poll_interval"),
+        ({"tables": "a", "poll_interval": True}, "poll_interval"),
+    ],
+)
+def test_watcher_with_arguments_that_are_wrong_is_refused_when_it_is_made(arguments: Any, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        HivexCommitTrigger(**arguments)
+
+
+def test_watched_table_has_the_uri_of_the_table_and_one_watcher() -> None:
+    asset = watched_table("Shop.Sales", hivex_conn_id="wh", name="sales")
+    assert (asset.name, asset.uri, DELIVERED in asset.extra) == ("sales", "hivex://wh/shop/sales", False)
+    (watcher,) = asset.watchers
+    path, arguments = watcher.trigger.serialize()
+    assert path == "airflow_hivex.triggers.commits.HivexCommitTrigger"
+    assert (
+        HivexCommitTrigger(**arguments).shared_stream_key()
+        == watched_table("other", hivex_conn_id="wh").watchers[0].trigger.shared_stream_key()
+    )
+
+
+def test_examples_of_the_page_are_dags_with_one_watcher() -> None:
+    page = Path(__file__).parents[2] / "docs" / "how-to" / "events.md"
+    names: dict[str, Any] = {}
+    for block in blocks(page, "python"):
+        exec(block, names)
+    assert [watcher.name for watcher in names["dag"].schedule.watchers] == ["commits"]
+    assert names["after_fill"].schedule.watchers == []
+
+
+def test_example_dag_is_scheduled_by_the_commits_of_a_table() -> None:
+    from airflow.dag_processing.dagbag import DagBag
+
+    bag = DagBag(str(Path(__file__).parents[2] / "dags"))
+    assert bag.import_errors == {}
+    dag = bag.dags["hivex_on_commit"]
+    assert sorted(dag.task_ids) == ["count", "tell"]
+    assert dag.schedule.uri == "hivex://hivex_default/shop/orders"
