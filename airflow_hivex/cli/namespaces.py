@@ -1,9 +1,7 @@
-"""``hivex namespace``: the dependencies of a namespace on others, and its move to another cluster."""
+"""``hivex namespace``: the dependencies of a namespace, refused statements, and its move to another cluster."""
 
 from __future__ import annotations
 
-import sys
-from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,14 +11,13 @@ from airflow_hivex.core.errors import InvalidParametersError
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from airflow_hivex.core.model.moves import MovedNamespace, MoveProgress
-    from airflow_hivex.core.namespaces.closure import NamedStatement
+
+_KINDS = {"refused": "route", "unknown": "unknown route"}
 
 COLUMNS = ("kind", "object", "name", "reason", "create_link", "line", "column")
-
-
 PLAN_COLUMNS = ("kind", "object", "cluster", "files", "bytes", "note")
 MOVE_COLUMNS = ("namespace", "cluster", "is_changed", "tables", "bytes_copied", "rounds", "locked_s")
 
@@ -39,7 +36,7 @@ def add_arguments(namespace: argparse.ArgumentParser, tell: Callable[[str], None
         type=Path,
         action="append",
         default=[],
-        help="run a DAG file, and check the statements of its HivexQueryOperators, too",
+        help="run a DAG file, and check the statements of its HivexQueryOperators and their routes, too",
     )
     add_output_option(check)
     add_options_to_command(check)
@@ -133,39 +130,38 @@ def _print_plan(found: MovedNamespace, options: argparse.Namespace, tell: Callab
 
 
 def _check(options: argparse.Namespace) -> int:
+    from airflow_hivex.cli.dag_statements import UnreadableStatement, statements_of
     from airflow_hivex.core.namespaces.closure import NamedStatement
+    from airflow_hivex.core.preflight import Outlook
     from airflow_hivex.core.session import Result
 
     statements = [NamedStatement(str(file), file.read_text()) for file in options.sql]
+    unreadable = []
     for file in options.dag:
-        statements += _of_dag_file(file)
+        for found in statements_of(file):
+            if isinstance(found, UnreadableStatement):
+                unreadable.append(found)
+            else:
+                statements.append(found)
     with open_metastore(options) as metastore:
-        found = metastore.namespaces.check(options.namespace, statements)
+        closure = metastore.namespaces.check(options.namespace, statements)
+        routes = metastore.preflight(statements, namespace=options.namespace)
+    # A text that cannot be read is reported once.
+    unread = {each.object for each in closure.dependencies if not each.name}
+    routes = [each for each in routes if each.kind or each.object not in unread]
     rows: list[tuple[object, ...]] = [
         (each.kind, each.object, each.name, each.reason, each.create_link, each.line, each.column)
-        for each in found.dependencies
+        for each in closure.dependencies
+    ]
+    rows += [("statement", each.name, "", each.reason, None, None, None) for each in unreadable]
+    rows += [
+        (_KINDS[each.outlook], each.object, each.kind, each.reason, None, each.line, each.column)
+        for each in routes
+        if each.outlook is not Outlook.RUNS
     ]
     rows += [
-        ("link", each.link, each.source, f"it is imported ({each.type})", None, None, None) for each in found.imports
+        ("link", each.link, each.source, f"it is imported ({each.type})", None, None, None) for each in closure.imports
     ]
     printer(options.format)(Result(list(COLUMNS), rows))
-    return 0 if found.is_closed else 1
-
-
-def _of_dag_file(file: Path) -> Iterator[NamedStatement]:
-    """Yield the statements of a DAG file, which is run as Airflow runs it when it parses it."""
-    from airflow.dag_processing.dagbag import DagBag
-
-    from airflow_hivex.core.namespaces.closure import NamedStatement
-    from airflow_hivex.operators.query import HivexQueryOperator
-
-    # Airflow logs to the standard output, which has the answer.
-    with redirect_stdout(sys.stderr):
-        bag = DagBag(str(file))
-    for path, error in bag.import_errors.items():
-        raise InvalidParametersError(f"The DAG file {path} cannot be read: {error}")
-    for dag in bag.dags.values():
-        for task in dag.tasks:
-            if isinstance(task, HivexQueryOperator):
-                for text in [task.sql] if isinstance(task.sql, str) else task.sql:
-                    yield NamedStatement(f"{dag.dag_id}.{task.task_id}", text, task.database)
+    is_refused = any(each.outlook is Outlook.REFUSED for each in routes)
+    return 0 if closure.is_closed and not unreadable and not is_refused else 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -37,8 +37,10 @@ from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE
 from airflow_hivex.core.model.progress import ProgressReport
 from airflow_hivex.core.model.statement_locks import StatementLocks
 from airflow_hivex.core.namespaces.capacity import Capacities
+from airflow_hivex.core.namespaces.closure import NamedStatement
 from airflow_hivex.core.namespaces.links import Links
 from airflow_hivex.core.namespaces.namespaces import Namespaces
+from airflow_hivex.core.preflight import ExpectedRoute, Preflight
 from airflow_hivex.core.replication.namespace_moves import NamespaceMoves
 from airflow_hivex.core.replication.primary import PrimaryClusters
 from airflow_hivex.core.replication.replicator import Replicator
@@ -307,6 +309,19 @@ class Metastore:
             NoSuchTransactionError: there is none of that id.
         """
         explicit_transactions.abort_transaction(self.services, txn_id, reason)
+
+    def preflight(
+        self, statements: Iterable[NamedStatement], *, namespace: str = DEFAULT_DATABASE, user: str | None = None
+    ) -> list[ExpectedRoute]:
+        """Return the route that each statement would take now, or why it would be refused; no statement is run.
+
+        The statements are in the order of their runs. They run in ``namespace`` unless they name another one.
+        """
+
+        def open_session(database: str, cluster: str | None) -> Session:
+            return self.session(user=user, database=database, cluster=cluster)
+
+        return Preflight(open_session, namespace).check(statements)
 
     def registered_caches(self) -> list[RegisteredCache]:
         """Return the caches of metadata of all processes that follow the notification log. One round trip."""

@@ -127,3 +127,73 @@ def test_example_of_the_page_on_moves_runs(nycflights: Metastore, capsys: pytest
     assert primary_of(nycflights) == "c2"
     with nycflights.session() as session:
         assert session.sql(blocks(page, "sql")[0].rstrip().rstrip(";")).rows[0][2] is False
+
+
+ROUTED_DAG_FILE = """
+from airflow.sdk import DAG, Param, task
+from airflow_hivex.operators.query import HivexQueryOperator
+
+with DAG("nightly", params={"factor": Param(3, type="integer")}, user_defined_macros={"own": lambda: "own"}):
+    @task
+    def names():
+        return []
+
+    make = HivexQueryOperator(task_id="make", sql="CREATE TABLE new AS SELECT id * {{ params.factor }} AS id FROM own")
+    after = HivexQueryOperator(task_id="after", sql="SELECT * FROM new; SELECT * FROM nothing")
+    make >> after
+    HivexQueryOperator(task_id="day", sql="SELECT '{{ ds }}', '{{ macros.ds_add(ds, 1) }}', id FROM {{ own() }}")
+    HivexQueryOperator(task_id="apart", sql="SELECT 1;\\nSELECT * FROM own JOIN far ON own.id = far.id")
+    HivexQueryOperator(task_id="pinned", sql="SELECT * FROM own", cluster="c2")
+    HivexQueryOperator(task_id="moved", sql=["USE CLUSTER c2", "SELECT * FROM own"], cluster="c1")
+    HivexQueryOperator(task_id="chained", sql="USE CLUSTER c2; SELECT * FROM own")
+    HivexQueryOperator(task_id="marked", sql="SELECT * FROM own WHERE id = :id", parameters={"id": "{{ ds_nodash }}"})
+    HivexQueryOperator(task_id="unmarked", sql="SELECT * FROM own WHERE id = :id")
+    HivexQueryOperator(task_id="pulled", sql="SELECT {{ ti.xcom_pull(task_ids='names') }}")
+    HivexQueryOperator(task_id="broken", sql="SELECT {{ ds")
+    HivexQueryOperator(task_id="failing", sql="SELECT {{ 1 / 0 }}")
+    HivexQueryOperator.partial(task_id="mapped").expand(sql=["SELECT * FROM own", "SELECT * FROM gone"])
+    HivexQueryOperator.partial(task_id="late").expand(sql=names())
+    HivexQueryOperator(task_id="output", sql=names())
+"""
+
+
+@pytest.mark.airflow
+def test_check_reports_the_statements_that_routing_would_refuse(
+    sqlite_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clusters = {name: {"filesystem": (tmp_path / name).as_uri(), "jobtracker": "local[1]"} for name in ("c1", "c2")}
+    with Metastore.open(sqlite_url, clusters=clusters, default_cluster="c1") as metastore:
+        with metastore.session(database="default") as session:
+            session.sql("CREATE DATABASE a")
+            session.sql("CREATE TABLE a.own (id int)")
+            session.sql("USE CLUSTER c2")
+            session.sql("CREATE TABLE a.far (id int)")
+        before = metastore.notification_log.current_event_id()
+        dag = tmp_path / "nightly.py"
+        dag.write_text(ROUTED_DAG_FILE)
+        options = ["--clusters", json.dumps(clusters), "--default-cluster", "c1", "--dag", str(dag)]
+        code, rows = check(sqlite_url, capsys, *options)
+        assert metastore.notification_log.current_event_id() == before
+        assert metastore.catalog.list_tables("a") == ["far", "own"]
+    told = sorted((str(row["object"]).removeprefix("nightly."), row["kind"], row["reason"]) for row in rows)
+    assert code == 1
+    expected = [
+        ("after", "route", "Table a.nothing does not exist"),
+        ("after", "unknown route", "nightly.make creates it"),
+        ("apart", "route", "c1 (primary of a.own): a.far (primary c2) is not there"),
+        ("broken", "statement", "its template cannot be rendered without a run: "),
+        ("chained", "route", "cannot run on cluster c2, which USE CLUSTER chose"),
+        ("failing", "statement", "its template fails without a run: ZeroDivisionError"),
+        ("late", "statement", "it is mapped over values that are known in a run only"),
+        ("mapped", "route", "Table a.gone does not exist"),
+        ("moved", "route", "cannot run on cluster c2, which USE CLUSTER chose"),
+        ("output", "statement", "it is known in a run only"),
+        ("pinned", "route", "cannot run on cluster c2, which USE CLUSTER chose"),
+        ("pulled", "statement", "'ti' is undefined"),
+        ("unmarked", "route", "id"),
+    ]
+    assert [each[:2] for each in told] == [each[:2] for each in expected]
+    for (_, _, reason), (_, _, fragment) in zip(told, expected, strict=True):
+        assert fragment in str(reason)
+    (apart,) = (row for row in rows if row["object"] == "nightly.apart")
+    assert (apart["name"], apart["line"], apart["column"]) == ("SELECT", 2, 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from airflow_hivex.core.catalog import links, tables
@@ -68,11 +68,16 @@ class Closure:
 
 @dataclass(frozen=True, slots=True)
 class NamedStatement:
-    """A text of statements that runs in a namespace, and the name of its place, such as a task."""
+    """A text of statements that runs in a namespace, and the name of its place, such as a task.
+
+    ``cluster`` is the one that is pinned, and ``parameters`` are the values of ``:name`` markers, for their routes.
+    """
 
     name: str
     text: str
     namespace: str | None = None
+    cluster: str | None = None
+    parameters: Mapping[str, object] | None = None
 
 
 class ClosureCheck:

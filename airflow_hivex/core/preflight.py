@@ -1,0 +1,131 @@
+"""Pre-flight: the routes that statements of scripts and DAGs would take, before their first run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from airflow_hivex.core.errors import ForeignNameError, HivexError, NoSuchObjectError
+from airflow_hivex.core.model import statements as kinds
+from airflow_hivex.core.model.identifiers import normalise
+from airflow_hivex.core.namespaces.closure import NamedStatement
+from airflow_hivex.core.session import Session
+from airflow_hivex.core.sql.reader import ReadStatement, read_all
+from airflow_hivex.core.sql.scripts import share_parameters
+from airflow_hivex.core.sql.tokens import location
+
+OpenSession = Callable[[str, str | None], Session]
+
+_OF_SESSION = (kinds.UseDatabase, kinds.UseCluster, kinds.SetSetting, kinds.ResetSetting)
+_CREATES = (kinds.CreateTable, kinds.CreateView, kinds.CreateDatabase, kinds.CreateLink)
+
+
+class Outlook(StrEnum):
+    """The answer for a statement; ``UNKNOWN`` where the route depends on something that an earlier one makes."""
+
+    RUNS = "runs"
+    REFUSED = "refused"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedRoute:
+    """The route that a statement would take now.
+
+    ``object`` is the place of the statement, such as ``dag.task``; ``reason`` is that of the router, or the error that
+    the statement would raise. ``line`` and ``column`` count from 1 in the text.
+    """
+
+    object: str
+    kind: str
+    outlook: Outlook
+    cluster: str | None
+    reason: str
+    line: int | None = None
+    column: int | None = None
+
+
+class Preflight:
+    """Asks for the route of each statement, and runs none. Reads metadata, and looks whether clusters can be used."""
+
+    def __init__(self, open_session: OpenSession, default_namespace: str) -> None:
+        self._open_session = open_session
+        self._default = default_namespace
+        self._made: dict[str, str] = {}
+
+    def check(self, statements: Iterable[NamedStatement]) -> list[ExpectedRoute]:
+        """Return the routes of the statements that run on a cluster, in order.
+
+        Each text has a session of its own. The texts are in the order of their runs: a table that one of them creates
+        is known to those after it.
+        """
+        return [found for statement in statements for found in self._of_text(statement)]
+
+    def _of_text(self, text: NamedStatement) -> Iterator[ExpectedRoute]:
+        namespace = normalise(text.namespace or self._default)
+        try:
+            read = list(read_all(text.text, database=namespace))
+            parameters = share_parameters([_source(text, each) for each in read], text.parameters)
+            session = self._open_session(namespace, text.cluster)
+        except HivexError as error:
+            yield self._failed(text, None, error, [namespace])
+            return
+        with session:
+            for each, values in zip(read, parameters, strict=True):
+                statement = each.statement
+                named = [_full_name(use, session.database) for use in statement.uses]
+                try:
+                    if isinstance(statement, _OF_SESSION):
+                        session.sql(_source(text, each), values)
+                    elif isinstance(statement, kinds.RoutedStatement):
+                        yield self._of_routed(session, text, each, values)
+                except ForeignNameError:
+                    # The check of the closure has it.
+                    continue
+                except HivexError as error:
+                    yield self._failed(text, each, error, named)
+                    if isinstance(statement, _OF_SESSION):
+                        # The statements behind it would run elsewhere.
+                        return
+                finally:
+                    if isinstance(statement, _CREATES):
+                        outputs = (name for name, use in zip(named, statement.uses, strict=True) if use.role.is_output)
+                        self._made.update(dict.fromkeys(outputs, text.name))
+
+    def _of_routed(
+        self,
+        session: Session,
+        text: NamedStatement,
+        read: ReadStatement,
+        values: Mapping[str, object] | None,
+    ) -> ExpectedRoute:
+        line, column = location(text.text, read.span.start)
+        if read.markers and text.parameters is None:
+            reason = f"its markers need values: {', '.join(sorted(read.markers))}"
+            return ExpectedRoute(text.name, read.statement.KIND, Outlook.UNKNOWN, None, reason, line, column)
+        route = session.explain(_source(text, read), values)
+        outlook = Outlook.REFUSED if route.cluster is None else Outlook.RUNS
+        return ExpectedRoute(text.name, read.statement.KIND, outlook, route.cluster, route.describe(), line, column)
+
+    def _failed(
+        self, text: NamedStatement, read: ReadStatement | None, error: HivexError, named: Iterable[str]
+    ) -> ExpectedRoute:
+        kind = "" if read is None else read.statement.KIND
+        line, column = (None, None) if read is None else location(text.text, read.span.start)
+        maker = next((self._made[name] for name in named if name in self._made), None)
+        if maker is None or not isinstance(error, NoSuchObjectError):
+            return ExpectedRoute(text.name, kind, Outlook.REFUSED, None, str(error), line, column)
+        reason = f"{error} {maker} creates it; the route is known after that."
+        return ExpectedRoute(text.name, kind, Outlook.UNKNOWN, None, reason, line, column)
+
+
+def _source(text: NamedStatement, read: ReadStatement) -> str:
+    return text.text[read.span.start : read.span.end]
+
+
+def _full_name(use: kinds.UsedObject, database: str) -> str:
+    if use.kind is not kinds.ObjectKind.TABLE:
+        return normalise(use.name or database)
+    link = "" if use.namespace is None else f"@{use.namespace}"
+    return normalise(f"{use.database or database}.{use.name}{link}")
