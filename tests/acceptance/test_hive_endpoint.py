@@ -15,7 +15,8 @@ import pytest
 
 from airflow_hivex.core.metastore import Metastore
 from tests import evidence, spark_options
-from tests.hive_endpoint import serving
+from tests.acceptance import hive_calls
+from tests.hive_endpoint import hive_client, serving
 from tests.hive_metastore import hive_metastore
 
 ALL = evidence.does_all("HIVEX_EVERY_SPARK_STATEMENT")
@@ -80,3 +81,44 @@ def test_spark_gets_the_results_of_a_real_hive_metastore(sqlite_url: str, tmp_pa
     ]
     assert differing == []
     counts["statements of Spark on the Hive Metastore endpoint"] = {"statements": len(results["ours"])}
+
+
+RECORDED = Path(__file__).with_name("hive_calls_answers.json")
+"""The answers of a real Hive Metastore 2.3."""
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "hive-metastore-calls.md"
+
+
+def recorded() -> list[tuple[str, str]]:
+    return [(call, answer) for call, answer in json.loads(RECORDED.read_text())]
+
+
+def test_calls_of_transactions_are_answered_as_by_hive_or_listed(
+    postgresql_url: str, tmp_path: Path, counts: Any
+) -> None:
+    cluster = {"c1": {"filesystem": (tmp_path / "ours").as_uri(), "jobtracker": "local[1]"}}
+    with (
+        Metastore.open(postgresql_url, clusters=cluster, settings={"hivex.lock.matrix": "2.3"}) as metastore,
+        serving(metastore) as running,
+        hive_client(running.port) as client,
+    ):
+        hive_calls.make_tables(client)
+        answers = hive_calls.run(client)
+    assert len(answers) > 200
+    assert [call for call, _ in answers] == [call for call, _ in recorded()]
+    differing = {
+        call: (answer, theirs)
+        for (call, answer), (_, theirs) in zip(answers, recorded(), strict=True)
+        if answer != theirs
+    }
+    section = PAGE.read_text().partition("## Deliberate differences")[2].partition("Calls about tables")[0]
+    rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
+    listed = {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
+    assert set(differing) == listed, differing
+    counts["calls compared with those of a Hive Metastore 2.3"] = {"calls": len(answers)}
+
+
+@pytest.mark.skipif(not evidence.IS_WHOLE, reason="the answers of a real Hive Metastore are recorded")
+def test_answers_of_a_real_hive_metastore_are_those_that_were_recorded(tmp_path: Path) -> None:
+    with hive_metastore(tmp_path / "warehouse") as hive, hive_client(hive.port) as client:
+        hive_calls.make_tables(client)
+        assert hive_calls.run(client) == recorded()

@@ -26,9 +26,14 @@ def compact(endpoint: Endpoint, _client: Client, args: Any) -> None:
 def compact2(endpoint: Endpoint, _client: Client, args: Any) -> Any:
     """Request a compaction, and return its id."""
     found = _request(endpoint, args.rqst)
+    known = found
+    if found.in_the_way is not None:
+        # As Hive, which returns the compaction that is in the way.
+        entry = endpoint.services.compactor.history.get(found.in_the_way)
+        known = CompactionResponse(entry.id, entry.state)
     return ttypes.CompactionResponse(
-        id=found.id if found.is_accepted else found.in_the_way or found.id,
-        state=found.state.shown,
+        id=known.id,
+        state=known.state.shown,
         accepted=found.is_accepted,
         errormessage=found.message,
     )

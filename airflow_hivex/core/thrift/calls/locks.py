@@ -74,7 +74,9 @@ def check_lock(endpoint: Endpoint, _client: Client, args: Any) -> Any:
 
 @call("unlock")
 def unlock(endpoint: Endpoint, _client: Client, args: Any) -> None:
-    """Release locks that belong to no transaction, or still wait."""
+    """Release locks that belong to no transaction, or still wait; of others nothing happens, as in Hive."""
+    if args.rqst.lockid < 1:
+        return
     endpoint.services.locks.unlock(args.rqst.lockid)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from airflow_hivex.core.errors import InvalidTransactionRequestError
 from airflow_hivex.core.model.transactions import AbortReason, Operation, TxnState, TxnType
 from airflow_hivex.core.model.write_ids import MAX_ID, ValidTxnList
 from airflow_hivex.core.thrift.bindings import ttypes
@@ -32,8 +31,8 @@ def bits(ids: Sequence[int], set_ids: Sequence[int]) -> bytes:
 def open_txns(endpoint: Endpoint, client: Client, args: Any) -> Any:
     """Open transactions."""
     request = args.rqst
-    if (request.num_txns or 0) < 1:
-        # As Hive, which also opens none for a number that is not positive.
+    if not request.num_txns:
+        # As Hive, which has no error for that.
         return ttypes.OpenTxnsResponse(txn_ids=[])
     if request.replPolicy or request.replSrcTxnIds:
         replayed = endpoint.metastore.replayed_transactions
@@ -74,9 +73,7 @@ def abort_txn(endpoint: Endpoint, _client: Client, args: Any) -> None:
 def abort_txns(endpoint: Endpoint, _client: Client, args: Any) -> None:
     """Abort those of the transactions that are open."""
     ids = args.rqst.txn_ids or []
-    aborted = endpoint.services.transactions.abort_many(ids, "ABORT TRANSACTIONS", AbortReason.ABORT_QUERY)
-    if not aborted and len(ids) == 1:
-        endpoint.services.transactions.get(ids[0])
+    endpoint.services.transactions.abort_many(ids, "ABORT TRANSACTIONS", AbortReason.ABORT_QUERY)
 
 
 @call("heartbeat")
@@ -92,15 +89,7 @@ def heartbeat(endpoint: Endpoint, _client: Client, args: Any) -> None:
 @call("heartbeat_txn_range")
 def heartbeat_txn_range(endpoint: Endpoint, _client: Client, args: Any) -> Any:
     """Note that the owner of a range of transactions is alive."""
-    lo, hi = args.txns.min, args.txns.max
-    if hi < lo:
-        return ttypes.HeartbeatTxnRangeResponse(aborted=set(), nosuch=set())
-    try:
-        found = endpoint.services.transactions.heartbeat_range(lo, hi)
-    except InvalidTransactionRequestError:
-        if hi - lo > 1_000_000:
-            raise
-        return ttypes.HeartbeatTxnRangeResponse(aborted=set(), nosuch=set(range(lo, hi + 1)))
+    found = endpoint.services.transactions.heartbeat_range(args.txns.min, args.txns.max)
     return ttypes.HeartbeatTxnRangeResponse(aborted=set(found.aborted), nosuch=set(found.no_such))
 
 
