@@ -13,8 +13,9 @@ from typing import Self
 class TcpProxy:
     """Passes on all that is said between clients at ``port`` and the server at another one; a context manager."""
 
-    def __init__(self, server_port: int) -> None:
-        self._server_port = server_port
+    def __init__(self, server_port: int, host: str = "127.0.0.1") -> None:
+        """``host`` is that of the server, or the folder of its Unix socket."""
+        self._server = host, server_port
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listening.getsockname()[1]
         self._is_cut = threading.Event()
@@ -34,6 +35,10 @@ class TcpProxy:
     def mend(self) -> None:
         """Accept connections again."""
         self._is_cut.clear()
+
+    def passed_on(self, answer: bytes) -> tuple[bytes, bool]:
+        """Return what a client gets of the server's answer, and whether its connection is lost then."""
+        return answer, False
 
     def __enter__(self) -> Self:
         return self
@@ -64,7 +69,7 @@ class TcpProxy:
     def _pass_on(self, client: socket.socket) -> None:
         with (
             client,
-            socket.create_connection(("127.0.0.1", self._server_port)) as server,
+            self._connected() as server,
             selectors.DefaultSelector() as selector,
             suppress(OSError),
         ):
@@ -78,9 +83,20 @@ class TcpProxy:
                         source, target = key.fileobj, key.data
                         assert isinstance(source, socket.socket)
                         data = source.recv(1 << 16)
-                        if not data:
-                            return
+                        is_lost = not data
+                        if source is server and data:
+                            data, is_lost = self.passed_on(data)
                         target.sendall(data)
+                        if is_lost:
+                            return
             finally:
                 with self._lock:
                     self._open -= {client, server}
+
+    def _connected(self) -> socket.socket:
+        host, port = self._server
+        if not host.startswith("/"):
+            return socket.create_connection((host, port))
+        server = socket.socket(socket.AF_UNIX)
+        server.connect(f"{host}/.s.PGSQL.{port}")
+        return server
