@@ -14,13 +14,15 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from pyspark.sql import SparkSession
 
+from airflow_hivex.core.spark.functions import is_connect
 from airflow_hivex.core.spark.text_conf import TEXT_CONF, TEXT_DEFAULTS
 
 TIMESTAMP_TYPE = "spark.sql.timestampType"
@@ -138,26 +140,50 @@ def _change(spark: SparkSession, conf: Mapping[str, str]) -> dict[str, str | Non
         **FIXED_CONF,
         _EXCLUDED_RULES: _excluded(conf, found),
     }
-    before: dict[str, str | None] = {}
-    for key, value in wanted.items():
-        # The others were fixed when the application started.
-        if found.get(key) != value and spark.conf.isModifiable(key):
-            before[key] = found.get(key)
-            if value is None:
-                spark.conf.unset(key)
-            else:
-                spark.conf.set(key, value)
-    return before
+    others = {key: value for key, value in wanted.items() if found.get(key) != value}
+    # The others were fixed when the application started.
+    changed = {key: others[key] for key in _modifiable(spark, others)}
+    _set(spark, changed)
+    return {key: found.get(key) for key in changed}
 
 
 def _restore(spark: SparkSession, before: Mapping[str, str | None]) -> None:
-    for key, value in before.items():
-        if key in _LASTING:
-            continue
-        if value is None:
-            spark.conf.unset(key)
-        else:
+    _set(spark, {key: value for key, value in before.items() if key not in _LASTING})
+
+
+def _modifiable(spark: SparkSession, keys: Iterable[str]) -> list[str]:
+    """Return the settings of which a running session may have others."""
+    if not is_connect(spark):
+        return [key for key in keys if spark.conf.isModifiable(key)]
+    from pyspark.sql.connect.proto.base_pb2 import ConfigRequest
+
+    asked = ConfigRequest.IsModifiable(keys=list(keys))
+    answer = _call(spark, ConfigRequest.Operation(is_modifiable=asked)) if asked.keys else None
+    return [] if answer is None else [key for key, is_modifiable in answer.pairs if is_modifiable == "true"]
+
+
+def _set(spark: SparkSession, values: Mapping[str, str | None]) -> None:
+    """Set the configuration of a session; None stands for Spark's default."""
+    given = {key: value for key, value in values.items() if value is not None}
+    defaults = [key for key, value in values.items() if value is None]
+    if not is_connect(spark):
+        for key, value in given.items():
             spark.conf.set(key, value)
+        for key in defaults:
+            spark.conf.unset(key)
+        return
+    from pyspark.sql.connect.proto.base_pb2 import ConfigRequest, KeyValue
+
+    if given:
+        pairs = [KeyValue(key=key, value=value) for key, value in given.items()]
+        _call(spark, ConfigRequest.Operation(set=ConfigRequest.Set(pairs=pairs)))
+    if defaults:
+        _call(spark, ConfigRequest.Operation(unset=ConfigRequest.Unset(keys=defaults)))
+
+
+def _call(spark: Any, operation: Any) -> Any:
+    """Ask a server of Spark Connect, once for all settings. pyspark asks once for each."""
+    return spark.client.config(operation)
 
 
 def _excluded(conf: Mapping[str, str], found: Mapping[str, str]) -> str:
