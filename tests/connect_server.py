@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
+import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
+from airflow_hivex.core.model.clusters import Cluster
+from airflow_hivex.core.model.operations import ServerOperation
 from airflow_hivex.core.runners import connect_server
+from airflow_hivex.core.runners.registry import ResumingRunner, runner_for
 
 STATE = "XDG_STATE_HOME"
 
@@ -20,6 +25,21 @@ def free_port() -> int:
             opened.bind(("127.0.0.1", port))
             return port
     raise OSError("no port is free")
+
+
+def noted_operation(metastore_url: str, txn_id: int) -> ServerOperation | None:
+    """The operation that is noted for a transaction, whose metastore is on SQLite; None before there is one."""
+    with closing(sqlite3.connect(metastore_url.removeprefix("sqlite:///"))) as connection:
+        found = connection.execute("SELECT document FROM pending_writes WHERE txn_id = ?", (txn_id,)).fetchone()
+    noted = None if found is None else json.loads(found[0]).get("operation_at_server")
+    return None if noted is None else ServerOperation(**noted)
+
+
+def is_running(operation: ServerOperation | None, server_url: str) -> bool:
+    """Whether a server runs an operation."""
+    runner = runner_for(Cluster("c1", "file:///data/c1", server_url))
+    assert isinstance(runner, ResumingRunner)
+    return operation is not None and runner.has_operation(operation, "c1")
 
 
 @contextmanager

@@ -384,6 +384,16 @@ class Session:
             log.warning("Transaction %s could not be aborted: %s", running.txn_id, error)
         running.stop()
 
+    @property
+    def can_be_resumed(self) -> bool:
+        """Return whether the running statement's job goes on when this process ends, for a session of the same writer.
+
+        For other threads. That session runs the same statement, and waits for the job.
+        """
+        running = self._state.running
+        operation = None if running is None else running.operation
+        return operation is not None and operation.is_running
+
     def close(self) -> None:
         """End the session; a statement that still runs in another thread is cancelled, its transaction rolled back."""
         self._is_closed = True
@@ -398,8 +408,10 @@ class Session:
             with suppress(LockOfOpenTransactionError):
                 self._services.locks.unlock(lock_id)
 
-    def _context(self, parameters: Mapping[str, object] | None, max_rows: int | None = None) -> StatementContext:
-        return StatementContext(self._services, self._state, dict(parameters or {}), max_rows)
+    def _context(
+        self, parameters: Mapping[str, object] | None, max_rows: int | None = None, text: str | None = None
+    ) -> StatementContext:
+        return StatementContext(self._services, self._state, dict(parameters or {}), max_rows, text=text)
 
     def _execute(
         self,
@@ -408,7 +420,7 @@ class Session:
         max_rows: int | None = None,
         text: str | None = None,
     ) -> Result:
-        context = self._context(parameters, max_rows)
+        context = self._context(parameters, max_rows, text)
         check_statement(context, statement, text)
         if self._state.transaction is not None and not statement.IN_TRANSACTIONS:
             # As in Hive: everybody sees its changes at once.

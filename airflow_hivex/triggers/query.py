@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
@@ -16,11 +17,14 @@ from airflow_hivex.hooks.transactions import lasting_failure
 from airflow_hivex.hooks.warehouse import WarehouseHook
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     from airflow_hivex.core.session import Result, Session
 
 Answer = dict[str, Any]
+
+_BY_USER = "user-action"
+"""The message of a cancellation that ends the task. Source: Airflow's TriggerRunner.cancel_triggers."""
 
 
 def result_as_json(result: Result) -> Answer:
@@ -42,7 +46,8 @@ class HivexQueryTrigger(BaseTrigger):
     """Runs statements in an open transaction, which it neither commits nor aborts, and yields their last result.
 
     The transaction is the fence. A triggerer that goes on with the trigger of a lost one joins it as the same writer:
-    then nothing that the lost one has written, or may still write, counts. The event is
+    then nothing that the lost one has written, or may still write, counts. If the job of an INSERT, UPDATE or DELETE
+    still runs at its server, the new triggerer waits for that job, and no other one begins. The event is
     ``{"result": ..., "database": ..., "cluster": ...}``, or ``{"error": sentence, "kind": ...}`` with the kinds
     ``fatal``, ``conflict`` (the transaction was aborted for the sake of another one), ``in process`` (the cluster has
     no server that runs its jobs) and ``passing``.
@@ -116,23 +121,23 @@ class HivexQueryTrigger(BaseTrigger):
         """Yield the one event."""
         from airflow_hivex.core.errors import WriteTakenBackError
 
-        # A thread of its own: a statement may take hours, and the loop's threads are everybody's.
-        executor = ThreadPoolExecutor(1, thread_name_prefix=f"hivex-transaction-{self.txn_id}")
         try:
-            running = asyncio.get_running_loop().run_in_executor(executor, contextvars.copy_context().run, self._run)
-            event = await asyncio.shield(running)
-        except asyncio.CancelledError:
-            # The triggerer ends, or the task does. The job is stopped without waiting for it here.
+            event = await self._in_thread(self._run)
+        except asyncio.CancelledError as error:
             self._is_cancelled.set()
-            threading.Thread(target=self._cancel, name=f"hivex-cancel-{self.txn_id}").start()
+            session = self._session
+            if error.args[:1] != (_BY_USER,) and session is not None and session.can_be_resumed:
+                # The triggerer ends. The next one waits for the job.
+                self.log.info("The job of transaction %s goes on while the triggerer ends", self.txn_id)
+            else:
+                # The job is stopped without waiting for it here.
+                threading.Thread(target=self._cancel, name=f"hivex-cancel-{self.txn_id}").start()
             raise
         except WriteTakenBackError as error:
             # The event of the other triggerer is the one that counts.
             self.log.warning("Another triggerer has taken over: %s", error)
             await asyncio.Event().wait()
             return
-        finally:
-            executor.shutdown(wait=False)
         yield TriggerEvent({**event, "course": dict(self.course)})
 
     async def on_kill(self) -> None:
@@ -142,6 +147,37 @@ class HivexQueryTrigger(BaseTrigger):
 
     async def cleanup(self) -> None:
         """Nothing is held: the connection to the metastore is the triggerer's."""
+
+    async def _in_thread(self, work: Callable[[], Answer]) -> Answer:
+        """Return the result of ``work`` in a thread of its own, as a statement may take hours.
+
+        The thread ends with the process, also if the process does not wait for its statement.
+        """
+        loop = asyncio.get_running_loop()
+        result: asyncio.Future[Answer] = loop.create_future()
+
+        def settle(answer: Answer | None, error: BaseException | None) -> None:
+            if result.cancelled():
+                return
+            if error is not None:
+                result.set_exception(error)
+            elif answer is not None:
+                result.set_result(answer)
+
+        def run() -> None:
+            answer: Answer | None = None
+            error: BaseException | None = None
+            try:
+                answer = work()
+            except BaseException as raised:
+                error = raised
+            # The loop may have ended meanwhile.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(settle, answer, error)
+
+        target = partial(contextvars.copy_context().run, run)
+        threading.Thread(target=target, name=f"hivex-transaction-{self.txn_id}", daemon=True).start()
+        return await result
 
     def _run(self) -> Answer:
         """Return the event.

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent import futures
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from subprocess import PIPE, Popen
 
 import grpc
 import psutil
@@ -21,7 +24,7 @@ from airflow_hivex.core.model.plans import Plan
 from airflow_hivex.core.runners import connect_server
 from airflow_hivex.core.runners.connect import ConnectRunner
 from airflow_hivex.core.runners.connect_server import Server
-from tests.connect_server import free_port, running_server
+from tests.connect_server import free_port, is_running, noted_operation, running_server
 from tests.tcp_proxy import TcpProxy
 
 pytestmark = pytest.mark.spark
@@ -158,6 +161,107 @@ def test_a_job_on_a_server_that_hangs_can_be_cancelled(server: Server, process: 
         with pytest.raises(JobCancelledError):
             stuck.result(5)
     assert runner.run(Plan("next", "next", "SELECT 1 AS a"), "c1").rows == ((1,),)
+
+
+CLIENT = """
+import sys
+from airflow_hivex.core import Metastore
+url, folder, tracker, txn_id, statement = sys.argv[1:]
+with Metastore.open(url, clusters={"c1": {"filesystem": folder, "jobtracker": tracker}}) as metastore:
+    with metastore.session(txn_id=int(txn_id), writer="w") as session:
+        try:
+            session.sql(statement)
+        except Exception as error:
+            print(type(error).__name__, flush=True)
+"""
+SLOW = "SELECT sum(hash(a.id, b.id)) FROM range(20000) a CROSS JOIN range(10000) b"
+
+
+@contextmanager
+def writing_client(url: str, folder: Path, tracker: str, txn_id: int, statement: str) -> Iterator[Popen[str]]:
+    """Yield a process that runs a statement in a transaction, once the server works for it."""
+    arguments = [url, (folder / "c1").as_uri(), tracker, str(txn_id), statement]
+    with Popen([sys.executable, "-c", CLIENT, *arguments], stdout=PIPE, text=True) as client:
+        try:
+            deadline = time.monotonic() + 60
+            while not is_running(noted_operation(url, txn_id), tracker):
+                assert time.monotonic() < deadline
+                assert client.poll() is None
+                # Between two looks at what the server does.
+                time.sleep(0.05)
+            yield client
+        finally:
+            client.kill()
+
+
+def folders(folder: Path) -> list[str]:
+    return sorted(path.name for path in (folder / "c1" / "default.db" / "t").iterdir() if path.is_dir())
+
+
+@in_turns
+@pytest.mark.parametrize("statement", [f"INSERT INTO t {SLOW}", f"UPDATE t SET id = ({SLOW}) WHERE id = 4"])
+def test_a_killed_client_s_write_is_waited_for_by_its_next_session(
+    server: Server, sqlite_url: str, tmp_path: Path, statement: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    cluster = {"filesystem": (tmp_path / "c1").as_uri(), "jobtracker": server.url}
+    with Metastore.open(sqlite_url, clusters={"c1": cluster}) as metastore:
+        with metastore.session() as session:
+            session.sql("CREATE TABLE t (id bigint)")
+            session.sql("INSERT INTO t SELECT id FROM range(5)")
+        (txn_id,) = metastore.transactions.open()
+        with writing_client(sqlite_url, tmp_path, server.url, txn_id, statement) as client:
+            client.kill()
+            client.wait()
+            with metastore.session(txn_id=txn_id, writer="w") as session:
+                assert session.sql(statement).rows_written == 1
+        assert "its job still runs on c1, and is waited for" in caplog.text
+        metastore.commit(txn_id)
+        with metastore.session() as session:
+            total = session.sql("SELECT count(*), sum(IF(id BETWEEN 0 AND 4, id, 0)) FROM t").rows
+        assert total == [(6, 10)] if statement.startswith("INSERT") else total == [(5, 6)]
+    assert len(folders(tmp_path)) == (2 if statement.startswith("INSERT") else 3)
+
+
+@in_turns
+def test_a_paused_client_s_write_goes_on_elsewhere_and_its_own_end_changes_nothing(
+    server: Server, sqlite_url: str, tmp_path: Path
+) -> None:
+    cluster = {"filesystem": (tmp_path / "c1").as_uri(), "jobtracker": server.url}
+    statement = f"INSERT INTO t {SLOW}"
+    with Metastore.open(sqlite_url, clusters={"c1": cluster}) as metastore:
+        with metastore.session() as session:
+            session.sql("CREATE TABLE t (id bigint)")
+        (txn_id,) = metastore.transactions.open()
+        with writing_client(sqlite_url, tmp_path, server.url, txn_id, statement) as client:
+            client.send_signal(signal.SIGSTOP)
+            with metastore.session(txn_id=txn_id, writer="w") as session:
+                assert session.sql(statement).rows_written == 1
+                client.send_signal(signal.SIGCONT)
+                assert client.communicate(timeout=60)[0].split() == ["WriteTakenBackError"]
+            metastore.commit(txn_id)
+        with metastore.session() as session:
+            assert session.sql("SELECT count(*) FROM t").rows == [(1,)]
+    assert len(folders(tmp_path)) == 1
+
+
+@in_turns
+def test_another_statement_of_the_next_session_takes_the_write_back(
+    server: Server, sqlite_url: str, tmp_path: Path
+) -> None:
+    cluster = {"filesystem": (tmp_path / "c1").as_uri(), "jobtracker": server.url}
+    with Metastore.open(sqlite_url, clusters={"c1": cluster}) as metastore:
+        with metastore.session() as session:
+            session.sql("CREATE TABLE t (id bigint)")
+        (txn_id,) = metastore.transactions.open()
+        with writing_client(sqlite_url, tmp_path, server.url, txn_id, f"INSERT INTO t {SLOW}") as client:
+            client.kill()
+            client.wait()
+        with metastore.session(txn_id=txn_id, writer="w") as session:
+            assert session.sql("INSERT INTO t SELECT id FROM range(3)").rows_written == 3
+        metastore.commit(txn_id)
+        with metastore.session() as session:
+            assert session.sql("SELECT count(*), sum(id) FROM t").rows == [(3, 3)]
 
 
 def test_a_wrong_token_is_no_lost_server(server: Server, sqlite_url: str, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ here under the same URI.
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import threading
@@ -15,15 +16,16 @@ import uuid
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow_hivex.core.errors import ClusterUnreachableError, HivexError, JobCancelledError, JobError
 from airflow_hivex.core.model.health import Health
+from airflow_hivex.core.model.operations import ResumableWrite, ServerOperation
 from airflow_hivex.core.model.plans import JobResult, Plan
 from airflow_hivex.core.model.progress import ProgressReport
 from airflow_hivex.core.model.secrets import hide_in_uri
 from airflow_hivex.core.runners import connect_server
+from airflow_hivex.core.runners.connect_operations import ConnectOperation, is_known
 from airflow_hivex.core.runners.connect_watch import ANSWER_LIMIT_S, ConnectWatch, ask
 from airflow_hivex.core.runners.running_jobs import RunningJob, RunningJobs
 
@@ -62,16 +64,45 @@ class ConnectRunner:
             ClusterUnreachableError: the server does not answer, or has ended while the job ran; nothing was written.
             JobError: anything else, such as an overflow, or a server of another release of Spark.
         """
+        return self._submit(plan, cluster, None, report)
+
+    def run_resumable(
+        self, plan: Plan, cluster: str, write: ResumableWrite, report: ProgressReport | None = None
+    ) -> JobResult:
+        """Return the result of a plan with a write that a later process can go on with; see ``ResumingRunner``.
+
+        Raises:
+            WriteTakenBackError: the write belongs to another process now; its files were left alone.
+            HivexError: as :meth:`run`.
+        """
+        return self._submit(plan, cluster, write, report)
+
+    def _submit(
+        self, plan: Plan, cluster: str, write: ResumableWrite | None, report: ProgressReport | None
+    ) -> JobResult:
         with _libraries(cluster):
             from airflow_hivex.core.spark import documents
 
             document = documents.plan_to_json(plan)
-        return self._jobs.run(plan.tag, cluster, lambda running: self._run(document, plan, cluster, running), report)
 
-    def _run(self, document: str, plan: Plan, cluster: str, running: RunningJob) -> JobResult:
+        def work(running: RunningJob) -> JobResult:
+            return self._run(document, plan, cluster, running, write)
+
+        return self._jobs.run(plan.tag, cluster, work, report)
+
+    def _run(
+        self, document: str, plan: Plan, cluster: str, running: RunningJob, write: ResumableWrite | None
+    ) -> JobResult:
         session = self._session(plan.spark_conf, cluster)
         watch = ConnectWatch(session, self._silence_s)
-        running.interrupt = partial(watch.interrupt, plan.tag)
+        operation = None if write is None else ConnectOperation(session, write)
+
+        def interrupt() -> None:
+            watch.interrupt(plan.tag)
+            if operation is not None:
+                operation.interrupt()
+
+        running.interrupt = interrupt
         running.session = session
         if running.cancelled.is_set():
             raise JobCancelledError(cluster)
@@ -82,7 +113,11 @@ class ConnectRunner:
         running.look = progress.look
         try:
             with progress.of_this_thread(), watch.watching():
-                return documents.result_from_json(job.run(session, document), cluster)
+                save = None if operation is None else operation.save
+                result = job.run(session, document, save=save)
+            if operation is not None and operation.refused is not None:
+                raise operation.refused
+            return documents.result_from_json(result, cluster)
         except HivexError as error:
             if watch.lost is not None or isinstance(error, ClusterUnreachableError):
                 # The next job makes a new one, whether the server was away or only the session.
@@ -95,6 +130,21 @@ class ConnectRunner:
     def cancel(self, tag: str) -> None:
         """Stop the job with this tag, and wait until it ended, at most a minute; one that has not begun never will."""
         self._jobs.cancel(tag)
+
+    def has_operation(self, operation: ServerOperation, cluster: str) -> bool:
+        """Return whether the server runs an operation, or has completed it a moment ago."""
+        with _libraries(cluster):
+            import grpc
+            from pyspark.sql.connect.client.core import DefaultChannelBuilder
+            from pyspark.sql.connect.proto import base_pb2_grpc
+        builder = DefaultChannelBuilder(connect_server.with_token(self._url))
+        try:
+            with builder.toChannel() as channel:
+                stub: Any = base_pb2_grpc.SparkConnectServiceStub(channel)  # type: ignore[no-untyped-call]
+                return is_known(stub, operation, timeout=ANSWER_LIMIT_S, metadata=list(builder.metadata()))
+        except grpc.RpcError as error:
+            log.debug("Whether operation %s runs on %s is not known: %s", operation.operation_id, cluster, error)
+            return False
 
     def health(self, cluster: str) -> Health:
         """Return whether the server answers, and runs the Spark of this client. Takes three seconds at most."""
@@ -197,6 +247,9 @@ def _new_session(url: str) -> SparkSession:
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     warnings.filterwarnings("ignore", r"\[RETRIES_EXCEEDED\]", UserWarning)
     session: Any = SparkSession(connection=url)
+    # It would clear a cache of models at the server, in a thread that cannot start any more: a process whose server is
+    # slow to answer then waits for ever.
+    atexit.unregister(session.client._on_exit)
     session.client.set_retry_policies([DefaultPolicy(**_RETRIES)])
     count_reports(session)
     return session  # type: ignore[no-any-return]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from airflow_hivex.core.errors import UnsupportedJobTrackerError
 from airflow_hivex.core.model.clusters import Cluster, JobTrackerKind
 from airflow_hivex.core.model.health import Health
+from airflow_hivex.core.model.operations import ResumableWrite, ServerOperation
 from airflow_hivex.core.model.plans import JobResult, Plan
 from airflow_hivex.core.model.progress import ProgressReport
 from airflow_hivex.core.runners.local import LocalRunner
@@ -32,6 +33,24 @@ class Runner(Protocol):
 
     def health(self, cluster: str) -> Health:
         """Return whether a job could run now, without starting anything. Asked before a statement is routed."""
+
+
+@runtime_checkable
+class ResumingRunner(Runner, Protocol):
+    """A runner whose jobs go on at a server when their process ends, where a later process finds them again."""
+
+    def run_resumable(
+        self, plan: Plan, cluster: str, write: ResumableWrite, report: ProgressReport | None = None
+    ) -> JobResult:
+        """Return the result of a plan, whose ``write`` is told of its operation, or names the one to wait for.
+
+        Raises:
+            WriteTakenBackError: the write belongs to another process now; its files were left alone.
+            HivexError: the job failed, as in :meth:`run`.
+        """
+
+    def has_operation(self, operation: ServerOperation, cluster: str) -> bool:
+        """Return whether the server runs an operation, or has completed it a moment ago."""
 
 
 RunnerFactory: TypeAlias = Callable[[Cluster], Runner]

@@ -38,6 +38,7 @@ from airflow_hivex.core.spark.configuration import READ_OPTIONS, TIME_ZONE, TIME
 from airflow_hivex.core.spark.failures import as_error
 from airflow_hivex.core.spark.functions import functions_of, is_connect
 from airflow_hivex.core.spark.progress import DriverProgress
+from airflow_hivex.core.spark.staging import Save
 
 log = logging.getLogger(__name__)
 
@@ -48,12 +49,19 @@ _LOCAL = re.compile(r"local(?:\[.*\])?")
 _TIME_ZONE_ZERO = ("UTC", "Etc/UTC", "GMT", "Etc/GMT", "Z", "Zulu")
 
 
-def run(spark: SparkSession, plan_document: str, *, is_shared: bool = False, views: Sequence[str] = ()) -> str:
+def run(
+    spark: SparkSession,
+    plan_document: str,
+    *,
+    is_shared: bool = False,
+    views: Sequence[str] = (),
+    save: Save | None = None,
+) -> str:
     """Return the result document of a plan; a failure is a document too, nothing is raised.
 
     The session's SQL configuration is set to what the plan asks for. One that ``is_shared`` with its user, who may set
     anything at any time, is configured for each job, and given back as it was. ``views`` are those of the session that
-    the plan may read besides its own.
+    the plan may read besides its own. ``save`` runs the writer of a statement that writes one table.
     """
     try:
         plan = documents.plan_from_json(plan_document)
@@ -61,7 +69,7 @@ def run(spark: SparkSession, plan_document: str, *, is_shared: bool = False, vie
         return documents.error_to_json(error)
     try:
         with functions_of(spark), _tagged(spark, plan), _configured(spark, plan, is_shared=is_shared):
-            return documents.result_to_json(*_execute(spark, plan, views))
+            return documents.result_to_json(*_execute(spark, plan, views, save))
     except Exception as error:
         log.debug("Job %s failed", plan.name, exc_info=True)
         return documents.error_to_json(as_error(error, plan), error)
@@ -123,13 +131,15 @@ def progress_of(spark: SparkSession, tag: str) -> DriverProgress:
     return DriverProgress(spark, tag)
 
 
-def _execute(spark: SparkSession, plan: Plan, views: Sequence[str]) -> tuple[JobResult, pa.Table | None]:
+def _execute(
+    spark: SparkSession, plan: Plan, views: Sequence[str], save: Save | None
+) -> tuple[JobResult, pa.Table | None]:
     _check_time_zone(spark, plan)
     with originals.one_file_a_task(spark) if originals.needs_one_file_a_task(plan) else nullcontext():
-        return _run(spark, plan, views)
+        return _run(spark, plan, views, save)
 
 
-def _run(spark: SparkSession, plan: Plan, views: Sequence[str]) -> tuple[JobResult, pa.Table | None]:
+def _run(spark: SparkSession, plan: Plan, views: Sequence[str], save: Save | None) -> tuple[JobResult, pa.Table | None]:
     registered: list[str] = []
     try:
         if plan.compaction is not None:
@@ -144,7 +154,7 @@ def _run(spark: SparkSession, plan: Plan, views: Sequence[str]) -> tuple[JobResu
         if plan.changes is not None:
             assert plan.write is not None
             return JobResult(
-                directories=row_changes.change_rows(spark, plan.changes, plan.write, arguments, registered)
+                directories=row_changes.change_rows(spark, plan.changes, plan.write, arguments, registered, save)
             ), None
         if plan.inserts:
             return JobResult(
@@ -153,7 +163,7 @@ def _run(spark: SparkSession, plan: Plan, views: Sequence[str]) -> tuple[JobResu
         rows = bound.query(spark, plan.sql, arguments, (*registered, *views))
         if plan.write is None:
             return selects.fetch(rows, plan.max_rows)
-        return JobResult(directories=writes.write_rows(rows, plan.write)), None
+        return JobResult(directories=writes.write_rows(rows, plan.write, save)), None
     finally:
         _drop(spark, registered)
 

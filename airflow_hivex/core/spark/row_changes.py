@@ -39,7 +39,7 @@ from airflow_hivex.core.spark.kept import Kept, with_kept
 from airflow_hivex.core.spark.layout import BUCKET, METADATA_COLUMNS, OPERATION, ORIGINAL_WRITE_ID, ROW_ID, WRITE_ID
 from airflow_hivex.core.spark.new_directories import NewDirectories
 from airflow_hivex.core.spark.spreading import spread
-from airflow_hivex.core.spark.staging import Staging
+from airflow_hivex.core.spark.staging import Save, Staging
 from airflow_hivex.core.spark.writes import ROW_ID_MASK, bucket_number, partition_text, sort_order
 
 _KEYS = (ORIGINAL_WRITE_ID, BUCKET, ROW_ID)
@@ -53,7 +53,12 @@ _MOST_BROADCAST_BYTES = 64 << 20
 
 
 def change_rows(
-    spark: SparkSession, changes: Changes, write: Write, arguments: Mapping[str, Any], views: list[str]
+    spark: SparkSession,
+    changes: Changes,
+    write: Write,
+    arguments: Mapping[str, Any],
+    views: list[str],
+    save: Save | None = None,
 ) -> tuple[WrittenDirectory, ...]:
     """Return the delta and delete delta directories that now hold the changes, at most two a partition.
 
@@ -69,7 +74,7 @@ def change_rows(
         raise InvalidOperationError(changes.operation, write.table, f"rows of layout {write.layout!r} are not written")
 
     def work(kept: Kept) -> tuple[WrittenDirectory, ...]:
-        return _written(_Changing(spark, changes, write, arguments, views, kept).events(), write, kept)
+        return _written(_Changing(spark, changes, write, arguments, views, kept).events(), write, kept, save)
 
     return with_kept(spark, work)
 
@@ -272,13 +277,13 @@ def _source_fields(rows: DataFrame, write: Write) -> dict[str, str]:
     return {key: f"{quoted(SOURCE_STRUCT)}.{quoted(name)}" for key, name in given.items()}
 
 
-def _written(events: DataFrame, write: Write, kept: Kept) -> tuple[WrittenDirectory, ...]:
+def _written(events: DataFrame, write: Write, kept: Kept, save: Save | None) -> tuple[WrittenDirectory, ...]:
     keys = [column.name for column in write.partition_columns]
     parted_by = [_KIND, _WRITER, *keys]
     sorted_by = sort_order(write) if write.num_buckets > 0 else []
     order: list[Expression | str] = [*map(quoted, parted_by), *sorted_by, *map(quoted, _KEYS)]
     arranged = spread(events, _WRITER).sortWithinPartitions(*order)
-    staging = Staging(write)
+    staging = Staging(write, save)
     made = NewDirectories(write)
     try:
         staging.write(_numbered(arranged, write), parted_by)

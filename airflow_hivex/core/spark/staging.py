@@ -6,9 +6,10 @@ import logging
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 from urllib.parse import unquote
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 
 from airflow_hivex.core.errors import InvalidOperationError
 from airflow_hivex.core.model.file_properties import COMPRESSION
@@ -23,6 +24,9 @@ from airflow_hivex.core.spark.orc_tail import nest
 from airflow_hivex.core.spark.storage import Place, place
 
 log = logging.getLogger(__name__)
+
+Save: TypeAlias = Callable[[DataFrameWriter, str], None]
+"""Runs a writer of Spark's with the URI of a directory, in place of its own method of that name."""
 
 _TASK = re.compile(r"part-(\d+)-")
 # Readers know by the name of a file how it is compressed, where the file does not say it itself.
@@ -65,7 +69,9 @@ class StagedFile:
 class Staging:
     """The directory of one write, its ``place``. Nothing in it is visible, whatever happens."""
 
-    def __init__(self, write: Write) -> None:
+    def __init__(self, write: Write, save: Save | None = None) -> None:
+        """``save`` runs Spark's writer. What it has written belongs to the write as soon as it returns."""
+        self._save = save
         self._name = layout.staging_name(write)
         self._uri = f"{write.path.rstrip('/')}/{self._name}"
         self._columns = write.columns
@@ -75,6 +81,7 @@ class Staging:
         self._table = write.table
         self._spark: SparkSession | None = None
         self._fingerprint: Fingerprint | None = None
+        self._is_owned = True
         self.place = place(write.path) / self._name
 
     def create(self) -> str:
@@ -101,7 +108,13 @@ class Staging:
         if parted_by:
             writer = writer.partitionBy(*parted_by)
         self._spark = rows.sparkSession
-        writer.save(self._uri)
+        if self._save is None:
+            writer.save(self._uri)
+            return
+        # An earlier process may have begun it, and a later one may go on with it.
+        self._is_owned = False
+        self._save(writer, self._uri)
+        self._is_owned = True
 
     def last_task(self) -> int:
         """Return the highest number of a task that has written a file, -1 without any."""
@@ -159,7 +172,12 @@ class Staging:
         self.place.delete()
 
     def remove(self) -> None:
-        """Delete it at the end; what cannot be deleted is logged, for no one reads it."""
+        """Delete it at the end; what cannot be deleted is logged, for no one reads it.
+
+        One that may be another process's is left to the owner of the write, who knows.
+        """
+        if not self._is_owned:
+            return
         try:
             self.place.delete()
         except OSError as error:

@@ -17,14 +17,14 @@ from airflow_hivex.core.spark import bucketing, layout
 from airflow_hivex.core.spark import functions as F  # noqa: N812 - the name every Spark program uses
 from airflow_hivex.core.spark.assignment import assign, nothing, quoted
 from airflow_hivex.core.spark.new_directories import NewDirectories
-from airflow_hivex.core.spark.staging import Staging
+from airflow_hivex.core.spark.staging import Save, Staging
 
 ROW_ID_MASK = (1 << 33) - 1
 """The bits of Spark's increasing ids that count the rows of one task."""
 _BUCKET_NUMBER = "__bucket_number"
 
 
-def write_rows(rows: DataFrame, write: Write) -> tuple[WrittenDirectory, ...]:
+def write_rows(rows: DataFrame, write: Write, save: Save | None = None) -> tuple[WrittenDirectory, ...]:
     """Return the directories that now hold the rows, one per partition that got any.
 
     An overwrite of a whole table or of one named partition makes its base also when there are no rows.
@@ -35,7 +35,7 @@ def write_rows(rows: DataFrame, write: Write) -> tuple[WrittenDirectory, ...]:
     """
     given = layout.given_columns(write, len(rows.columns))
     complete = _complete(assign(rows, given, write.table), write)
-    staging = Staging(write)
+    staging = Staging(write, save)
     keys = [column.name for column in layout.dynamic_columns(write)]
     made = NewDirectories(write)
     try:

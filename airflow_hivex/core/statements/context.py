@@ -25,6 +25,7 @@ from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.health import Health
 from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE
 from airflow_hivex.core.model.links import LinkName
+from airflow_hivex.core.model.operations import ResumableWrite
 from airflow_hivex.core.model.plans import JobResult, Plan
 from airflow_hivex.core.model.progress import ProgressReport
 from airflow_hivex.core.model.routes import Route
@@ -39,12 +40,13 @@ from airflow_hivex.core.replication.namespace_moves import NamespaceMoves
 from airflow_hivex.core.replication.primary import PrimaryClusters
 from airflow_hivex.core.replication.replicator import Replicator
 from airflow_hivex.core.runners.progress_log import ProgressLog
-from airflow_hivex.core.runners.registry import Runner, runner_for
+from airflow_hivex.core.runners.registry import ResumingRunner, Runner, runner_for
 from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.transactions.jobs import TransactionJob
 from airflow_hivex.core.transactions.locks import LockManager
 from airflow_hivex.core.transactions.manager import TransactionManager
+from airflow_hivex.core.transactions.pending_writes import PendingWrite
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +124,7 @@ class JoinedTransaction:
     ``is_own`` says that the session has begun it (START TRANSACTION), and that COMMIT and ROLLBACK
     end it; else somebody else does. ``writer`` names the part of its work that the session does;
     ``began`` is higher in a later session of the same one.
-    ``keep_alive`` ends its heartbeats.
+    ``held`` is the write of an earlier session that a statement may go on with. ``keep_alive`` ends its heartbeats.
     """
 
     txn_id: int
@@ -131,6 +133,7 @@ class JoinedTransaction:
     is_read_only: bool = False
     writer: str = ""
     began: int = 0
+    held: PendingWrite | None = None
     snapshot: ValidTxnList | None = None
     keep_alive: ExitStack = field(default_factory=ExitStack)
 
@@ -141,7 +144,7 @@ class Running(TransactionJob):
 
     ``joined`` is set when the transaction goes on after the statement. ``snapshot`` is what the
     statement reads, once it is taken. ``waiting_lock_id`` is the request for locks that it waits for.
-    ``undo`` is called once it is certain that what the statement
+    ``operation`` is the resumable one of its job. ``undo`` is called once it is certain that what the statement
     has written never counts: it deletes that.
     """
 
@@ -149,6 +152,7 @@ class Running(TransactionJob):
     snapshot: ValidTxnList | None = None
     cancelled: bool = False
     waiting_lock_id: int | None = None
+    operation: ResumableWrite | None = None
     undo: list[Callable[[], object]] = field(default_factory=list)
 
     def check_may_write(self, operation: str) -> None:
@@ -231,6 +235,7 @@ class StatementContext:
 
     ``batch`` has the transaction that it is to run in, of a streaming batch. ``runner`` runs its jobs instead of the
     session's or the cluster's. ``batch_key`` is recorded with the commit of what it writes, which counts once.
+    ``text`` is the statement's.
     """
 
     services: Services
@@ -240,9 +245,10 @@ class StatementContext:
     batch: BatchTransaction | None = None
     runner: Runner | None = None
     batch_key: BatchKey | None = None
+    text: str | None = None
 
-    def run(self, cluster: Cluster, plan: Plan) -> JobResult:
-        """Run a job of the statement's transaction on a cluster.
+    def run(self, cluster: Cluster, plan: Plan, write: ResumableWrite | None = None) -> JobResult:
+        """Run a job of the statement's transaction on a cluster, whose ``write`` may be resumed by a later process.
 
         Raises:
             TransactionAbortedError, StatementCancelledError: the statement was cancelled before its job began.
@@ -253,6 +259,8 @@ class StatementContext:
         running.begin(runner, plan.tag)
         running.check_not_cancelled()
         report = self.session.report or ProgressLog(f"Transaction {running.txn_id}")
+        if write is not None and isinstance(runner, ResumingRunner):
+            return runner.run_resumable(plan, cluster.name, write, report)
         return runner.run(plan, cluster.name, report)
 
     def health(self, cluster: str, *, runs_job: bool) -> Health:

@@ -19,6 +19,7 @@ from airflow_hivex.core.model.texts import check_length
 from airflow_hivex.core.model.transactions import AbortReason, TxnType
 from airflow_hivex.core.statements.context import JoinedTransaction, Result, Services, SessionState, StatementContext
 from airflow_hivex.core.statements.pending import take_back_writer
+from airflow_hivex.core.statements.resuming import take_over
 from airflow_hivex.core.transactions import allocation
 from airflow_hivex.core.transactions.heartbeats import heartbeats
 from airflow_hivex.core.transactions.joined import mark_shared, next_statement_id
@@ -117,7 +118,8 @@ def rollback(context: StatementContext, statement: Rollback) -> Result:  # noqa:
 def join(context: StatementContext, txn_id: int, writer: str) -> None:
     """Have the session's statements take part in an open transaction that somebody else commits.
 
-    What an earlier session of the same ``writer`` has written in it is taken back.
+    What an earlier session of the same ``writer`` has written in it is taken back, except for a single write whose job
+    may still run at a server: the same statement of this session waits for that job.
 
     Raises:
         NoSuchTransactionError, TransactionAbortedError, TransactionCommittedError: it is not open.
@@ -131,13 +133,13 @@ def join(context: StatementContext, txn_id: int, writer: str) -> None:
         mark_shared(connection, txn_id)
 
     services.store.write(check)
-    began = 0
+    began, held = 0, None
     if writer:
         # Statement ids rise, in whatever process.
         began = 1 + services.store.write(lambda connection: next_statement_id(connection, txn_id))
-        take_back_writer(services, txn_id, writer)
+        held = take_over(services, txn_id, writer, began)
     context.session.transaction = JoinedTransaction(
-        txn_id, transaction.timeout_s, is_own=False, writer=writer, began=began
+        txn_id, transaction.timeout_s, is_own=False, writer=writer, began=began, held=held
     )
 
 

@@ -59,10 +59,10 @@ def register_writes(
 def take_back(services: Services, writes: Sequence[PendingWrite], *, own: bool = False) -> int:
     """Undo writes of a transaction: nobody sees them from now on, and their files go. A commit that was first stays.
 
-    ``own`` says that it is the statement itself that fails, and was perhaps taken back before.
+    ``own`` says that it is the statement itself that fails. Its write may have been taken back before, or belong to a
+    later session, which goes on with it.
     Returns how many are gone; what could not be deleted stays noted for :func:`delete_abandoned`.
     """
-    ids = [write.id for write in writes]
 
     def mark(
         connection: Connection,
@@ -70,10 +70,14 @@ def take_back(services: Services, writes: Sequence[PendingWrite], *, own: bool =
         txn_ids = {write.facts.txn_id for write in writes}
         pending_writes.one_at_a_time(connection, txn_ids)
         states = pending_writes.states(connection, txn_ids)
+        resumed = pending_writes.resumed_by_others(connection, writes) if own else frozenset()
+        ids = [write.id for write in writes if write.id not in resumed]
         there = pending_writes.mark_taken_back(connection, ids)
         mine = []
         kept = {}
         for write in writes:
+            if write.id in resumed:
+                continue
             before = there.get(write.id)
             is_open = states.get(write.facts.txn_id) is TxnState.OPEN
             if is_open and write.facts.overwrite and (before is None or (before and own)):

@@ -19,12 +19,12 @@ from airflow_hivex.core.errors import (
 from airflow_hivex.core.model.batches import BatchKey
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.objects import Column, StoredTable, Table
-from airflow_hivex.core.model.plans import JobResult, Plan, Write
+from airflow_hivex.core.model.plans import JobResult, Plan
 from airflow_hivex.core.model.statements import CreateTable, DescribeQuery, Insert, Query, Select
 from airflow_hivex.core.model.transactions import Operation
 from airflow_hivex.core.model.writes import TableWrite
 from airflow_hivex.core.spark.values import write_rows
-from airflow_hivex.core.statements import planning
+from airflow_hivex.core.statements import planning, resuming
 from airflow_hivex.core.statements.context import Result, Running, StatementContext
 from airflow_hivex.core.statements.insert_targets import check_insert, static_partition
 from airflow_hivex.core.statements.locking import acquire
@@ -32,7 +32,7 @@ from airflow_hivex.core.statements.pending import register_writes
 from airflow_hivex.core.statements.routing import RoutedQuery, chosen_cluster, route
 from airflow_hivex.core.statements.table_definitions import check_columns, describe_table
 from airflow_hivex.core.statements.transactions import in_transaction, own_transaction
-from airflow_hivex.core.statements.writing import BatchWrittenError, begin_write, end_write
+from airflow_hivex.core.statements.writing import BatchWrittenError, OpenWrite, begin_write, end_write
 from airflow_hivex.core.transactions import pending_writes
 
 log = logging.getLogger(__name__)
@@ -122,7 +122,7 @@ def run_insert(context: StatementContext, statement: Insert) -> Result:
             partition=whole,
             input_columns=statement.columns or (),
         )
-        written = _write(context, running, statement, routed, cluster, write.write)
+        written = _write(context, running, statement, routed, cluster, write)
         end_write(context, running, write, written)
         return Result(
             cluster=cluster.name, txn_id=running.txn_id, rows_written=written.rows_written, route=routed.route
@@ -208,15 +208,14 @@ def _write(
     statement: Insert,
     routed: RoutedQuery[Insert],
     cluster: Cluster,
-    write: Write,
+    write: OpenWrite,
 ) -> JobResult:
     if statement.rows is not None:
-        written = write_rows(write, statement.rows)
+        written = write_rows(write.write, statement.rows)
         if written is not None:
             return written
-    return context.run(
-        cluster, replace(plan_query(context, running, routed.statement.query, routed, cluster), write=write)
-    )
+    plan = replace(plan_query(context, running, routed.statement.query, routed, cluster), write=write.write)
+    return context.run(cluster, plan, resuming.resumable(context, running, write.pending, write.table, plan))
 
 
 def partition_exists(context: StatementContext, running: Running, target: StoredTable, name: str) -> bool:

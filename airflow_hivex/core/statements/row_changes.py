@@ -10,7 +10,7 @@ from airflow_hivex.core.model.locks import DataOperation
 from airflow_hivex.core.model.plans import ChangePart, ChangeRule, Changes, Plan, Write
 from airflow_hivex.core.model.statements import ChangeClause, ChangeQuery, ChangeRows
 from airflow_hivex.core.model.transactions import Operation
-from airflow_hivex.core.statements import planning
+from airflow_hivex.core.statements import planning, resuming
 from airflow_hivex.core.statements.change_targets import check_change
 from airflow_hivex.core.statements.context import Result, Running, StatementContext
 from airflow_hivex.core.statements.routing import RoutedQuery, chosen_cluster, route
@@ -39,7 +39,8 @@ def run_change(context: StatementContext, statement: ChangeRows) -> Result:
             partition=None,
             operation=_operation(check_change(statement, target)),
         )
-        written = context.run(cluster, _plan(context, running, routed, cluster, write.write))
+        plan = _plan(context, running, routed, cluster, write.write)
+        written = context.run(cluster, plan, resuming.resumable(context, running, write.pending, write.table, plan))
         end_write(context, running, write, written)
         return Result(
             cluster=cluster.name,

@@ -16,7 +16,7 @@ from airflow_hivex.core.model.plans import JobResult, Write, WrittenDirectory
 from airflow_hivex.core.model.transactions import Operation
 from airflow_hivex.core.model.write_ids import ValidTxnList
 from airflow_hivex.core.model.writes import TableWrite
-from airflow_hivex.core.statements import planning
+from airflow_hivex.core.statements import planning, resuming
 from airflow_hivex.core.statements.context import Running, StatementContext
 from airflow_hivex.core.statements.pending import (
     delete_directories,
@@ -35,7 +35,7 @@ from airflow_hivex.core.transactions.pending_writes import PendingWrite
 class OpenWrite:
     """A statement's write to a table, and its target as a job's plan has it.
 
-    ``pending`` is its row in a transaction of several statements.
+    ``pending`` is its row in a transaction of several statements. Its ``operation`` is that of an earlier session.
     """
 
     table: StoredTable
@@ -75,6 +75,11 @@ def begin_write(
     if joined is not None and joined.writer:
         # An earlier session that is still alive may have gone on since this one began.
         take_back_writer(services, running.txn_id, joined.writer, before=joined.began)
+    # INSERT OVERWRITE counts as update.
+    kind = operation or (Operation.UPDATE if overwrite else Operation.INSERT)
+    resumed = resuming.resumed(
+        context, running, table, TableWrite(running.txn_id, 0, cluster.name, 0, overwrite, partition, kind)
+    )
 
     def work(connection: Connection) -> tuple[TableWrite, PendingWrite | None]:
         if joined is not None:
@@ -92,8 +97,7 @@ def begin_write(
             number,
             overwrite,
             partition,
-            # INSERT OVERWRITE counts as update.
-            operation or (Operation.UPDATE if overwrite else Operation.INSERT),
+            kind,
             _shared_delta(context, running, table.id),
         )
         if joined is None:
@@ -105,7 +109,10 @@ def begin_write(
         facts = replace(facts, statement_id=next_statement_id(connection, running.txn_id))
         return facts, pending_writes.begin(connection, table, facts, writer=joined.writer, began=joined.began)
 
-    facts, pending = services.store.write(work, name="allocate")
+    if resumed is None:
+        facts, pending = services.store.write(work, name="allocate")
+    else:
+        facts, pending = resumed.facts, resumed
     if pending is not None:
         running.undo.append(partial(take_back, services, [pending], own=True))
     write = planning.write(table, cluster, facts, static=static, input_columns=input_columns)

@@ -15,6 +15,7 @@ from sqlalchemy import Connection, delete, insert, select, update
 
 from airflow_hivex.core.errors import InvalidOperationError, WriteTakenBackError
 from airflow_hivex.core.model.objects import StoredTable
+from airflow_hivex.core.model.operations import ServerOperation
 from airflow_hivex.core.model.plans import WrittenDirectory
 from airflow_hivex.core.model.transactions import Operation, TxnState
 from airflow_hivex.core.model.writes import TableWrite
@@ -27,7 +28,9 @@ class PendingWrite:
     """One statement's write in an open transaction, and, once it is done, the directories that it has written.
 
     One that ``is_taken_back`` never counts, even if its statement still runs; its files are being deleted.
-    ``began`` is higher in a later session of the same ``writer``.
+    ``began`` is higher in a later session of the same ``writer``; the write belongs to the session of that number.
+    ``operation`` is that of a server that writes its rows, for a statement that ``statement`` is a fingerprint of.
+    With ``is_claimed`` the session puts the files into place.
     """
 
     id: int
@@ -37,6 +40,15 @@ class PendingWrite:
     directories: tuple[WrittenDirectory, ...] | None = None
     is_taken_back: bool = False
     began: int = 0
+    operation: ServerOperation | None = None
+    statement: str = ""
+    is_claimed: bool = False
+
+    @property
+    def may_be_resumed(self) -> bool:
+        """Return whether a later session may wait for the operation, in place of the session that has begun it."""
+        is_over = self.is_taken_back or self.is_claimed or self.directories is not None
+        return self.operation is not None and not is_over
 
     @property
     def operations(self) -> frozenset[tuple[str | None, Operation]]:
@@ -109,9 +121,7 @@ def record(
             or table before: its base directory would hide what came later under the same write id.
         WriteTakenBackError: a new session of the same writer has taken the write back meanwhile.
     """
-    stored = connection.execute(select(pending_writes).where(pending_writes.c.id == write.id)).one_or_none()
-    if stored is None or _from_row(stored).is_taken_back:
-        raise WriteTakenBackError(table.full_name, write.facts.txn_id, write.writer)
+    check_owned(connection, table.full_name, write)
     partitions = write.facts.partitions(written)
     check_not_overwritten(connection, table, write.facts.txn_id, partitions, except_for=write.id)
     connection.execute(
@@ -119,6 +129,19 @@ def record(
         .where(pending_writes.c.id == write.id)
         .values(written=[asdict(directory) for directory in written])
     )
+
+
+def check_owned(connection: Connection, table: str, write: PendingWrite) -> PendingWrite:
+    """Return a write as it is noted now. The caller is :func:`one_at_a_time`.
+
+    Raises:
+        WriteTakenBackError: a later session of the same writer has taken it back, or goes on with it.
+    """
+    row = connection.execute(select(pending_writes).where(pending_writes.c.id == write.id)).one_or_none()
+    stored = None if row is None else _from_row(row)
+    if stored is None or stored.is_taken_back or stored.began != write.began:
+        raise WriteTakenBackError(table, write.facts.txn_id, write.writer)
+    return stored
 
 
 def check_not_overwritten(
@@ -224,6 +247,25 @@ def of_ended_transactions(connection: Connection, after: int, limit: int) -> lis
     return [_from_row(row) for row in connection.execute(query)]
 
 
+def change_document(connection: Connection, write_id: int, **changes: Any) -> None:
+    """Change facts in the document of a write. The caller is :func:`one_at_a_time`."""
+    document = connection.execute(select(pending_writes.c.document).where(pending_writes.c.id == write_id)).scalar_one()
+    connection.execute(
+        update(pending_writes).where(pending_writes.c.id == write_id).values(document={**document, **changes})
+    )
+
+
+def resumed_by_others(connection: Connection, writes: Collection[PendingWrite]) -> frozenset[int]:
+    """Return the ids of those of the writes that a later session of their writer goes on with."""
+    began = {write.id: write.began for write in writes}
+    return frozenset(
+        row.id
+        for batch in batches(sorted(began))
+        for row in connection.execute(select(pending_writes).where(pending_writes.c.id.in_(batch)))
+        if _from_row(row).began > began[row.id]
+    )
+
+
 def mark_taken_back(connection: Connection, ids: Sequence[int]) -> Mapping[int, bool]:
     """Take writes back: from now on nobody reads or commits them, and their files can be deleted.
 
@@ -252,6 +294,7 @@ def forget(connection: Connection, ids: Sequence[int]) -> None:
 
 def _from_row(row: Any) -> PendingWrite:
     document = row.document
+    operation = document.get("operation_at_server")
     directories = None
     if row.written is not None:
         directories = tuple(WrittenDirectory(**{**each, "values": tuple(each["values"])}) for each in row.written)
@@ -272,4 +315,7 @@ def _from_row(row: Any) -> PendingWrite:
         directories=directories,
         is_taken_back=document.get("taken_back", False),
         began=document.get("began", 0),
+        operation=None if operation is None else ServerOperation(**operation),
+        statement=document.get("statement", ""),
+        is_claimed=document.get("claimed", False),
     )
