@@ -1,4 +1,4 @@
-"""The examples E1 to E26 through HivexQueryOperator, over real replication between clusters with servers of their own.
+"""The examples E1 to E26 through HivexQueryOperator, over real replication between two real clusters.
 
 Source: docs/reference/clusters.md, "Examples".
 """
@@ -6,7 +6,7 @@ Source: docs/reference/clusters.md, "Examples".
 from __future__ import annotations
 
 import json
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,8 @@ from tests.connect_server import running_server
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from tests.standalone_clusters import StandaloneCluster
 
 pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -83,18 +85,37 @@ SETUP_P = (
 E26 = Example("E26", f"{P1_T21} WHERE ds = '1'", "c2", rows=1)
 
 
-@pytest.fixture
-def clusters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
-    """Three clusters with file systems of their own; two servers run their jobs, that of c3 also those of c1."""
+@contextmanager
+def on_connect_servers(_: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[dict[str, Any]]]:
+    """Yield the properties of two clusters, each with a Spark Connect server of its own."""
+    with ExitStack() as stack:
+        servers = [stack.enter_context(running_server(tmp_path / "servers")) for _ in range(2)]
+        yield [{"jobtracker": server.url} for server in servers]
+
+
+@contextmanager
+def on_standalone_clusters(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[dict[str, Any]]]:
+    """Yield the properties of two Spark standalone clusters, each with a master and a worker."""
+    from airflow_hivex.core.runners import driver_process
+
+    found: list[StandaloneCluster] = request.getfixturevalue("spark_clusters")
+    yield [each.properties(tmp_path) for each in found]
+    driver_process.close_all()
+
+
+@pytest.fixture(params=[on_connect_servers, on_standalone_clusters], ids=["connect", "standalone"])
+def clusters(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[dict[str, Any]]:
+    """Three clusters with file systems of their own; the Spark of c3 is that of c1."""
     from airflow_hivex.hooks.hivex import close_metastores
 
-    with ExitStack() as stack:
-        first, second = (stack.enter_context(running_server(tmp_path / "servers")) for _ in range(2))
-        trackers = {"c1": first.url, "c2": second.url, "c3": first.url}
+    with request.param(request, tmp_path) as (first, second):
+        spark = {"c1": first, "c2": second, "c3": first}
         extra = {
             "metastore_url": f"sqlite:///{tmp_path / 'metastore.db'}",
             "cluster_properties": {
-                name: {"filesystem": (tmp_path / name).as_uri(), "jobtracker": url} for name, url in trackers.items()
+                name: {**properties, "filesystem": (tmp_path / name).as_uri()} for name, properties in spark.items()
             },
             "default_cluster": "c1",
         }
