@@ -7,18 +7,29 @@ import random
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from airflow_hivex.core import Metastore, Session
-from airflow_hivex.core.errors import DeadlockError, NoSuchPartitionError, RoutingError, TransactionAbortedError
+from airflow_hivex.core.errors import (
+    DeadlockError,
+    JobError,
+    NoSuchPartitionError,
+    RoutingError,
+    StorageError,
+    TransactionAbortedError,
+)
+from airflow_hivex.core.runners import connect_server, driver_process
 from tests import evidence
-from tests.acceptance.replicating_process import replicate
+from tests.acceptance.replicating_process import replicate, replicate_by_job
 from tests.conftest import Counts
+from tests.connect_server import running_server
 from tests.processes import ClientProcess
+from tests.standalone_clusters import StandaloneCluster
 
 KILLS = evidence.amount("HIVEX_REPLICATION_KILLS", share=6, whole=300)
 SETTINGS = {
@@ -36,13 +47,13 @@ def _files(session: Session) -> list[tuple[str, str]]:
     return sorted(("/".join(each.parts[-3:]), hashlib.sha256(each.read_bytes()).hexdigest()) for each in paths)
 
 
-def _look(metastore: Metastore) -> str:
+def _look(metastore: Metastore, target: str = "c2") -> str:
     """Compare both clusters in one snapshot; a copy that is not current has to be refused."""
     (txn_id,) = metastore.transactions.open(user="reader")
     try:
         with (
             metastore.session(cluster="c1", txn_id=txn_id) as primary,
-            metastore.session(cluster="c2", txn_id=txn_id) as secondary,
+            metastore.session(cluster=target, txn_id=txn_id) as secondary,
         ):
             expected = _files(primary)
             assert _files(secondary) == expected
@@ -57,7 +68,7 @@ def _look(metastore: Metastore) -> str:
 
 
 @contextmanager
-def _watched(metastore: Metastore, seen: Counter[str]) -> Iterator[None]:
+def _watched(metastore: Metastore, seen: Counter[str], target: str = "c2") -> Iterator[None]:
     """Look at the secondary all the while."""
     failures: list[BaseException] = []
     ended = threading.Event()
@@ -65,7 +76,7 @@ def _watched(metastore: Metastore, seen: Counter[str]) -> Iterator[None]:
     def watch() -> None:
         try:
             while not ended.is_set():
-                seen[_look(metastore)] += 1
+                seen[_look(metastore, target)] += 1
         except BaseException as error:
             failures.append(error)
 
@@ -134,6 +145,139 @@ def test_killed_replications_leave_a_complete_copy_or_none(
         assert {each.is_current for each in metastore.replicator.copies("default.t")} == {True}
     counts["replications with a kill"] = {
         "replications": KILLS,
+        **dict(sorted(done.items())),
+        **{f"looks: {name}": number for name, number in sorted(seen.items())},
+    }
+
+
+class _Cluster:
+    """A cluster whose Spark copies, and a part of it that is killed."""
+
+    target = ""
+
+    def __init__(self, options: dict[str, Any], url: str, log: Path) -> None:
+        self.options = options
+        self.url = url
+        self.log = log
+
+    def replicate(self, bytes_per_second: int | None, kill_after_s: float) -> str:
+        """Replicate, and kill a part of it meanwhile; return the end of the replication."""
+        with Metastore.open(self.url, **self.options) as metastore:
+            killer = threading.Timer(kill_after_s, self.kill)
+            killer.start()
+            try:
+                metastore.replicator.replicate(
+                    "t", self.target, copy_cluster=self.target, threads=2, bytes_per_second=bytes_per_second
+                )
+            except (JobError, StorageError, RoutingError) as error:
+                ended = type(error).__name__
+            else:
+                ended = "finished"
+            killer.join()
+        self.mend()
+        return ended
+
+    def kill(self) -> None:
+        raise NotImplementedError
+
+    def mend(self) -> None:
+        """Start again what was killed."""
+
+
+class _Client(_Cluster):
+    target = "connect"
+
+    def replicate(self, bytes_per_second: int | None, kill_after_s: float) -> str:
+        with ClientProcess(
+            replicate_by_job, self.url, self.options, "t", self.target, bytes_per_second, log=self.log
+        ) as client:
+            killer = threading.Timer(kill_after_s, client.kill)
+            killer.start()
+            code = client.wait(120)
+            killer.cancel()
+            assert code <= 0, client.error()
+            return "killed" if code < 0 else "finished"
+
+
+class _Server(_Cluster):
+    target = "connect"
+    server: connect_server.Server
+
+    def kill(self) -> None:
+        process = self.server.process
+        assert process is not None
+        process.kill()
+        process.wait(30)
+
+    def mend(self) -> None:
+        type(self).server = connect_server.start(self.server.port, "local[2]")[0]
+
+
+class _Executor(_Cluster):
+    target = "standalone"
+    cluster: StandaloneCluster
+
+    def kill(self) -> None:
+        for each in self.cluster.executors()[:1]:
+            with suppress(psutil.NoSuchProcess):
+                each.kill()
+
+
+class _Driver(_Executor):
+    def kill(self) -> None:
+        for each in psutil.Process().children():
+            with suppress(psutil.NoSuchProcess):
+                if "hivex_driver.py" in " ".join(each.cmdline()):
+                    each.kill()
+
+
+@pytest.fixture
+def spark_of(
+    request: pytest.FixtureRequest, clusters: dict[str, dict[str, str]], tmp_path: Path
+) -> Iterator[dict[str, Any]]:
+    """The clusters c1, whose Spark is in this process, and those of the parts that are to be killed."""
+    kinds = {part.target for part in JOB_PARTS}
+    found: dict[str, Any] = {"c1": clusters["c1"]}
+    with ExitStack() as stack:
+        if "connect" in kinds:
+            _Server.server = stack.enter_context(running_server(tmp_path / "state"))
+            found["connect"] = {"filesystem": (tmp_path / "connect").as_uri(), "jobtracker": _Server.server.url}
+        if "standalone" in kinds:
+            _Executor.cluster = request.getfixturevalue("spark_clusters")[0]
+            found["standalone"] = _Executor.cluster.properties(tmp_path / "standalone")
+            stack.callback(driver_process.close_all)
+        yield found
+
+
+JOB_KILLS = evidence.amount("HIVEX_COPY_JOB_KILLS", share=1, whole=60)
+JOB_PARTS = random.Random(f"{evidence.SEED} jobs").choices((_Client, _Server, _Executor, _Driver), k=JOB_KILLS)
+
+
+@pytest.mark.evidence
+@pytest.mark.spark
+@pytest.mark.timeout(4 * 3600)
+def test_killed_jobs_that_copy_leave_a_complete_copy_or_none(
+    sqlite_url: str, spark_of: dict[str, Any], tmp_path: Path, counts: Counts
+) -> None:
+    rng = random.Random(evidence.SEED)
+    options: dict[str, Any] = {"clusters": spark_of, "default_cluster": "c1", "settings": SETTINGS}
+    done: Counter[str] = Counter()
+    seen: Counter[str] = Counter()
+    with Metastore.open(sqlite_url, **options) as metastore, metastore.session() as session:
+        session.sql("CREATE TABLE t (id int) PARTITIONED BY (ds string)")
+        for number, part in enumerate(JOB_PARTS):
+            for ds in range(3):
+                session.sql(f"INSERT INTO t PARTITION (ds = '{ds}') VALUES ({number})")
+            copying = part(options, sqlite_url, tmp_path / "log")
+            with _watched(metastore, seen, part.target):
+                ended = copying.replicate(rng.choice((400, 2000, None)), rng.uniform(_SHORTEST_S, _LONGEST_S))
+            done[f"{part.__name__.strip('_').lower()} killed: {ended}"] += 1
+            seen[_look(metastore, part.target)] += 1
+        for target in {part.target for part in JOB_PARTS}:
+            metastore.replicator.replicate("t", target)
+            assert _look(metastore, target) == "complete"
+    counts["replications by jobs with a kill"] = {
+        "replications": JOB_KILLS,
         **dict(sorted(done.items())),
         **{f"looks: {name}": number for name, number in sorted(seen.items())},
     }
