@@ -17,6 +17,7 @@ from airflow_hivex.core.cache.object_lists import ObjectLists
 from airflow_hivex.core.cache.registry import RegisteredCache, registered_caches
 from airflow_hivex.core.cache.table_cache import TableCache
 from airflow_hivex.core.catalog.commits import Commits
+from airflow_hivex.core.catalog.listing import CatalogListing
 from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.catalog.pending_registration import register_pending_writes
 from airflow_hivex.core.checks import Check, check_clusters, check_database, local_cluster_properties
@@ -26,6 +27,7 @@ from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.clusters.roots import Roots
 from airflow_hivex.core.compaction.compactor import Compactor
 from airflow_hivex.core.compaction.entries import end_of_dropped
+from airflow_hivex.core.compaction.listing import CompactionListing
 from airflow_hivex.core.doctor.doctor import Doctor
 from airflow_hivex.core.errors import HivexError, InvalidClusterPropertiesError
 from airflow_hivex.core.events.notification_log import NotificationLog
@@ -54,6 +56,7 @@ from airflow_hivex.core.store import migrating
 from airflow_hivex.core.store.database_clock import DatabaseClock
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.transactions.housekeeper import Housekeeper
+from airflow_hivex.core.transactions.listing import TransactionListing
 from airflow_hivex.core.transactions.locks import LockManager
 from airflow_hivex.core.transactions.manager import TransactionManager
 from airflow_hivex.core.transactions.replay import ReplayedTransactions
@@ -95,6 +98,10 @@ class Metastore:
         self.primaries = services.primaries
         self.capacity = services.capacity
         self.moves = services.moves
+        self.catalog_listing = CatalogListing(services.store)
+        """Pages of long lists for people, as are the next two."""
+        self.transaction_listing = TransactionListing(services.store, services.clock)
+        self.compaction_listing = CompactionListing(services.store, services.clock)
         self.replayed_transactions = ReplayedTransactions(
             services.store, services.settings, services.clock, services.transactions
         )

@@ -37,16 +37,18 @@ from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.schema import completed_compactions
 
-_ALL = union_all(select(*QUEUE_COLUMNS, cast(null(), BigInteger).label("ended_ms")), select(*HISTORY_COLUMNS)).subquery(
-    "compactions"
-)
-_A = _ALL.c
+ALL_COMPACTIONS = union_all(
+    select(*QUEUE_COLUMNS, cast(null(), BigInteger).label("ended_ms")), select(*HISTORY_COLUMNS)
+).subquery("compactions")
+"""The queue and the history as one relation."""
+_A = ALL_COMPACTIONS.c
+SHOWN_TYPE: ColumnElement[object] = case({each.value: each.shown for each in CompactionType}, value=_A.type)
 _ORDERS: dict[str, ColumnElement[object]] = {
     "compactionid": _A.id,
     "dbname": _A.database,
     "tabname": _A.table,
     "partname": func.nullif(_A.partition, ""),
-    "type": case({each.value: each.shown for each in CompactionType}, value=_A.type),
+    "type": SHOWN_TYPE,
     "state": case({each.value: each.shown for each in CompactionState}, value=_A.state),
     "workerhost": _A.worker_id,
     "workerid": _A.worker_id,
@@ -107,7 +109,7 @@ class CompactionHistory:
         Raises:
             InvalidObjectError: they cannot be put in that order.
         """
-        query = _filtered(select(_ALL), wanted or CompactionFilter())
+        query = _filtered(select(ALL_COMPACTIONS), wanted or CompactionFilter())
         with self._store.read() as connection:
             return [compaction_from_row(row) for row in connection.execute(query)]
 

@@ -14,13 +14,14 @@ from airflow_hivex.core.store.schema import compaction_queue, completed_compacti
 
 QUEUE_COLUMNS = tuple(compaction_queue.c)
 HISTORY_COLUMNS = tuple(completed_compactions.c)
+_NAMES = frozenset(column.name for column in HISTORY_COLUMNS)
 
 _TIMES = ("enqueued", "started", "committed", "cleaner_started", "ended")
 
 
 def compaction_from_row(row: Row[Any]) -> Compaction:
-    """Return a row with the columns of the queue, or with those of the history."""
-    values = dict(row._mapping)
+    """Return a row with the columns of the queue, or with those of the history. It may have others."""
+    values = {name: value for name, value in row._mapping.items() if name in _NAMES}
     for name in _TIMES:
         time_ms = values.pop(f"{name}_ms", None)
         values[f"{name}_at"] = None if time_ms is None else to_datetime(time_ms)

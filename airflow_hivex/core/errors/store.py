@@ -22,6 +22,17 @@ class StoreUnavailableError(StoreError):
         super().__init__(f"Metastore database {url} is not available: {reason}.", url, reason)
 
 
+class StoreMissingError(StoreError):
+    """There is no metastore in the database yet, and the caller only reads."""
+
+    code = "STORE_MISSING"
+
+    def __init__(self, url: str) -> None:
+        super().__init__(
+            f"There is no metastore in the database {url} yet. The first statement on the connection creates it.", url
+        )
+
+
 class StoreDriverMissingError(StoreError):
     """The package that connects to a PostgreSQL metastore cannot be imported."""
 

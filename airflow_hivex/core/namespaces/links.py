@@ -90,6 +90,11 @@ class Links(JoinsTransactions):
         names = set(matching([each.name.in_database for each in found], pattern))
         return [each for each in found if each.name.in_database in names]
 
+    def show_all(self) -> list[Link]:
+        """Return the links of all namespaces, by name, without their partitions."""
+        with self._read() as connection:
+            return links.describe_links(connection)
+
     def of_table(self, database: str, table: str) -> list[Link]:
         """Return the links of other namespaces that show a table, by name, without their partitions.
 

@@ -95,6 +95,7 @@ EXAMPLES: dict[str, tuple[object, ...]] = {
     "ReplacementMissingError": ("file:///data/c1/t/base_0000005_v0000012", (0, 0), (2, 900)),
     "StoreError": ("the database refused",),
     "StoreDriverMissingError": ("No module named 'psycopg'",),
+    "StoreMissingError": ("sqlite:///m.db",),
     "StoreUnavailableError": ("sqlite:///x", "it is locked"),
     "StoreRefusedError": ("sqlite:///x.db", "value too long"),
     "StoreTooOldError": ("sqlite:///x", "0001", "0002"),

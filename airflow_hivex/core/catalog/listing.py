@@ -1,0 +1,312 @@
+"""Lists of tables, partitions and directories for people: paged, sorted and filtered by the database."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Row, Select, case, func, select
+
+from airflow_hivex.core.catalog.tables import select_table
+from airflow_hivex.core.clock import to_datetime
+from airflow_hivex.core.model.pages import Page, PageRequest
+from airflow_hivex.core.store.engine import Store
+from airflow_hivex.core.store.paging import contains, read_page
+from airflow_hivex.core.store.schema import databases, directories, directory_copies, partitions, tables
+
+_T, _P, _D, _C = tables.c, partitions.c, directories.c, directory_copies.c
+_NAME = databases.c.name + "." + _T.name
+_DELTAS = ("delta", "delete_delta")
+_TABLE_ORDERS: dict[str, ColumnElement[Any]] = {
+    "name": _NAME,
+    "type": _T.type,
+    "cluster": _T.primary_cluster,
+    "owner": _T.owner,
+    "created": _T.created_ms,
+}
+_PARTITION_ORDERS: dict[str, ColumnElement[Any]] = {"name": _P.name, "created": _P.created_ms}
+_DIRECTORY_ORDERS: dict[str, ColumnElement[Any]] = {
+    "name": _D.name,
+    "write_id": _D.max_write_id,
+    "size": _D.size_bytes,
+    "rows": _D.rows,
+    "files": _D.files,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ListedTable:
+    """A table or view, and the number of its partitions."""
+
+    database: str
+    name: str
+    type: str
+    primary_cluster: str
+    owner: str | None
+    created_at: datetime
+    partitions: int
+
+
+@dataclass(frozen=True, slots=True)
+class ListedPartition:
+    """A partition, and its registered directories: those of obsolete files count until the cleaner deletes them."""
+
+    name: str
+    created_at: datetime
+    directories: int
+    deltas: int
+    rows: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ListedDirectory:
+    """A registered directory, and the clusters that hold it."""
+
+    partition: str | None
+    name: str
+    kind: str
+    min_write_id: int
+    max_write_id: int
+    files: int
+    rows: int
+    size_bytes: int
+    txn_id: int
+    clusters: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HeldCopy:
+    """The registered directories of a table on a cluster, and how many there are of the table in all."""
+
+    cluster: str
+    is_primary: bool
+    directories: int
+    size_bytes: int
+    last_registered_at: datetime | None
+    all_directories: int
+
+    @property
+    def is_current(self) -> bool:
+        """Return whether no directory is missing there, also of those that no snapshot reads any more."""
+        return self.directories == self.all_directories
+
+
+@dataclass(frozen=True, slots=True)
+class TableDeltas:
+    """The number and size of a table's delta directories, and the size of all of its directories."""
+
+    database: str
+    table: str
+    deltas: int
+    delta_bytes: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterUse:
+    """The tables whose primary is a cluster, and the bytes of all directories there."""
+
+    cluster: str
+    tables: int
+    size_bytes: int
+
+
+class CatalogListing:
+    """Lists of objects of the catalog as it is now. Only reads the metastore."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def tables(self, wanted: PageRequest, database: str | None = None) -> Page[ListedTable]:
+        """Return tables and views, of one database or of all. Names, owners and clusters are searched. 3 statements.
+
+        Raises:
+            InvalidObjectError: the list cannot be sorted by the column.
+        """
+        query = (
+            select(
+                databases.c.name.label("database"),
+                _T.id,
+                _T.name,
+                _T.type,
+                _T.primary_cluster,
+                _T.owner,
+                _T.created_ms,
+            )
+            .join(databases, databases.c.id == _T.database_id)
+            .where(~_T.dropped)
+        )
+        if database is not None:
+            query = query.where(databases.c.name == database)
+        if wanted.search:
+            query = query.where(contains(wanted.search, _NAME, _T.owner, _T.primary_cluster))
+        with self._store.read() as connection:
+            found = read_page(connection, query, wanted, _TABLE_ORDERS, _T.id, lambda row: row)
+            of_page = _P.table_id.in_([row.id for row in found.rows])
+            counted = select(_P.table_id, func.count()).where(of_page, ~_P.dropped).group_by(_P.table_id)
+            numbers = {row[0]: row[1] for row in connection.execute(counted)}
+        return Page([_listed_table(row, numbers.get(row.id, 0)) for row in found.rows], found.total)
+
+    def partitions(self, database: str, table: str, wanted: PageRequest) -> Page[ListedPartition]:
+        """Return the partitions of a table. Four statements.
+
+        Raises:
+            NoSuchTableError: it does not exist.
+            InvalidObjectError: the list cannot be sorted by the column.
+        """
+        with self._store.read() as connection:
+            table_id = select_table(connection, database, table).id
+            query = select(_P.id, _P.name, _P.created_ms).where(_P.table_id == table_id, ~_P.dropped)
+            if wanted.search:
+                query = query.where(contains(wanted.search, _P.name))
+            found = read_page(connection, query, wanted, _PARTITION_ORDERS, _P.id, lambda row: row)
+            # Of the rows of the page only: a database computes the columns of skipped rows, too.
+            summed = (
+                select(
+                    _D.partition_id,
+                    func.count().label("directories"),
+                    func.count(case((_D.kind.in_(_DELTAS), 1))).label("deltas"),
+                    func.sum(_D.rows).label("rows"),
+                    func.sum(_D.size_bytes).label("size_bytes"),
+                )
+                .where(_D.partition_id.in_([row.id for row in found.rows]))
+                .group_by(_D.partition_id)
+            )
+            sums = {row.partition_id: row for row in connection.execute(summed)}
+        return Page([_listed_partition(row, sums.get(row.id)) for row in found.rows], found.total)
+
+    def directories(
+        self, database: str, table: str, wanted: PageRequest, partition: str | None = None
+    ) -> Page[ListedDirectory]:
+        """Return the registered directories of a table, or of one of its partitions. Five statements.
+
+        Raises:
+            NoSuchTableError: it does not exist.
+            InvalidObjectError: the list cannot be sorted by the column.
+        """
+        with self._store.read() as connection:
+            table_id = select_table(connection, database, table).id
+            query: Select[Any] = select(directories).where(_D.table_id == table_id)
+            if partition is not None or wanted.search:
+                query = query.join(partitions, _P.id == _D.partition_id, isouter=True)
+            if partition is not None:
+                query = query.where(_P.table_id == table_id, _P.name == partition)
+            if wanted.search:
+                query = query.where(contains(wanted.search, _D.name, _P.name))
+            found = read_page(connection, query, wanted, _DIRECTORY_ORDERS, _D.id, lambda row: row)
+            holders = _holders(connection, [row.id for row in found.rows])
+            named = select(_P.id, _P.name).where(_P.id.in_({row.partition_id for row in found.rows} - {None}))
+            names = {row.id: row.name for row in connection.execute(named)}
+        rows = [
+            _listed_directory(row, names.get(row.partition_id), tuple(holders.get(row.id, ()))) for row in found.rows
+        ]
+        return Page(rows, found.total)
+
+    def copies(self, database: str, table: str) -> list[HeldCopy]:
+        """Return the clusters that hold directories of a table, the primary first. Three statements.
+
+        ``Replicator.copies`` compares what snapshots read, partition by partition. This is a sum, which is fast for any
+        number of partitions.
+
+        Raises:
+            NoSuchTableError: it does not exist.
+        """
+        with self._store.read() as connection:
+            found = select_table(connection, database, table)
+            everything = connection.execute(select(func.count()).where(_D.table_id == found.id)).scalar_one()
+            query = (
+                select(_C.cluster, func.count(), func.sum(_D.size_bytes), func.max(_C.registered_ms))
+                .join(directories, _D.id == _C.directory_id)
+                .where(_D.table_id == found.id)
+                .group_by(_C.cluster)
+            )
+            held = connection.execute(query).all()
+        primary = found.storage.primary.cluster
+        copies = [
+            HeldCopy(cluster, cluster == primary, number, int(size), to_datetime(last_ms), everything)
+            for cluster, number, size, last_ms in held
+        ]
+        if primary not in {each.cluster for each in copies}:
+            copies.append(HeldCopy(primary, True, 0, 0, None, everything))
+        return sorted(copies, key=lambda each: (not each.is_primary, each.cluster))
+
+    def deltas(self, limit: int = 20) -> list[TableDeltas]:
+        """Return the tables with the most delta directories. One statement."""
+        is_delta = _D.kind.in_(_DELTAS)
+        number = func.count(case((is_delta, 1)))
+        summed = (
+            select(
+                _D.table_id,
+                number.label("deltas"),
+                func.coalesce(func.sum(case((is_delta, _D.size_bytes))), 0).label("delta_bytes"),
+                func.sum(_D.size_bytes).label("size_bytes"),
+            )
+            .group_by(_D.table_id)
+            .subquery()
+        )
+        query = (
+            select(databases.c.name, _T.name, summed.c.deltas, summed.c.delta_bytes, summed.c.size_bytes)
+            .join(tables, _T.id == summed.c.table_id)
+            .join(databases, databases.c.id == _T.database_id)
+            .where(~_T.dropped, summed.c.deltas > 0)
+            .order_by(summed.c.deltas.desc(), summed.c.size_bytes.desc(), _T.id)
+            .limit(limit)
+        )
+        with self._store.read() as connection:
+            return [TableDeltas(row[0], row[1], row[2], int(row[3]), int(row[4])) for row in connection.execute(query)]
+
+    def clusters(self) -> list[ClusterUse]:
+        """Return the clusters that hold tables or directories, by name. Two statements."""
+        primaries = select(_T.primary_cluster, func.count()).where(~_T.dropped).group_by(_T.primary_cluster)
+        held = (
+            select(_C.cluster, func.sum(_D.size_bytes)).join(directories, _D.id == _C.directory_id).group_by(_C.cluster)
+        )
+        with self._store.read() as connection:
+            numbers: dict[str, int] = {row[0]: row[1] for row in connection.execute(primaries)}
+            sizes = {cluster: int(size) for cluster, size in connection.execute(held)}
+        names = sorted(numbers.keys() | sizes.keys())
+        return [ClusterUse(name, numbers.get(name, 0), sizes.get(name, 0)) for name in names]
+
+
+def _holders(connection: Connection, ids: list[int]) -> dict[int, list[str]]:
+    holders: dict[int, list[str]] = {}
+    query = select(_C.directory_id, _C.cluster).where(_C.directory_id.in_(ids)).order_by(_C.cluster)
+    for directory_id, cluster in connection.execute(query):
+        holders.setdefault(directory_id, []).append(cluster)
+    return holders
+
+
+def _listed_table(row: Row[Any], partition_count: int) -> ListedTable:
+    return ListedTable(
+        row.database,
+        row.name,
+        row.type,
+        row.primary_cluster,
+        row.owner,
+        to_datetime(row.created_ms),
+        partition_count,
+    )
+
+
+def _listed_partition(row: Row[Any], sums: Row[Any] | None) -> ListedPartition:
+    created = to_datetime(row.created_ms)
+    if sums is None:
+        return ListedPartition(row.name, created, 0, 0, 0, 0)
+    return ListedPartition(row.name, created, sums.directories, sums.deltas, int(sums.rows), int(sums.size_bytes))
+
+
+def _listed_directory(row: Row[Any], partition: str | None, clusters: tuple[str, ...]) -> ListedDirectory:
+    return ListedDirectory(
+        partition,
+        row.name,
+        row.kind,
+        row.min_write_id,
+        row.max_write_id,
+        row.files,
+        row.rows,
+        row.size_bytes,
+        row.txn_id,
+        clusters,
+    )

@@ -1,0 +1,118 @@
+"""The things in a warehouse that need a person's attention, in words, the most urgent first. Pure."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from airflow_hivex.core.model.compaction import Compaction
+from airflow_hivex.core.model.health import Health
+from airflow_hivex.core.model.transactions import Transaction
+
+_OLD_TRANSACTION = timedelta(hours=1)
+_LONG_WAIT = timedelta(minutes=5)
+_LONG_IN_QUEUE = timedelta(hours=1)
+
+
+class Urgency(enum.Enum):
+    """How soon a person should look, the most urgent first."""
+
+    BROKEN = "broken"
+    WARNING = "warning"
+    NOTE = "note"
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """A sentence about one thing, and the part of the warehouse (``tab``) that shows more about it."""
+
+    urgency: Urgency
+    tab: str
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """The facts that are judged. ``quotas`` are sentences about quotas, each with whether the quota is exceeded."""
+
+    now: datetime
+    open: int = 0
+    oldest: Transaction | None = None
+    waiting: int = 0
+    oldest_request_at: datetime | None = None
+    in_queue: int = 0
+    oldest_enqueued_at: datetime | None = None
+    failed_compactions: int = 0
+    last_failed: Compaction | None = None
+    clusters: Mapping[str, Health] | None = None
+    quotas: Iterable[tuple[bool, str]] = ()
+
+
+def judge(situation: Situation) -> list[Attention]:
+    """Return what needs attention, the most urgent first; nothing if all is well."""
+    order = list(Urgency)
+    return sorted(_all(situation), key=lambda each: order.index(each.urgency))
+
+
+def _all(found: Situation) -> Iterator[Attention]:
+    for name, health in (found.clusters or {}).items():
+        if health.problem is not None:
+            yield Attention(Urgency.BROKEN, "overview", f"Cluster {name} cannot be used: {health.problem}")
+    for is_exceeded, sentence in found.quotas:
+        yield Attention(Urgency.BROKEN if is_exceeded else Urgency.WARNING, "namespaces", sentence)
+    if found.oldest is not None:
+        yield from _of_oldest(found, found.oldest)
+    if found.oldest_request_at is not None:
+        since = found.now - found.oldest_request_at
+        urgency = Urgency.WARNING if since >= _LONG_WAIT else Urgency.NOTE
+        requests = "1 lock request waits" if found.waiting == 1 else f"{found.waiting:,} lock requests wait"
+        yield Attention(urgency, "transactions", f"{requests}; the oldest since {in_words(since)}.")
+    if found.failed_compactions and found.last_failed is not None:
+        number = found.failed_compactions
+        failed = "1 compaction has failed" if number == 1 else f"{number:,} compactions have failed"
+        last = found.last_failed
+        reason = f": {last.error_message}" if last.error_message else "."
+        yield Attention(
+            Urgency.WARNING,
+            "compactions",
+            f"{failed} in the last 24 hours. The last one is compaction {last.id} of {last.name}{reason}",
+        )
+    if found.oldest_enqueued_at is not None and found.now - found.oldest_enqueued_at >= _LONG_IN_QUEUE:
+        since = found.now - found.oldest_enqueued_at
+        yield Attention(
+            Urgency.WARNING,
+            "compactions",
+            f"{found.in_queue:,} compactions wait for a worker, the oldest since {in_words(since)}. "
+            "Run the compaction DAG, or more workers.",
+        )
+
+
+def _of_oldest(found: Situation, oldest: Transaction) -> Iterator[Attention]:
+    age, silent = found.now - oldest.started_at, found.now - oldest.heartbeat_at
+    of = f" ({oldest.agent_info})" if oldest.agent_info else ""
+    who = f"Transaction {oldest.id} of {oldest.user}{of}"
+    if silent > timedelta(seconds=oldest.timeout_s):
+        yield Attention(
+            Urgency.WARNING,
+            "transactions",
+            f"{who} has sent no heartbeat for {in_words(silent)}, longer than its time-out. The housekeeping aborts "
+            "it; run the housekeeping DAG.",
+        )
+    elif age >= _OLD_TRANSACTION:
+        yield Attention(
+            Urgency.WARNING,
+            "transactions",
+            f"{who} has been open for {in_words(age)}. The cleaner keeps the files that it may read.",
+        )
+
+
+def in_words(time: timedelta) -> str:
+    """Return a time in its two largest units, such as ``2 h 5 min``."""
+    seconds = max(0, int(time.total_seconds()))
+    for unit, length, smaller, part in (("d", 86_400, "h", 3600), ("h", 3600, "min", 60), ("min", 60, "s", 1)):
+        if seconds >= length:
+            rest = seconds % length // part
+            return f"{seconds // length} {unit}" + (f" {rest} {smaller}" if rest else "")
+    return f"{seconds} s"

@@ -1,0 +1,52 @@
+"""Pages of a query: the database sorts, filters and counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from sqlalchemy import ColumnElement, Connection, Row, Select, func, literal_column, or_, select
+
+from airflow_hivex.core.errors import InvalidObjectError
+from airflow_hivex.core.model.pages import Page, PageRequest
+
+T = TypeVar("T")
+
+
+def read_page(
+    connection: Connection,
+    query: Select[Any],
+    wanted: PageRequest,
+    orders: Mapping[str, ColumnElement[Any]],
+    key: ColumnElement[Any],
+    read: Callable[[Row[Any]], T],
+) -> Page[T]:
+    """Return a page of a query. Two statements: the page, which an index may sort, and the number of all rows.
+
+    Args:
+        connection: where the query runs.
+        query: the whole list.
+        wanted: the page.
+        orders: the columns that the list may be sorted by. Without ``wanted.order_by`` it is sorted by ``key``.
+        key: a column that is unique, so that no row is on two pages.
+        read: returns the value of a row.
+
+    Raises:
+        InvalidObjectError: the list cannot be sorted by the column.
+    """
+    if wanted.order_by is not None and wanted.order_by not in orders:
+        raise InvalidObjectError("column to sort by", repr(wanted.order_by), f"it is one of {', '.join(orders)}")
+    order = key if wanted.order_by is None else orders[wanted.order_by]
+    directed = [each.desc() if wanted.descending else each.asc() for each in (order, key)]
+    if getattr(order, "nullable", True):
+        # Only there: SQLite takes no index for it.
+        directed[0] = directed[0].nulls_last()
+    rows = connection.execute(query.order_by(*directed).offset(wanted.offset).limit(wanted.limit)).all()
+    counted = query.with_only_columns(literal_column("1"), maintain_column_froms=True).subquery()
+    total = connection.execute(select(func.count()).select_from(counted)).scalar_one()
+    return Page([read(row) for row in rows], int(total))
+
+
+def contains(text: str, *columns: ColumnElement[Any]) -> ColumnElement[bool]:
+    """Return the condition that one of the columns contains a text, in any case; ``%`` and ``_`` are characters."""
+    return or_(*(column.icontains(text, autoescape=True) for column in columns))

@@ -1,0 +1,179 @@
+"""Lists of transactions and locks for people: paged, sorted and filtered by the database."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, cast, func, select
+from sqlalchemy import String as Text
+
+from airflow_hivex.core.clock import Clock, to_datetime
+from airflow_hivex.core.model.locks import LockInfo, LockState
+from airflow_hivex.core.model.pages import Page, PageRequest
+from airflow_hivex.core.model.transactions import Transaction, TxnState
+from airflow_hivex.core.store.engine import Store
+from airflow_hivex.core.store.paging import contains, read_page
+from airflow_hivex.core.store.schema import locks, txns
+from airflow_hivex.core.transactions.lock_rows import lock_from_row, select_locks
+from airflow_hivex.core.transactions.txn_rows import transaction_from
+
+_T, _L = txns.c, locks.c
+_TXN_ORDERS: dict[str, ColumnElement[Any]] = {
+    "id": _T.id,
+    "started": _T.started_ms,
+    "heartbeat": _T.heartbeat_ms,
+    "user": _T.user,
+    "state": _T.state,
+}
+_LOCK_ORDERS: dict[str, ColumnElement[Any]] = {
+    "id": _L.lock_id,
+    "requested": _L.requested_ms,
+    "resource": _L.resource,
+    "state": _L.state,
+    "user": _L.user,
+    "transaction": _L.txn_id,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ListedTransaction:
+    """A transaction, and its locks by state."""
+
+    transaction: Transaction
+    locks_acquired: int
+    locks_waiting: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """A request for locks that waits for a lock of another one. Without a transaction the ids are None."""
+
+    lock_id: int
+    txn_id: int | None
+    resource: str
+    since: datetime
+    for_lock_id: int
+    for_txn_id: int | None
+    user: str
+    for_user: str
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionCounts:
+    """The numbers of open transactions and waiting requests, and the oldest of each. ``now`` is the database's time."""
+
+    now: datetime
+    open: int
+    oldest: Transaction | None
+    waiting: int
+    oldest_request_at: datetime | None
+
+
+class TransactionListing:
+    """Lists of transactions and locks. Only reads."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+
+    def transactions(self, wanted: PageRequest, state: TxnState | None = TxnState.OPEN) -> Page[ListedTransaction]:
+        """Return transactions of one state, or of all. Ids, users, hosts and agents are searched. Three statements.
+
+        Raises:
+            InvalidObjectError: the list cannot be sorted by the column.
+        """
+        query = select(txns)
+        if state is not None:
+            query = query.where(_T.state == state.value)
+        if wanted.search:
+            query = query.where(contains(wanted.search, cast(_T.id, Text), _T.user, _T.host, _T.agent_info))
+        with self._store.read() as connection:
+            found = read_page(connection, query, wanted, _TXN_ORDERS, _T.id, transaction_from)
+            counted = (
+                select(_L.txn_id, _L.state, func.count())
+                .where(_L.txn_id.in_([each.id for each in found.rows]))
+                .group_by(_L.txn_id, _L.state)
+            )
+            numbers = {(row[0], LockState(row[1])): row[2] for row in connection.execute(counted)}
+        rows = [
+            ListedTransaction(
+                each, numbers.get((each.id, LockState.ACQUIRED), 0), numbers.get((each.id, LockState.WAITING), 0)
+            )
+            for each in found.rows
+        ]
+        return Page(rows, found.total)
+
+    def locks(self, wanted: PageRequest, txn_id: int | None = None, state: LockState | None = None) -> Page[LockInfo]:
+        """Return locks, of one transaction or of all. Names, users and agents are searched. Two statements.
+
+        Raises:
+            InvalidObjectError: the list cannot be sorted by the column.
+        """
+        query = select_locks()
+        if txn_id is not None:
+            query = query.where(_L.txn_id == txn_id)
+        if state is not None:
+            query = query.where(_L.state == state.value)
+        if wanted.search:
+            query = query.where(contains(wanted.search, _L.resource, _L.user, _L.agent_info))
+        # The numbers of a request's locks are far below a million.
+        key = _L.lock_id * 1_000_000 + _L.internal_id
+        with self._store.read() as connection:
+            return read_page(connection, query, wanted, _LOCK_ORDERS, key, lock_from_row)
+
+    def waits(self, limit: int = 200) -> list[Wait]:
+        """Return who waits for whom, the oldest requests first. One statement."""
+        ahead = locks.alias("ahead")
+        query = (
+            select(
+                _L.lock_id,
+                _L.txn_id,
+                _L.resource,
+                _L.requested_ms,
+                _L.user,
+                ahead.c.lock_id.label("for_lock_id"),
+                ahead.c.txn_id.label("for_txn_id"),
+                ahead.c.user.label("for_user"),
+            )
+            .join(
+                ahead,
+                (ahead.c.lock_id == _L.blocked_by_lock_id) & (ahead.c.internal_id == _L.blocked_by_internal_id),
+            )
+            .where(_L.state == LockState.WAITING.value)
+            .order_by(_L.requested_ms, _L.lock_id, _L.internal_id)
+            .limit(limit)
+        )
+        with self._store.read() as connection:
+            return [
+                Wait(
+                    row.lock_id,
+                    row.txn_id or None,
+                    row.resource,
+                    to_datetime(row.requested_ms),
+                    row.for_lock_id,
+                    row.for_txn_id or None,
+                    row.user,
+                    row.for_user,
+                )
+                for row in connection.execute(query)
+            ]
+
+    def counts(self) -> TransactionCounts:
+        """Return the numbers of what is open and what waits. Three statements."""
+        is_open = _T.state == TxnState.OPEN.value
+        waiting = select(func.count(_L.lock_id.distinct()), func.min(_L.requested_ms)).where(
+            _L.state == LockState.WAITING.value
+        )
+        with self._store.read() as connection:
+            number = connection.execute(select(func.count()).select_from(txns).where(is_open)).scalar_one()
+            oldest = connection.execute(select(txns).where(is_open).order_by(_T.id).limit(1)).first()
+            waits, since_ms = connection.execute(waiting).one()
+        return TransactionCounts(
+            to_datetime(self._clock()),
+            number,
+            None if oldest is None else transaction_from(oldest),
+            waits,
+            None if since_ms is None else to_datetime(since_ms),
+        )
