@@ -79,7 +79,8 @@ def get_provider_info() -> dict[str, Any]:
             {
                 "name": "hivex_commit_events",
                 "plugin-class": "airflow_hivex.plugins.commit_events.HivexCommitEventsPlugin",
-            }
+            },
+            {"name": "hivex", "plugin-class": "airflow_hivex.plugins.hivex_plugin.HivexPlugin"},
         ],
         "config": {
             "hivex": {

@@ -28,6 +28,8 @@ os.environ |= {
     "AIRFLOW__CORE__DAGS_FOLDER": str(HOME / "dags"),
     "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
     "AIRFLOW__CORE__TEST_CONNECTION": "Enabled",
+    # One that is made up is short, and each use of it a warning.
+    "AIRFLOW__API_AUTH__JWT_SECRET": "only for tests " * 5,
 }
 
 # Airflow puts the root logger at INFO, and py4j still has something to say when pytest has closed its log.

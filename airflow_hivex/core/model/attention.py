@@ -51,7 +51,7 @@ class Situation:
 
 
 def judge(situation: Situation) -> list[Attention]:
-    """Return what needs attention, the most urgent first; nothing if all is well."""
+    """Return a sentence for each thing that needs attention, the most urgent first; none if all is well."""
     order = list(Urgency)
     return sorted(_all(situation), key=lambda each: order.index(each.urgency))
 

@@ -124,7 +124,7 @@ class TransactionListing:
             return read_page(connection, query, wanted, _LOCK_ORDERS, key, lock_from_row)
 
     def waits(self, limit: int = 200) -> list[Wait]:
-        """Return who waits for whom, the oldest requests first. One statement."""
+        """Return the requests that wait, each with the lock that it waits for, the oldest first. One statement."""
         ahead = locks.alias("ahead")
         query = (
             select(

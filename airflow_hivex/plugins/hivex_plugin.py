@@ -1,0 +1,48 @@
+"""The plugin of Airflow that adds the page "Hivex". Every process of Airflow imports it, so it imports little."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from airflow.plugins_manager import AirflowPlugin
+
+from airflow_hivex import __version__
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+PREFIX = "hivex"
+
+
+class LazyApplication:
+    """The application of the page, which is built at its first request: only an api-server needs FastAPI."""
+
+    def __init__(self) -> None:
+        self._application: Callable[[Scope, Receive, Send], Awaitable[None]] | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if self._application is None:
+            from airflow_hivex.plugins.page.application import create_application
+
+            self._application = create_application()
+        await self._application(scope, receive, send)
+
+
+class HivexPlugin(AirflowPlugin):
+    """The page "Hivex" in the navigation of the Airflow UI."""
+
+    name = "hivex"
+    fastapi_apps = [{"name": "Hivex", "url_prefix": f"/{PREFIX}", "app": LazyApplication()}]  # noqa: RUF012
+    react_apps = [  # noqa: RUF012
+        {
+            "name": "Hivex",
+            # Relative, so that a base path of the UI comes before it.
+            "bundle_url": f"{PREFIX}/static/hivex.js?v={__version__}",
+            "destination": "nav",
+            "category": "browse",
+            "url_route": "hivex",
+        }
+    ]

@@ -1,0 +1,124 @@
+"""The rights of users of the page: who may look, who may change, and requests that other sites have forged."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+from airflow.api_fastapi.app import get_auth_manager
+from airflow.api_fastapi.auth.managers.base_auth_manager import BaseAuthManager
+from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
+from airflow.api_fastapi.auth.managers.models.resource_details import AccessView, ConnectionDetails
+from airflow.api_fastapi.core_api.security import GetUserDep
+from airflow.configuration import conf
+from airflow.models.connection import Connection
+from airflow.models.log import Log
+from airflow.utils.session import create_session
+from fastapi import Depends, HTTPException, Query, Request
+
+from airflow_hivex.core.errors import HivexError
+
+ACTION_HEADER = "X-Hivex-Action"
+"""A header that pages of other sites cannot send: browsers ask the api-server first, which allows none."""
+
+ConnectionId = Annotated[str, Query(alias="conn_id", min_length=1, max_length=250)]
+
+
+def may_view(conn_id: ConnectionId, user: GetUserDep) -> BaseUser:
+    """Return the user, who may look at the warehouse of a connection.
+
+    The right is the one to see the jobs of Airflow, which viewers have. With several teams it is the right to read the
+    connection, so that no team sees the warehouse of another one.
+
+    Raises:
+        HTTPException: the user may not.
+    """
+    manager = get_auth_manager()
+    if conf.getboolean("core", "multi_team", fallback=False):
+        is_allowed = _allowed_connection(manager, "GET", conn_id, user)
+    else:
+        is_allowed = manager.is_authorized_view(access_view=AccessView.JOBS, user=user)
+    if not is_allowed:
+        raise HTTPException(403, "You may not see this warehouse.")
+    return user
+
+
+def is_editor(conn_id: str, user: BaseUser) -> bool:
+    """Return whether a user may edit a connection."""
+    return _allowed_connection(get_auth_manager(), "PUT", conn_id, user)
+
+
+def own_request(request: Request) -> None:
+    """Refuse a request that the page itself has not sent.
+
+    Raises:
+        HTTPException: it is not JSON, has no header of ours, or comes from another site.
+    """
+    content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if content_type != "application/json":
+        raise HTTPException(415, "Send the request as application/json.")
+    if ACTION_HEADER not in request.headers:
+        raise HTTPException(403, f"The request has no header {ACTION_HEADER}, so it is not from the page Hivex.")
+    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
+    if site is not None:
+        is_own = site in ("same-origin", "none")
+    else:
+        # A proxy may change the scheme, but not the host.
+        is_own = origin is None or urlsplit(origin).netloc == request.headers.get("host")
+    if not is_own:
+        raise HTTPException(403, "The request comes from another site.")
+
+
+def may_edit(conn_id: ConnectionId, user: GetUserDep, _: Annotated[None, Depends(own_request)]) -> BaseUser:
+    """Return the user, who may change the warehouse of a connection: the one who may edit the connection.
+
+    Raises:
+        HTTPException: the user may not, or the page itself has not sent the request.
+    """
+    if not is_editor(conn_id, user):
+        raise HTTPException(403, f"You may not edit the connection {conn_id}, so you may not change its warehouse.")
+    return user
+
+
+Viewer = Annotated[BaseUser, Depends(may_view)]
+Editor = Annotated[BaseUser, Depends(may_edit)]
+OWN_REQUEST = Depends(own_request)
+
+
+@contextmanager
+def recorded(user: BaseUser, action: str, conn_id: str, facts: dict[str, Any]) -> Iterator[Callable[..., None]]:
+    """Record an action in the audit log of Airflow before it begins, and its outcome when it has ended.
+
+    The function that it yields adds facts about the outcome.
+    """
+    extra: dict[str, Any] = {"conn_id": conn_id, **facts, "outcome": "begun"}
+    entry = Log(
+        event=f"hivex.{action}",
+        owner=str(user.get_id()),
+        owner_display_name=user.get_name(),
+        extra=json.dumps(extra, default=str),
+    )
+    with create_session() as session:
+        session.add(entry)
+        session.flush()
+        entry_id = entry.id
+    try:
+        yield lambda **more: extra.update(more)
+        extra["outcome"] = "done"
+    except BaseException as error:
+        extra |= {"outcome": "failed", "error": str(error) if isinstance(error, HivexError) else type(error).__name__}
+        raise
+    finally:
+        with create_session() as session:
+            written = session.get(Log, entry_id)
+            if written is not None:
+                written.extra = json.dumps(extra, default=str)
+
+
+def _allowed_connection(manager: BaseAuthManager[Any], method: Any, conn_id: str, user: BaseUser) -> bool:
+    team = Connection.get_team_name(conn_id) if conf.getboolean("core", "multi_team", fallback=False) else None
+    details = ConnectionDetails(conn_id=conn_id, team_name=team)
+    return bool(manager.is_authorized_connection(method=method, details=details, user=user))

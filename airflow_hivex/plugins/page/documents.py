@@ -1,0 +1,89 @@
+"""Values of the core as JSON, and the tasks of Airflow that own transactions."""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields, is_dataclass
+from datetime import datetime
+from typing import Annotated, Any, TypeVar
+
+from airflow.models.dag import DagModel
+from airflow.utils.session import create_session
+from fastapi import Query
+from fastapi.responses import JSONResponse
+from sqlalchemy import select
+
+from airflow_hivex.core.model.pages import MOST_ROWS, Page, PageRequest
+
+T = TypeVar("T")
+
+_TASK = re.compile(r"(?P<name>[^\s\[]+)(?:\[(?P<map_index>\d+)\])? (?P<run_id>\S.*) (?P<try_number>\d+)")
+
+
+def page_request(
+    offset: Annotated[int, Query(ge=0, lt=2**31)] = 0,
+    limit: Annotated[int, Query(ge=1, le=MOST_ROWS)] = 50,
+    order_by: Annotated[str | None, Query(max_length=30)] = None,
+    descending: bool = False,
+    search: Annotated[str, Query(max_length=200)] = "",
+) -> PageRequest:
+    """Return the page of a list that a request asks for."""
+    return PageRequest(offset, limit, order_by, descending, search.strip().replace("\0", ""))
+
+
+def answer(value: Any) -> JSONResponse:
+    """Return a value of the core as an answer that no cache keeps."""
+    return JSONResponse(document(value), headers={"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"})
+
+
+def page(found: Page[T], shown: Callable[[T], Any]) -> dict[str, Any]:
+    """Return a page of a list."""
+    return {"rows": [shown(row) for row in found.rows], "total": found.total}
+
+
+def document(value: Any) -> Any:
+    """Return a value as JSON: fields by their names, members of enums in words, times in ISO format."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, enum.Enum):
+        return value.name.lower().replace("_", " ")
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if is_dataclass(value) and not isinstance(value, type):
+        return {each.name: document(getattr(value, each.name)) for each in fields(value)}
+    if isinstance(value, Mapping):
+        return {document(key): document(each) for key, each in value.items()}
+    if isinstance(value, Iterable):
+        return [document(each) for each in value]
+    return str(value)
+
+
+def tasks_of(agents: Iterable[str | None]) -> dict[str, dict[str, Any]]:
+    """Return the task instances that agents name (``hooks.tasks.agent_info``). One statement.
+
+    The ids of DAGs and tasks may both contain dots, so the DAGs that Airflow knows decide.
+    """
+    parsed = {agent: found for agent in agents if agent and (found := _TASK.fullmatch(agent))}
+    prefixes = {prefix for found in parsed.values() for prefix in _prefixes(found["name"])}
+    if not prefixes:
+        return {}
+    with create_session() as session:
+        known = set(session.scalars(select(DagModel.dag_id).where(DagModel.dag_id.in_(prefixes))))
+    tasks = {}
+    for agent, found in parsed.items():
+        dag_id = max((each for each in _prefixes(found["name"]) if each in known), key=len, default=None)
+        if dag_id is not None:
+            tasks[agent] = {
+                "dag_id": dag_id,
+                "task_id": found["name"][len(dag_id) + 1 :],
+                "run_id": found["run_id"],
+                "map_index": None if found["map_index"] is None else int(found["map_index"]),
+                "try_number": int(found["try_number"]),
+            }
+    return tasks
+
+
+def _prefixes(name: str) -> list[str]:
+    return [name[: place.start()] for place in re.finditer(r"\.", name) if place.start()]

@@ -1,0 +1,96 @@
+"""Compactions: the queue and its history, a request, and why something is not compacted."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Depends, Query
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, Field
+
+from airflow_hivex.core.model.compaction import Compaction, CompactionState
+from airflow_hivex.core.model.pages import PageRequest
+from airflow_hivex.plugins.page.access import ConnectionId, Editor, recorded
+from airflow_hivex.plugins.page.documents import answer, document, page, page_request
+from airflow_hivex.plugins.page.warehouses import Warehouse
+
+router = APIRouter()
+Wanted = Annotated[PageRequest, Depends(page_request)]
+Name = Annotated[str, Query(min_length=1, max_length=128)]
+PartitionName = Annotated[str | None, Query(max_length=2000)]
+
+
+class CompactionOrder(BaseModel):
+    """A compaction to put into the queue."""
+
+    database: str = Field(min_length=1, max_length=128)
+    table: str = Field(min_length=1, max_length=128)
+    partition: str | None = Field(default=None, max_length=2000)
+    type: Literal["major", "minor", "rebalance"] = "major"
+
+
+class Withdrawal(BaseModel):
+    """A compaction to take out of the queue."""
+
+    id: int = Field(ge=1, lt=2**63)
+
+
+@router.get("/compactions")
+def list_compactions(
+    metastore: Warehouse, wanted: Wanted, state: Annotated[list[str] | None, Query(max_length=30)] = None
+) -> JSONResponse:
+    """Return a page of the queue and the history."""
+    states = [CompactionState.read(each) for each in state or ()]
+    found = metastore.compaction_listing.compactions(wanted, states)
+
+    def shown(each: Compaction) -> dict[str, Any]:
+        return {**document(each), "is_over": each.state.is_over}
+
+    return answer(page(found, shown))
+
+
+@router.get("/compactions/charts")
+def chart_compactions(metastore: Warehouse) -> JSONResponse:
+    """Return the queue by state, and the tables with the most delta directories."""
+    counts = metastore.compaction_listing.counts()
+    return answer({"queue": counts.queue, "failed": counts.failed, "deltas": metastore.catalog_listing.deltas()})
+
+
+@router.get("/compactions/explain")
+def explain_compaction(
+    metastore: Warehouse, database: Name, table: Name, partition: PartitionName = None
+) -> JSONResponse:
+    """Return why a table or partition is not compacted."""
+    found = metastore.compactor.explain(database, table, partition or None)
+    return answer(
+        {
+            "name": found.name,
+            "answer": found.answer,
+            "type": found.type,
+            "checks": found.checks,
+            "partitions": found.partitions,
+        }
+    )
+
+
+@router.post("/compactions/request")
+def request_compaction(
+    metastore: Warehouse, user: Editor, conn_id: ConnectionId, wanted: CompactionOrder
+) -> JSONResponse:
+    """Put a compaction into the queue."""
+    with recorded(user, "request_compaction", conn_id, wanted.model_dump()) as note:
+        response = metastore.compactor.request(wanted.database, wanted.table, wanted.partition or None, wanted.type)
+        note(compaction_id=response.id, message=response.message)
+    if not response.is_accepted:
+        return answer({"message": f"The request was refused: {response.message}", "is_accepted": False})
+    return answer({"message": f"Compaction {response.id} is in the queue.", "is_accepted": True, "id": response.id})
+
+
+@router.post("/compactions/withdraw")
+def withdraw_compaction(metastore: Warehouse, user: Editor, conn_id: ConnectionId, wanted: Withdrawal) -> JSONResponse:
+    """Take a compaction out of the queue that no worker has begun."""
+    with recorded(user, "withdraw_compaction", conn_id, {"compaction_id": wanted.id}) as note:
+        problem = metastore.compactor.abort([wanted.id])[wanted.id]
+        note(message=problem)
+    done = f"Compaction {wanted.id} is withdrawn."
+    return answer({"message": done if problem is None else problem, "is_accepted": problem is None})

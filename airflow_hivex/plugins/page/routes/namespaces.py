@@ -1,0 +1,78 @@
+"""Namespaces: what they hold on each cluster, quotas, links, and whether they are closed."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from fastapi.responses import JSONResponse
+
+from airflow_hivex.core.model.attention import Situation, judge
+from airflow_hivex.plugins.page.documents import answer, document
+from airflow_hivex.plugins.page.warehouses import Warehouse
+
+router = APIRouter()
+Namespace = Annotated[str, Query(min_length=1, max_length=128)]
+_MOST_ROWS = 500
+_MOST_LINKS = 500
+
+
+@router.get("/namespaces")
+def list_namespaces(metastore: Warehouse) -> JSONResponse:
+    """Return the use of each cluster by each namespace, the links, and the quotas that are nearly used up."""
+    capacities = metastore.capacity.show()
+    rows = [
+        {**document(each), "used_bytes": each.used_bytes, "status": each.status, **document(each.amounts)}
+        for each in capacities
+    ]
+    near = [
+        (
+            each.status == "exceeded",
+            f"Namespace {each.namespace} holds {each.used_bytes:,} of {each.quota.size_bytes:,} bytes on cluster "
+            f"{each.cluster}.",
+        )
+        for each in capacities
+        if each.quota is not None and each.status in ("warning", "exceeded")
+    ]
+    links = metastore.links.show_all()
+    shown = [
+        {
+            "namespace": each.name.database,
+            "link": each.name.in_database,
+            "source": f"{each.source[0]}.{each.source[1]}",
+            "source_namespace": each.source[0],
+            "type": each.type,
+        }
+        for each in links[:_MOST_LINKS]
+    ]
+    now = metastore.transaction_listing.counts().now
+    return answer(
+        {
+            "rows": rows[:_MOST_ROWS],
+            "total": len(rows),
+            "links": shown,
+            "links_in_all": len(links),
+            "attention": judge(Situation(now=now, quotas=near)),
+        }
+    )
+
+
+@router.get("/namespace")
+def read_namespace(metastore: Warehouse, namespace: Namespace) -> JSONResponse:
+    """Return whether a namespace is closed, what it depends on outside, and what it held on each day."""
+    closure = metastore.namespaces.check(namespace)
+    history = metastore.capacity.history(namespace)
+    return answer(
+        {
+            "namespace": closure.namespace,
+            "mode": metastore.namespaces.is_closed(namespace),
+            "is_closed": closure.is_closed,
+            "is_self_contained": closure.is_self_contained,
+            "dependencies": closure.dependencies[:_MOST_ROWS],
+            "imports": closure.imports[:_MOST_ROWS],
+            "history": [
+                {"day": each.day, "cluster": each.cluster, "bytes": each.amounts.owned_bytes}
+                for each in history[-2000:]
+            ],
+        }
+    )

@@ -1,0 +1,84 @@
+"""The overview: what is there, and what needs attention first."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from fastapi import APIRouter
+from fastapi.responses import JSONResponse
+
+from airflow_hivex.core.metastore import Metastore
+from airflow_hivex.core.model.attention import Situation, judge
+from airflow_hivex.core.model.compaction import CompactionState
+from airflow_hivex.core.model.health import Health
+from airflow_hivex.plugins.page.documents import answer, document, tasks_of
+from airflow_hivex.plugins.page.warehouses import Warehouse
+
+router = APIRouter()
+
+
+@router.get("/overview")
+def read_overview(metastore: Warehouse) -> JSONResponse:
+    """Return the numbers of transactions, requests and compactions, and what needs attention. Asks no cluster."""
+    counts = metastore.transaction_listing.counts()
+    compactions = metastore.compaction_listing.counts()
+    situation = Situation(
+        now=counts.now,
+        open=counts.open,
+        oldest=counts.oldest,
+        waiting=counts.waiting,
+        oldest_request_at=counts.oldest_request_at,
+        in_queue=compactions.queue.get(CompactionState.INITIATED, 0),
+        oldest_enqueued_at=compactions.oldest_enqueued_at,
+        failed_compactions=compactions.failed,
+        last_failed=compactions.last_failed,
+    )
+    oldest = counts.oldest
+    return answer(
+        {
+            "now": counts.now,
+            "open": counts.open,
+            "oldest": oldest,
+            "oldest_task": None if oldest is None else tasks_of([oldest.agent_info]).get(oldest.agent_info or ""),
+            "waiting": counts.waiting,
+            "queue": compactions.queue,
+            "failed": compactions.failed,
+            "attention": judge(situation),
+        }
+    )
+
+
+@router.get("/clusters")
+def read_clusters(metastore: Warehouse) -> JSONResponse:
+    """Return the clusters with their health. A cluster that does not answer takes up to five seconds."""
+    clusters = [metastore.clusters.get(name) for name in metastore.clusters]
+    with ThreadPoolExecutor(max(1, len(clusters))) as pool:
+        healths = list(pool.map(lambda cluster: _health(metastore, cluster.name), clusters))
+    counts = metastore.transaction_listing.counts()
+    rows = [
+        {
+            "cluster": cluster.name,
+            "filesystem": cluster.shown_filesystem,
+            "jobtracker": cluster.shown_jobtracker,
+            "is_default": cluster.name == metastore.clusters.default,
+            "spark_version": health.version,
+            "problem": None if health.problem is None else str(health.problem),
+        }
+        for cluster, health in zip(clusters, healths, strict=True)
+    ]
+    named = {cluster.name: health for cluster, health in zip(clusters, healths, strict=True)}
+    return answer({"rows": rows, "attention": judge(Situation(now=counts.now, clusters=named))})
+
+
+@router.get("/storage")
+def read_storage(metastore: Warehouse) -> JSONResponse:
+    """Return the tables and bytes by cluster. It reads all registered directories."""
+    rows: list[Any] = [document(each) for each in metastore.catalog_listing.clusters()]
+    return answer({"rows": rows})
+
+
+def _health(metastore: Metastore, cluster: str) -> Health:
+    health = metastore.services.health
+    root = health.of_root(cluster)
+    return root if root.problem is not None else health.of_runner(cluster)

@@ -1,0 +1,129 @@
+"""Transactions and locks: who holds what, who waits for whom, and how to end it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, Field
+
+from airflow_hivex.core.errors import InvalidOperationError
+from airflow_hivex.core.model.locks import LockInfo, LockState
+from airflow_hivex.core.model.pages import PageRequest
+from airflow_hivex.core.model.transactions import TxnState
+from airflow_hivex.core.transactions.listing import ListedTransaction
+from airflow_hivex.plugins.page.access import ConnectionId, Editor, recorded
+from airflow_hivex.plugins.page.documents import answer, document, page, page_request, tasks_of
+from airflow_hivex.plugins.page.warehouses import Warehouse
+
+router = APIRouter()
+Wanted = Annotated[PageRequest, Depends(page_request)]
+_STATES = {"open": TxnState.OPEN, "aborted": TxnState.ABORTED, "committed": TxnState.COMMITTED, "all": None}
+_LOCK_STATES = {"acquired": LockState.ACQUIRED, "waiting": LockState.WAITING, "all": None}
+State = Annotated[str, Query(pattern="^(open|aborted|committed|all)$")]
+StateOfLock = Annotated[str, Query(pattern="^(acquired|waiting|all)$")]
+
+
+class Abort(BaseModel):
+    """A transaction to abort."""
+
+    txn_id: int = Field(ge=1, lt=2**63)
+    reason: str = Field(default="", max_length=500)
+
+
+class Release(BaseModel):
+    """A request whose locks are to be released."""
+
+    lock_id: int = Field(ge=1, lt=2**63)
+
+
+@router.get("/transactions")
+def list_transactions(metastore: Warehouse, wanted: Wanted, state: State = "open") -> JSONResponse:
+    """Return a page of transactions."""
+    found = metastore.transaction_listing.transactions(wanted, _STATES[state])
+    tasks = tasks_of(each.transaction.agent_info for each in found.rows)
+
+    def shown(each: ListedTransaction) -> dict[str, Any]:
+        transaction = document(each.transaction)
+        task = tasks.get(each.transaction.agent_info or "")
+        return {**transaction, "acquired": each.locks_acquired, "waiting": each.locks_waiting, "task": task}
+
+    return answer(page(found, shown))
+
+
+@router.get("/locks")
+def list_locks(
+    metastore: Warehouse,
+    wanted: Wanted,
+    txn_id: Annotated[int | None, Query(ge=1, lt=2**63)] = None,
+    state: StateOfLock = "all",
+) -> JSONResponse:
+    """Return a page of locks."""
+    found = metastore.transaction_listing.locks(wanted, txn_id, _LOCK_STATES[state])
+    tasks = tasks_of(each.agent_info for each in found.rows)
+
+    def shown(each: LockInfo) -> dict[str, Any]:
+        component = each.component
+        return {
+            **document(each),
+            "component": None,
+            "resource": component.resource,
+            "type": document(component.type),
+            "operation": document(component.operation),
+            "task": tasks.get(each.agent_info or ""),
+        }
+
+    return answer(page(found, shown))
+
+
+@router.get("/waits")
+def list_waits(metastore: Warehouse) -> JSONResponse:
+    """Return the requests that wait, at most 200, each with the lock that it waits for."""
+    return answer({"rows": metastore.transaction_listing.waits()})
+
+
+@router.get("/cleaning")
+def plan_cleaning(metastore: Warehouse) -> JSONResponse:
+    """Return the plan of the cleaner: files that it would delete now, or keeps for readers. Deletes nothing."""
+    tasks = metastore.compactor.plan_clean()
+    rows = [
+        {
+            "compaction_id": each.compaction_id,
+            "name": f"{each.database}.{each.table}" + (f" {each.partition}" if each.partition else ""),
+            "outcome": each.outcome,
+            "deletable": len(each.deleted),
+            "kept": each.waiting[:20],
+            "kept_in_all": len(each.waiting),
+            "blockers": each.blockers[:20],
+            "message": each.message,
+        }
+        for each in tasks
+        if each.waiting or each.blockers or each.message
+    ]
+    return answer({"rows": rows[:200], "total": len(rows)})
+
+
+@router.post("/transactions/abort")
+def abort_transaction(metastore: Warehouse, user: Editor, conn_id: ConnectionId, wanted: Abort) -> JSONResponse:
+    """Abort a transaction. Nothing of it becomes visible, and its locks are released."""
+    reason = f"aborted by {user.get_name()} in the Airflow UI" + (f": {wanted.reason}" if wanted.reason else "")
+    with recorded(user, "abort_transaction", conn_id, {"txn_id": wanted.txn_id, "reason": wanted.reason}):
+        metastore.abort(wanted.txn_id, reason)
+    return answer({"message": f"Transaction {wanted.txn_id} is aborted."})
+
+
+@router.post("/locks/release")
+def release_lock(metastore: Warehouse, user: Editor, conn_id: ConnectionId, wanted: Release) -> JSONResponse:
+    """Release the locks of a request that waits, or that no transaction has.
+
+    The locks of a transaction stay until it ends, which would lose its isolation otherwise: it must be aborted.
+    """
+    with recorded(user, "release_lock", conn_id, {"lock_id": wanted.lock_id}):
+        held = metastore.locks.show(lock_id=wanted.lock_id)
+        if not held:
+            raise InvalidOperationError(
+                "Release", f"lock {wanted.lock_id}", "it has been released already; refresh the list"
+            )
+        metastore.locks.unlock(wanted.lock_id)
+    return answer({"message": f"Lock {wanted.lock_id} is released."})

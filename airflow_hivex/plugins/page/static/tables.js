@@ -1,0 +1,194 @@
+/* Tables: columns, partitions, copies, directories and links. */
+import { get } from "./api.js";
+import { Grid, List, Section, Shown, Since, bytes, count, h, useData } from "./parts.js";
+
+const R = globalThis.React;
+
+export function Tables({ tick, place, go }) {
+  const at = place.table ? place.table.indexOf(".") : -1;
+  if (at > 0) {
+    const named = { database: place.table.slice(0, at), table: place.table.slice(at + 1) };
+    return h(OneTable, { key: place.table, named, tick, place, go });
+  }
+  return h(
+    Section,
+    { title: "Tables and views" },
+    h(List, {
+      path: "tables",
+      tick,
+      caption: "Tables and views",
+      empty: "There are no such tables.",
+      first: { by: "name", descending: false },
+      rowKey: (row) => `${row.database}.${row.name}`,
+      columns: [
+        [
+          "Table",
+          (row) =>
+            h(
+              "button",
+              {
+                type: "button",
+                className: "hivex-link",
+                onClick: () => go({ tab: "tables", table: `${row.database}.${row.name}` }),
+              },
+              `${row.database}.${row.name}`,
+            ),
+          "name",
+        ],
+        ["Type", (row) => row.type.toLowerCase().replaceAll("_", " "), "type"],
+        ["Primary", (row) => row.primary_cluster, "cluster"],
+        ["Partitions", (row) => count(row.partitions)],
+        ["Owner", (row) => row.owner || "—", "owner"],
+        ["Created", (row) => h(Since, { time: row.created_at }), "created"],
+      ],
+    }),
+  );
+}
+
+function OneTable({ named, tick, place, go }) {
+  const table = useData(() => get("table", named), [tick]);
+  const copies = useData(() => get("table/copies", named), [tick]);
+  const partition = place.partition || null;
+  const show = (name) => go({ tab: "tables", table: place.table, partition: name });
+  return h(
+    R.Fragment,
+    null,
+    h("p", null, h("button", { type: "button", onClick: () => go({ tab: "tables" }) }, "← All tables")),
+    h(Shown, { of: table }, (data) => h(Definition, { data })),
+    h(
+      Section,
+      { title: "Copies" },
+      h(Shown, { of: copies }, ({ rows }) =>
+        h(Grid, {
+          caption: "Clusters that hold the table",
+          rows,
+          rowKey: (row) => row.cluster,
+          columns: [
+            ["Cluster", (row) => h(R.Fragment, null, row.cluster, row.is_primary ? h("small", null, "primary") : null)],
+            [
+              "State",
+              (row) =>
+                row.is_current
+                  ? h("span", { className: "hivex-tag hivex-good" }, "complete")
+                  : h(
+                      "span",
+                      { className: "hivex-tag hivex-warning" },
+                      `lacks ${count(row.all_directories - row.directories)} of ${count(row.all_directories)} directories`,
+                    ),
+            ],
+            ["Bytes", (row) => bytes(row.size_bytes)],
+            ["Last registered", (row) => h(Since, { time: row.last_registered_at })],
+          ],
+        }),
+      ),
+    ),
+    table.data && table.data.partition_keys.length
+      ? h(
+          Section,
+          { title: "Partitions" },
+          h(List, {
+            path: "table/partitions",
+            parameters: named,
+            tick,
+            caption: "Partitions",
+            empty: "There are no such partitions.",
+            first: { by: "name", descending: true },
+            rowKey: (row) => row.name,
+            columns: [
+              [
+                "Partition",
+                (row) =>
+                  h("button", { type: "button", className: "hivex-link", onClick: () => show(row.name) }, row.name),
+                "name",
+              ],
+              ["Directories", (row) => count(row.directories)],
+              ["Deltas", (row) => count(row.deltas)],
+              ["Rows", (row) => count(row.rows)],
+              ["Bytes", (row) => bytes(row.size_bytes)],
+              ["Created", (row) => h(Since, { time: row.created_at }), "created"],
+            ],
+          }),
+        )
+      : null,
+    h(
+      Section,
+      {
+        title: partition ? `Directories of ${partition}` : "Directories",
+        actions: partition ? h("button", { type: "button", onClick: () => show(null) }, "Of all partitions") : null,
+      },
+      h(List, {
+        path: "table/directories",
+        parameters: { ...named, partition },
+        tick,
+        caption: "Registered directories",
+        empty: "No directory is registered.",
+        first: { by: "write_id", descending: true },
+        rowKey: (row) => `${row.partition} ${row.name}`,
+        columns: [
+          ["Directory", (row) => h(R.Fragment, null, row.name, h("small", null, row.partition || "")), "name"],
+          ["Write ids", (row) => `${row.min_write_id} to ${row.max_write_id}`, "write_id"],
+          ["Files", (row) => count(row.files), "files"],
+          ["Rows", (row) => count(row.rows), "rows"],
+          ["Bytes", (row) => bytes(row.size_bytes), "size"],
+          ["Transaction", (row) => row.txn_id],
+          ["Clusters", (row) => row.clusters.join(", ")],
+        ],
+      }),
+    ),
+  );
+}
+
+function Definition({ data }) {
+  const columns = [
+    ...data.columns.map((each) => ({ ...each, isKey: false })),
+    ...data.partition_keys.map((each) => ({ ...each, isKey: true })),
+  ];
+  return h(
+    Section,
+    { title: `${data.database}.${data.table}` },
+    h(
+      "p",
+      null,
+      `${data.type.toLowerCase().replaceAll("_", " ")}, ${data.format}, of ${data.owner || "nobody"}`,
+      data.location === null ? null : h("small", null, data.location),
+      data.comment ? h("small", null, data.comment) : null,
+    ),
+    data.view_text ? h("pre", null, data.view_text) : null,
+    h(Grid, {
+      caption: "Columns",
+      rows: columns,
+      rowKey: (row) => row.name,
+      columns: [
+        ["Column", (row) => h(R.Fragment, null, row.name, row.isKey ? h("small", null, "partition key") : null)],
+        ["Type", (row) => row.type],
+        ["Comment", (row) => row.comment || ""],
+      ],
+    }),
+    h(
+      "details",
+      null,
+      h("summary", null, `Properties (${Object.keys(data.properties).length})`),
+      h(Grid, {
+        caption: "Properties",
+        rows: Object.entries(data.properties),
+        rowKey: ([name]) => name,
+        columns: [
+          ["Name", ([name]) => name],
+          ["Value", ([, value]) => value],
+        ],
+      }),
+    ),
+    data.links.length
+      ? h(Grid, {
+          caption: "Links that show this table",
+          rows: data.links,
+          rowKey: (row) => `${row.namespace} ${row.link}`,
+          columns: [
+            ["Namespace", (row) => row.namespace],
+            ["Link", (row) => row.link],
+            ["Type", (row) => row.type],
+          ],
+        })
+      : h("p", { className: "hivex-soft" }, "No link shows it."),
+  );
+}

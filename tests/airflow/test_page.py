@@ -1,0 +1,302 @@
+"""The routes of the page Hivex, through a real application of Airflow with real users."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from airflow_hivex.core.errors import TransactionAbortedError
+from airflow_hivex.core.model.locks import DataOperation, LockComponent, LockType
+from tests.airflow.page_clients import HEADERS, application, client_of, post, read
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from fastapi.testclient import TestClient
+
+    from airflow_hivex.core import Metastore
+
+pytestmark = pytest.mark.airflow
+ODD = "<b onclick=\"x('y')\">'; --"
+READS = (
+    "overview",
+    "clusters",
+    "storage",
+    "transactions",
+    "locks",
+    "waits",
+    "cleaning",
+    "compactions",
+    "compactions/charts",
+    "tables",
+    "namespaces",
+    "cache",
+)
+
+
+@pytest.fixture(scope="module")
+def app(airflow_database: None) -> Any:
+    return application()
+
+
+@pytest.fixture
+def viewer(app: Any) -> TestClient:
+    return client_of(app, "viewer")
+
+
+@pytest.fixture
+def editor(app: Any) -> TestClient:
+    return client_of(app, "op")
+
+
+@pytest.fixture
+def anonymous(app: Any) -> TestClient:
+    return client_of(app, None)
+
+
+@pytest.fixture
+def metastore(warehouse: dict[str, Any], sqlite_template: Path) -> Iterator[Metastore]:
+    """The metastore of the connection, as a task has it."""
+    from airflow_hivex.core import Metastore
+
+    shutil.copy(sqlite_template, warehouse["metastore_url"].removeprefix("sqlite:///"))
+    with Metastore.open(
+        warehouse["metastore_url"], clusters=warehouse["cluster_properties"], default_cluster="c1"
+    ) as opened:
+        yield opened
+
+
+def audit(event: str) -> list[dict[str, Any]]:
+    from airflow.models.log import Log
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    with create_session() as session:
+        rows = session.scalars(select(Log).where(Log.event == f"hivex.{event}").order_by(Log.id)).all()
+        return [{"owner": row.owner, "name": row.owner_display_name, **json.loads(row.extra or "{}")} for row in rows]
+
+
+def test_anonymous_caller_gets_nothing(metastore: Metastore, anonymous: TestClient) -> None:
+    for path in (*(f"api/{each}" for each in READS), "static/hivex.js", "docs", "openapi.json"):
+        answer = anonymous.get(f"/hivex/{path}", params={"conn_id": "hivex_default"})
+        assert answer.status_code == 401 or (path in ("docs", "openapi.json") and answer.status_code == 404), path
+    (txn_id,) = metastore.transactions.open()
+    assert post(anonymous, "transactions/abort", {"txn_id": txn_id}).status_code == 401
+    assert metastore.transactions.get(txn_id).state.name == "OPEN"
+
+
+def test_viewer_reads_each_tab(metastore: Metastore, viewer: TestClient) -> None:
+    for path in READS:
+        read(viewer, path)
+    assert read(viewer, "connections")["connections"][0] == {"conn_id": "hivex_default", "may_edit": False}
+
+
+def test_bundle_is_served_to_users(metastore: Metastore, viewer: TestClient) -> None:
+    answer = viewer.get("/hivex/static/hivex.js")
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith("text/javascript")
+    for module in re.findall(r'from "\./([^"]+)"', answer.text):
+        assert viewer.get(f"/hivex/static/{module}").status_code == 200, module
+    for path in ("../application.py", "..%2Fapplication.py", "nothing.js"):
+        assert viewer.get(f"/hivex/static/{path}").status_code == 404
+
+
+def test_viewer_changes_nothing(metastore: Metastore, viewer: TestClient) -> None:
+    (txn_id,) = metastore.transactions.open()
+    for path, body in (
+        ("transactions/abort", {"txn_id": txn_id}),
+        ("locks/release", {"lock_id": 1}),
+        ("compactions/request", {"database": "default", "table": "t"}),
+        ("compactions/withdraw", {"id": 1}),
+    ):
+        before = len(audit(path.replace("/", "_")))
+        answer = post(viewer, path, body)
+        assert answer.status_code == 403, path
+        assert len(audit(path.replace("/", "_"))) == before
+    assert metastore.transactions.get(txn_id).state.name == "OPEN"
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"headers": {"Content-Type": "text/plain", **HEADERS}},
+        {"headers": {"Content-Type": "application/x-www-form-urlencoded", **HEADERS}},
+        {"headers": {"Content-Type": "application/json"}},
+        {"headers": {"Content-Type": "application/json", "Sec-Fetch-Site": "cross-site", **HEADERS}},
+        {"headers": {"Content-Type": "application/json", "Sec-Fetch-Site": "same-site", **HEADERS}},
+        {"headers": {"Content-Type": "application/json", "Origin": "http://evil.example", **HEADERS}},
+    ],
+    ids=["text", "form", "no header", "another site", "a sibling site", "another origin"],
+)
+def test_forged_request_changes_nothing(metastore: Metastore, editor: TestClient, forged: dict[str, Any]) -> None:
+    (txn_id,) = metastore.transactions.open()
+    answer = editor.post(
+        "/hivex/api/transactions/abort?conn_id=hivex_default", content=json.dumps({"txn_id": txn_id}), **forged
+    )
+    assert answer.status_code in (403, 415)
+    assert editor.get(f"/hivex/api/transactions/abort?conn_id=hivex_default&txn_id={txn_id}").status_code == 405
+    assert metastore.transactions.get(txn_id).state.name == "OPEN"
+
+
+def test_editor_aborts_a_transaction_on_the_record(metastore: Metastore, editor: TestClient) -> None:
+    (txn_id,) = metastore.transactions.open(user="etl")
+    answer = post(editor, "transactions/abort", {"txn_id": txn_id, "reason": ODD}, Origin="http://localhost:8080")
+    assert answer.json() == {"message": f"Transaction {txn_id} is aborted."}
+    with pytest.raises(TransactionAbortedError, match="aborted by a op in the Airflow UI"):
+        metastore.commit(txn_id)
+    entry = audit("abort_transaction")[-1]
+    assert (entry["name"], entry["txn_id"], entry["reason"], entry["outcome"]) == ("a op", txn_id, ODD, "done")
+    failed = post(editor, "transactions/abort", {"txn_id": 4711})
+    assert failed.status_code == 404
+    assert "4711" in failed.json()["error"]["message"]
+    assert audit("abort_transaction")[-1]["outcome"] == "failed"
+
+
+def test_editor_releases_a_waiting_request_only(metastore: Metastore, editor: TestClient) -> None:
+    with metastore.session() as session:
+        session.sql("CREATE TABLE t (a INT)")
+    one, other = metastore.transactions.open(2)
+    exclusive = [LockComponent("default", "t", type=LockType.EXCLUSIVE, operation=DataOperation.DELETE)]
+    held = metastore.locks.acquire(exclusive, txn_id=one)
+    waits = metastore.locks.acquire(exclusive, txn_id=other, wait=False)
+    (edge,) = read(editor, "waits")["rows"]
+    assert (edge["txn_id"], edge["for_txn_id"], edge["resource"]) == (other, one, "default/t")
+    refused = post(editor, "locks/release", {"lock_id": held.lock_id})
+    assert refused.status_code == 409
+    assert f"transaction {one}" in refused.json()["error"]["message"]
+    assert post(editor, "locks/release", {"lock_id": waits.lock_id}).status_code == 200
+    assert [each.lock_id for each in metastore.locks.show()] == [held.lock_id]
+    again = post(editor, "locks/release", {"lock_id": waits.lock_id})
+    assert again.status_code == 409
+    assert "has been released already" in again.json()["error"]["message"]
+
+
+def test_lists_are_paged_sorted_and_searched(metastore: Metastore, viewer: TestClient) -> None:
+    for name in ("anna", ODD, "bert"):
+        metastore.transactions.open(user=name)
+    first = read(viewer, "transactions", limit=2, order_by="user")
+    last = read(viewer, "transactions", limit=2, offset=2, order_by="user")
+    assert first["total"] == last["total"] == 3
+    assert [each["user"] for each in (*first["rows"], *last["rows"])] == sorted(["anna", ODD, "bert"])
+    assert read(viewer, "transactions", offset=10)["total"] == 3
+    assert [each["user"] for each in read(viewer, "transactions", search="onclick=")["rows"]] == [ODD]
+    assert read(viewer, "transactions", search="%")["rows"] == []
+    for wrong in ({"limit": 501}, {"limit": 0}, {"offset": -1}, {"order_by": "id; drop table txns"}, {"state": "x"}):
+        answer = viewer.get("/hivex/api/transactions", params={"conn_id": "hivex_default", **wrong})
+        assert answer.status_code in (409, 422), wrong
+        assert "error" in answer.json()
+
+
+def test_owner_is_the_task_instance(metastore: Metastore, viewer: TestClient, store_dag: Any) -> None:
+    from airflow.providers.standard.operators.empty import EmptyOperator
+    from airflow.sdk import DAG
+
+    with DAG("hivex.page.dag") as dag:
+        EmptyOperator(task_id="load")
+    store_dag(dag)
+    metastore.transactions.open(agent_info="hivex.page.dag.load.sales[3] manual__2026-01-01T00:00:00+00:00 2")
+    (row,) = read(viewer, "transactions")["rows"]
+    assert row["task"] == {
+        "dag_id": "hivex.page.dag",
+        "task_id": "load.sales",
+        "run_id": "manual__2026-01-01T00:00:00+00:00",
+        "map_index": 3,
+        "try_number": 2,
+    }
+
+
+def test_compaction_is_requested_explained_and_withdrawn(metastore: Metastore, editor: TestClient) -> None:
+    with metastore.session() as session:
+        session.sql("CREATE TABLE t (a INT)")
+        session.sql("INSERT INTO t VALUES (1)")
+    answer = post(editor, "compactions/request", {"database": "default", "table": "t", "type": "major"}).json()
+    assert answer["is_accepted"]
+    assert not post(editor, "compactions/request", {"database": "default", "table": "t"}).json()["is_accepted"]
+    (row,) = read(editor, "compactions", state="initiated")["rows"]
+    assert (row["id"], row["table"], row["type"], row["is_over"]) == (answer["id"], "t", "major", False)
+    assert read(editor, "compactions/charts")["deltas"][0]["deltas"] == 1
+    assert read(editor, "compactions/explain", database="default", table="t")["answer"]
+    assert post(editor, "compactions/withdraw", {"id": answer["id"]}).json()["is_accepted"]
+    assert read(editor, "compactions")["rows"][0]["state"] == "aborted"
+    assert audit("request_compaction")[-1]["message"]
+    assert post(editor, "compactions/request", {"database": "default", "table": "nothing"}).status_code == 404
+
+
+def test_table_is_described(metastore: Metastore, viewer: TestClient) -> None:
+    with metastore.session() as session:
+        session.sql("CREATE TABLE t (a INT COMMENT '<i>x</i>') PARTITIONED BY (p STRING)")
+        session.sql("INSERT INTO t VALUES (1, 'x<y'), (2, 'z')")
+        session.sql("CREATE EXTERNAL TABLE v (a INT) STORED AS ORC")
+    named = {"database": "default", "table": "t"}
+    assert [each["name"] for each in read(viewer, "tables", order_by="name")["rows"]] == ["t", "v"]
+    table = read(viewer, "table", **named)
+    assert table["columns"] == [{"name": "a", "type": "int", "comment": "<i>x</i>"}]
+    partitions = read(viewer, "table/partitions", search="x", **named)
+    assert [(each["deltas"], each["rows"]) for each in partitions["rows"]] == [(1, 1)]
+    name = partitions["rows"][0]["name"]
+    (directory,) = read(viewer, "table/directories", partition=name, **named)["rows"]
+    assert (directory["clusters"], directory["rows"]) == (["c1"], 1)
+    (copy,) = read(viewer, "table/copies", **named)["rows"]
+    assert (copy["cluster"], copy["is_primary"], copy["is_current"]) == ("c1", True, True)
+    assert read(viewer, "table", database="default", table="v")["type"] == "EXTERNAL_TABLE"
+    assert viewer.get("/hivex/api/table?conn_id=hivex_default&database=default&table=%27").status_code == 404
+
+
+def test_route_of_a_statement_is_explained(metastore: Metastore, viewer: TestClient) -> None:
+    with metastore.session() as session:
+        session.sql("CREATE TABLE t (a INT)")
+    route = post(viewer, "route", {"statement": "SELECT * FROM t"}).json()
+    assert route["cluster"] == "c1"
+    pinned = post(viewer, "route", {"statement": "SELECT * FROM t", "cluster": "c2"}).json()
+    assert pinned["cluster"] is None
+    assert any("t (primary c1)" in lack for each in pinned["candidates"] for lack in each["lacks"])
+    wrong = post(viewer, "route", {"statement": "SELEC"})
+    assert wrong.status_code == 409
+    assert wrong.json()["error"]["message"]
+
+
+def test_state_of_a_metastore_is_told(
+    warehouse: dict[str, Any],
+    viewer: TestClient,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    sqlite_template: Path,
+) -> None:
+    def told(url: str) -> str:
+        connection = {"conn_type": "hivex", "extra": {**warehouse, "metastore_url": url}}
+        monkeypatch.setenv("AIRFLOW_CONN_HIVEX_DEFAULT", json.dumps(connection))
+        answer = viewer.get("/hivex/api/overview?conn_id=hivex_default")
+        assert answer.status_code == 503
+        assert "Traceback" not in answer.text
+        return str(answer.json()["error"]["code"])
+
+    assert told(f"sqlite:///{tmp_path / 'new.db'}") == "STORE_MISSING"
+    assert not (tmp_path / "new.db").exists()
+    assert told("postgresql://nobody@127.0.0.1:1/nothing") == "STORE_UNAVAILABLE"
+    other = shutil.copy(sqlite_template, tmp_path / "other.db")
+    for revision, code in (("9999", "STORE_TOO_NEW"), ("0001", "STORE_TOO_OLD")):
+        _set_revision(other, revision)
+        assert told(f"sqlite:///{other}") == code
+    for conn_id in ("nothing", "x'<y>"):
+        answer = viewer.get("/hivex/api/overview", params={"conn_id": conn_id})
+        assert answer.status_code == 404
+        assert answer.json()["error"]["code"] == "NO_SUCH_CONNECTION"
+
+
+def _set_revision(path: Any, revision: str) -> None:
+    import sqlite3
+    from contextlib import closing
+
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE hivex_alembic_version SET version_num = ?", (revision,))
+
+
+def test_page_is_in_the_navigation(metastore: Metastore, editor: TestClient) -> None:
+    (plugin,) = [each for each in editor.get("/api/v2/plugins").json()["plugins"] if each["name"] == "hivex"]
+    assert plugin["react_apps"][0]["destination"] == "nav"
+    assert plugin["fastapi_apps"][0]["url_prefix"] == "/hivex"
