@@ -23,6 +23,7 @@ BENCHMARKS = {
     "compaction": "Compaction",
     "hive_import": "Import from Hive",
     "cache": "Cache of metadata",
+    "endpoint": "Hive Metastore endpoint",
     "replication": "Replication",
     "namespaces": "Namespaces",
     "tasks": "Tasks",

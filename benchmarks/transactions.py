@@ -251,12 +251,12 @@ def _acquiring(metastore: Metastore) -> Callable[[], float]:
     return case
 
 
-def _raise_loopback() -> None:
+def raise_loopback() -> None:
     """A new network namespace has a loopback interface, but it is down."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         fcntl.ioctl(control, _SIOCSIFFLAGS, struct.pack("16sh", b"lo", _IFF_UP))
 
 
 if __name__ == "__main__":
-    _raise_loopback()
+    raise_loopback()
     Path(sys.argv[2]).write_text(json.dumps([asdict(figure) for figure in measure(Path(sys.argv[1]))]))

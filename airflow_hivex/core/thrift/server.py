@@ -322,7 +322,22 @@ class Connection(asyncio.Protocol):
             args = self._decoded(call, content)
         except MalformedMessageError as error:
             return _malformed(head, error), "malformed"
+        if call.recall is not None:
+            field = self._recalled(head, call, args)
+            if field is not None:
+                return written_head(head, messages.REPLY) + field + messages.STOP, "ok"
         return self._answer(head, call, args)
+
+    def _recalled(self, head: Head, call: Call, args: Any) -> bytes | None:
+        """Return the result of a call from memory, None where the database must be asked."""
+        assert call.recall is not None
+        assert self._client is not None
+        try:
+            return call.recall(self._server.endpoint, self._client, args)
+        except Exception:
+            # The database tells more about it.
+            log.debug("%s is not answered from memory", _shown(head), exc_info=True)
+            return None
 
     def _answer_unknown(self, head: Head) -> None:
         name = _shown(head)
@@ -339,12 +354,7 @@ class Connection(asyncio.Protocol):
         assert self._client is not None
         began = self._server.monotonic()
         if call.recall is not None:
-            try:
-                field = call.recall(self._server.endpoint, self._client, args)
-            except Exception:
-                # The database tells more about it.
-                log.debug("%s is not answered from memory", _shown(head), exc_info=True)
-                field = None
+            field = self._recalled(head, call, args)
             if field is not None:
                 self._write(written_head(head, messages.REPLY) + field + messages.STOP)
                 self._note(head, "ok", began, from_memory=True)

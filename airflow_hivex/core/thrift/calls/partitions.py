@@ -259,6 +259,10 @@ def recall_partitions_by_names(endpoint: Endpoint, client: Client, args: Any) ->
     table = None if kept is None else endpoint.kept_table(name, args.tbl_name, None, None)
     if kept is None or table is None:
         return None
+    asked = ("names", table.id, tuple(args.names or ()), name.given)
+    answer: bytes | None = endpoint.wire.of(asked, kept[1], table)
+    if answer is not None:
+        return answer
     by_name = _by_name(endpoint, kept[0], kept[1])
     names = list(dict.fromkeys(args.names or ()))
     found = [by_name.get(each) for each in names]
@@ -267,7 +271,9 @@ def recall_partitions_by_names(endpoint: Endpoint, client: Client, args: Any) ->
         spelled = dict.fromkeys(spelled_name(table, each) for each in names)
         found = [by_name[each] for each in spelled if each in by_name]
     chosen = sorted((each for each in found if each is not None), key=lambda each: each.id)
-    return list_result(endpoint.partition_bytes(chosen, table, name.given, None))
+    answer = list_result(endpoint.partition_bytes(chosen, table, name.given, None))
+    endpoint.wire.keep(asked, answer, len(answer) + 60 * len(names), kept[1], table)
+    return answer
 
 
 _MOST_AT_ONCE = 5000
