@@ -158,13 +158,13 @@ class Entry:
 
     def outdate(self) -> bool:
         """Let the entry answer nothing for a list alone; return whether it is read by a list."""
-        had_views = False
+        has_answers = self.partitions is not None
         if self.definition is not None:
-            had_views = bool(self.definition.value.views)
+            has_answers = has_answers or bool(self.definition.value.views)
             self.definition.tag = None
             self.definition.value.views.clear()
         self.partitions = None
-        return had_views and self.is_used
+        return has_answers and self.is_used
 
     def carry_on(self, write_id: int) -> None:
         """Note the commit of a write id that has changed nothing of the definition and the partitions."""
