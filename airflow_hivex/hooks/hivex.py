@@ -21,6 +21,7 @@ from airflow_hivex.hooks.warehouse import WarehouseHook, close_metastores, share
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from airflow.providers.openlineage.extractors import OperatorLineage
     from pandas import DataFrame as PandasFrame
     from polars import DataFrame as PolarsFrame
 
@@ -81,6 +82,7 @@ class HivexHook(WarehouseHook, DbApiHook):  # type: ignore[misc]
         self.schema = schema or database
         self.cluster = cluster
         self.user = user
+        self._executed: list[tuple[str, int | None]] = []
 
     # -- PEP 249 ---------------------------------------------------------------
 
@@ -258,6 +260,16 @@ class HivexHook(WarehouseHook, DbApiHook):  # type: ignore[misc]
         """Refuse, as :meth:`get_sqlalchemy_engine`; ``get_table_schema`` and the catalog describe tables."""
         self.get_sqlalchemy_engine()
 
+    def get_openlineage_database_specific_lineage(self, task_instance: Any) -> OperatorLineage[Any, Any] | None:  # noqa: ARG002
+        """Return the tables of the statements that the hook has run, for the SQL operators of common.sql."""
+        from airflow_hivex.hooks.openlineage import lineage_of
+
+        if not self._executed:
+            return None
+        statements = [statement for statement, _ in self._executed]
+        txn_ids = [txn_id for _, txn_id in self._executed if txn_id is not None]
+        return lineage_of(self, statements, self.schema, txn_ids)
+
     # -- parts -----------------------------------------------------------------
 
     def _connect(
@@ -287,6 +299,8 @@ class HivexHook(WarehouseHook, DbApiHook):  # type: ignore[misc]
         cursor.execute(statement, parameters, max_rows=max_rows)
         if cursor.description is None and cursor.rowcount >= 0:
             self.log.info("Rows written: %d", cursor.rowcount)
+        txn_id = cursor.result.txn_id if cursor.result is not None else None
+        self._executed.append((statement, txn_id))
         report(self, statement, parameters, cursor)
 
     def _query(self, sql: str | Sequence[str], parameters: Parameters) -> tuple[Connection, Cursor]:

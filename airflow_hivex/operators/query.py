@@ -25,6 +25,7 @@ from airflow_hivex.triggers.query import result_as_json
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.sdk import Context
     from tenacity import RetryCallState
 
@@ -164,6 +165,7 @@ class HivexQueryOperator(BaseOperator):
         self.hivex_conn_id = hivex_conn_id
         self._thread: _StatementThread | None = None
         self._killed = False
+        self._committed: list[int] = []
 
     def execute(self, context: Context) -> Any:
         """Run the statements.
@@ -250,6 +252,7 @@ class HivexQueryOperator(BaseOperator):
         """Declare the tables, send the events of transactions that have committed, and return the result."""
         from airflow_hivex.operators.asset_events import declare_inlets, send_events
 
+        self._committed = list(txn_ids)
         declare_inlets(self, hook, split_statements(self.sql), self.database)
         if self.asset_events:
             send_events(self, context, hook, txn_ids, with_partition_keys=self.asset_partitions)
@@ -301,6 +304,23 @@ class HivexQueryOperator(BaseOperator):
             must_defer=self.deferrable is True,
             run_here=run_here,
         )
+
+    def get_openlineage_facets_on_start(self) -> OperatorLineage[Any, Any] | None:
+        """Return the tables of the statements, for OpenLineage."""
+        return self._lineage(())
+
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any] | None:  # noqa: ARG002
+        """Return the tables of the statements, with the rows and bytes that were written."""
+        return self._lineage(self._committed)
+
+    def get_openlineage_facets_on_failure(self, task_instance: Any) -> OperatorLineage[Any, Any] | None:  # noqa: ARG002
+        """Return the tables of the statements."""
+        return self._lineage(())
+
+    def _lineage(self, txn_ids: Sequence[int]) -> OperatorLineage[Any, Any] | None:
+        from airflow_hivex.hooks.openlineage import lineage_of
+
+        return lineage_of(WarehouseHook(self.hivex_conn_id), self._statements(), self.database, txn_ids)
 
     def on_kill(self) -> None:
         """Stop the Spark job. The transaction of a statement alone is aborted; one of several goes on."""

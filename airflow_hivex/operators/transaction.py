@@ -17,6 +17,7 @@ from airflow_hivex.hooks.warehouse import WarehouseHook
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.sdk import Context
     from airflow.sdk.definitions._internal.abstractoperator import AbstractOperator
 
@@ -344,6 +345,12 @@ class HivexCommitOperator(BaseOperator):
         self.log.info("Transaction %s has committed.", txn_id)
         send_events(self, context, hook, [txn_id])
         return txn_id
+
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any] | None:  # noqa: ARG002
+        """Return the tables that the transaction has written, with rows and bytes, for OpenLineage."""
+        from airflow_hivex.hooks.openlineage import lineage_of_transaction
+
+        return lineage_of_transaction(WarehouseHook(self.hivex_conn_id), as_txn_id(self.txn_id))
 
 
 class HivexAbortOperator(BaseOperator):

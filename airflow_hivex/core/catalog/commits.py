@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Self
 
-from sqlalchemy import ColumnElement, Connection, or_, select
+from sqlalchemy import ColumnElement, Connection, func, or_, select
 
 from airflow_hivex.core.catalog.partitions import spelled_name
 from airflow_hivex.core.catalog.table_events import of_table, record_table_event
@@ -15,10 +15,11 @@ from airflow_hivex.core.catalog.tables import select_table, select_table_for_cha
 from airflow_hivex.core.clock import Clock, to_datetime
 from airflow_hivex.core.errors import InvalidObjectError, InvalidOperationError, InvalidTransactionRequestError
 from airflow_hivex.core.events.notification_log import EventType
+from airflow_hivex.core.model.directories import DirectoryKind
 from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.snapshots.valid_lists import read_valid_txns, read_valid_write_ids
 from airflow_hivex.core.store.engine import Store
-from airflow_hivex.core.store.schema import completed_txn_components, databases, tables, txn_to_write_id
+from airflow_hivex.core.store.schema import completed_txn_components, databases, directories, tables, txn_to_write_id
 from airflow_hivex.core.transactions.manager import TransactionManager
 
 _MOST_OPEN_IDS = 1000
@@ -37,6 +38,14 @@ class TableCommit:
     write_id: int
     txn_id: int
     committed_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    """Rows and bytes that were added to a table; an update adds the rows that it changes."""
+
+    rows: int
+    size_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +166,34 @@ class Commits:
             )
             for row in rows
         ]
+
+    def volumes(self, txn_ids: Sequence[int]) -> dict[str, Volume]:
+        """Return the rows and bytes that committed transactions have added to each table. One round trip.
+
+        A table is missing whose directories were compacted and cleaned meanwhile.
+        """
+        written = select(txn_to_write_id.c.table_id).where(txn_to_write_id.c.txn_id.in_(txn_ids))
+        query = (
+            select(
+                databases.c.name.label("database_name"),
+                tables.c.name.label("table_name"),
+                func.sum(directories.c.rows).label("row_count"),
+                func.sum(directories.c.size_bytes).label("size_bytes"),
+            )
+            .join(tables, tables.c.id == directories.c.table_id)
+            .join(databases, databases.c.id == tables.c.database_id)
+            .where(
+                directories.c.table_id.in_(written),
+                directories.c.txn_id.in_(txn_ids),
+                directories.c.kind != DirectoryKind.DELETE_DELTA.value,
+            )
+            .group_by(databases.c.name, tables.c.name)
+        )
+        with self._store.read() as connection:
+            rows = connection.execute(query).all()
+        return {
+            f"{row.database_name}.{row.table_name}": Volume(int(row.row_count), int(row.size_bytes)) for row in rows
+        }
 
     def commit_with_property(self, txn_id: int, database: str, table: str, key: str, value: str) -> None:
         """Commit a transaction and change one property of a table with it, such as a reader's offset.
