@@ -34,14 +34,16 @@ class Serving:
 
 
 @contextmanager
-def serving(metastore: Metastore, cluster: str | None = None, **given: Any) -> Iterator[Serving]:
+def serving(
+    metastore: Metastore, cluster: str | None = None, *, lock_patience_s: float = 10, **given: Any
+) -> Iterator[Serving]:
     """A server over a metastore on a free port, as long as the block runs."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="endpoint of a test")
     thread.start()
 
     async def start() -> Serving:
-        server = Server(Endpoint(metastore, cluster), **given)
+        server = Server(Endpoint(metastore, cluster, lock_patience_s=lock_patience_s), **given)
         return Serving(server, await server.start("127.0.0.1", 0), loop)
 
     try:

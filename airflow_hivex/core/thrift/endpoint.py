@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from airflow_hivex.core.cache.cached_store import CachedStore
@@ -14,6 +15,7 @@ from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.links import Link
 from airflow_hivex.core.model.objects import StoredPartition, StoredTable
 from airflow_hivex.core.statements.context import SessionState, StatementContext
+from airflow_hivex.core.thrift.client_locks import ClientLocks
 from airflow_hivex.core.thrift.clients import Client, DatabaseName
 from airflow_hivex.core.thrift.hive_objects import hive_partition, hive_table, linked_table
 from airflow_hivex.core.thrift.messages import encoded
@@ -23,8 +25,17 @@ from airflow_hivex.core.thrift.wire_bytes import WireBytes
 class Endpoint:
     """What calls need: the metastore, the cluster of clients that name none, and bytes that were sent before."""
 
-    def __init__(self, metastore: Metastore, cluster: str | None = None, *, most_bytes: int = 64 << 20) -> None:
+    def __init__(
+        self,
+        metastore: Metastore,
+        cluster: str | None = None,
+        *,
+        most_bytes: int = 64 << 20,
+        lock_patience_s: float = 10,
+    ) -> None:
         """``cluster`` is the one that clients see who name none; ``most_bytes`` are those of kept answers.
+
+        A change waits ``lock_patience_s`` seconds at most for locks of others.
 
         Raises:
             UnknownClusterError: the cluster is not configured.
@@ -34,6 +45,7 @@ class Endpoint:
         self.metastore = metastore
         self.services = metastore.services
         self.cluster = cluster
+        self._lock_patience_s = lock_patience_s
         self.wire = WireBytes(most_bytes)
         self._memory = metastore.services.catalog if isinstance(metastore.services.catalog, CachedStore) else None
 
@@ -61,7 +73,8 @@ class Endpoint:
             client.cluster(name, context),
             agent_info=f"Hive Metastore endpoint, {client.peer}",
         )
-        return StatementContext(self.services, state)
+        locks = ClientLocks(self.services, client.user, self._lock_patience_s)
+        return StatementContext(replace(self.services, locks=locks), state)
 
     def described(self, cluster: str | None) -> Cluster | None:
         """Return the cluster whose location a client sees, None for the choice of each table.

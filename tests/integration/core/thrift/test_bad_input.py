@@ -14,6 +14,7 @@ from airflow_hivex.core.thrift.messages import Head, encoded, written_head
 from airflow_hivex.core.thrift.server import Limits
 from tests import evidence
 from tests.hive_endpoint import Serving, hive_client, partition, serving, table
+from tests.postgresql_proxy import PostgresqlProxy
 
 
 @pytest.fixture
@@ -208,3 +209,26 @@ def mutated(drawn: random.Random, message: bytes) -> bytes:
         if not found:
             return message
     return bytes(found)
+
+
+def test_database_that_is_away_for_a_while_is_told_and_asked_again(
+    postgresql_url: str, properties: dict[str, Any]
+) -> None:
+    with (
+        PostgresqlProxy(postgresql_url) as proxy,
+        Metastore.open(proxy.url, clusters=properties, default_cluster="c1") as metastore,
+        serving(metastore) as running,
+        hive_client(running.port) as hive,
+    ):
+        hive.create_table(table("default", "t"))
+        proxy.cut()
+        # An exception that the call does not declare: a client of Hive repeats the call.
+        with pytest.raises(TApplicationException):
+            hive.get_database("default")
+        proxy.mend()
+        while True:
+            try:
+                assert hive.get_table("default", "t").tableName == "t"
+                break
+            except TApplicationException:
+                continue

@@ -85,6 +85,22 @@ def test_locks_wait_and_are_granted_as_in_hive(hive: Any) -> None:
     assert lock(hive, other, component(type=3, operation=6)).state == ttypes.LockState.ACQUIRED
 
 
+def test_client_changes_what_it_has_locked_and_waits_for_others_a_short_time(metastore: Metastore) -> None:
+    with (
+        serving(metastore, lock_patience_s=0.3) as running,
+        hive_client(running.port) as hive,
+        hive_client(running.port, "bob") as other,
+    ):
+        (txn_id,) = open_txns(hive)
+        assert lock(hive, txn_id, component(type=3, operation=6)).state == ttypes.LockState.ACQUIRED
+        with pytest.raises(ttypes.MetaException, match=r"could not be locked within .* ann on host"):
+            other.drop_table("default", "acid", True)
+        assert other.get_all_tables("default") == ["acid"]
+        hive.drop_table("default", "acid", True)
+        assert other.get_all_tables("default") == []
+        hive.commit_txn(ttypes.CommitTxnRequest(txn_id))
+
+
 def test_write_ids_are_allocated_and_seen(hive: Any) -> None:
     first, second = open_txns(hive, 2)
     request = ttypes.AllocateTableWriteIdsRequest("default", "acid", [first, second])
