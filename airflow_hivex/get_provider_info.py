@@ -24,6 +24,8 @@ def get_provider_info() -> dict[str, Any]:
                 "python-modules": ["airflow_hivex.hooks.hivex", "airflow_hivex.hooks.warehouse"],
             }
         ],
+        "cli": ["airflow_hivex.cli.airflow_command.get_commands"],
+        "task-decorators": [{"name": "hivex_sql", "class-name": "airflow_hivex.decorators.hivex_sql.hivex_sql_task"}],
         "asset-uris": [
             {
                 "schemes": ["hivex"],

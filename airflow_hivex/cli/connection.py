@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from airflow_hivex.core.metastore import Metastore
 
 METASTORE_VARIABLE = "HIVEX_METASTORE_URL"
@@ -19,9 +22,22 @@ class UsageError(Exception):
     """The command line lacks something or contradicts itself."""
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
+@dataclass(frozen=True, slots=True)
+class GivenMetastore:
+    """A metastore that the caller of a command names, instead of the command line and the environment."""
+
+    url: str = field(repr=False)
+    clusters: Mapping[str, Any] | str | None = field(default=None, repr=False)
+    default_cluster: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    database: str = "default"
+
+
+def add_options(parser: argparse.ArgumentParser, given: GivenMetastore | None = None) -> None:
     """Add the options to the parser of ``hivex``. Their defaults are the environment's variables."""
-    _add(parser, *map(os.environ.get, (METASTORE_VARIABLE, CLUSTERS_VARIABLE, DEFAULT_CLUSTER_VARIABLE)))
+    variables = (METASTORE_VARIABLE, CLUSTERS_VARIABLE, DEFAULT_CLUSTER_VARIABLE)
+    _add(parser, *(os.environ.get(name) if given is None else None for name in variables))
+    parser.set_defaults(given=given)
 
 
 def add_options_to_command(command: argparse.ArgumentParser) -> None:
@@ -58,8 +74,14 @@ def metastore_url(options: argparse.Namespace) -> str:
     """Return the URL of the metastore.
 
     Raises:
-        UsageError: the command line and the environment name none.
+        UsageError: the command line and the environment name none, or the caller has named another one.
     """
+    if options.given is not None:
+        if options.metastore or options.clusters or options.default_cluster:
+            raise UsageError(
+                "--metastore, --clusters and --default-cluster are those of the connection; leave them out"
+            )
+        return str(options.given.url)
     if not options.metastore:
         raise UsageError(
             f"no metastore is given. Use --metastore URL or set {METASTORE_VARIABLE}, "
@@ -78,6 +100,11 @@ def open_metastore(options: argparse.Namespace) -> Metastore:
     from airflow_hivex.core.metastore import Metastore
 
     url = metastore_url(options)
+    given: GivenMetastore | None = options.given
+    if given is not None:
+        return Metastore.open(
+            url, clusters=given.clusters, default_cluster=given.default_cluster, settings=given.settings
+        )
     if not options.clusters and url.startswith("postgresql"):
         raise UsageError(
             f"no clusters are given. Use --clusters JSON|FILE or set {CLUSTERS_VARIABLE}, "

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from airflow_hivex import __version__
 from airflow_hivex.cli.connection import (
+    GivenMetastore,
     UsageError,
     add_options,
     add_options_to_command,
@@ -31,9 +32,12 @@ EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code: 0, 1 for an error of ours, 2 for wrong usage."""
-    parser = _parser()
+def main(arguments: Sequence[str] | None = None, given: GivenMetastore | None = None) -> int:
+    """Run one command and return its exit code: 0, 1 for an error of ours, 2 for wrong usage.
+
+    ``given`` is the metastore, instead of that of the command line and the environment.
+    """
+    parser = _parser(given)
     options = parser.parse_args(arguments)
     try:
         code = int(options.command(options))
@@ -57,12 +61,13 @@ def _complain(sentence: str) -> None:
     sys.stderr.write(f"hivex: {sentence}\n")
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="hivex", description="A transactional Hive warehouse over Spark clusters.")
+def _parser(given: GivenMetastore | None) -> argparse.ArgumentParser:
+    name = "hivex" if given is None else "airflow hivex"
+    parser = argparse.ArgumentParser(prog=name, description="A transactional Hive warehouse over Spark clusters.")
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
-    add_options(parser)
+    add_options(parser, given)
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    _add_sql(commands)
+    _add_sql(commands, "default" if given is None else given.database)
     _add_export(commands)
     _add_replicate(commands)
     _add_namespace(commands)
@@ -73,7 +78,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_sql(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_sql(commands: argparse._SubParsersAction[argparse.ArgumentParser], database: str) -> None:
     sql = commands.add_parser("sql", help="run statements and print their results")
     sql.description = (
         "Run statements and print their results. Without -e and -f, statements are read from a prompt, or from "
@@ -82,7 +87,7 @@ def _add_sql(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     text = sql.add_mutually_exclusive_group()
     text.add_argument("-e", "--execute", metavar="SQL", help="statements, separated by semicolons")
     text.add_argument("-f", "--file", metavar="FILE", help="a file of statements; - is standard input")
-    sql.add_argument("--database", metavar="NAME", default="default", help="the current database (default: default)")
+    sql.add_argument("--database", metavar="NAME", default=database, help="the current database (default: %(default)s)")
     sql.add_argument("--cluster", metavar="NAME", help="run on this cluster, as USE CLUSTER does")
     sql.add_argument(
         "--max-lag",

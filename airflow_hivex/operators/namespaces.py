@@ -8,8 +8,8 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_hivex.core.errors import HivexError
-from airflow_hivex.hooks.hivex import HivexHook
 from airflow_hivex.hooks.tasks import agent_info, cause_of
+from airflow_hivex.hooks.warehouse import WarehouseHook
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,7 +51,7 @@ class HivexMoveNamespaceOperator(BaseOperator):
         dry_run: bool = False,
         threads: int = 8,
         bytes_per_second: int | None = None,
-        hivex_conn_id: str = HivexHook.default_conn_name,
+        hivex_conn_id: str = WarehouseHook.default_conn_name,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -72,7 +72,7 @@ class HivexMoveNamespaceOperator(BaseOperator):
         """
         try:
             found = (
-                HivexHook(self.hivex_conn_id)
+                WarehouseHook(self.hivex_conn_id)
                 .get_metastore()
                 .moves.move(
                     self.namespace,

@@ -320,6 +320,9 @@ class HivexQueryOperator(BaseOperator):
     def _lineage(self, txn_ids: Sequence[int]) -> OperatorLineage[Any, Any] | None:
         from airflow_hivex.hooks.openlineage import lineage_of
 
+        if not isinstance(self.sql, str | list | tuple):
+            # A function of the task returns it when it runs.
+            return None
         return lineage_of(WarehouseHook(self.hivex_conn_id), self._statements(), self.database, txn_ids)
 
     def on_kill(self) -> None:

@@ -1,0 +1,3 @@
+"""Decorators: tasks from functions."""
+
+from __future__ import annotations
