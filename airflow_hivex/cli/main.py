@@ -130,7 +130,7 @@ def _add_replicate(commands: argparse._SubParsersAction[argparse.ArgumentParser]
 def _add_namespace(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     from airflow_hivex.cli.namespaces import add_arguments
 
-    add_arguments(commands.add_parser("namespace", help="check the dependencies of a namespace; move it"), _tell)
+    add_arguments(commands.add_parser("namespace", help="check, move, import or find a namespace"), _tell)
 
 
 def _add_metastore(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

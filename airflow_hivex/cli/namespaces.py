@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_hivex.cli.connection import add_options_to_command, open_metastore
+from airflow_hivex.cli.namespace_homes import add_home_arguments, add_import_arguments
 from airflow_hivex.cli.output import add_output_option, printer
 from airflow_hivex.core.errors import InvalidParametersError
 
@@ -41,6 +42,8 @@ def add_arguments(namespace: argparse.ArgumentParser, tell: Callable[[str], None
     add_output_option(check)
     add_options_to_command(check)
     check.set_defaults(command=_check)
+    add_home_arguments(actions.add_parser("home", help="tell, note or forget the metastore of a namespace"))
+    add_import_arguments(actions.add_parser("import", help="import a namespace of another metastore"), tell)
     _add_move(actions.add_parser("move", help="move a namespace to another cluster, or cancel its move"), tell)
 
 

@@ -34,18 +34,22 @@ from airflow_hivex.core.events.notification_log import NotificationLog
 from airflow_hivex.core.files.object_stores import is_object_store, open_object_store
 from airflow_hivex.core.imports.hive_client import HiveMetastoreClient, HiveTransport
 from airflow_hivex.core.imports.importer import HiveImporter, Progress
+from airflow_hivex.core.imports.namespaces import NamespaceImporter
 from airflow_hivex.core.imports.report import ImportedObject
 from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE
 from airflow_hivex.core.model.progress import ProgressReport
+from airflow_hivex.core.model.replication import CopyProgress
 from airflow_hivex.core.model.statement_locks import StatementLocks
 from airflow_hivex.core.namespaces.capacity import Capacities
 from airflow_hivex.core.namespaces.closure import NamedStatement
+from airflow_hivex.core.namespaces.homes import NamespaceHomes
 from airflow_hivex.core.namespaces.links import Links
 from airflow_hivex.core.namespaces.namespaces import Namespaces
 from airflow_hivex.core.preflight import ExpectedRoute, Preflight
 from airflow_hivex.core.replication.namespace_moves import NamespaceMoves
 from airflow_hivex.core.replication.primary import PrimaryClusters
 from airflow_hivex.core.replication.replicator import Replicator
+from airflow_hivex.core.replication.running import ReplicationTransactions
 from airflow_hivex.core.replication.services import ReplicationServices
 from airflow_hivex.core.session import Session
 from airflow_hivex.core.settings import Settings
@@ -95,6 +99,7 @@ class Metastore:
         self.replicator = services.replicator
         self.links = services.links
         self.namespaces = services.namespaces
+        self.homes = NamespaceHomes(services.store, services.clock)
         self.primaries = services.primaries
         self.capacity = services.capacity
         self.moves = services.moves
@@ -391,6 +396,55 @@ class Metastore:
 
         return results()
 
+    def import_namespace(
+        self,
+        source: Metastore,
+        namespace: str,
+        *,
+        tables: str | None = None,
+        into: str | None = None,
+        cluster: str | None = None,
+        dry_run: bool = False,
+        user: str | None = None,
+        threads: int = 8,
+        progress: Callable[[CopyProgress], object] | None = None,
+    ) -> list[ImportedObject]:
+        """Import the tables and views of a namespace of another metastore; return the result for each object.
+
+        The rows are those of one snapshot of the source. Files are copied and verified, and all objects appear at once.
+        A killed import leaves no table, and the next one goes on with the files that it has copied.
+
+        Args:
+            source: the other metastore. Its clusters must be reachable from here.
+            namespace: its name there.
+            tables: a pattern of tables and views, in which ``*`` stands for any characters and ``|`` for or.
+            into: the name of the namespace here, by default the same.
+            cluster: the cluster that gets the files, by default the default cluster.
+            dry_run: tell what would be imported, and write nothing.
+            user: the name for the transactions, by default that of the operating system.
+            threads: how many files are copied at once.
+            progress: called every few seconds, in this thread.
+
+        Raises:
+            UnknownClusterError: the cluster is not configured.
+            NoSuchDatabaseError: the source has no such namespace.
+            CopyAlteredError: files of the source are not as they are registered, or a copy differs.
+            QuotaExceededError: the namespace would hold more than its quota on the cluster.
+        """
+        target = self.clusters.get(cluster or self.clusters.default)
+        from_services = source.services
+        transactions = ReplicationTransactions(_replication_services(from_services))
+        importer = NamespaceImporter(
+            self.services,
+            from_services,
+            transactions,
+            target,
+            user=user or getpass.getuser(),
+            threads=threads,
+            progress=progress,
+        )
+        return importer.run(namespace, tables=tables, into=into, dry_run=dry_run)
+
     def close(self) -> None:
         """Stop what runs in the background, and give back the connections to the database."""
         if self.cache is not None:
@@ -407,6 +461,20 @@ class Metastore:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _replication_services(services: Services) -> ReplicationServices:
+    return ReplicationServices(
+        services.store,
+        services.settings,
+        services.clusters,
+        services.catalog,
+        services.transactions,
+        services.locks,
+        services.roots,
+        services.health,
+        services.clock,
+    )
 
 
 def _catalog(store: Store, settings: Settings, clusters: Clusters, clock: Clock) -> ObjectStore:

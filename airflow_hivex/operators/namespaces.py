@@ -1,4 +1,4 @@
-"""Moves of namespaces to other clusters, as tasks."""
+"""Moves of namespaces to other clusters, and imports from other metastores, as tasks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context
 
+    from airflow_hivex.core.metastore import Metastore
     from airflow_hivex.core.model.moves import MoveProgress
+    from airflow_hivex.core.model.replication import CopyProgress
 
 
 class HivexMoveNamespaceOperator(BaseOperator):
@@ -116,6 +118,113 @@ class HivexMoveNamespaceOperator(BaseOperator):
             progress.tables,
             progress.bytes_copied,
             progress.table,
+            progress.bytes_done,
+            progress.size_bytes,
+        )
+
+
+class HivexImportNamespaceOperator(BaseOperator):
+    """Import the tables and views of a namespace of another metastore, as of one snapshot.
+
+    A retry goes on with the files that the try before has copied. Objects that are here already are left as they are,
+    so that a task may be repeated. Only objects that cannot be imported, such as external tables, fail it.
+
+    It returns ``{"namespace", "imported", "present", "size_bytes"}`` with the names of objects, and fails if one of
+    them is refused and ``skip_refused`` is not set.
+
+    :param namespace: the namespace in the other metastore (templated)
+    :param source_conn_id: the connection of type ``hivex`` of the other metastore; by default the home of the
+        namespace, which ``hivex namespace home`` notes (templated)
+    :param tables: a pattern of tables and views, such as ``flights|air*`` (templated)
+    :param into: the name of the namespace here; by default the same (templated)
+    :param cluster: the cluster that gets the files; by default the default cluster (templated)
+    :param skip_refused: leave objects out that cannot be imported, and log the reasons
+    :param dry_run: change nothing, and return what would be imported
+    :param threads: how many files are copied at once
+    :param hivex_conn_id: the connection of type ``hivex`` (templated)
+    """
+
+    template_fields: Sequence[str] = ("namespace", "source_conn_id", "tables", "into", "cluster", "hivex_conn_id")
+    ui_color = "#fdee21"
+
+    def __init__(
+        self,
+        *,
+        namespace: str,
+        source_conn_id: str | None = None,
+        tables: str | None = None,
+        into: str | None = None,
+        cluster: str | None = None,
+        skip_refused: bool = False,
+        dry_run: bool = False,
+        threads: int = 8,
+        hivex_conn_id: str = HivexHook.default_conn_name,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.namespace = namespace
+        self.source_conn_id = source_conn_id
+        self.tables = tables
+        self.into = into
+        self.cluster = cluster
+        self.skip_refused = skip_refused
+        self.is_dry_run = dry_run
+        self.threads = threads
+        self.hivex_conn_id = hivex_conn_id
+
+    def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002 - Airflow's signature
+        """Import it.
+
+        :raises AirflowFailException: the request is wrong, or an object is refused: a retry would fail again
+        :raises HivexError: the failure may pass; Airflow retries the task as its ``retries`` say
+        """
+        from airflow_hivex.core.imports.report import ImportOutcome
+
+        try:
+            metastore = HivexHook(self.hivex_conn_id).get_metastore()
+            source = self.source_conn_id or self._home(metastore)
+            found = metastore.import_namespace(
+                HivexHook(source).get_metastore(),
+                self.namespace,
+                tables=self.tables or None,
+                into=self.into or None,
+                cluster=self.cluster or None,
+                dry_run=self.is_dry_run,
+                threads=self.threads,
+                progress=self._report,
+            )
+        except HivexError as error:
+            if error.retryable:
+                raise
+            raise AirflowFailException(str(error)) from cause_of(error)
+        refused = [each for each in found if each.outcome is ImportOutcome.REFUSED]
+        for each in refused:
+            self.log.warning("%s is not imported: %s", each.name, "; ".join(each.notes))
+        if refused and not self.skip_refused:
+            names = ", ".join(f"{each.name} ({'; '.join(each.notes)})" for each in refused)
+            raise AirflowFailException(f"Not imported: {names}. skip_refused=True leaves these out.")
+        done = ImportOutcome.PLANNED if self.is_dry_run else ImportOutcome.IMPORTED
+        return {
+            "namespace": self.into or self.namespace,
+            "imported": [each.name for each in found if each.outcome is done and each.kind != "database"],
+            "present": [each.name for each in found if each.outcome is ImportOutcome.DIFFERS],
+            "size_bytes": sum(each.size_bytes for each in found),
+        }
+
+    def _home(self, metastore: Metastore) -> str:
+        home = metastore.homes.find(self.namespace)
+        if home.is_url:
+            raise AirflowFailException(
+                f"The home of namespace {home.namespace} is the URL {home.metastore}; note the id of a connection, "
+                "which has the clusters, too."
+            )
+        return home.metastore
+
+    def _report(self, progress: CopyProgress) -> None:
+        self.log.info(
+            "%d of %d files, %d of %d bytes",
+            progress.files_done,
+            progress.files,
             progress.bytes_done,
             progress.size_bytes,
         )

@@ -13,7 +13,8 @@ from airflow.sdk.exceptions import AirflowFailException
 from airflow_hivex.cli.main import main
 from airflow_hivex.core import Metastore
 from airflow_hivex.hooks.hivex import HivexHook
-from airflow_hivex.operators.namespaces import HivexMoveNamespaceOperator
+from airflow_hivex.operators.namespaces import HivexImportNamespaceOperator, HivexMoveNamespaceOperator
+from tests.acceptance.linked_rows import rows_of
 from tests.airflow.runs import context
 from tests.integration.test_documentation import ROOT, blocks
 
@@ -197,3 +198,40 @@ def test_check_reports_the_statements_that_routing_would_refuse(
         assert fragment in str(reason)
     (apart,) = (row for row in rows if row["object"] == "nightly.apart")
     assert (apart["name"], apart["line"], apart["column"]) == ("SELECT", 2, 1)
+
+
+@pytest.mark.airflow
+def test_command_and_operator_import_from_the_home_of_a_namespace(
+    nycflights: Metastore, warehouse: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(*arguments: str) -> tuple[int, list[list[object]]]:
+        code = main(["--metastore", url, "namespace", *arguments, "--format", "json"])
+        answer = capsys.readouterr().out
+        return code, json.loads(answer)["rows"] if answer else []
+
+    url = f"sqlite:///{tmp_path / 'here' / 'metastore.db'}"
+    assert run("import", "nycflights")[0] != 0
+    assert run("home", "nycflights", "hivex_default")[1][0][:2] == ["nycflights", "hivex_default"]
+    assert run("home", "nycflights", "postgresql://u:secret@db/x", "--replace")[0] != 0
+    code, rows = run("import", "nycflights", "--dry-run")
+    assert (code, [row[:3] for row in rows]) == (
+        0,
+        [["planned", "database", "nycflights"], ["planned", "transactional table", "nycflights.flights"]],
+    )
+    code, rows = run("import", "nycflights")
+    assert (code, [row[0] for row in rows]) == (0, ["imported", "imported"])
+    with Metastore.open(url) as metastore, metastore.session(database="nycflights") as session:
+        assert rows_of(session, "flights") == [(1,)]
+    assert [row[0] for row in run("home")[1]] == ["nycflights"]
+    assert run("home", "nycflights", "--forget") == (0, [])
+    assert run("home", "nycflights")[0] != 0
+    # The operator brings it to another name of the same metastore.
+    bring = {"task_id": "bring", "namespace": "nycflights", "into": "copied"}
+    with pytest.raises(AirflowFailException, match="No metastore is noted"):
+        HivexImportNamespaceOperator(**bring).execute(context())
+    task = HivexImportNamespaceOperator(source_conn_id="hivex_default", **bring)
+    assert task.execute(context())["imported"] == ["copied.flights"]
+    assert task.execute(context())["present"] == ["copied.flights"]
+    nycflights.links.create("nycflights", "other@default")
+    with pytest.raises(AirflowFailException, match="Not imported: other@default"):
+        task.execute(context())

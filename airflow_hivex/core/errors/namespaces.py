@@ -169,6 +169,19 @@ class ForeignNameError(SqlError):
         self.create_link = create_link
 
 
+class NoSuchHomeError(NoSuchObjectError):
+    """No metastore is noted for a namespace."""
+
+    code = "NO_SUCH_HOME"
+
+    def __init__(self, namespace: str) -> None:
+        super().__init__(
+            f"No metastore is noted for namespace {namespace}. `hivex namespace home {namespace} METASTORE` notes one.",
+            namespace,
+        )
+        self.namespace = namespace
+
+
 class QuotaExceededError(HivexError, OperationalError):
     """A commit would take a namespace above its quota on a cluster. Nothing of it is visible."""
 

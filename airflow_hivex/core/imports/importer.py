@@ -8,20 +8,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any
 
-from sqlalchemy import Connection
-
 from airflow_hivex.core.catalog.databases import matching
-from airflow_hivex.core.catalog.registration import Registration, register
-from airflow_hivex.core.catalog.statistics import store_statistics
-from airflow_hivex.core.catalog.table_events import record_statistics_event
 from airflow_hivex.core.errors import (
     HiveUnavailableError,
     HivexError,
     InvalidOperationError,
-    InvalidTransactionRequestError,
     NoSuchDatabaseError,
     NoSuchTableError,
     StoreError,
@@ -36,17 +30,17 @@ from airflow_hivex.core.imports.conversion import (
 from airflow_hivex.core.imports.hive_client import HiveMetastoreClient
 from airflow_hivex.core.imports.hive_statistics import convert_statistics
 from airflow_hivex.core.imports.report import ImportedObject, ImportOutcome
+from airflow_hivex.core.imports.writing import ImportedTable, TableWriter
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE
 from airflow_hivex.core.model.objects import PARTITION_ROW_IDS, Partition, StoredTable, Table
 from airflow_hivex.core.model.statistics import Statistics
 from airflow_hivex.core.model.write_ids import ValidTxnList
-from airflow_hivex.core.statements.context import Running, Services, SessionState, StatementContext
+from airflow_hivex.core.statements.context import Services, SessionState, StatementContext
 from airflow_hivex.core.statements.locking import acquire
 from airflow_hivex.core.statements.metadata_changes import change_metadata
 from airflow_hivex.core.statements.transactions import own_transaction
 from airflow_hivex.core.store.batches import batches
-from airflow_hivex.core.transactions.single_changes import take_write_id
 
 log = logging.getLogger(__name__)
 
@@ -57,26 +51,6 @@ _OPERATION = "Import"
 _TABLES = 50
 _PARTITIONS = 500
 _ADDED = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class _HiveTable:
-    """A table as it is to be here, with all that belongs to it."""
-
-    table: Table
-    notes: tuple[str, ...]
-    partitions: tuple[Partition, ...] = ()
-    directories: HiveDirectories | None = None
-    statistics: tuple[tuple[str | None, Statistics], ...] = ()
-
-    @property
-    def kind(self) -> str:
-        """Return the kind of the object, for people."""
-        if self.table.is_view:
-            return "view"
-        if self.table.is_insert_only:
-            return "insert-only table"
-        return "transactional table" if self.table.is_transactional else "external table"
 
 
 class HiveImporter:
@@ -98,6 +72,7 @@ class HiveImporter:
         self._dry_run = dry_run
         self._progress = progress or (lambda _name, _partitions: None)
         self._context = StatementContext(services, SessionState(user=user, agent_info="hivex metastore import"))
+        self._writer = TableWriter(services, cluster)
         self._valid_txns: ValidTxnList | None = None
 
     def run(self, databases: str | None = None, tables: str | None = None) -> Iterator[ImportedObject]:
@@ -173,7 +148,7 @@ class HiveImporter:
         return ImportOutcome.PLANNED if self._dry_run else ImportOutcome.IMPORTED
 
     @staticmethod
-    def _result(found: _HiveTable, outcome: ImportOutcome, partitions: int, notes: Iterable[str]) -> ImportedObject:
+    def _result(found: ImportedTable, outcome: ImportOutcome, partitions: int, notes: Iterable[str]) -> ImportedObject:
         directories = 0 if found.directories is None else len(found.directories.found)
         return ImportedObject(found.kind, found.table.full_name, outcome, partitions, directories, tuple(notes))
 
@@ -183,7 +158,7 @@ class HiveImporter:
         except (NoSuchTableError, NoSuchDatabaseError):
             return None
 
-    def _again(self, found: _HiveTable, stored: StoredTable) -> ImportedObject:
+    def _again(self, found: ImportedTable, stored: StoredTable) -> ImportedObject:
         """Return the result for an object of whose name there is one; new partitions of an external table are added."""
         compared = [each.name for each in fields(Table) if each.name not in ("id", "location", "storage")]
         own = {key: value for key, value in stored.parameters.items() if key != PARTITION_ROW_IDS}
@@ -211,7 +186,7 @@ class HiveImporter:
 
     # -- reading ------------------------------------------------------------------------
 
-    def _read(self, hive: Any) -> _HiveTable:
+    def _read(self, hive: Any) -> ImportedTable:
         """Return a table with its partitions, directories and statistics.
 
         Raises:
@@ -220,7 +195,7 @@ class HiveImporter:
         converted = convert_table(hive, self._cluster)
         table = converted.table
         if table.is_view:
-            return _HiveTable(table, converted.notes)
+            return ImportedTable(table, converted.notes)
         partitions: list[Partition] = []
         statistics = list(self._statistics(hive, table))
         if table.is_partitioned:
@@ -232,7 +207,7 @@ class HiveImporter:
             twice = next(name for number, name in enumerate(names) if name in names[:number])
             raise InvalidOperationError(_OPERATION, table.full_name, f"two of its partitions are {twice} here")
         directories = self._directories(table, names) if table.is_transactional else None
-        return _HiveTable(table, converted.notes, tuple(partitions), directories, tuple(statistics))
+        return ImportedTable(table, converted.notes, tuple(partitions), directories, tuple(statistics))
 
     def _partitions(
         self, hive: Any, table: Table
@@ -272,32 +247,20 @@ class HiveImporter:
 
     # -- writing ------------------------------------------------------------------------
 
-    def _write(self, found: _HiveTable) -> None:
+    def _write(self, found: ImportedTable) -> None:
         """Create a table with all that belongs to it, in one database transaction."""
         services, context = self._services, self._context
         if found.directories is not None:
             # Marks the root of the cluster: from now on its files are the warehouse's.
             services.roots.check(self._cluster.name)
-            self._prepare_txn_ids(found)
+            self._writer.prepare(found)
         with own_transaction(context) as running:
             acquire(context, running, services.statement_locks.create_table(found.table.database))
-            services.transactions.commit(running.txn_id, lambda connection: self._create(connection, running, found))
+            services.transactions.commit(
+                running.txn_id, lambda connection: self._writer.create(connection, running.txn_id, _with_row_ids(found))
+            )
 
-    def _create(self, connection: Connection, running: Running, found: _HiveTable) -> None:
-        services, table = self._services, _with_row_ids(found)
-        catalog = services.catalog.joining(connection)
-        txn_id = running.txn_id if table.is_transactional else None
-        created = catalog.create_table(table, txn_id=txn_id)
-        directories = found.directories
-        if directories is not None:
-            # The write id of this definition comes after those of Hive.
-            take_write_id(connection, running.txn_id, created.id, at_least=directories.next_write_id)
-        self._add_partitions(connection, created, found, txn_id)
-        if directories is not None:
-            registration = Registration(created, self._cluster.name, running.txn_id, directories.found)
-            register(connection, [registration], services.clock())
-
-    def _add(self, stored: StoredTable, found: _HiveTable) -> None:
+    def _add(self, stored: StoredTable, found: ImportedTable) -> None:
         """Add the partitions of an external table that have come in Hive since it was imported."""
         locks = self._services.statement_locks
         names = [each.name for each in found.partitions]
@@ -305,58 +268,21 @@ class HiveImporter:
             self._context,
             stored,
             locks.add_partitions(stored, names, if_not_exists=True),
-            lambda connection, _write_ids, txn_id: self._add_partitions(connection, stored, found, txn_id),
+            lambda connection, _write_ids, txn_id: self._writer.add_partitions(connection, stored, found, txn_id),
         )
-
-    def _add_partitions(
-        self, connection: Connection, table: StoredTable, found: _HiveTable, txn_id: int | None
-    ) -> None:
-        catalog = self._services.catalog.joining(connection)
-        for batch in batches(found.partitions, _ADDED):
-            catalog.add_partitions(table.database, table.name, batch, txn_id=txn_id)
-        if found.statistics:
-            by_name = dict(found.statistics)
-            store_statistics(connection, table, by_name)
-            now, names = self._services.clock(), sorted(name for name in by_name if name is not None)
-            columns = {column for each in by_name.values() for column in each.columns}
-            for changed in (*((None,) if None in by_name else ()), *((names,) if names else ())):
-                record_statistics_event(connection, now, table, changed, sorted(columns), txn_id)
-
-    def _prepare_txn_ids(self, found: _HiveTable) -> None:
-        """See to it that the transactions of Hive's compactions, which stand in names of directories, are known here.
-
-        Raises:
-            InvalidOperationError: one of these ids is that of a transaction here, which has not committed.
-        """
-        assert found.directories is not None
-        highest = found.directories.highest_txn_id
-        if not highest:
-            return
-        transactions = self._services.transactions
-        try:
-            transactions.seed_txn_ids(highest + 1)
-        except InvalidTransactionRequestError:
-            valid = transactions.valid_txns()
-            for directory in found.directories.found:
-                if directory.visibility_txn_id and not valid.is_valid(directory.visibility_txn_id):
-                    reason = (
-                        f"{directory.name} is visible by transaction {directory.visibility_txn_id} of Hive, and the "
-                        "transaction of that id here is open or was aborted; repeat the import after it has ended and "
-                        "`hivex metastore housekeep` has run"
-                    )
-                    raise InvalidOperationError(_OPERATION, found.table.full_name, reason) from None
 
 
 _FATAL = (HiveUnavailableError, StoreError)
 """Errors that end the import: every other object would have them, too."""
 
 
-def _with_row_ids(found: _HiveTable) -> Table:
+def _with_row_ids(found: ImportedTable) -> ImportedTable:
     """Return the table, which says up to which write id its rows got their ids from Hive."""
     table, directories = found.table, found.directories
     if directories is None or table.is_insert_only or directories.next_write_id <= 1:
-        return table
-    return replace(table, parameters={**table.parameters, PARTITION_ROW_IDS: str(directories.next_write_id - 1)})
+        return found
+    parameters = {**table.parameters, PARTITION_ROW_IDS: str(directories.next_write_id - 1)}
+    return replace(found, table=replace(table, parameters=parameters))
 
 
 def _differences(stored: object, wanted: object, names: Iterable[str]) -> dict[str, tuple[object, object]]:

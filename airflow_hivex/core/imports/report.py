@@ -26,7 +26,8 @@ class ImportedObject:
 
     ``kind`` is ``database``, ``external table``, ``transactional table``, ``insert-only table``, ``view``, or ``table``
     for one that was refused. ``partitions`` counts those that were added or would be, ``directories`` the registered
-    directories and original files. ``notes`` tell why it differs or was refused, or what is not as it is in Hive.
+    directories and original files, ``size_bytes`` the bytes that were copied or would be. ``notes`` tell why it differs
+    or was refused, or what is not as it is in Hive.
     """
 
     kind: str
@@ -35,6 +36,7 @@ class ImportedObject:
     partitions: int = 0
     directories: int = 0
     notes: tuple[str, ...] = ()
+    size_bytes: int = 0
 
     @property
     def is_missing(self) -> bool:

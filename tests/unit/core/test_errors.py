@@ -43,6 +43,7 @@ EXAMPLES: dict[str, tuple[object, ...]] = {
     "TableIsNotALinkError": ("DROP LINK", "y.t"),
     "ViewIsNotALinkError": ("DROP LINK", "y.v"),
     "LinkIsNotATableError": ("DROP TABLE", "t@y"),
+    "NoSuchHomeError": ("x",),
     "NoSuchLinkError": ("x", "t@y"),
     "LinkedTableError": ("DROP TABLE", "y.t", [f"x{number}.t@y" for number in range(12)]),
     "ForeignNameError": ("y.t", "x", 1, 15, "CREATE LINK TO t@y; then write t@y in its place.", "CREATE LINK TO t@y"),

@@ -28,7 +28,7 @@ from airflow_hivex.core.store.schema.directories import copy_places, directories
 from airflow_hivex.core.store.schema.events import notification_log, recorded_events
 from airflow_hivex.core.store.schema.locks import locks
 from airflow_hivex.core.store.schema.moves import moved_copies, namespace_moves
-from airflow_hivex.core.store.schema.namespaces import capacity_history, link_partitions, links, quotas
+from airflow_hivex.core.store.schema.namespaces import capacity_history, link_partitions, links, namespace_homes, quotas
 from airflow_hivex.core.store.schema.transactions import (
     completed_txn_components,
     former_write_ids,
@@ -67,6 +67,7 @@ __all__ = [
     "locks",
     "metadata",
     "moved_copies",
+    "namespace_homes",
     "namespace_moves",
     "next_write_ids",
     "notification_log",

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from sqlalchemy import JSON, BigInteger, Boolean, Column, ForeignKey, Index, Integer, String, Table, UniqueConstraint
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
 
 from airflow_hivex.core.store.schema.base import Cluster, Id, Name, metadata
 
@@ -64,3 +76,12 @@ capacity_history = Table(
     Column("obsolete_bytes", BigInteger, nullable=False),
 )
 """What a namespace held on a cluster at the first housekeeping of a day, which is counted since the epoch."""
+
+namespace_homes = Table(
+    "namespace_homes",
+    metadata,
+    Column("namespace", Name, primary_key=True),
+    Column("metastore", Text, nullable=False),
+    Column("noted_ms", BigInteger, nullable=False),
+)
+"""The metastore in which a namespace lives: the id of an Airflow connection, or a URL without secrets."""

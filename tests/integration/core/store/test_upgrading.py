@@ -149,6 +149,13 @@ ROWS = {
         "obsolete_bytes) VALUES ('shop', 'c1', 20000, 1, 2, 3, 4)",
     ),
     "0020": ("INSERT INTO former_write_ids (database, \"table\", next, left_ms) VALUES ('shop', 'old_sales', 7, 18)",),
+    "0021": (
+        "INSERT INTO namespace_moves (id, database_id, namespace, cluster, state, copies_linked, keeps_copies, "
+        "\"user\", started_ms, ended_ms) VALUES (1, 2, 'shop', 'c2', 'switched', false, true, 'ann', 20, 21)",
+        "INSERT INTO moved_copies (move_id, table_id, cluster, is_new, noted_ms, drop_after_ms) "
+        "VALUES (1, 5, 'c2', true, 22, NULL)",
+    ),
+    "0022": ("INSERT INTO namespace_homes (namespace, metastore, noted_ms) VALUES ('shop', 'hivex_shop', 19)",),
 }
 """Rows as releases of each schema have written them, by the first revision that has the columns."""
 

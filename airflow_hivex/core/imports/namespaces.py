@@ -1,0 +1,371 @@
+"""The import of a namespace from another metastore of this warehouse: its rows are copied, as of one snapshot.
+
+All tables are read in one transaction of the source, whose locks keep the cleaner away. Their files are copied and
+verified first. One transaction here then creates all tables, so that a killed import leaves none of them; the next one
+uses the files that it has copied.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from sqlalchemy import Connection
+
+from airflow_hivex.core.catalog.binding import BoundTable, bind
+from airflow_hivex.core.catalog.databases import matching
+from airflow_hivex.core.catalog.directories import NewDirectory, RegisteredDirectory
+from airflow_hivex.core.catalog.tables import free_location
+from airflow_hivex.core.errors import (
+    CopyAlteredError,
+    InvalidOperationError,
+    NoSuchDatabaseError,
+    NoSuchTableError,
+)
+from airflow_hivex.core.files.filesystem import ClusterFiles
+from airflow_hivex.core.imports.acid import HiveDirectories
+from airflow_hivex.core.imports.report import ImportedObject, ImportOutcome
+from airflow_hivex.core.imports.writing import ImportedTable, TableWriter
+from airflow_hivex.core.model.clusters import Cluster
+from airflow_hivex.core.model.directories import parse_directory
+from airflow_hivex.core.model.identifiers import normalise
+from airflow_hivex.core.model.objects import ClusterStorageDescriptor, Database, Partition, StoredTable, Table
+from airflow_hivex.core.model.originals import ORIGINAL_WRITE_ID
+from airflow_hivex.core.model.partitions import partition_values
+from airflow_hivex.core.model.replication import CopyProgress
+from airflow_hivex.core.replication.comparing import checksum_of
+from airflow_hivex.core.replication.copying import FileCopy, There, copy_files
+from airflow_hivex.core.replication.planning import PlannedDirectory, plan_table
+from airflow_hivex.core.replication.running import ReplicationTransactions
+from airflow_hivex.core.statements.context import Services, SessionState, StatementContext
+from airflow_hivex.core.statements.locking import acquire
+from airflow_hivex.core.statements.transactions import own_transaction
+
+log = logging.getLogger(__name__)
+
+_OPERATION = "Import of a namespace"
+_AGENT = "hivex namespace import"
+_MARKER = "_hivex_import"
+"""A hidden file in the folder of a table whose files are being copied; its text names the source."""
+
+_NOWHERE = ""
+"""The target of plans: no cluster of the source has this name, so that the source's copies do not matter."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """A table of the source, the table here, and the directories to copy."""
+
+    bound: BoundTable
+    table: Table
+    directories: tuple[PlannedDirectory, ...]
+
+    @property
+    def location(self) -> str:
+        return self.table.storage.primary.location
+
+
+class NamespaceImporter:
+    """One import of a namespace of another metastore to a cluster of this one."""
+
+    def __init__(
+        self,
+        services: Services,
+        source: Services,
+        sources: ReplicationTransactions,
+        cluster: Cluster,
+        *,
+        user: str,
+        threads: int = 8,
+        progress: Callable[[CopyProgress], object] | None = None,
+    ) -> None:
+        self._services = services
+        self._source = source
+        self._sources = sources
+        self._cluster = cluster
+        self._user = user
+        self._threads = threads
+        self._progress = progress
+        self._writer = TableWriter(services, cluster)
+        self._context = StatementContext(services, SessionState(user=user, agent_info=_AGENT))
+
+    def run(
+        self, namespace: str, *, tables: str | None = None, into: str | None = None, dry_run: bool = False
+    ) -> list[ImportedObject]:
+        """Import the tables and views of a namespace, all or none; return the result for each object.
+
+        Objects whose name is taken here are left as they are. External tables and links are refused, the others are
+        imported nevertheless. ``tables`` is a pattern as that of SHOW; ``into`` is the name here, by default the same.
+
+        Raises:
+            NoSuchDatabaseError: the source has no such namespace.
+            CopyAlteredError: files of the source are not as they are registered, or a copy differs.
+            InvalidOperationError: files of others lie where a table would.
+            HivexError: a metastore or a file system cannot be used.
+        """
+        name, here = normalise(namespace), normalise(into or namespace)
+        database = self._source.catalog.get_database(name)
+        names = matching(self._source.catalog.list_tables(name), tables)
+        found = [] if self._exists(here) else [_result("database", here, dry_run=dry_run)]
+        with self._sources.open(self._user, _AGENT) as running:
+            before = self._source.catalog.snapshot([(name, each) for each in names])
+            taken, wanted, views = self._sort(before.tables.values(), here)
+            found += [*taken, *self._links(name, tables)]
+            self._sources.lock(running, wanted, f"import_{here}")
+            snapshot = self._source.catalog.snapshot(
+                [(name, each.name) for each in wanted], running.txn_id, known=before.tables.values()
+            )
+            planned = []
+            for _, stored in sorted(snapshot.tables.items()):
+                contents = self._source.catalog.contents(snapshot, stored, None, ())
+                bound = bind(stored, contents, None, snapshot, ())
+                planned.append(self._plan(bound, here))
+            if not dry_run:
+                self._import(here, database, planned, views, running.stop)
+            self._sources.give_up(running, "the import has read what it needs")
+        for plan in planned:
+            found.append(_of_table(plan, dry_run=dry_run))
+        found += [_result("view", f"{here}.{view.name}", dry_run=dry_run) for view in views]
+        return found
+
+    # -- what is imported ---------------------------------------------------------------
+
+    def _sort(
+        self, tables: Collection[StoredTable], here: str
+    ) -> tuple[list[ImportedObject], list[StoredTable], list[StoredTable]]:
+        """Return the results of objects that are not imported, the tables to import, and the views."""
+        taken: list[ImportedObject] = []
+        wanted: list[StoredTable] = []
+        views: list[StoredTable] = []
+        for table in sorted(tables, key=lambda each: each.name):
+            note, outcome = "", ImportOutcome.REFUSED
+            if self._has(here, table.name):
+                note, outcome = "an object of this name is here and is left as it is", ImportOutcome.DIFFERS
+            elif table.is_view:
+                if here != table.database:
+                    note = f"its query names tables of {table.database}; create it again in {here}"
+            elif not table.is_transactional:
+                note = "it is an external table, whose files are not the warehouse's; create it over its files here"
+            if note:
+                kind = "view" if table.is_view else "table"
+                taken.append(ImportedObject(kind, f"{here}.{table.name}", outcome, notes=(note,)))
+            else:
+                (views if table.is_view else wanted).append(table)
+        return taken, wanted, views
+
+    def _links(self, name: str, pattern: str | None) -> Iterator[ImportedObject]:
+        note = "a link shows a table of the same metastore; import that namespace, too, and create the link here"
+        for link in self._source.links.show(name):
+            if matching([link.name.table], pattern):
+                yield ImportedObject("link", link.name.in_database, ImportOutcome.REFUSED, notes=(note,))
+
+    def _plan(self, bound: BoundTable, here: str) -> _Planned:
+        stored = bound.table
+        if bound.partly_visible:
+            reason = (
+                "a stream writes to it, and one of its directories has rows that are not committed; repeat the import "
+                "when the stream has closed its batch"
+            )
+            raise InvalidOperationError(_OPERATION, stored.full_name, reason)
+        primary = stored.storage.primary.cluster
+        plan = plan_table(bound, _NOWHERE, (), {}, self._files_of_source, lambda _bound, _partition: primary)
+        for each in plan.lacking:
+            data = [name for name in each.files if not name.rpartition("/")[2].startswith(("_", "."))]
+            if each.registered is not None and len(data) > each.registered.files:
+                reason = f"{each.location} gets files of a stream just now; repeat the import"
+                raise InvalidOperationError(_OPERATION, stored.full_name, reason)
+        folder = self._folder(here)
+        with self._services.store.read() as connection:
+            location = free_location(connection, self._cluster.name, f"{folder}/{stored.name}")
+        root = stored.storage.primary.location
+        directories = tuple(replace(each, place=location + each.place.removeprefix(root)) for each in plan.lacking)
+        storage = replace(
+            stored.storage, primary=ClusterStorageDescriptor(self._cluster.name, location), secondaries=()
+        )
+        table = Table(
+            here,
+            stored.name,
+            storage,
+            stored.partition_keys,
+            stored.type,
+            stored.parameters,
+            stored.owner,
+            stored.comment,
+            owner_type=stored.owner_type,
+            retention=stored.retention,
+        )
+        return _Planned(bound, table, directories)
+
+    # -- copying ------------------------------------------------------------------------
+
+    def _copy(self, planned: Sequence[_Planned], stop: threading.Event) -> None:
+        """Copy the files of all tables, and compare them with the checksums that the source knows."""
+        target = self._services.files_to_change(self._cluster)
+        copies = []
+        for plan in planned:
+            mark = f"{plan.bound.table.full_name} {plan.bound.table.id} of {self._source.store.name}"
+            marker = f"{plan.location}/{_MARKER}"
+            present = dict(target.walk(plan.location))
+            if present and target.read_text(marker) != mark:
+                reason = (
+                    f"{plan.location} on cluster {self._cluster.name} has files that this import has not written; "
+                    "move them away"
+                )
+                raise InvalidOperationError(_OPERATION, plan.table.full_name, reason)
+            target.make_directory(plan.location)
+            target.write_text(marker, mark)
+            for directory in plan.directories:
+                for name, size in directory.files.items():
+                    place = directory.place_of(name)
+                    there = There.OWN if place.removeprefix(f"{plan.location}/") in present else There.NOTHING
+                    source = directory.source_of(name)
+                    copies.append(FileCopy(plan.table.full_name, directory.source, source, place, size, there))
+        done = copy_files(
+            self._files_of_source,
+            target,
+            self._cluster.name,
+            copies,
+            stop,
+            threads=self._threads,
+            progress=self._progress,
+        )
+        for plan in planned:
+            self._check(plan, done.checksums)
+
+    def _check(self, plan: _Planned, checksums: Mapping[str, str]) -> None:
+        registered = [each.registered for each in plan.directories if each.registered is not None]
+        known = self._source.catalog.copy_checksums(registered)
+        for each in plan.directories:
+            if each.registered is None or each.registered.id not in known:
+                continue
+            found = checksum_of({name: checksums[each.place_of(name)] for name in each.files})
+            if found != known[each.registered.id]:
+                reason = "its checksum is not the one that the source has recorded"
+                raise CopyAlteredError(plan.table.full_name, each.source, each.location, reason)
+
+    # -- writing ------------------------------------------------------------------------
+
+    def _import(
+        self,
+        here: str,
+        database: Database,
+        planned: Sequence[_Planned],
+        views: Sequence[StoredTable],
+        stop: threading.Event,
+    ) -> None:
+        """Copy the files, and create all objects in one transaction. Others that create them wait meanwhile."""
+        services = self._services
+        tables = [ImportedTable(plan.table, (), self._partitions(plan), _directories(plan)) for plan in planned]
+        if not self._exists(here):
+            services.catalog.create_database(replace(database, name=here, location="", id=None, created_at=None))
+        with own_transaction(self._context) as running:
+            locks = services.statement_locks
+            names = [plan.table.name for plan in planned] + [view.name for view in views]
+            for name in names:
+                acquire(self._context, running, locks.create_table_as_select(here, name), new_table=True)
+            made = next((name for name in names if self._has(here, name)), None)
+            if made is not None:
+                raise InvalidOperationError(_OPERATION, f"{here}.{made}", "it was created meanwhile")
+            self._copy(planned, stop)
+            for table in tables:
+                self._writer.prepare(table)
+
+            def create(connection: Connection) -> None:
+                for table in tables:
+                    self._writer.create(connection, running.txn_id, table)
+                for view in views:
+                    services.catalog.joining(connection).create_table(self._view(view))
+
+            services.transactions.commit(running.txn_id, create)
+        target = services.files_to_change(self._cluster)
+        for plan in planned:
+            target.delete_file(f"{plan.location}/{_MARKER}")
+
+    def _partitions(self, plan: _Planned) -> tuple[Partition, ...]:
+        catalog, names = self._services.catalog, plan.bound.partition_names
+        return tuple(catalog.new_partition(plan.table, partition_values(name)) for name in names)
+
+    def _view(self, view: StoredTable) -> Table:
+        storage = replace(view.storage, primary=ClusterStorageDescriptor(self._cluster.name, ""), secondaries=())
+        return Table(
+            view.database,
+            view.name,
+            storage,
+            view.partition_keys,
+            view.type,
+            view.parameters,
+            view.owner,
+            view.comment,
+            view_original_text=view.view_original_text,
+            view_expanded_text=view.view_expanded_text,
+        )
+
+    # -- both metastores ----------------------------------------------------------------
+
+    def _files_of_source(self, cluster: str) -> ClusterFiles:
+        return self._source.files(self._source.clusters.get(cluster))
+
+    def _exists(self, here: str) -> bool:
+        try:
+            self._services.catalog.get_database(here)
+        except NoSuchDatabaseError:
+            return False
+        return True
+
+    def _has(self, here: str, name: str) -> bool:
+        try:
+            self._services.catalog.get_table(here, name)
+        except (NoSuchDatabaseError, NoSuchTableError):
+            return False
+        return True
+
+    def _folder(self, here: str) -> str:
+        """Return the folder of the namespace here; that of a new one is its default."""
+        try:
+            return self._services.catalog.get_database(here).location
+        except NoSuchDatabaseError:
+            return f"{here}.db"
+
+
+def _result(kind: str, name: str, *, dry_run: bool, notes: Sequence[str] = ()) -> ImportedObject:
+    outcome = ImportOutcome.PLANNED if dry_run else ImportOutcome.IMPORTED
+    return ImportedObject(kind, name, outcome, notes=tuple(notes))
+
+
+def _of_table(plan: _Planned, *, dry_run: bool) -> ImportedObject:
+    size = sum(sum(each.files.values()) for each in plan.directories)
+    files = sum(len(each.files) for each in plan.directories)
+    kind = "insert-only table" if plan.table.is_insert_only else "transactional table"
+    outcome = ImportOutcome.PLANNED if dry_run else ImportOutcome.IMPORTED
+    notes = (f"{files} files, {size:,} bytes",)
+    return ImportedObject(
+        kind, plan.table.full_name, outcome, len(plan.bound.partition_names), len(plan.directories), notes, size
+    )
+
+
+def _directories(plan: _Planned) -> HiveDirectories:
+    """Return the directories as they are registered here, with the write ids that they have in the source."""
+    copied = ((each.partition, each.registered) for each in plan.directories)
+    found = [_directory(partition, registered) for partition, registered in copied if registered is not None]
+    write_ids = plan.bound.write_ids
+    highest = max((each.visibility_txn_id for each in found), default=0)
+    return HiveDirectories(tuple(found), 1 if write_ids is None else write_ids.high_watermark + 1, highest)
+
+
+def _directory(partition: str | None, registered: RegisteredDirectory) -> NewDirectory:
+    named = parse_directory(registered.name)
+    return NewDirectory(
+        partition=partition,
+        name=registered.name,
+        kind="original" if named is None else named.kind.value,
+        min_write_id=ORIGINAL_WRITE_ID if named is None else named.min_write_id,
+        max_write_id=ORIGINAL_WRITE_ID if named is None else named.max_write_id,
+        row_layout=registered.row_layout,
+        files=registered.files,
+        rows=registered.rows,
+        size_bytes=registered.size_bytes,
+        statement_id=None if named is None else named.statement_id,
+        visibility_txn_id=0 if named is None else named.visibility_txn_id,
+    )

@@ -1,0 +1,104 @@
+"""The writing of imported tables: each with all that belongs to it, in a database transaction of the caller."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import Connection
+
+from airflow_hivex.core.catalog.registration import Registration, register
+from airflow_hivex.core.catalog.statistics import store_statistics
+from airflow_hivex.core.catalog.table_events import record_statistics_event
+from airflow_hivex.core.errors import InvalidOperationError, InvalidTransactionRequestError
+from airflow_hivex.core.imports.acid import HiveDirectories
+from airflow_hivex.core.model.clusters import Cluster
+from airflow_hivex.core.model.objects import Partition, StoredTable, Table
+from airflow_hivex.core.model.statistics import Statistics
+from airflow_hivex.core.statements.context import Services
+from airflow_hivex.core.store.batches import batches
+from airflow_hivex.core.transactions.single_changes import take_write_id
+
+_OPERATION = "Import"
+_ADDED = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedTable:
+    """A table as it is to be here, with all that belongs to it."""
+
+    table: Table
+    notes: tuple[str, ...]
+    partitions: tuple[Partition, ...] = ()
+    directories: HiveDirectories | None = None
+    statistics: tuple[tuple[str | None, Statistics], ...] = ()
+
+    @property
+    def kind(self) -> str:
+        """Return the kind of the object, for people."""
+        if self.table.is_view:
+            return "view"
+        if self.table.is_insert_only:
+            return "insert-only table"
+        return "transactional table" if self.table.is_transactional else "external table"
+
+
+class TableWriter:
+    """Writes tables of one import to one cluster."""
+
+    def __init__(self, services: Services, cluster: Cluster) -> None:
+        self._services = services
+        self._cluster = cluster
+
+    def prepare(self, found: ImportedTable) -> None:
+        """Ensure that the transactions of the source's compactions, which names of directories have, are known here.
+
+        Raises:
+            InvalidOperationError: one of these ids is that of a transaction here, which has not committed.
+        """
+        assert found.directories is not None
+        highest = found.directories.highest_txn_id
+        if not highest:
+            return
+        transactions = self._services.transactions
+        try:
+            transactions.seed_txn_ids(highest + 1)
+        except InvalidTransactionRequestError:
+            valid = transactions.valid_txns()
+            for directory in found.directories.found:
+                if directory.visibility_txn_id and not valid.is_valid(directory.visibility_txn_id):
+                    reason = (
+                        f"{directory.name} is visible by transaction {directory.visibility_txn_id} of the source, and "
+                        "the transaction of that id here is open or was aborted; repeat the import after it has ended "
+                        "and `hivex metastore housekeep` has run"
+                    )
+                    raise InvalidOperationError(_OPERATION, found.table.full_name, reason) from None
+
+    def create(self, connection: Connection, running_id: int, found: ImportedTable) -> None:
+        """Create a table with its partitions, directories and statistics, in the commit of a transaction."""
+        services, table = self._services, found.table
+        catalog = services.catalog.joining(connection)
+        txn_id = running_id if table.is_transactional else None
+        created = catalog.create_table(table, txn_id=txn_id)
+        directories = found.directories
+        if directories is not None:
+            # The write id of this definition comes after those of the source.
+            take_write_id(connection, running_id, created.id, at_least=directories.next_write_id)
+        self.add_partitions(connection, created, found, txn_id)
+        if directories is not None:
+            registration = Registration(created, self._cluster.name, running_id, directories.found)
+            register(connection, [registration], services.clock())
+
+    def add_partitions(
+        self, connection: Connection, table: StoredTable, found: ImportedTable, txn_id: int | None
+    ) -> None:
+        """Add the partitions of a table, and its statistics, in a database transaction of the caller."""
+        catalog = self._services.catalog.joining(connection)
+        for batch in batches(found.partitions, _ADDED):
+            catalog.add_partitions(table.database, table.name, batch, txn_id=txn_id)
+        if found.statistics:
+            by_name = dict(found.statistics)
+            store_statistics(connection, table, by_name)
+            now, names = self._services.clock(), sorted(name for name in by_name if name is not None)
+            columns = {column for each in by_name.values() for column in each.columns}
+            for changed in (*((None,) if None in by_name else ()), *((names,) if names else ())):
+                record_statistics_event(connection, now, table, changed, sorted(columns), txn_id)
