@@ -158,7 +158,7 @@ class HivexImportNamespaceOperator(BaseOperator):
         skip_refused: bool = False,
         dry_run: bool = False,
         threads: int = 8,
-        hivex_conn_id: str = HivexHook.default_conn_name,
+        hivex_conn_id: str = WarehouseHook.default_conn_name,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -181,10 +181,10 @@ class HivexImportNamespaceOperator(BaseOperator):
         from airflow_hivex.core.imports.report import ImportOutcome
 
         try:
-            metastore = HivexHook(self.hivex_conn_id).get_metastore()
+            metastore = WarehouseHook(self.hivex_conn_id).get_metastore()
             source = self.source_conn_id or self._home(metastore)
             found = metastore.import_namespace(
-                HivexHook(source).get_metastore(),
+                WarehouseHook(source).get_metastore(),
                 self.namespace,
                 tables=self.tables or None,
                 into=self.into or None,
