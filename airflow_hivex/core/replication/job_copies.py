@@ -23,6 +23,7 @@ from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.plans import COPIED, FAILED, KEPT, WRONG_SIZE, FileCopies, Plan, PlannedCopy
 from airflow_hivex.core.model.progress import Progress
 from airflow_hivex.core.model.replication import CopyProgress
+from airflow_hivex.core.model.secrets import hide_in_uri
 from airflow_hivex.core.replication.copying import CopiedFiles, FileCopy, StoppedError, There
 from airflow_hivex.core.runners.progress_log import ProgressLog
 from airflow_hivex.core.runners.registry import Runner, runner_for
@@ -99,8 +100,8 @@ def copy_by_jobs(
         batch = chosen[start : start + _FILES_IN_JOB]
         plan = _plan(clusters, cluster, target, batch, name, threads, bytes_per_second)
         report = _Reporting(done, batch, len(files), size_bytes, plan, progress)
-        for number, outcome, checksum, _, problem in _run(runner, cluster, plan, stop, report):
-            _take(done, batch[number], outcome, checksum, problem, only_by_job=only_by_job)
+        for number, outcome, checksum, location, problem in _run(runner, cluster, plan, stop, report):
+            _take(done, batch[number], outcome, checksum, (location, problem), only_by_job=only_by_job)
     return JobCopies(CopiedFiles(done.checksums, frozenset(done.kept)), (*replaced, *done.left))
 
 
@@ -161,8 +162,10 @@ def _run(
     yield from cast("tuple[tuple[int, str, str, str, str], ...]", result.rows)
 
 
-def _take(done: _Done, file: FileCopy, outcome: str, checksum: str, problem: str, *, only_by_job: bool) -> None:
-    """Take the result of a file over.
+def _take(
+    done: _Done, file: FileCopy, outcome: str, checksum: str, problem: tuple[str, str], *, only_by_job: bool
+) -> None:
+    """Take the result of a file over; ``problem`` is a URI and a text.
 
     Raises:
         CopyAlteredError, StorageError: as :func:`copy_by_jobs`.
@@ -174,12 +177,12 @@ def _take(done: _Done, file: FileCopy, outcome: str, checksum: str, problem: str
             done.kept.add(file.place)
         return
     if outcome == WRONG_SIZE:
-        raise CopyAlteredError(file.table, file.source, file.location, problem)
+        raise CopyAlteredError(file.table, file.source, file.location, problem[1])
     if outcome == FAILED and only_by_job:
-        raise StorageError(file.place, problem)
+        raise StorageError(hide_in_uri(problem[0]), problem[1])
     if outcome == FAILED:
         log.warning(
-            "A task could not copy %s to %s, so that this process copies it: %s", file.location, file.place, problem
+            "A task could not copy %s to %s, so that this process copies it: %s", file.location, file.place, problem[1]
         )
     done.left.append(file)
 
