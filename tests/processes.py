@@ -24,6 +24,7 @@ CONTEXT.set_forkserver_preload(
         "tests.histories.client",
         "tests.crashes.client",
         "tests.acceptance.cache_process",
+        "tests.acceptance.changing_process",
         "tests.acceptance.compacting_process",
         "tests.acceptance.joining_process",
         "tests.acceptance.replicating_process",
