@@ -111,6 +111,27 @@ def test_writers_wait_for_the_change_and_go_on_at_the_new_primary(metastore: Met
     assert rows_on(metastore, "c2") == [1, 2]
 
 
+@pytest.mark.parametrize("impl", ["CachedStore", "ObjectStore"])
+def test_write_of_a_later_transaction_before_the_locks_is_kept(
+    metastore_url: str, metastore: Metastore, t: Session, clusters: dict[str, dict[str, str]], impl: str
+) -> None:
+    points: list[str] = []
+
+    def fault(point: str) -> None:
+        points.append(point)
+        # The transaction of the change, after that of the first copy, is open, and has its locks not yet.
+        if point == "after open" and points.count(point) == 2:
+            # A reader leaves the directories of now in the cache, if there is one.
+            assert rows_on(other, None) == [1]
+            t.sql("INSERT INTO t VALUES (2)")
+
+    settings = {"metastore.rawstore.impl": impl}
+    options: dict[str, Any] = {"clusters": clusters, "default_cluster": "c1", "settings": settings}
+    with Metastore.open(metastore_url, **options, fault=fault) as other:
+        other.primaries.change("t", "c2")
+    assert rows_on(metastore, "c2") == [1, 2]
+
+
 def test_change_waits_for_an_open_transaction_that_has_written(metastore: Metastore, t: Session) -> None:
     t.sql("START TRANSACTION")
     t.sql("INSERT INTO t VALUES (2)")

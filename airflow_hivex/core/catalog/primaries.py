@@ -38,12 +38,16 @@ def switch_primary(
     write_ids: ValidWriteIdList | None,
     moment: Moment,
     now_ms: int,
+    seen: Collection[int],
 ) -> StoredTable:
     """Make a cluster with a whole copy the primary one, and the cluster before a secondary; return the table.
 
+    ``seen`` are the directories that the copy was planned from. Of these some may be missing on the cluster, which the
+    cleaner is about to delete.
+
     Raises:
         NoSuchTableError: the table was dropped.
-        CopyOutdatedError: a partition was added since it was copied.
+        CopyOutdatedError: a partition or a directory was added since it was copied.
         InvalidOperationError: the primary cluster was changed meanwhile, or the copy of a partition lies apart.
     """
     current = _locked(connection, table)
@@ -57,6 +61,7 @@ def switch_primary(
     missing = [name for id_, (name, _) in partition_rows.items() if id_ not in places]
     if missing:
         raise CopyOutdatedError(current.full_name, cluster, missing[0], "was added meanwhile")
+    _check_seen(connection, current, cluster, seen)
     before = current.storage.primary
     copied: dict[int | None, str] = {None: before.location}
     copied.update({id_: location for id_, (_, location) in partition_rows.items()})
@@ -124,6 +129,15 @@ def _places(connection: Connection, table: StoredTable, cluster: str) -> tuple[s
     found = {row.partition_id: row.location for row in connection.execute(query)}
     root = found.pop(None, None)
     return root, found
+
+
+def _check_seen(connection: Connection, table: StoredTable, cluster: str, seen: Collection[int]) -> None:
+    """Ensure that a cluster has each directory of a table that its copy was not planned from."""
+    d, held = directories.c, directory_copies.c
+    is_held = select(held.directory_id).where(held.directory_id == d.id, held.cluster == cluster).exists()
+    for row in connection.execute(select(d.id, d.name).where(d.table_id == table.id, ~is_held)):
+        if row.id not in seen:
+            raise CopyOutdatedError(table.full_name, cluster, row.name, "was added meanwhile")
 
 
 def _partitions(connection: Connection, table: StoredTable) -> dict[int, tuple[str, str]]:

@@ -90,7 +90,12 @@ class ReplicationPlanner:
                 except HivexError as error:
                     # The cleaner is deleting it, or its cluster cannot be used.
                     log.info("%s of %s stays where it is: %s", each.name, bound.table.full_name, error)
-        return replace(planned, lacking=(*planned.lacking, *unread), is_complete=planned.is_complete and not unread)
+        return replace(
+            planned,
+            lacking=(*planned.lacking, *unread),
+            is_complete=planned.is_complete and not unread,
+            seen=frozenset(each.id for found in contents.directories.values() for each in found),
+        )
 
     def _source_of(self, bound: BoundTable, partition: BoundPartition) -> str:
         """Return the cluster to copy a partition from: the primary, or if it cannot be used, one with a current copy.

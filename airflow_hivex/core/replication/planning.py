@@ -76,7 +76,7 @@ class PlannedTable:
     """A table, the partitions that the target is to have, and the directories that it lacks.
 
     ``present`` are directories that it should have already. ``registered`` are the places of the copies that the target
-    has, current or not, by partition.
+    has, current or not, by partition. ``seen`` are the ids of all registered directories, where all were asked for.
     """
 
     bound: BoundTable
@@ -85,6 +85,7 @@ class PlannedTable:
     present: tuple[PlannedDirectory, ...] = ()
     registered: Mapping[str | None, str] = field(default_factory=dict)
     is_complete: bool = field(default=False)
+    seen: frozenset[int] = frozenset()
 
     @property
     def table(self) -> StoredTable:

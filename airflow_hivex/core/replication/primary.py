@@ -292,7 +292,7 @@ def switch_table(connection: Connection, txn_id: int, planned: PlannedTable, mom
     """
     before = planned.table.storage.primary.cluster
     changed = primaries.switch_primary(
-        connection, planned.table, planned.cluster, planned.bound.write_ids, moment, now_ms
+        connection, planned.table, planned.cluster, planned.bound.write_ids, moment, now_ms, planned.seen
     )
     message = of_table(changed, was=changed.name, primary_was=before)
     record_table_event(connection, now_ms, EventType.ALTER_TABLE, changed, None, txn_id, message)

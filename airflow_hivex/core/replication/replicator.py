@@ -316,7 +316,9 @@ class Replicator:
         else:
             self._running.lock_alone(running, tables, target, alone.database, alone.lock_timeout_s)
         taken_ms = self._services.clock()
-        snapshot = self._catalog.snapshot(names, running.txn_id, known=tables)
+        # Without writers: a snapshot of the transaction would not see those that began later and have committed before
+        # it got its locks.
+        snapshot = self._catalog.snapshot(names, running.txn_id if alone is None else None, known=tables)
         planned = self._planner.plan(
             snapshot, target, partitions, with_present=options.verify, everything=alone is not None
         )
