@@ -1,7 +1,8 @@
-"""Processes that replicate a table, slowly, or change its primary cluster, until killed. Not a test itself."""
+"""Processes that replicate a table, change its primary cluster, or move a namespace, until killed. Not a test."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from airflow_hivex.core import Metastore
@@ -25,3 +26,10 @@ def change_primary(url: str, options: dict[str, Any], cluster: str) -> None:
     """Make a cluster the primary one of the table ``t``."""
     with Metastore.open(url, **options) as metastore:
         metastore.primaries.change("t", cluster, threads=2)
+
+
+def move_namespace(url: str, options: dict[str, Any], cluster: str, bytes_per_second: int | None, begun: Path) -> None:
+    """Move the namespace ``nycflights`` to a cluster; the file ``begun`` is there when the move begins."""
+    with Metastore.open(url, **options) as metastore:
+        begun.touch()
+        metastore.moves.move("nycflights", cluster, threads=2, bytes_per_second=bytes_per_second)
