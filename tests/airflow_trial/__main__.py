@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 import traceback
+from contextlib import ExitStack
 from pathlib import Path
 
 from rich.console import Console
@@ -16,6 +17,7 @@ from rich.table import Table
 from airflow_hivex.core import Metastore
 from tests.airflow_trial.installation import Installation
 from tests.airflow_trial.scenarios import SCENARIOS, Trial
+from tests.connect_server import running_server
 
 
 def main() -> int:
@@ -29,15 +31,24 @@ def main() -> int:
         parser.error(f"no scenario {unknown[0]!r}; have {', '.join(SCENARIOS)}")
     console = Console(soft_wrap=True)
     folder = Path(tempfile.mkdtemp(prefix="hivex-airflow-trial-"))
-    installation = Installation(folder)
     results: list[tuple[str, str, str, float]] = []
+    connect = ExitStack()
+    server = connect.enter_context(running_server(folder / "state", **{"spark.driver.memory": "1g"}))
+    clusters = {
+        name: {"filesystem": (folder / name).as_uri(), "jobtracker": jobtracker}
+        for name, jobtracker in (("c1", "local[2]"), ("c2", server.url))
+    }
+    installation = Installation(folder, clusters, XDG_STATE_HOME=str(folder / "state"))
     try:
         with console.status("Starting Airflow: database, api-server, scheduler, dag-processor, triggerer ..."):
             installation.start()
         with Metastore.open(
-            installation.metastore_url, clusters=installation.clusters, settings={"hive.txn.timeout": 20}
+            installation.metastore_url,
+            clusters=installation.clusters,
+            default_cluster="c1",
+            settings={"hive.txn.timeout": 20},
         ) as metastore:
-            trial = Trial(installation, metastore)
+            trial = Trial(installation, metastore, server)
             trial.prepare()
             for name in wanted:
                 started = time.monotonic()
@@ -52,6 +63,7 @@ def main() -> int:
                 console.print(f"{results[-1][1]}  {name}: {results[-1][2]} ({results[-1][3]:.0f} s)", markup=False)
     finally:
         installation.stop()
+        connect.close()
         if options.keep or any(result[1] != "passed" for result in results):
             console.print(f"Logs: {folder}")
         else:

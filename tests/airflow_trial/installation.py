@@ -59,7 +59,7 @@ class Installation:
         folder: Path,
         clusters: Mapping[str, Any] | None = None,
         dags: Path = Path(__file__).parent / "dags",
-        dag_count: int = 5,
+        dag_count: int = 6,
         **environment: str,
     ) -> None:
         self.folder = folder

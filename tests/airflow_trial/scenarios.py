@@ -7,6 +7,7 @@ from collections.abc import Callable
 import psutil
 
 from airflow_hivex.core import Metastore
+from airflow_hivex.core.runners.connect_server import Server
 from tests.airflow_trial.installation import Installation, NotHappenedError, wait_for
 
 _TABLES = """
@@ -14,7 +15,9 @@ CREATE DATABASE trial;
 CREATE TABLE trial.long (run STRING, n INT);
 CREATE TABLE trial.parts (run STRING, part INT);
 CREATE TABLE trial.signal (id INT);
-CREATE TABLE trial.seen (run STRING)
+CREATE TABLE trial.seen (run STRING);
+USE CLUSTER c2;
+CREATE TABLE trial.deferred (run STRING, n INT)
 """
 # A statement that is killed while it runs; one that is let run ends soon.
 _SHORT = 2_000
@@ -24,11 +27,12 @@ _SPARKS_START_S = 15.0
 
 
 class Trial:
-    """The installation under trial, and the metastore that its tasks work on."""
+    """The installation under trial, the metastore that its tasks work on, and the server of its cluster c2."""
 
-    def __init__(self, airflow: Installation, metastore: Metastore) -> None:
+    def __init__(self, airflow: Installation, metastore: Metastore, server: Server) -> None:
         self.airflow = airflow
         self.metastore = metastore
+        self.server = server
 
     def prepare(self) -> None:
         """Make the tables."""
@@ -161,6 +165,24 @@ def _killed_triggerer(trial: Trial) -> str:
     return "killed while a sensor waited; another one has seen the commit of the time between"
 
 
+def _killed_triggerer_of_a_query(trial: Trial) -> str:
+    run = trial.airflow.trigger("trial_deferred")
+    wait_for("the query is deferred", lambda: trial.airflow.task("trial_deferred", run, "write")["state"] == "deferred")
+    process = trial.server.process
+    assert process is not None
+    before = process.cpu_times().user
+    wait_for("its job runs on the server", lambda: process.cpu_times().user > before + 8)
+    trial.airflow.kill_component("triggerer")
+    trial.airflow.start_component("triggerer")
+    trial.expect_end("trial_deferred", run, "success")
+    trial.expect_rows("deferred", run, 1)
+    attempts = trial.airflow.task("trial_deferred", run, "write")["try_number"]
+    logs = (trial.airflow.folder / "airflow" / "logs").rglob("*")
+    is_found = any("is waited for" in path.read_text(errors="replace") for path in logs if path.is_file())
+    how = "has found its job again" if is_found else "has run it again"
+    return f"killed while a query was deferred; another one {how}: one row, after {attempts} tries"
+
+
 def _killed_api_server(trial: Trial) -> str:
     run = trial.airflow.trigger("trial_group")
     wait_for("the group has begun", lambda: trial.airflow.task("trial_group", run, "load.begin")["state"] == "success")
@@ -208,6 +230,7 @@ SCENARIOS: dict[str, Callable[[Trial], str]] = {
     "killed-jvm": _killed_jvm,
     "killed-scheduler": _killed_scheduler,
     "killed-triggerer": _killed_triggerer,
+    "killed-triggerer-of-a-query": _killed_triggerer_of_a_query,
     "killed-api-server": _killed_api_server,
     "marked-failed": _marked_failed,
     "cleared": _cleared,

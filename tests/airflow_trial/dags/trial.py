@@ -67,6 +67,13 @@ def sensor_dag() -> None:
     chain(wait, HivexQueryOperator(task_id="after", sql="INSERT INTO trial.seen VALUES ('{{ run_id }}')"))
 
 
+@dag(dag_id="trial_deferred", params={"size": 100_000}, **OPTIONS)
+def deferred_dag() -> None:
+    """A statement whose job runs on a Spark Connect server, while the task waits in the triggerer."""
+    sql = f"INSERT INTO trial.deferred SELECT '{{{{ run_id }}}}', n FROM ({LONG})"
+    HivexQueryOperator(task_id="write", sql=sql, deferrable=True)
+
+
 @dag(dag_id="trial_compaction", **OPTIONS)
 def compaction_dag() -> None:
     """A compaction."""
@@ -77,4 +84,5 @@ long_dag()
 group_dag()
 group_long_dag()
 sensor_dag()
+deferred_dag()
 compaction_dag()
