@@ -12,7 +12,6 @@ import atexit
 import logging
 import os
 import threading
-import uuid
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -26,7 +25,7 @@ from airflow_hivex.core.model.progress import ProgressReport
 from airflow_hivex.core.model.secrets import hide_in_uri
 from airflow_hivex.core.runners import connect_server
 from airflow_hivex.core.runners.connect_operations import ConnectOperation, is_known
-from airflow_hivex.core.runners.connect_watch import ANSWER_LIMIT_S, ConnectWatch, ask
+from airflow_hivex.core.runners.connect_watch import ANSWER_LIMIT_S, ConnectWatch, ask, release_of
 from airflow_hivex.core.runners.running_jobs import RunningJob, RunningJobs
 
 if TYPE_CHECKING:
@@ -164,19 +163,14 @@ class ConnectRunner:
             import grpc
             import pyspark
             from pyspark.sql.connect.client.core import DefaultChannelBuilder
-            from pyspark.sql.connect.proto import base_pb2, base_pb2_grpc
+            from pyspark.sql.connect.proto import base_pb2_grpc
         builder = DefaultChannelBuilder(connect_server.with_token(self._url))
         user = builder.userId or os.environ.get("USER") or ""
-        who: dict[str, Any] = {"session_id": str(uuid.uuid4()), "user_context": base_pb2.UserContext(user_id=user)}
-        version = base_pb2.AnalyzePlanRequest.SparkVersion()
         try:
             with builder.toChannel() as channel:
                 stub: Any = base_pb2_grpc.SparkConnectServiceStub(channel)  # type: ignore[no-untyped-call]
                 limits: dict[str, Any] = {"timeout": ANSWER_LIMIT_S, "metadata": list(builder.metadata())}
-                asked = base_pb2.AnalyzePlanRequest(**who, spark_version=version)
-                server = str(stub.AnalyzePlan(asked, **limits).spark_version.version)
-                # The server keeps one for an hour otherwise.
-                stub.ReleaseSession(base_pb2.ReleaseSessionRequest(**who), **limits)
+                server = release_of(stub, user, **limits)
                 self._release_left(stub, limits)
         except grpc.RpcError as error:
             raise self._refusal(error, cluster) from error

@@ -226,7 +226,8 @@ def _write(file: Path, text: str) -> None:
 
 def _wait_for(server: Server, folder: Path) -> None:
     until = time.monotonic() + _START_LIMIT_S
-    while not server.answers():
+    # Its first session takes seconds, in which it listens already.
+    while not (server.answers() and _takes_sessions(server, until)):
         if server.process is None:
             raise SparkProcessError("", f"the Spark Connect server on port {server.port} has ended: {_end_of(folder)}")
         if time.monotonic() > until:
@@ -236,6 +237,27 @@ def _wait_for(server: Server, folder: Path) -> None:
             )
         # It does not say when it listens.
         time.sleep(_INTERVAL_S)
+
+
+def _takes_sessions(server: Server, until: float) -> bool:
+    """Return whether a server that listens answers a client. Without a client's libraries nobody asks."""
+    try:
+        import grpc
+        from pyspark.sql.connect.client.core import DefaultChannelBuilder
+        from pyspark.sql.connect.proto import base_pb2_grpc
+
+        from airflow_hivex.core.runners.connect_watch import release_of
+    except ImportError:
+        return True
+    builder = DefaultChannelBuilder(f"{server.url}/;token={server.token}")
+    limit_s = max(until - time.monotonic(), _INTERVAL_S)
+    try:
+        with builder.toChannel() as channel:
+            stub = base_pb2_grpc.SparkConnectServiceStub(channel)  # type: ignore[no-untyped-call]
+            release_of(stub, builder.userId or "", timeout=limit_s, metadata=list(builder.metadata()))
+    except grpc.RpcError:
+        return False
+    return True
 
 
 def _end_of(folder: Path) -> str:

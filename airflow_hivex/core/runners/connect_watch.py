@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -77,6 +78,22 @@ class ConnectWatch:
         self.lost = why
         # Not by the client's own close(), which waits for calls to this server.
         self._session.client._channel.close()
+
+
+def release_of(stub: Any, user: str, **limits: Any) -> str:
+    """Return the release of a server's Spark, for which the server makes a session, and ends it.
+
+    Raises:
+        grpc.RpcError: it does not answer in time, or refuses.
+    """
+    from pyspark.sql.connect.proto import base_pb2
+
+    who: dict[str, Any] = {"session_id": str(uuid.uuid4()), "user_context": base_pb2.UserContext(user_id=user)}
+    asked = base_pb2.AnalyzePlanRequest(**who, spark_version=base_pb2.AnalyzePlanRequest.SparkVersion())
+    release = str(stub.AnalyzePlan(asked, **limits).spark_version.version)
+    # The server keeps one for an hour otherwise.
+    stub.ReleaseSession(base_pb2.ReleaseSessionRequest(**who), **limits)
+    return release
 
 
 def ask(session: Any, limit_s: float) -> None:
