@@ -340,9 +340,11 @@ class Session:
 
         Raises:
             UnknownClusterError: it is not configured.
+            InvalidOperationError: it is a session of Spark Connect.
         """
-        from airflow_hivex.core.runners.given import GivenRunner
+        from airflow_hivex.core.runners.given import GivenRunner, check_session
 
+        check_session(spark)
         self._execute(kinds.UseCluster(cluster or self._state.cluster or self._services.clusters.default))
         self._state.runner = GivenRunner(spark)
         return Warehouse(spark, self._context, self._execute)

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from pyspark.sql.connect.session import SparkSession
 
 from airflow_hivex.core import Metastore, Session
 from airflow_hivex.core.errors import (
@@ -29,6 +30,7 @@ from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.directories import UNFINISHED
 from airflow_hivex.core.model.plans import Plan
 from airflow_hivex.core.model.progress import Progress
+from airflow_hivex.core.runners import connect_server
 from airflow_hivex.core.runners.connect_server import Server, stop
 from airflow_hivex.core.runners.registry import runner_for
 from tests.acceptance.each_statement import PRELUDE, as_set, results
@@ -73,6 +75,13 @@ def test_errors_are_those_of_the_statement(metastore: Metastore, tmp_path: Path)
         assert "stacktrace" not in str(caught.value)
         assert session.sql("SELECT count(*) FROM t").rows == [(0,)]
         assert not [path.name for path in (tmp_path / "remote" / "default.db" / "t").glob("*") if path.is_dir()]
+
+
+def test_dataframes_of_spark_connect_are_refused(metastore: Metastore, server: Server) -> None:
+    spark = SparkSession(connection=connect_server.with_token(server.url))
+    with metastore.session() as session, pytest.raises(InvalidOperationError, match="runs in this process"):
+        session.warehouse(spark)
+    spark.stop()
 
 
 def test_cancel_stops_the_job_on_the_server_within_seconds(server: Server) -> None:

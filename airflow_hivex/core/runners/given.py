@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
 from pyspark.util import inheritable_thread_target
 
-from airflow_hivex.core.errors import ColumnCountMismatchError, NoSuchColumnError
+from airflow_hivex.core.errors import ColumnCountMismatchError, InvalidOperationError, NoSuchColumnError
 from airflow_hivex.core.model.health import Health
 from airflow_hivex.core.model.plans import JobResult, Plan
 from airflow_hivex.core.model.progress import ProgressReport
@@ -61,6 +61,23 @@ class GivenRunner:
             # Without pinned threads there is nothing to inherit.
             return work
         return cast("Callable[[Callable[[], str]], Callable[[], str]]", inheriting)(work)
+
+
+def check_session(spark: SparkSession) -> None:
+    """Refuse a session of Spark Connect.
+
+    Its server looks for the views of a query when the rows are computed, when these views are gone.
+
+    Raises:
+        InvalidOperationError: it is one.
+    """
+    if is_connect(spark):
+        raise InvalidOperationError(
+            "DataFrames of tables",
+            "a session of Spark Connect",
+            "they need a SparkSession whose Spark runs in this process; run statements with session.sql on a cluster "
+            "with jobtracker sc://host:port",
+        )
 
 
 def frame(spark: SparkSession, plan: Plan) -> DataFrame:

@@ -46,9 +46,11 @@ def write_frame(
 
     Raises:
         NoSuchColumnError, ColumnCountMismatchError: its columns are not those of the table.
+        InvalidOperationError: it is a DataFrame of Spark Connect.
     """
     from airflow_hivex.core.runners import given
 
+    given.check_session(given.session_of(rows))
     table = context.services.catalog.get_table(*context.session.qualify(target))
     if table.not_written:
         raise InvalidOperationError("Write", table.full_name, table.not_written)
