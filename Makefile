@@ -51,11 +51,13 @@ $(CLASSES): $(INSTALLED) tests/spark_options.py | java
 	@echo "Keeping the classes of Spark for faster starts ..."
 	@$(BIN)/python -m tests.spark_options
 
-.PHONY: java postgresql jdbc
+.PHONY: java postgresql chromium jdbc
 java:
 	@scripts/install-system-packages.sh java
 postgresql:
 	@scripts/install-system-packages.sh postgresql
+chromium:
+	@scripts/install-system-packages.sh chromium
 jdbc:
 	@scripts/install-system-packages.sh jdbc
 
@@ -68,15 +70,15 @@ demo-clusters: setup postgresql ## Run the quickstart DAG over two Spark cluster
 	@$(BIN)/python -m tests.clusters_demo $(DEMO)
 
 .PHONY: test
-test: setup postgresql $(CLASSES) $(OBJECT_STORE) ## Run all tests, and of the long ones a share that each commit draws anew
+test: setup postgresql chromium $(CLASSES) $(OBJECT_STORE) ## Run all tests, and of the long ones a share that each commit draws anew
 	$(BIN)/pytest $(SIDE_BY_SIDE) --durations=25 --durations-min=3 $(PYTEST)
 
 .PHONY: evidence
-evidence: setup postgresql $(CLASSES) $(OBJECT_STORE) ## Run all of the long tests, and write their counts into docs/evidence.md
+evidence: setup postgresql chromium $(CLASSES) $(OBJECT_STORE) ## Run all of the long tests, and write their counts into docs/evidence.md
 	HIVEX_EVIDENCE=1 $(BIN)/pytest $(SIDE_BY_SIDE) -m evidence --write-counts=docs/evidence.md $(PYTEST)
 
 .PHONY: coverage
-coverage: setup postgresql $(CLASSES) $(OBJECT_STORE) ## Run the tests, and print how much of each module they ran, the least first
+coverage: setup postgresql chromium $(CLASSES) $(OBJECT_STORE) ## Run the tests, and print how much of each module they ran, the least first
 	@rm -rf build/coverage && mkdir -p build/coverage
 	$(BIN)/coverage run -m pytest $(SIDE_BY_SIDE) --timeout=600 $(PYTEST)
 	@$(BIN)/coverage combine --quiet
@@ -87,7 +89,7 @@ test-unit: setup postgresql $(OBJECT_STORE) ## Run the tests that start neither 
 	$(BIN)/pytest tests/unit $(PYTEST)
 
 .PHONY: test-airflow
-test-airflow: setup postgresql ## Run the tests of the Airflow layer
+test-airflow: setup postgresql chromium ## Run the tests of the Airflow layer
 	$(BIN)/pytest tests/airflow $(PYTEST)
 
 .PHONY: airflow-trial

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Make sure of what no Python package brings: a Java runtime for Spark (17 or newer) and, for the
-# tests, PostgreSQL's server programs. The benchmarks want its JDBC driver too, for a Hive Metastore.
+# tests, PostgreSQL's server programs and a browser. The benchmarks want PostgreSQL's JDBC driver too, for a
+# Hive Metastore.
 # What is there already is used; what is missing is installed from Debian's packages where that is
 # possible, and named where it is not.
 #
-# Usage: scripts/install-system-packages.sh [java] [postgresql] [jdbc]      (default: java postgresql)
+# Usage: scripts/install-system-packages.sh [java] [postgresql] [chromium] [jdbc]      (default: java postgresql)
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/steps.sh"
 
@@ -29,6 +30,10 @@ have_java() {
 have_postgresql() {
     [[ -n "${HIVEX_TEST_POSTGRES_URL:-}" ]] && return 0
     compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || command -v initdb >/dev/null
+}
+
+have_chromium() {
+    command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null
 }
 
 have_jdbc() {
@@ -59,8 +64,9 @@ for what in "${wanted[@]}"; do
     case "$what" in
     java) have_java || missing+=(java) ;;
     postgresql) have_postgresql || missing+=(postgresql) ;;
+    chromium) have_chromium || missing+=(chromium) ;;
     jdbc) have_jdbc || missing+=(jdbc) ;;
-    *) fail "Unknown requirement '$what'; known are: java, postgresql, jdbc." ;;
+    *) fail "Unknown requirement '$what'; known are: java, postgresql, chromium, jdbc." ;;
     esac
 done
 if ((${#missing[@]} == 0)); then
@@ -78,6 +84,7 @@ if ! may_install; then
         "  java:       a Java runtime, 17 or newer          Debian: openjdk-17-jre-headless, or 21" \
         "  postgresql: PostgreSQL's server programs         Debian: postgresql" \
         "              (or set HIVEX_TEST_POSTGRES_URL to a server whose user may create databases)" \
+        "  chromium:   a browser for the tests of the page  Debian: chromium" \
         "  jdbc:       its JDBC driver                      Debian: libpostgresql-jdbc-java"
 fi
 
@@ -92,6 +99,7 @@ for what in "${missing[@]}"; do
         packages+=("$java")
         ;;
     postgresql) packages+=(postgresql) ;;
+    chromium) packages+=(chromium) ;;
     jdbc) packages+=(libpostgresql-jdbc-java) ;;
     esac
 done

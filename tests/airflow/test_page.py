@@ -96,6 +96,31 @@ def test_viewer_reads_each_tab(metastore: Metastore, viewer: TestClient) -> None
     assert read(viewer, "connections")["connections"][0] == {"conn_id": "hivex_default", "may_edit": False}
 
 
+def test_viewer_reads_each_tab_of_a_metastore_on_postgresql(
+    warehouse: dict[str, Any], postgresql_url: str, viewer: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow_hivex.core import Metastore
+    from airflow_hivex.hooks.hivex import close_metastores
+
+    extra = {**warehouse, "metastore_url": postgresql_url}
+    monkeypatch.setenv("AIRFLOW_CONN_HIVEX_DEFAULT", json.dumps({"conn_type": "hivex", "extra": extra}))
+    with (
+        Metastore.open(postgresql_url, clusters=warehouse["cluster_properties"], default_cluster="c1") as opened,
+        opened.session() as session,
+    ):
+        session.sql("CREATE TABLE t (a INT)")
+        session.sql("INSERT INTO t VALUES (1)")
+        opened.transactions.open(user=ODD)
+    try:
+        for path in READS:
+            read(viewer, path)
+        for path in ("table", "table/copies", "table/partitions", "table/directories", "compactions/explain"):
+            read(viewer, path, database="default", table="t")
+        assert [each["user"] for each in read(viewer, "transactions", search="ONCLICK")["rows"]] == [ODD]
+    finally:
+        close_metastores()
+
+
 def test_bundle_is_served_to_users(metastore: Metastore, viewer: TestClient) -> None:
     answer = viewer.get("/hivex/static/hivex.js")
     assert answer.status_code == 200

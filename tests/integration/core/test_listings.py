@@ -33,9 +33,10 @@ SLOWEST_S = 0.3
 NOW = 1_800_000_000_000
 
 
+@pytest.mark.evidence
 def test_lists_of_a_large_metastore_are_fast(metastore_url: str, tmp_path: Path, counts: dict[str, Any]) -> None:
-    partition_count = evidence.amount("HIVEX_LISTED_PARTITIONS", 5_000, 100_000)
-    txn_count = evidence.amount("HIVEX_LISTED_TRANSACTIONS", 1_000, 10_000)
+    partition_count = evidence.amount("HIVEX_LISTED_PARTITIONS", 1_000, 100_000)
+    txn_count = evidence.amount("HIVEX_LISTED_TRANSACTIONS", 500, 10_000)
     clusters = {"c1": {"filesystem": tmp_path.as_uri(), "jobtracker": "local[1]"}}
     with Metastore.open(metastore_url, clusters=clusters) as metastore:
         with metastore.session() as session:
@@ -67,7 +68,6 @@ def test_lists_of_a_large_metastore_are_fast(metastore_url: str, tmp_path: Path,
             "copies": lambda: catalog.copies("default", "t"),
             "deltas": lambda: catalog.deltas(),
             "bytes of clusters": lambda: catalog.clusters(),
-            "capacity": lambda: metastore.capacity.show(),
         }
         took = {name: _fastest(question) for name, question in questions.items()}
         assert questions["transactions"]().total == txn_count
@@ -76,11 +76,11 @@ def test_lists_of_a_large_metastore_are_fast(metastore_url: str, tmp_path: Path,
         assert questions["searched transactions"]().rows[0].transaction.user == f"user {txn_count - 1}"
         assert questions["compactions"]().total == 1000
         assert questions["copies"]()[0].directories == partition_count
-    slowest = sorted(took.items(), key=lambda each: -each[1])[:4]
+    slowest = sorted(took.items(), key=lambda each: -each[1])[:8]
     database = metastore_url.partition(":")[0].partition("+")[0]
     shown = ", ".join(f"{name} {seconds * 1000:.0f} ms" for name, seconds in slowest)
     counts[f"Lists of the page Hivex, {partition_count:,} partitions, {database}"] = f"slowest: {shown}"
-    assert slowest[0][1] < SLOWEST_S, took
+    assert slowest[0][1] < SLOWEST_S, shown
 
 
 def _fastest(question: Callable[[], Any]) -> float:

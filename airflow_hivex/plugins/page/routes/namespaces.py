@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Annotated
 
+from cachetools import TTLCache
 from fastapi import APIRouter, Query
 from fastapi.responses import JSONResponse
 
+from airflow_hivex.core.metastore import Metastore
 from airflow_hivex.core.model.attention import Situation, judge
+from airflow_hivex.core.namespaces.capacity import Capacity
 from airflow_hivex.plugins.page.documents import answer, document
 from airflow_hivex.plugins.page.warehouses import Warehouse
 
@@ -17,10 +21,25 @@ _MOST_ROWS = 500
 _MOST_LINKS = 500
 
 
+# It judges each registered directory, so that a large metastore takes a second for it.
+_remembered: TTLCache[str, list[Capacity]] = TTLCache(maxsize=100, ttl=60)
+_lock = threading.Lock()
+
+
+def _capacities(metastore: Metastore) -> list[Capacity]:
+    """Return the use of clusters by namespaces, which this process remembers for a minute."""
+    with _lock:
+        url = metastore.services.store.name
+        found = _remembered.get(url)
+        if found is None:
+            found = _remembered[url] = metastore.capacity.show()
+        return found
+
+
 @router.get("/namespaces")
 def list_namespaces(metastore: Warehouse) -> JSONResponse:
     """Return the use of each cluster by each namespace, the links, and the quotas that are nearly used up."""
-    capacities = metastore.capacity.show()
+    capacities = _capacities(metastore)
     rows = [
         {**document(each), "used_bytes": each.used_bytes, "status": each.status, **document(each.amounts)}
         for each in capacities

@@ -1,0 +1,169 @@
+"""The page Hivex in a headless Chromium, against a real api-server. Screenshots are kept in ``build/screenshots``."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+from airflow_hivex.core import Metastore
+from airflow_hivex.core.model.locks import DataOperation, LockComponent, LockType
+from airflow_hivex.core.model.transactions import TxnState
+from tests import evidence
+from tests.airflow.page_server import api_server, chromium, log_in
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from playwright.sync_api import Browser, Page
+
+pytestmark = [pytest.mark.airflow]
+SHARE = pytest.mark.evidence(cases=1, among="the page in a browser")
+SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
+ODD = 'etl "quoted" <img src=x onerror=alert(1)>'
+TABS = {
+    "overview": "What needs attention",
+    "transactions": "Who waits for whom",
+    "compactions": "Queue and history",
+    "tables": "Tables and views",
+    "routing": "Where would a statement run?",
+    "namespaces": "Capacity",
+    "cache": "This process",
+}
+LOOKS = [(1280, "light"), (1280, "dark"), (400, "light"), (400, "dark")]
+
+
+class Pages(NamedTuple):
+    """A browser, an api-server, and the metastore that it shows."""
+
+    browser: Browser
+    url: str
+    metastore: Metastore
+
+
+@pytest.fixture(scope="module")
+def pages(
+    airflow_database: None, airflow_home: Path, tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path
+) -> Iterator[Pages]:
+    folder = tmp_path_factory.mktemp("page")
+    (folder / "metastore.db").write_bytes(sqlite_template.read_bytes())
+    extra = {
+        "metastore_url": f"sqlite:///{folder / 'metastore.db'}",
+        "cluster_properties": {
+            name: {"filesystem": (folder / name).as_uri(), "jobtracker": "local[2]"} for name in ("c1", "c2")
+        },
+        "default_cluster": "c1",
+    }
+    connection = json.dumps({"conn_type": "hivex", "extra": extra})
+    with (
+        Metastore.open(
+            str(extra["metastore_url"]),
+            clusters=extra["cluster_properties"],  # type: ignore[arg-type]
+            default_cluster="c1",
+        ) as metastore,
+        api_server(airflow_home, {"AIRFLOW_CONN_HIVEX_DEFAULT": connection}) as url,
+        chromium() as browser,
+    ):
+        _fill(metastore)
+        yield Pages(browser, url, metastore)
+
+
+def _fill(metastore: Metastore) -> None:
+    with metastore.session(user=ODD) as session:
+        session.sql("CREATE TABLE flights (a INT COMMENT '<b onclick=\"x()\">') PARTITIONED BY (p STRING)")
+        session.sql("INSERT INTO flights PARTITION (p = 'x<y') VALUES (1)")
+        session.sql("CREATE TABLE airlines (a INT)")
+        session.sql("CREATE DATABASE mart")
+        session.sql("USE mart")
+        session.sql("CREATE LINK TO airlines@default")
+    first, second = metastore.transactions.open(2, user=ODD, timeout=86_400)
+    wanted = [LockComponent("default", "flights", type=LockType.EXCLUSIVE, operation=DataOperation.DELETE)]
+    metastore.locks.acquire(wanted, txn_id=first, user=ODD)
+    metastore.locks.acquire(wanted, txn_id=second, user=ODD, wait=False)
+    metastore.compactor.request("default", "airlines")
+
+
+def _open(pages: Pages, user: str, **look: Any) -> tuple[Page, list[str]]:
+    """Return a page of a user, and the list to which its errors are added."""
+    page = log_in(pages.browser, pages.url, user, **look).new_page()
+    errors: list[str] = []
+    page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("dialog", lambda dialog: errors.append(dialog.message))
+    page.on("response", lambda answer: errors.append(answer.url) if answer.status >= 400 else None)
+    return page, errors
+
+
+def _go(page: Page, pages: Pages, tab: str, more: str = "") -> None:
+    page.goto(f"{pages.url}/plugin/hivex?tab={tab}{more}")
+    page.get_by_role("heading", name=re.compile(re.escape(TABS[tab]))).first.wait_for(timeout=60_000)
+    page.wait_for_function("!document.querySelector('.hivex [role=status].hivex-soft')", timeout=60_000)
+
+
+@SHARE
+def test_each_tab_shows_in_both_themes_and_widths(pages: Pages) -> None:
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    for width, scheme in evidence.drawn("looks of the page", LOOKS, 1):
+        page, errors = _open(pages, "editor", width=width, scheme=scheme)
+        for tab in TABS:
+            _go(page, pages, tab)
+            page.screenshot(path=SCREENSHOTS / f"{tab}-{width}-{scheme}.png")
+            is_wide = "document.querySelector('.hivex').scrollWidth - document.querySelector('.hivex').clientWidth"
+            assert page.evaluate(is_wide) <= 0, f"{tab} does not fit into {width} pixels"
+        assert not page.locator(".hivex img").count(), "a name was read as HTML"
+        assert errors == []
+        page.context.close()
+
+
+@SHARE
+def test_editor_aborts_in_the_page_and_viewer_cannot(pages: Pages) -> None:
+    viewer, errors = _open(pages, "viewer")
+    _go(viewer, pages, "transactions")
+    viewer.get_by_role("table", name="Transactions").get_by_text(ODD).first.wait_for()
+    assert not viewer.get_by_role("button", name="Abort").count()
+    assert errors == []
+    viewer.context.close()
+
+    (txn_id,) = pages.metastore.transactions.open(user="doomed", timeout=86_400)
+    editor, errors = _open(pages, "editor")
+    _go(editor, pages, "transactions")
+    row = editor.get_by_role("table", name="Transactions").get_by_role("row").filter(has_text="doomed")
+    row.get_by_role("button", name="Abort").click()
+    dialog = editor.get_by_role("dialog", name="Abort")
+    assert pages.metastore.transactions.get(txn_id).state is TxnState.OPEN, "it asks first"
+    dialog.get_by_label("Reason").fill("a reason of mine")
+    dialog.get_by_role("button", name="Abort").click()
+    dialog.get_by_text(f"Transaction {txn_id} is aborted.").wait_for()
+    dialog.get_by_role("button", name="Close").click()
+    row.wait_for(state="detached")
+    found = pages.metastore.transactions.get(txn_id)
+    assert found.state is TxnState.ABORTED
+    assert found.reason == "aborted by editor in the Airflow UI: a reason of mine"
+    assert errors == []
+    editor.context.close()
+
+
+@SHARE
+def test_table_route_and_compaction_are_found_by_keyboard(pages: Pages) -> None:
+    page, errors = _open(pages, "editor")
+    _go(page, pages, "tables")
+    page.get_by_role("button", name="default.flights").press("Enter")
+    page.get_by_role("button", name="p=x<y").press("Enter")
+    page.get_by_role("heading", name="Directories of p=x<y").wait_for()
+    page.get_by_text('<b onclick="x()">').wait_for()
+    page.get_by_role("tab", name="Tables").press("ArrowRight")
+    page.get_by_label("Statement").fill("SELECT * FROM airlines")
+    page.get_by_label("Statement").press("Tab")
+    page.get_by_role("button", name="Find the route").press("Enter")
+    page.get_by_text("Cluster c1.").wait_for()
+    page.get_by_role("tab", name="Compactions").click()
+    page.get_by_label("Table", exact=True).fill("default.airlines")
+    page.get_by_role("button", name="Explain").press("Enter")
+    page.get_by_role("table", name="Filters and thresholds").wait_for()
+    page.go_back()
+    page.get_by_role("tab", name="Routing", selected=True).wait_for()
+    assert errors == []
+    page.context.close()
