@@ -77,6 +77,10 @@ def get_provider_info() -> dict[str, Any]:
                 ],
             }
         ],
+        "extra-links": [
+            f"airflow_hivex.operators.page_links.{name}"
+            for name in ("HivexCompactionsLink", "HivexTableLink", "HivexTransactionsLink")
+        ],
         "plugins": [
             {
                 "name": "hivex_commit_events",

@@ -20,6 +20,7 @@ from airflow_hivex.hooks.compactions import (
     table_to_compact,
 )
 from airflow_hivex.hooks.warehouse import WarehouseHook
+from airflow_hivex.operators.page_links import HivexCompactionsLink, HivexTableLink
 from airflow_hivex.triggers.compaction import HivexCompactionTrigger, look_at_compaction
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ class HivexCompactOperator(BaseOperator):
         "hivex_conn_id",
     )
     template_fields_renderers: ClassVar[dict[str, str]] = {"properties": "json"}
+    operator_extra_links = (HivexCompactionsLink(), HivexTableLink())
     ui_color = "#fdee21"
 
     def __init__(
@@ -237,6 +239,7 @@ class HivexInitiateCompactionsOperator(BaseOperator):
     """
 
     template_fields: Sequence[str] = ("hivex_conn_id",)
+    operator_extra_links = (HivexCompactionsLink(),)
     ui_color = "#fdee21"
 
     def __init__(self, *, hivex_conn_id: str = WarehouseHook.default_conn_name, **kwargs: Any) -> None:
@@ -264,6 +267,7 @@ class HivexCleanOperator(BaseOperator):
     """
 
     template_fields: Sequence[str] = ("hivex_conn_id",)
+    operator_extra_links = (HivexCompactionsLink(),)
     ui_color = "#fdee21"
 
     def __init__(

@@ -15,6 +15,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from airflow_hivex.core.errors import CompactionLostError, HivexError, JobCancelledError
 from airflow_hivex.hooks.compactions import as_whole_number, describe_compaction, failing_for_good, name_in_map
 from airflow_hivex.hooks.warehouse import WarehouseHook
+from airflow_hivex.operators.page_links import HivexCompactionsLink
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,6 +49,7 @@ class HivexCompactionWorkerOperator(BaseOperator):
     """
 
     template_fields: Sequence[str] = ("compaction_id", "compaction_pool", "max_compactions", "hivex_conn_id")
+    operator_extra_links = (HivexCompactionsLink(),)
     ui_color = "#fdee21"
 
     def __init__(

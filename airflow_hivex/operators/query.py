@@ -17,6 +17,7 @@ from airflow_hivex.core.errors import HivexError
 from airflow_hivex.hooks.tasks import agent_info, cause_of, part_name
 from airflow_hivex.hooks.transactions import as_txn_id, lasting_failure
 from airflow_hivex.hooks.warehouse import WarehouseHook, split_statements
+from airflow_hivex.operators.page_links import HivexTransactionsLink
 from airflow_hivex.operators.query_deferral import Course, Deferral, DeferredQuery
 from airflow_hivex.operators.query_output import Format, Mode, QueryOutput
 from airflow_hivex.operators.transaction import HivexTransaction
@@ -97,6 +98,7 @@ class HivexQueryOperator(BaseOperator):
     )
     template_ext: Sequence[str] = (".sql", ".hql")
     template_fields_renderers: ClassVar[dict[str, str]] = {"sql": "sql", "parameters": "json"}
+    operator_extra_links = (HivexTransactionsLink(),)
     ui_color = "#fdee21"
 
     def __init__(

@@ -155,14 +155,15 @@ def test_table_route_and_compaction_are_found_by_keyboard(pages: Pages) -> None:
     page.get_by_role("heading", name="Directories of p=x<y").wait_for()
     page.get_by_text('<b onclick="x()">').wait_for()
     page.get_by_role("tab", name="Tables").press("ArrowRight")
-    page.get_by_label("Statement").fill("SELECT * FROM airlines")
-    page.get_by_label("Statement").press("Tab")
+    page.get_by_role("textbox", name="Statement").fill("SELECT * FROM airlines")
+    page.get_by_role("textbox", name="Statement").press("Tab")
     page.get_by_role("button", name="Find the route").press("Enter")
     page.get_by_text("Cluster c1.").wait_for()
     page.get_by_role("tab", name="Compactions").click()
-    page.get_by_label("Table", exact=True).fill("default.airlines")
+    page.get_by_role("textbox", name="Table", exact=True).fill("default.airlines")
     page.get_by_role("button", name="Explain").press("Enter")
     page.get_by_role("table", name="Filters and thresholds").wait_for()
+    assert page.url == f"{pages.url}/plugin/hivex?tab=compactions"
     page.go_back()
     page.get_by_role("tab", name="Routing", selected=True).wait_for()
     assert errors == []

@@ -14,7 +14,7 @@ from sqlalchemy import select
 from airflow_hivex.core.errors import StoreMissingError, StoreTooNewError, StoreTooOldError
 from airflow_hivex.core.metastore import Metastore
 from airflow_hivex.hooks.configuration import CONNECTION_TYPE
-from airflow_hivex.hooks.hivex import HivexHook
+from airflow_hivex.hooks.warehouse import WarehouseHook
 from airflow_hivex.plugins.page.access import ConnectionId, Viewer
 
 _VARIABLE = "AIRFLOW_CONN_"
@@ -27,13 +27,13 @@ def connection_ids() -> list[str]:
     Connections of a secrets backend cannot be listed. The default connection is one of them, as it works without being
     defined.
     """
-    found = {HivexHook.default_conn_name}
+    found = {WarehouseHook.default_conn_name}
     with create_session() as session:
         found.update(session.scalars(select(Connection.conn_id).where(Connection.conn_type == CONNECTION_TYPE)))
     for name, text in os.environ.items():
         if name.startswith(_VARIABLE) and _is_hivex(text):
             found.add(name.removeprefix(_VARIABLE).lower())
-    return sorted(found, key=lambda each: (each != HivexHook.default_conn_name, each))
+    return sorted(found, key=lambda each: (each != WarehouseHook.default_conn_name, each))
 
 
 def _is_hivex(text: str) -> bool:
@@ -53,7 +53,7 @@ def open_warehouse(conn_id: ConnectionId, _: Viewer) -> Metastore:
         StoreTooOldError, StoreTooNewError: it has the schema of another release.
         StoreUnavailableError: the database cannot be reached.
     """
-    hook = HivexHook(conn_id)
+    hook = WarehouseHook(conn_id)
     configuration = hook.get_configuration()
     if configuration.key not in _opened:
         status = Metastore.status(configuration.url)

@@ -39,7 +39,9 @@ function Page() {
     const parameters = new URLSearchParams();
     for (const [key, value] of Object.entries(next)) if (value) parameters.set(key, value);
     const search = parameters.toString();
-    globalThis.history.pushState(globalThis.history.state, "", search ? `?${search}` : globalThis.location.pathname);
+    // With the path: the page has a base address of its own, which a search alone would lead to.
+    const path = globalThis.location.pathname;
+    globalThis.history.pushState(globalThis.history.state, "", search ? `${path}?${search}` : path);
     setPlace(next);
   };
   R.useEffect(() => {
