@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from airflow_hivex.core.catalog.statistics import store_statistics
+from airflow_hivex.core.compaction.spark_options import check_spark_options
 from airflow_hivex.core.errors import InvalidOperationError, MissingWriteIdListError
 from airflow_hivex.core.imports.conversion import SPARK_STATISTICS, STATISTICS, convert_table
 from airflow_hivex.core.imports.hive_statistics import convert_statistics
@@ -89,6 +90,7 @@ def _create(endpoint: Endpoint, client: Client, hive: Any, properties: Mapping[s
     cluster = clusters.get(client.cluster(name, properties) or chosen or clusters.default)
     database = endpoint.catalog.get_database(name.name)
     table = _converted(name, hive, cluster, default=f"{database.location}/{(hive.tableName or '').lower()}")
+    check_spark_options(endpoint.services.settings, table.full_name, table.parameters)
     is_placed = bool(hive.sd is not None and hive.sd.location)
     if table.is_view:
         _check_view(endpoint, table)
@@ -213,6 +215,7 @@ def _alter(
     if new_database != stored.database:
         raise InvalidOperationError("ALTER TABLE", stored.full_name, "a table cannot change its database")
     table = _converted(name, hive, cluster, stored.storage.primary.location)
+    check_spark_options(endpoint.services.settings, table.full_name, table.parameters)
     if stored.is_view:
         _check_view(endpoint, table)
     elif stored.is_transactional or table.is_transactional:

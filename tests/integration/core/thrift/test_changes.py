@@ -70,6 +70,7 @@ def test_transactional_table_is_one_of_ours(hive: Any, metastore: Metastore) -> 
         ({"keys": {"k": "array<int>"}}, ttypes.InvalidObjectException, "partition key k"),
         ({"keys": {"k": "nonsense"}}, ttypes.InvalidObjectException, "nonsense"),
         ({"parameters": {"table_type": "ICEBERG"}}, ttypes.InvalidObjectException, "ICEBERG"),
+        ({"parameters": {"compactor.spark.jars": "x.jar"}}, ttypes.InvalidObjectException, "compactor.spark.jars"),
     ],
 )
 def test_table_that_cannot_be_kept_is_refused(
