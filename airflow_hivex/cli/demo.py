@@ -14,7 +14,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from airflow_hivex.cli import busy_day
+from airflow_hivex.cli import busy_day, second_team
 from airflow_hivex.core import Metastore
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ STATEMENTS_TO_TRY = (
     "EXPLAIN ROUTE SELECT * FROM flights JOIN planes USING (tailnum)",
     "SELECT dest, count(*) FROM flights WHERE month = 7 GROUP BY dest ORDER BY 2 DESC LIMIT 5",
     "SHOW COMPACTIONS",
+    "SHOW CAPACITY",
 )
 
 
@@ -78,6 +79,7 @@ def run(directory: Path) -> int:
     _print_answers(console, results)
     if not _compact_after_a_day(console, directory):
         return 1
+    _work_in_a_second_namespace(console)
     _print_next_steps(console, directory, connection)
     return 0
 
@@ -256,6 +258,25 @@ def _compact_after_a_day(console: Console, directory: Path) -> bool:
     console.print(f"[bold]{busy_day.COMPACTIONS}[/]")
     console.print(busy_day.table_of_compactions(shown))
     return True
+
+
+def _work_in_a_second_namespace(console: Console) -> None:
+    """Let a second team read flights through a link, and show that, the refusal without it, and the capacity."""
+    from airflow_hivex.hooks.hivex import HivexHook
+
+    with (
+        HivexHook(CONNECTION).session(agent_info="hivex demo") as session,
+        _progress(console, f"Linking flights into the namespace {second_team.NAMESPACE} ..."),
+    ):
+        done = second_team.work(session)
+    console.print(f"[bold]A second team reads flights through a link[/], in its namespace {second_team.NAMESPACE}:")
+    console.print(f"  {second_team.LINKED}", markup=False, soft_wrap=True)
+    counts = ", ".join(f"{carrier}: {flights:,}" for carrier, flights in done.answer.rows)
+    console.print(f"  {counts}", markup=False)
+    console.print("[bold]Its namespace is closed, so that it depends on nothing else:[/]")
+    console.print(done.refusal, markup=False, soft_wrap=True)
+    console.print("\n[bold]SHOW CAPACITY[/]: the bytes of the link count for the owner of the table only")
+    console.print(second_team.table_of_capacity(done.capacity))
 
 
 def _seconds_of_tasks(dag_run: DagRun) -> str:

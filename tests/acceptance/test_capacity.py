@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import orc
 
+from airflow_hivex.cli import second_team
 from airflow_hivex.core import Metastore, Session
 from airflow_hivex.core.errors import (
     InvalidOperationError,
@@ -273,3 +274,20 @@ def test_statements_that_bring_no_rows_are_never_refused(metastore: Metastore, a
     a.sql("ALTER TABLE u SET PRIMARY CLUSTER c2")
     a.sql("DROP TABLE u")
     a.sql("DROP TABLE t")
+
+
+@pytest.mark.parametrize("metastore_url", ["sqlite"], indirect=True)
+@pytest.mark.spark
+def test_second_team_of_the_demo_reads_flights_through_a_link(metastore: Metastore, session: Session) -> None:
+    session.sql("CREATE DATABASE nycflights")
+    session.sql("CREATE TABLE nycflights.flights (carrier string, delay int) PARTITIONED BY (month int)")
+    session.sql("INSERT INTO nycflights.flights VALUES ('AA', 1, 1), ('AA', 2, 1), ('UA', 3, 1), ('UA', 4, 2)")
+    for _ in range(2):
+        with metastore.session() as another:
+            done = second_team.work(another)
+        assert done.answer.rows == [("AA", 2), ("UA", 1)]
+        assert "nycflights.flights belongs to another namespace" in done.refusal
+        assert "CREATE LINK TO flights@nycflights" in done.refusal
+        table = second_team.table_of_capacity(done.capacity)
+        assert list(table.columns[0].cells) == ["delays", "nycflights"]
+        assert "0" not in list(table.columns[5].cells)[:1]

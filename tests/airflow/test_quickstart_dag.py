@@ -174,6 +174,9 @@ def test_every_run_ends_with_a_table_of_tasks_clusters_rows_and_seconds(demo: tu
     assert "hivex_compaction: success" in output
     assert re.search(r"rows +28,135 +28,135 +28,135 *\n +directories +1 +15 +1 *\n", output)
     assert re.search(r"month=12 +MAJOR +succeeded", output)
+    assert "A second team reads flights through a link" in output
+    assert "CREATE LINK TO flights@nycflights" in output
+    assert re.search(r"delays +c1 +[\d,]+ +\d+ +0 +[\d,]+", output)
     assert not (directory.parent / ".demo").exists()
 
 
