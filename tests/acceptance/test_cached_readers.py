@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from airflow_hivex.core import Metastore
+from airflow_hivex.core.cache.cached_store import CachedStore
 from airflow_hivex.core.errors import HivexError, NoSuchPartitionError, NoSuchTableError
 from airflow_hivex.core.model.objects import StoredTable
 from tests import evidence
@@ -31,7 +32,11 @@ def test_cached_readers_have_the_rows_and_objects_of_the_database(
     with (
         Metastore.open(metastore_url, clusters=clusters, default_cluster="c1", settings=plain_settings) as plain,
         Metastore.open(metastore_url, clusters=clusters, default_cluster="c1") as cached,
+        Metastore.open(metastore_url, clusters=clusters, default_cluster="c1") as late,
     ):
+        assert isinstance(late.catalog, CachedStore)
+        # It never hears of the changes, as if its follower were always late.
+        late.catalog.follow = lambda: None
         with plain.session(user="test") as session:
             for statement in ("t (a bigint)", "again (a bigint)", "p (a bigint) PARTITIONED BY (ds string)"):
                 session.sql(f"CREATE TABLE {statement}")
@@ -44,12 +49,13 @@ def test_cached_readers_have_the_rows_and_objects_of_the_database(
                 assert changing.is_alive, changing.error()
                 table = TABLES[number % len(TABLES)]
                 rows += compare_rows(plain, cached, tmp_path, table)
-                compared += compare_objects(plain, cached, table)
+                compared += compare_objects(plain, cached, table) + compare_objects(plain, late, table)
             (tmp_path / "stop").touch()
             assert changing.wait(60) == 0, changing.error()
         for table in TABLES:
             compare_rows(plain, cached, tmp_path, table)
             assert compare_objects(plain, cached, table)
+            assert compare_objects(plain, late, table)
     steps = int((tmp_path / "done").read_text())
     counts["reads of a cache while others change tables"] = {"rows": rows, "objects": compared, "changes": steps}
 
