@@ -52,6 +52,7 @@ WITHOUT_EVENTS = {
     "kept_snapshots": "for the cleaner",
     "copied_moments": "for queries that accept copies that lag",
     "copy_places": "for replications and the housekeeping",
+    "former_write_ids": "of names whose tables are gone, whose event tells so",
     "locks": "not kept",
     "compaction_queue": "requests, which change nothing that is read",
     "completed_compactions": "their history",
