@@ -4,6 +4,7 @@ import hashlib
 import os
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 
@@ -189,6 +190,25 @@ def test_local_files_of_all_sizes_are_copied_whole(tmp_path: Path, size: int) ->
     done = copy_files(lambda _: files, files, "c2", [copy], Event(), threads=2)
     assert (tmp_path / "copy" / "a").read_bytes() == content
     assert done.checksums == {"copy/a": hashlib.sha256(content).hexdigest()}
+
+
+def test_many_small_files_of_several_folders_are_copied_whole(tmp_path: Path) -> None:
+    files = ClusterFiles(tmp_path.as_uri())
+    contents = {f"{number % 7}/{number}": os.urandom(number) for number in range(600)}
+    for name, content in contents.items():
+        files.write_chunks(f"t/{name}", [content])
+    copies = [FileCopy("d.t", "c1", f"t/{name}", f"copy/{name}", len(each)) for name, each in contents.items()]
+    # One is there already, and is wrong.
+    files.write_chunks("copy/6/6", [b"other"])
+    copies[6] = replace(copies[6], there=There.OWN)
+    done = copy_files(lambda _: files, files, "c2", copies, Event(), threads=4)
+    assert done.checksums == {f"copy/{name}": hashlib.sha256(each).hexdigest() for name, each in contents.items()}
+    assert {name: (tmp_path / "copy" / name).read_bytes() for name in contents} == contents
+    assert done.kept == frozenset()
+    (tmp_path / "t/3/3").unlink()
+    again = [replace(each, place=f"again/{each.place}", there=There.NOTHING) for each in copies]
+    with pytest.raises(StorageError, match="t/3/3"):
+        copy_files(lambda _: files, files, "c2", again, Event(), threads=4)
 
 
 @pytest.mark.parametrize("size", [5, local_copies.SMALL + 7])
