@@ -145,6 +145,19 @@ class Statements:
             lambda: f"SHOW LOCKS {self._table(link=False)}",
             lambda: f"SHOW COPIES {self._table()}",
             lambda: f"REPLICATE TABLE {self._table(link=False)} TO CLUSTER c2",
+            lambda: f"EXPLAIN ROUTE {self._query()}",
+            lambda: f"ALTER TABLE {self._table(output=True)} SET PRIMARY CLUSTER c2",
+            lambda: f"ALTER TABLE {self._table(output=True)} DROP COPY ON CLUSTER c2",
+            lambda: f"ALTER TABLE {self._table(output=True)} PARTITION (ds = '1') DROP COPY ON CLUSTER c2",
+            lambda: f"ALTER TABLE {self._table(output=True)} PARTITION (ds = '1') RENAME TO PARTITION (ds = 'b.t1')",
+            lambda: f"ALTER TABLE {self._table(output=True)} CHANGE COLUMN id id bigint COMMENT 't2@b'",
+            lambda: f"ALTER TABLE {self._table(output=True)} REPLACE COLUMNS (id int)",
+            lambda: f"ALTER TABLE {self._table(output=True)} DROP COLUMN v",
+            lambda: f"ALTER TABLE {self._table(output=True)} UNSET TBLPROPERTIES ('b.t1')",
+            lambda: f"ALTER TABLE {self._table(output=True)} PARTITION (ds = '1') COMPACT 'minor'",
+            lambda: f"ANALYZE TABLE {self._target()} PARTITION (ds) COMPUTE STATISTICS FOR ALL COLUMNS",
+            lambda: f"TRUNCATE TABLE {self._table(output=True)} PARTITION (ds = 'b.t1')",
+            lambda: f"SHOW COMPACTIONS {self._table(link=False)}",
         ]
 
     def _multi_insert(self) -> str:

@@ -206,3 +206,43 @@ def test_names_of_random_statements_are_found_exactly_and_foreign_ones_never_pas
 def test_link_that_is_missing_is_named(a: Session) -> None:
     with pytest.raises(NoSuchLinkError, match="CREATE LINK TO t@b makes one"):
         rows_of(a, "t@b")
+
+
+@pytest.mark.parametrize("metastore_url", ["sqlite"], indirect=True)
+def test_names_are_never_read_as_statements(metastore: Metastore, a: Session) -> None:
+    before = a.sql("SHOW DATABASES").rows, a.sql("SHOW TABLES").rows, a.sql("SHOW LINKS").rows
+    texts = (
+        "x`y",
+        "x'y",
+        'x"y',
+        "x;DROP TABLE t",
+        "x\ny",
+        "x y",
+        "x@y",
+        "x.y",
+        "x/*",
+        "x--y",
+        "",
+        "x\0",
+        "\u00fc",
+        "x" * 200,
+    )
+    for text in texts:
+        name = f"`{text.replace('`', '``')}`"
+        for statement in (
+            f"CREATE DATABASE {name}",
+            f"CREATE TABLE {name} (id int)",
+            f"CREATE LINK TO {name}@b",
+            f"CREATE LINK TO t@{name}",
+            f"DROP LINK {name}@b",
+            f"SELECT * FROM {name}@b",
+            f"ALTER DATABASE {name} SET QUOTA 10",
+            f"SHOW CAPACITY NAMESPACE {name}",
+        ):
+            with pytest.raises(HivexError):
+                a.sql(statement)
+        with pytest.raises(HivexError):
+            metastore.links.create("a", f"{text}@b")
+        with pytest.raises(HivexError):
+            metastore.capacity.set_quota(text, 10)
+    assert (a.sql("SHOW DATABASES").rows, a.sql("SHOW TABLES").rows, a.sql("SHOW LINKS").rows) == before
