@@ -24,6 +24,7 @@ def get_provider_info() -> dict[str, Any]:
                 "python-modules": ["airflow_hivex.hooks.hivex", "airflow_hivex.hooks.warehouse"],
             }
         ],
+        "notifications": ["airflow_hivex.notifications.attention.HivexAttentionNotifier"],
         "cli": ["airflow_hivex.cli.airflow_command.get_commands"],
         "task-decorators": [{"name": "hivex_sql", "class-name": "airflow_hivex.decorators.hivex_sql.hivex_sql_task"}],
         "asset-uris": [
@@ -91,11 +92,22 @@ def get_provider_info() -> dict[str, Any]:
         ],
         "config": {
             "hivex": {
-                "description": "Options of the embedded warehouse, which is there without a connection hivex_default.",
+                "description": "Options of the warehouse.",
                 "options": {
+                    "metrics": {
+                        "description": (
+                            "Whether the housekeeping sends the numbers of the metastore as metrics: open "
+                            "transactions, waiting locks, compactions by state, bytes of namespaces, the cache."
+                        ),
+                        "version_added": None,
+                        "type": "boolean",
+                        "example": "False",
+                        "default": "True",
+                    },
                     "local_jobtracker": {
                         "description": (
-                            "How its one cluster reaches Spark: local[n] starts it in each task, sc://host:port is a "
+                            "How the one cluster of the embedded warehouse, which is there without a connection "
+                            "hivex_default, reaches Spark: local[n] starts it in each task, sc://host:port is a "
                             "Spark Connect server. auto is the server that 'hivex spark start' runs for the same user "
                             "on the same machine, and local[*] while there is none."
                         ),
@@ -103,7 +115,7 @@ def get_provider_info() -> dict[str, Any]:
                         "type": "string",
                         "example": "auto",
                         "default": "local[*]",
-                    }
+                    },
                 },
             }
         },

@@ -309,7 +309,8 @@ class HivexHousekeepingOperator(BaseOperator):
     """Settle what dead clients and workers left behind, and remove records that nobody needs.
 
     Transactions and locks without heartbeat are ended, compactions of lost workers go back to the queue. It returns
-    which transactions and locks were ended, and how many records were removed. A retry is harmless.
+    which transactions and locks were ended, and how many records were removed. A retry is harmless. It also sends the
+    numbers of the metastore as Airflow's metrics (``[hivex] metrics``).
 
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     """
@@ -323,9 +324,13 @@ class HivexHousekeepingOperator(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002 - Airflow gives it by this name
         """Run one round of the housekeeper."""
+        from airflow_hivex.hooks.metrics import send_metrics
+
         with failing_for_good():
-            result = _in_json(asdict(WarehouseHook(self.hivex_conn_id).get_metastore().housekeeper.run()))
+            metastore = WarehouseHook(self.hivex_conn_id).get_metastore()
+            result = _in_json(asdict(metastore.housekeeper.run()))
         self.log.info("Housekeeping: %s", result)
+        send_metrics(metastore)
         return result
 
 

@@ -1,0 +1,57 @@
+"""Numbers of a metastore as gauges of Airflow's metrics."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from airflow.sdk import conf
+
+from airflow_hivex.core.errors import HivexError
+
+if TYPE_CHECKING:
+    from airflow_hivex.core.metastore import Metastore
+
+log = logging.getLogger(__name__)
+
+PREFIX = "hivex"
+
+
+def read_metrics(metastore: Metastore) -> dict[str, float]:
+    """Return the numbers of a metastore by the names of their gauges. Some ten round trips."""
+    from airflow_hivex.core.clock import to_datetime
+    from airflow_hivex.core.model.compaction import CompactionState
+    from airflow_hivex.core.model.locks import LockState
+    from airflow_hivex.core.model.transactions import TxnState
+
+    now = to_datetime(metastore.services.clock()).timestamp()
+    started = [each.started_at.timestamp() for each in metastore.transactions.show() if each.state is TxnState.OPEN]
+    states = Counter(entry.state for entry in metastore.compactor.show())
+    numbers: dict[str, float] = {
+        "transactions.open": len(started),
+        "transactions.oldest_s": max(0.0, now - min(started)) if started else 0,
+        "locks.waiting": sum(lock.state is LockState.WAITING for lock in metastore.locks.show()),
+    }
+    numbers |= {f"compactions.{state.name.lower()}": states[state] for state in CompactionState}
+    for use in metastore.capacity.show():
+        numbers[f"namespaces.{use.namespace}.{use.cluster}.bytes"] = use.used_bytes
+    if metastore.cache is not None:
+        cache = metastore.cache.state()
+        numbers |= {"cache.hits": sum(cache.hits.values()), "cache.misses": sum(cache.misses.values())}
+    return {f"{PREFIX}.{name}": number for name, number in numbers.items()}
+
+
+def send_metrics(metastore: Metastore) -> None:
+    """Send the numbers of a metastore, unless Airflow's option ``[hivex] metrics`` is false. A failure is logged."""
+    if not conf.getboolean("hivex", "metrics", fallback=True):
+        return
+    from airflow.sdk.observability import stats
+
+    try:
+        numbers = read_metrics(metastore)
+    except HivexError as error:
+        log.warning("The metrics of the metastore were not sent: %s", error)
+        return
+    for name, number in numbers.items():
+        stats.gauge(stats.normalize_name_for_stats(name, log_warning=False), number)
