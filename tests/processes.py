@@ -6,6 +6,7 @@ that was killed is replaced at once.
 
 from __future__ import annotations
 
+import ctypes
 import multiprocessing
 import os
 import signal
@@ -32,6 +33,15 @@ CONTEXT.set_forkserver_preload(
     ]
 )
 _PATIENCE_S = 30
+_PR_SET_PDEATHSIG = 1
+
+
+def end_with_parent() -> None:
+    """Have the kernel kill this process when the one that has started it ends, however that ends.
+
+    For ``preexec_fn`` of a server that would outlive killed tests.
+    """
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 class ClientProcess:

@@ -5,7 +5,6 @@ They listen on 127.0.0.1, and take as little memory as they can. The fixture ``s
 
 from __future__ import annotations
 
-import ctypes
 import importlib.util
 import json
 import os
@@ -23,6 +22,7 @@ from typing import Any
 import psutil
 
 from tests import spark_options
+from tests.processes import end_with_parent
 
 _PYSPARK = importlib.util.find_spec("pyspark")
 assert _PYSPARK is not None
@@ -30,7 +30,6 @@ assert _PYSPARK.origin is not None
 HOME = Path(_PYSPARK.origin).parent
 START_LIMIT_S = 90.0
 _INTERVAL_S = 0.1
-_PR_SET_PDEATHSIG = 1
 _DAEMON_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=32m"
 _QUIET = """\
 rootLogger.level = warn
@@ -189,7 +188,7 @@ class StandaloneCluster:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                preexec_fn=_end_with_parent,
+                preexec_fn=end_with_parent,
             )
 
     def _wait_for(self, what: str, happened: Any, limit_s: float = START_LIMIT_S) -> None:
@@ -203,11 +202,6 @@ class StandaloneCluster:
 
     def _end_of_log(self, name: str) -> str:
         return (self.folder / f"{name}.log").read_text(errors="replace")[-2000:]
-
-
-def _end_with_parent() -> None:
-    """Have the kernel kill this process when the one that has started it ends, however that ends."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _is_executor(process: psutil.Process) -> bool:

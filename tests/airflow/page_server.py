@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.airflow.runs import wait_until
+from tests.processes import end_with_parent
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext
@@ -52,6 +53,7 @@ def api_server(home: Path, environment: dict[str, str]) -> Iterator[str]:
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            preexec_fn=end_with_parent,
         )
     try:
         wait_until(lambda: _answers(url) or _ended(process, log))
