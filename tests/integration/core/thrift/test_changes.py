@@ -233,3 +233,11 @@ def test_statistics_of_columns_of_external_tables_are_kept(hive: Any) -> None:
     assert [each.colName for each in hive.get_table_statistics_req(request).tableStats] == ["id"]
     with pytest.raises(ttypes.NoSuchObjectException):
         hive.get_table_column_statistics("default", "t", "name")
+
+
+def test_new_table_lies_on_the_cluster_of_its_database(hive: Any, metastore: Metastore, tmp_path: Path) -> None:
+    with metastore.session() as session:
+        session.sql("CREATE DATABASE moved WITH DBPROPERTIES ('hivex.cluster' = 'c2')")
+    hive.create_table(table("moved", "t"))
+    assert metastore.catalog.get_table("moved", "t").storage.primary.cluster == "c2"
+    assert (tmp_path / "c2/moved.db/t").is_dir()
