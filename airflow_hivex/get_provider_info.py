@@ -49,6 +49,7 @@ def get_provider_info() -> dict[str, Any]:
                     "airflow_hivex.operators.query_deferral",
                     "airflow_hivex.operators.query_output",
                     "airflow_hivex.operators.replication",
+                    "airflow_hivex.operators.statement_thread",
                     "airflow_hivex.operators.transaction",
                 ],
             }

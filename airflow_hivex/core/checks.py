@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from airflow_hivex.core.clusters.health import answer_of
 from airflow_hivex.core.clusters.properties import Clusters
@@ -14,15 +12,8 @@ from airflow_hivex.core.files.filesystem import ClusterFiles
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.sizes import shown_size
 from airflow_hivex.core.runners.registry import runner_for
-from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.store import migrating
 from airflow_hivex.core.store.engine import Store
-
-log = logging.getLogger(__name__)
-
-LOCAL_JOBTRACKER = "hivex.local.jobtracker"
-_IN_PROCESS = "local[*]"
-_AUTO = "auto"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,26 +75,3 @@ def describe(checks: list[Check]) -> tuple[bool, str]:
     """Return whether all checks passed, and their sentences, those that failed first."""
     ordered = sorted(checks, key=lambda check: check.passed)
     return all(check.passed for check in checks), " ".join(check.sentence for check in ordered)
-
-
-def local_cluster_properties(store: Store, settings: Settings) -> Mapping[str, Any] | None:
-    """Return the description of the one cluster of users who configure none: next to SQLite's file."""
-    if store.is_postgresql:
-        return None
-    folder = store.file.parent / "warehouse"
-    jobtracker = str(settings[LOCAL_JOBTRACKER])
-    if jobtracker == _AUTO:
-        jobtracker = _running_server() or _IN_PROCESS
-    return {"local": {"filesystem": folder.as_uri(), "jobtracker": jobtracker}}
-
-
-def _running_server() -> str | None:
-    """Return the job tracker of the Spark Connect server that this user has started here, None if none answers."""
-    from airflow_hivex.core.runners import connect_server
-
-    try:
-        server = connect_server.known_server(connect_server.DEFAULT_PORT)
-    except HivexError as error:
-        log.warning("A Spark Connect server of this user is not looked for: %s", error)
-        return None
-    return server.url if server is not None and server.answers() else None

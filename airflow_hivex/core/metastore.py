@@ -4,34 +4,26 @@ from __future__ import annotations
 
 import getpass
 import logging
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from airflow_hivex.core.cache.cached_store import CachedStore
 from airflow_hivex.core.cache.metadata_cache import MetadataCache
-from airflow_hivex.core.cache.object_lists import ObjectLists
 from airflow_hivex.core.cache.registry import RegisteredCache, registered_caches
-from airflow_hivex.core.cache.table_cache import TableCache
 from airflow_hivex.core.catalog.commits import Commits
 from airflow_hivex.core.catalog.listing import CatalogListing
-from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.catalog.pending_registration import register_pending_writes
-from airflow_hivex.core.checks import Check, check_clusters, check_database, local_cluster_properties
+from airflow_hivex.core.checks import Check, check_clusters, check_database
 from airflow_hivex.core.clock import Clock
 from airflow_hivex.core.clusters.health import ClusterHealth
-from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.clusters.roots import Roots
 from airflow_hivex.core.compaction.compactor import Compactor
-from airflow_hivex.core.compaction.entries import end_of_dropped
 from airflow_hivex.core.compaction.listing import CompactionListing
 from airflow_hivex.core.doctor.doctor import Doctor
-from airflow_hivex.core.errors import HivexError, InvalidClusterPropertiesError
+from airflow_hivex.core.errors import HivexError
 from airflow_hivex.core.events.notification_log import NotificationLog
-from airflow_hivex.core.files.object_stores import is_object_store, open_object_store
 from airflow_hivex.core.imports.hive_client import HiveMetastoreClient, HiveTransport
 from airflow_hivex.core.imports.importer import HiveImporter, Progress
 from airflow_hivex.core.imports.namespaces import NamespaceImporter
@@ -45,6 +37,7 @@ from airflow_hivex.core.namespaces.closure import NamedStatement
 from airflow_hivex.core.namespaces.homes import NamespaceHomes
 from airflow_hivex.core.namespaces.links import Links
 from airflow_hivex.core.namespaces.namespaces import Namespaces
+from airflow_hivex.core.opening import ClusterProperties, open_catalog, open_clusters
 from airflow_hivex.core.preflight import ExpectedRoute, Preflight
 from airflow_hivex.core.replication.namespace_moves import NamespaceMoves
 from airflow_hivex.core.replication.primary import PrimaryClusters
@@ -53,7 +46,6 @@ from airflow_hivex.core.replication.running import ReplicationTransactions
 from airflow_hivex.core.replication.services import ReplicationServices
 from airflow_hivex.core.session import Session
 from airflow_hivex.core.settings import Settings
-from airflow_hivex.core.spark import storage
 from airflow_hivex.core.statements import explicit_transactions, pending
 from airflow_hivex.core.statements.context import Services
 from airflow_hivex.core.store import migrating
@@ -67,11 +59,6 @@ from airflow_hivex.core.transactions.replay import ReplayedTransactions
 from airflow_hivex.core.transactions.shared_settings import agree
 
 log = logging.getLogger(__name__)
-
-RAWSTORE_VARIABLE = "HIVEX_RAWSTORE_IMPL"
-"""The environment variable with ``metastore.rawstore.impl`` of a process whose settings do not have it."""
-
-ClusterProperties = Mapping[str, Any] | str | Path
 
 
 class Metastore:
@@ -164,10 +151,10 @@ class Metastore:
         store = Store(url, fault)
         clock = clock or DatabaseClock(store)
         try:
-            configured = _clusters(store, checked, clusters, default_cluster)
+            configured = open_clusters(store, checked, clusters, default_cluster)
             migrating.prepare(store)
             checked = agree(store, checked)
-            catalog = _catalog(store, checked, configured, clock)
+            catalog = open_catalog(store, checked, configured, clock)
         except BaseException:
             store.close()
             raise
@@ -229,7 +216,7 @@ class Metastore:
         checked = Settings(settings or {})
         store = Store(url, create=False)
         try:
-            configured = _clusters(store, checked, clusters, default_cluster)
+            configured = open_clusters(store, checked, clusters, default_cluster)
             return [check_database(store), *check_clusters(configured)]
         finally:
             store.close()
@@ -475,31 +462,3 @@ def _replication_services(services: Services) -> ReplicationServices:
         services.health,
         services.clock,
     )
-
-
-def _catalog(store: Store, settings: Settings, clusters: Clusters, clock: Clock) -> ObjectStore:
-    """Return the catalog: with a cache, unless a setting or the environment says otherwise."""
-    name = "metastore.rawstore.impl"
-    impl = settings[name] if settings.is_given(name) else os.environ.get(RAWSTORE_VARIABLE) or settings[name]
-    if Settings({name: impl})[name].endswith("ObjectStore"):
-        return ObjectStore(store, clusters, clock, end_of_dropped)
-    cache = TableCache(ObjectLists(settings), settings["metastore.cached.rawstore.max.cache.memory"])
-    return CachedStore(store, clusters, clock, end_of_dropped, cache)
-
-
-def _clusters(
-    store: Store, settings: Settings, clusters: ClusterProperties | None, default_cluster: str | None
-) -> Clusters:
-    described = clusters if clusters is not None else settings["hive.cluster.properties"]
-    if described is None or described == "":
-        described = local_cluster_properties(store, settings)
-        if described is None:
-            raise InvalidClusterPropertiesError(
-                "no cluster is configured, and PostgreSQL has no default location for data"
-            )
-    default = default_cluster or settings["hive.default.cluster.name"] or None
-    found = Clusters.from_properties(described, default, settings["hive.use.default.cluster"])
-    for cluster in map(found.get, found):
-        if is_object_store(cluster.filesystem):
-            storage.use_for(cluster.uri(""), partial(open_object_store, cluster.filesystem, cluster.storage_options))
-    return found

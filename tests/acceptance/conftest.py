@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from airflow_hivex.core import Metastore, Session
-from airflow_hivex.core.metastore import RAWSTORE_VARIABLE
+from airflow_hivex.core.opening import RAWSTORE_VARIABLE
 from tests import evidence
 
 _WITHOUT_CACHE = 0.2

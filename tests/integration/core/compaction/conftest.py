@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 
 import pytest
 from sqlalchemy import Connection, insert, update
@@ -75,10 +74,6 @@ class Warehouse:
             owner=owner,
         )
         return add_unwritten_table(self.store, table)
-
-    def set_table(self, name: str, parameters: Mapping[str, str]) -> None:
-        found = self.catalog.get_table("default", name)
-        self.catalog.alter_table("default", name, replace(found, parameters={**found.parameters, **parameters}))
 
     def partitions(self, table: str, *names: str) -> None:
         def work(connection: Connection) -> None:

@@ -1,0 +1,391 @@
+"""One client's connection: messages framed and unframed, SASL before them, and one call at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from struct import Struct
+from typing import TYPE_CHECKING, Any
+
+from airflow_hivex.core.errors import HivexError
+from airflow_hivex.core.thrift import messages
+from airflow_hivex.core.thrift.bindings import method
+from airflow_hivex.core.thrift.calls.registry import Call, Raw
+from airflow_hivex.core.thrift.clients import Client
+from airflow_hivex.core.thrift.exceptions import exception_of
+from airflow_hivex.core.thrift.messages import Head, application_exception, decoded, encoded, read_head, written_head
+from airflow_hivex.core.thrift.sasl import PlainExchange, SaslError
+from airflow_hivex.core.thrift.scanning import MalformedMessageError, MessageScanner
+
+if TYPE_CHECKING:
+    from airflow_hivex.core.thrift.server import Server
+
+log = logging.getLogger(__name__)
+access_log = logging.getLogger("airflow_hivex.metastore.access")
+
+LONGEST_REMEMBERED = 64 << 10
+"""The most bytes of a call whose decoded arguments are remembered."""
+
+_U32 = Struct(">I")
+_FIRST_BYTES = {
+    0x82: "the compact protocol; set the client to the binary one",
+    0x16: "TLS, and this server has no certificate",
+    0x47: "HTTP",
+    0x50: "HTTP",
+}
+
+
+class Connection(asyncio.Protocol):
+    """One client. Bytes that are not a call close the connection. An error of one client does not affect others."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._buffer = bytearray()
+        self._scanner = MessageScanner(server.limits.message_bytes)
+        self._is_framed: bool | None = None
+        self._sasl: PlainExchange | None = None
+        self._transport: asyncio.Transport | None = None
+        self._client: Client | None = None
+        self._is_blocked = False
+        self.is_busy = False
+        self.used_at = server.monotonic()
+
+    # -- events of asyncio
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take a connection, unless there are too many."""
+        assert isinstance(transport, asyncio.Transport)
+        server = self._server
+        self._transport = transport
+        peer = transport.get_extra_info("peername")
+        shown = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) and len(peer) > 1 else "local"
+        self._client = server.endpoint.client(shown)
+        if server.is_stopping or len(server.connections) >= server.limits.connections:
+            server.metrics.refused += 1
+            log.warning("A connection of %s is refused: there are %s", shown, len(server.connections))
+            transport.abort()
+            return
+        server.connections.add(self)
+        server.metrics.connections = len(server.connections)
+        if server.credentials is not None:
+            self._sasl = PlainExchange(server.credentials)
+
+    def connection_lost(self, error: Exception | None) -> None:  # noqa: ARG002 - given by asyncio
+        """Forget the connection."""
+        self._server.connections.discard(self)
+        self._server.metrics.connections = len(self._server.connections)
+        self._buffer.clear()
+
+    def data_received(self, data: bytes) -> None:
+        """Serve the calls that have come: at once from memory, or in another thread."""
+        self.used_at = self._server.monotonic()
+        if not self._buffer and self._is_framed is False and not self.is_busy and self._serve_remembered(data):
+            return
+        self._buffer += data
+        if not self.is_busy:
+            self._advance()
+
+    def pause_writing(self) -> None:
+        """Serve no more calls of a client that does not read its answers."""
+        self._is_blocked = True
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        """Continue when the client has read its answers."""
+        self._is_blocked = False
+        if not self.is_busy:
+            self._resume()
+
+    def eof_received(self) -> bool:
+        """Close the connection when the client does."""
+        return False
+
+    def close(self) -> None:
+        """Close the connection after all that was written has gone."""
+        if self._transport is not None:
+            self._transport.close()
+
+    # -- messages
+
+    def _advance(self) -> None:
+        try:
+            while not (self.is_busy or self._is_blocked) and self._buffer and self._take_one():
+                pass
+        except (MalformedMessageError, SaslError) as error:
+            self._refuse(str(error))
+
+    def _take_one(self) -> bool:
+        """Serve one message of the buffer; return whether there may be another one."""
+        if self._sasl is not None and not self._sasl.is_complete:
+            return self._take_sasl()
+        if self._is_framed is None and not self._find_form():
+            return False
+        if self._is_framed:
+            return self._take_frame()
+        end = self._scanner.end(self._buffer)
+        if end is None:
+            self._check_size()
+            return False
+        message = bytes(memoryview(self._buffer)[:end])
+        del self._buffer[:end]
+        self._scanner.reset()
+        self._serve(message)
+        return True
+
+    def _find_form(self) -> bool:
+        """Find the form of the messages, framed or not, by the first bytes of the client."""
+        buffer = self._buffer
+        known = _FIRST_BYTES.get(buffer[0])
+        if known is not None:
+            raise MalformedMessageError(f"the client speaks {known}")
+        if self._sasl is not None:
+            # After SASL each message is framed.
+            self._is_framed = True
+            return True
+        if buffer[0] == 0x80:
+            self._is_framed = False
+            return True
+        if buffer[0] == 1 and len(buffer) >= 5 and buffer[1:3] == b"\0\0":
+            raise MalformedMessageError("the client begins with SASL, which this server does not ask for")
+        if len(buffer) < 5:
+            return False
+        # The name of a method in the older form begins with a letter.
+        self._is_framed = not 0x20 <= buffer[4] < 0x7F
+        return True
+
+    def _take_frame(self) -> bool:
+        if len(self._buffer) < 4:
+            return False
+        (size,) = _U32.unpack_from(self._buffer)
+        if size > self._server.limits.message_bytes:
+            raise MalformedMessageError(
+                f"it announces a frame of {size} bytes; at most {self._server.limits.message_bytes} are taken"
+            )
+        if len(self._buffer) < 4 + size:
+            return False
+        message = bytes(memoryview(self._buffer)[4 : 4 + size])
+        del self._buffer[: 4 + size]
+        self._scanner.reset()
+        end = self._scanner.end(message)
+        if end is None:
+            raise MalformedMessageError("a frame ends before its message")
+        self._serve(message[:end])
+        return True
+
+    def _take_sasl(self) -> bool:
+        assert self._sasl is not None
+        assert self._client is not None
+        answer = self._sasl.take(self._buffer)
+        if answer is None:
+            return False
+        self._write(answer)
+        if self._sasl.user is not None:
+            self._client.user, self._client.is_authenticated = self._sasl.user, True
+        if self._sasl.failed is not None:
+            raise SaslError(self._sasl.failed)
+        return True
+
+    def _check_size(self) -> None:
+        if len(self._buffer) > self._server.limits.message_bytes:
+            raise MalformedMessageError(f"it has more than {self._server.limits.message_bytes} bytes")
+
+    def _serve_remembered(self, data: bytes) -> bool:
+        """Serve a message whose arguments were read before, without reading them again."""
+        if len(data) < 12 or len(data) > LONGEST_REMEMBERED or data[:4] != b"\x80\x01\x00\x01":
+            return False
+        length = int.from_bytes(data[4:8], "big")
+        if length > 200:
+            return False
+        name = data[8 : 8 + length]
+        found = self._server.remembered.get((name, data[12 + length :]))
+        if found is None:
+            return False
+        number = int.from_bytes(data[8 + length : 12 + length], "big", signed=True)
+        head = Head(name, messages.CALL, number, True, 12 + length)
+        self._run(head, *found)
+        return True
+
+    def _serve(self, message: bytes) -> None:
+        head = read_head(message)
+        found = self._server.calls.get(head.name)
+        if found is None:
+            self._answer_unknown(head)
+            return
+        content = message[head.arguments_at :]
+        if len(content) > LONGEST_REMEMBERED:
+            # Other clients go on while it is decoded.
+            self._run_elsewhere(head, lambda: self._decode_and_answer(head, found, content))
+            return
+        try:
+            args = self._decoded(found, content)
+        except MalformedMessageError as error:
+            self._count(head, "malformed")
+            self._reply(head, _malformed(head, error))
+            return
+        if found.recall is not None:
+            self._server.remember(head.name, content, found, args)
+        self._run(head, found, args)
+
+    def _decoded(self, call: Call, content: bytes) -> Any:
+        return decoded(call.method.arguments(), content, self._server.limits.message_bytes)
+
+    def _decode_and_answer(self, head: Head, call: Call, content: bytes) -> tuple[bytes, str]:
+        try:
+            args = self._decoded(call, content)
+        except MalformedMessageError as error:
+            return _malformed(head, error), "malformed"
+        if call.recall is not None:
+            field = self._recalled(head, call, args)
+            if field is not None:
+                return written_head(head, messages.REPLY) + field + messages.STOP, "ok"
+        return self._answer(head, call, args)
+
+    def _recalled(self, head: Head, call: Call, args: Any) -> bytes | None:
+        """Return the result of a call from memory, None where the database must be asked."""
+        assert call.recall is not None
+        assert self._client is not None
+        try:
+            return call.recall(self._server.endpoint, self._client, args)
+        except Exception:
+            # The call that asks the database reports the error.
+            log.debug("%s is not answered from memory", _shown(head), exc_info=True)
+            return None
+
+    def _answer_unknown(self, head: Head) -> None:
+        name = _shown(head)
+        if method(name) is None:
+            sentence = f"Invalid method name: '{name}'"
+        else:
+            sentence = f"Invalid method name: '{name}' is a method of Hive that this metastore does not support"
+        self._count(head, "unknown")
+        self._reply(head, application_exception(head, messages.UNKNOWN_METHOD, sentence))
+
+    # -- calls
+
+    def _run(self, head: Head, call: Call, args: Any) -> None:
+        assert self._client is not None
+        began = self._server.monotonic()
+        if call.recall is not None:
+            field = self._recalled(head, call, args)
+            if field is not None:
+                self._write(written_head(head, messages.REPLY) + field + messages.STOP)
+                self._note(head, "ok", began, from_memory=True)
+                return
+        self._run_elsewhere(head, lambda: self._answer(head, call, args))
+
+    def _run_elsewhere(self, head: Head, answer: Callable[[], tuple[bytes, str]]) -> None:
+        """Answer a call in another thread, and read nothing of this client until then."""
+        began = self._server.monotonic()
+        self.is_busy = True
+        if self._transport is not None:
+            self._transport.pause_reading()
+        future = asyncio.get_running_loop().run_in_executor(self._server.executor, answer)
+        future.add_done_callback(lambda done: self._done(head, began, done))
+
+    def _answer(self, head: Head, call: Call, args: Any) -> tuple[bytes, str]:
+        """Return the reply of a call, and how it ended. Runs in a thread of its own."""
+        assert self._client is not None
+        known = call.method
+        try:
+            result = call.serve(self._server.endpoint, self._client, args)
+        except HivexError as error:
+            answer = exception_of(error, known)
+            if answer is None:
+                return application_exception(head, messages.INTERNAL_ERROR, str(error)), error.code
+            return self._written(head, known.result, **{known.exceptions[answer.__class__]: answer}), error.code
+        except Exception as error:
+            field = known.declared(error)
+            if field is not None:
+                return self._written(head, known.result, **{field: error}), type(error).__name__
+            log.exception("%s of %s ended with an unexpected error", _shown(head), self._client.peer)
+            sentence = f"{_shown(head)} ended with an internal error: {type(error).__name__}: {error}"
+            return application_exception(head, messages.INTERNAL_ERROR, sentence), type(error).__name__
+        if isinstance(result, Raw):
+            return written_head(head, messages.REPLY) + result.field + messages.STOP, "ok"
+        values = {"success": result} if known.has_success and result is not None else {}
+        return self._written(head, known.result, **values), "ok"
+
+    @staticmethod
+    def _written(head: Head, result: type[Any] | None, **values: Any) -> bytes:
+        if result is None:
+            return b""
+        return written_head(head, messages.REPLY) + encoded(result(**values))
+
+    def _done(self, head: Head, began: float, done: asyncio.Future[tuple[bytes, str]]) -> None:
+        self.is_busy = False
+        self.used_at = self._server.monotonic()
+        if done.cancelled():
+            self.close()
+            return
+        error = done.exception()
+        if error is not None:
+            log.error("%s was not answered: %s", _shown(head), error)
+            reply = application_exception(head, messages.INTERNAL_ERROR, f"{_shown(head)}: {error}")
+            outcome = type(error).__name__
+        else:
+            reply, outcome = done.result()
+        self._reply(head, reply)
+        self._note(head, outcome, began, from_memory=False)
+        if self._server.is_stopping:
+            self.close()
+            return
+        if not self._is_blocked:
+            self._resume()
+
+    def _resume(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+            self._advance()
+
+    def _reply(self, head: Head, reply: bytes) -> None:
+        # The client does not wait for the answer of a oneway call.
+        if reply and head.type != messages.ONEWAY:
+            self._write(reply)
+
+    def _write(self, reply: bytes) -> None:
+        if self._transport is None or self._transport.is_closing():
+            return
+        if self._is_framed:
+            self._transport.writelines([_U32.pack(len(reply)), reply])
+        else:
+            self._transport.write(reply)
+
+    def _refuse(self, reason: str) -> None:
+        assert self._client is not None
+        if self._server.metrics.malformed.may_log(self._client.peer.rpartition(":")[0]):
+            log.warning("The connection of %s is closed: %s", self._client.peer, reason)
+        self._server.metrics.count("(malformed)", "malformed", 0, from_memory=False)
+        self._buffer.clear()
+        self.close()
+
+    def _count(self, head: Head, outcome: str) -> None:
+        self._note(head, outcome, self._server.monotonic(), from_memory=False)
+
+    def _note(self, head: Head, outcome: str, began: float, *, from_memory: bool) -> None:
+        elapsed_s = self._server.monotonic() - began
+        known = head.name in self._server.calls
+        name = _shown(head) if known else "(unknown)"
+        self._server.metrics.count(name, outcome, elapsed_s, from_memory=from_memory)
+        if access_log.isEnabledFor(logging.INFO):
+            client = self._client
+            assert client is not None
+            access_log.info(
+                "%s %s %s %s %.1f ms%s",
+                client.peer,
+                client.user or "-",
+                _shown(head),
+                outcome,
+                elapsed_s * 1000,
+                " from memory" if from_memory else "",
+            )
+
+
+def _malformed(head: Head, error: MalformedMessageError) -> bytes:
+    return application_exception(head, messages.PROTOCOL_ERROR, f"{_shown(head)}: {error}")
+
+
+def _shown(head: Head) -> str:
+    """Return the name of a method, which a client may have filled with anything."""
+    return ascii(head.name[:100].decode("utf-8", "replace"))[1:-1]
