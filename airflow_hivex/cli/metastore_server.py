@@ -23,7 +23,7 @@ def add_serve(actions: argparse._SubParsersAction[argparse.ArgumentParser], tell
     """Add the action to those of ``hivex metastore``."""
     serve = actions.add_parser(
         "serve",
-        help="serve the metastore to clients of Hive: Spark SQL, Trino, Beeline",
+        help="serve the metastore to Spark SQL and other clients of Hive",
         description=(
             "Serve the metastore to clients of Hive, which name it by hive.metastore.uris. SIGTERM and Ctrl+C stop it "
             "after the calls that run. Several servers may run over one database."
@@ -34,7 +34,7 @@ def add_serve(actions: argparse._SubParsersAction[argparse.ArgumentParser], tell
     serve.add_argument(
         "--cluster",
         metavar="NAME",
-        help="the cluster that clients see who name none, as after USE CLUSTER "
+        help="the cluster of clients that name none, as after USE CLUSTER "
         "(default: the default cluster's location of a table, else the primary's)",
     )
     serve.add_argument(

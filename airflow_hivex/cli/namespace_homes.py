@@ -22,7 +22,7 @@ IMPORT_COLUMNS = ("outcome", "kind", "name", "partitions", "directories", "notes
 def add_home_arguments(home: argparse.ArgumentParser) -> None:
     """Add the arguments of ``home``."""
     home.description = (
-        "Without arguments list the metastore of each namespace; with a namespace tell its metastore, with METASTORE "
+        "Without arguments list the metastore of each namespace. With NAMESPACE show its metastore, with METASTORE "
         "note it."
     )
     home.add_argument("namespace", metavar="NAMESPACE", nargs="?", help="the namespace")
@@ -77,7 +77,9 @@ def add_import_arguments(command: argparse.ArgumentParser, tell: Callable[[str],
     command.add_argument("--table", metavar="PATTERN", help="import these tables only, such as 'flights|air*'")
     command.add_argument("--into", metavar="NAME", help="the name of the namespace here (default: the same)")
     command.add_argument("--cluster", metavar="CLUSTER", help="the cluster that gets the files (default: the default)")
-    command.add_argument("--dry-run", action="store_true", help="tell what would be imported; change nothing")
+    command.add_argument(
+        "--dry-run", action="store_true", help="list the objects that would be imported; change nothing"
+    )
     command.add_argument("--threads", metavar="N", type=int, default=8, help="copy N files at once (default: 8)")
     add_output_option(command)
     add_options_to_command(command)

@@ -42,7 +42,7 @@ def add_arguments(namespace: argparse.ArgumentParser, tell: Callable[[str], None
     add_output_option(check)
     add_options_to_command(check)
     check.set_defaults(command=_check)
-    add_home_arguments(actions.add_parser("home", help="tell, note or forget the metastore of a namespace"))
+    add_home_arguments(actions.add_parser("home", help="show, note or forget the metastore of a namespace"))
     add_import_arguments(actions.add_parser("import", help="import a namespace of another metastore"), tell)
     _add_move(actions.add_parser("move", help="move a namespace to another cluster, or cancel its move"), tell)
 
@@ -65,7 +65,9 @@ def _add_move(move: argparse.ArgumentParser, tell: Callable[[str], None]) -> Non
         "--with-linked-tables", action="store_true", help="copy tables of other namespaces as far as links show them"
     )
     move.add_argument(
-        "--keep-copies", action="store_true", help="keep the copies on the clusters before; with --cancel, the new ones"
+        "--keep-copies",
+        action="store_true",
+        help="keep the copies on the previous clusters; with --cancel, the new copies",
     )
     move.add_argument("--threads", metavar="N", type=int, default=8, help="copy N files at once (default: 8)")
     move.add_argument("--bytes-per-second", metavar="N", type=int, help="copy at most N bytes per second")

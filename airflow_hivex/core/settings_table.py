@@ -112,7 +112,7 @@ SETTINGS: tuple[Setting, ...] = (
     _row("hivex.allow.code.execution", "bool", False, "", _ANY, "SQL may call any Java method (reflect, java_method, try_reflect), and table properties may set any option of Spark"),
     # -- namespaces
     _row("hivex.namespace.mode", "bool", False, "", _ANY, "statements name tables of other databases by links only; a database may have another value as its property of this name"),
-    _row("hivex.move.grace.time", "int", 86_400, "s", (0, None), "how long the housekeeping leaves the copies on the clusters before, after a namespace was moved"),
+    _row("hivex.move.grace.time", "int", 86_400, "s", (0, None), "how long the housekeeping leaves the copies on the previous clusters after a namespace was moved"),
     _row("hivex.move.lock.timeout", "int", 30, "s", (0, None), "how long each try to switch a namespace waits for its readers and writers; later ones wait meanwhile"),
     _row("hivex.move.lock.tries", "int", 10, "", (1, None), "how often a move of a namespace tries to switch; it catches up before each try"),
     # -- locks

@@ -1,4 +1,4 @@
-"""A DAG that runs after each commit to a table, whoever has made it.
+"""A DAG that runs after each commit to a table, from any process.
 
 The triggerer looks at the notification log of the warehouse. It stores one event of the asset
 `hivex://hivex_default/shop/orders` for each committed transaction that has written to the table, and Airflow runs the

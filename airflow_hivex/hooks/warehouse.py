@@ -57,7 +57,8 @@ _metastores_of_parents: list[dict[str, Metastore]] = []
 def share_metastore(configuration: Configuration, metastore: Metastore) -> None:
     """Give hooks of this process an open metastore for a configuration; they close it with their own.
 
-    It replaces the one that they have opened. Who still holds that one gets new connections when it is used.
+    It replaces the one that they have opened. A caller that still holds the earlier one can use it:
+    it opens new connections.
     """
     with _metastores_lock:
         replaced = _metastores.get(configuration.key)

@@ -35,8 +35,8 @@ class HivexAttentionNotifier(BaseNotifier):
     The context of the notifiers has the sentences, one a line, as ``hivex_attention``. They are logged, too.
 
     :param notifiers: the notifiers to call; none only logs
-    :param open_for: a transaction that is open for longer is told of
-    :param failed_within: a compaction that has failed within this time is told of: the time between two calls
+    :param open_for: a transaction that is open for longer is reported
+    :param failed_within: a compaction that has failed within this time is reported: the time between two calls
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     """
 

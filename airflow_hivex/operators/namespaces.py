@@ -33,7 +33,7 @@ class HivexMoveNamespaceOperator(BaseOperator):
     :param namespace: the database (templated)
     :param cluster: the new primary cluster of its tables (templated)
     :param copy_linked: copy tables of other namespaces, as far as links of this one show them
-    :param keep_copies: keep the copies on the clusters before
+    :param keep_copies: keep the copies on the previous clusters
     :param dry_run: change nothing, and return the plan
     :param threads: how many files are copied at once
     :param bytes_per_second: how much is copied at most; None sets no limit

@@ -28,7 +28,7 @@ _MODES = ("overwrite", "append")
 
 @dataclass(slots=True)
 class QueryOutput:
-    """Where the rows of the last statement go.
+    """The place of the rows of the last statement.
 
     :param handler: called with a cursor over the rows; its result is that of the task
     :param path: a file, or the URI of an object, that gets the rows

@@ -23,7 +23,7 @@ class HivexReplicateOperator(BaseOperator):
     """Copy to a cluster what it lacks of tables, as of one snapshot; all copies become visible at once, or none.
 
     A retry keeps the files that are there already. A task that was killed holds its locks until its transaction times
-    out (``hive.txn.timeout``).
+    out (``hivex.replication.timeout``).
 
     It returns ``{"cluster", "tables", "txn_id", "files_copied", "bytes_copied", "files_kept"}``.
 

@@ -1,3 +1,3 @@
-"""Plugins: what the processes of Airflow load of this provider."""
+"""Plugins: the parts of this provider that each process of Airflow loads."""
 
 from __future__ import annotations

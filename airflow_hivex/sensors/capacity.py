@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class HivexQuotaSensor(HivexSensor):
-    """Wait until a quota is used up to its warning level, so that the tasks behind it tell people or free space.
+    """Wait until a quota is used up to its warning level, so that later tasks notify people or free space.
 
     It returns ``{"quotas": [{"namespace", "cluster", "status", "used_bytes", "quota_bytes", "warning_percent",
     "used_percent", "largest_tables"}]}`` with the quotas that have reached the level.

@@ -29,9 +29,9 @@ SOURCE = "hivex"
 DELIVERED = "hivex_delivered_event"
 """The key of the asset's state under which the plugin notes the last event that Airflow has stored."""
 POSITION = "hivex_position"
-"""The key of the asset's state with an event of the notification log up to which nothing is left to be told."""
+"""The key of the asset's state with an event of the notification log up to which all commits were yielded."""
 WATCHED = {"hivex_events": "commits"}
-"""The extra of assets whose events come from the notification log; operators then tell none of their own."""
+"""The extra of assets whose events come from the notification log; operators then send no events of their own."""
 BATCH = 500
 STORE_EVERY_S = 60.0
 _yielded: dict[int, int] = {}
@@ -39,7 +39,7 @@ _yielded: dict[int, int] = {}
 
 
 class Batch(NamedTuple):
-    """What one look at the notification log has brought: the id of its last event, and its commits."""
+    """The result of one look at the notification log: the id of its last event, and its commits."""
 
     last_id: int
     commits: list[dict[str, Any]]
@@ -54,7 +54,7 @@ def watched_table(
     poll_interval: float = 5.0,
     name: str | None = None,
 ) -> Asset:
-    """Return the asset of a table that has an event for each committed transaction, whoever has made it.
+    """Return the asset of a table that has an event for each committed transaction of any process.
 
     ::
 

@@ -68,7 +68,7 @@ class ResultRows:
 
     @property
     def result(self) -> Result | None:
-        """Return all that the warehouse tells of the last statement: cluster, route, transaction."""
+        """Return the result of the last statement with its cluster, route and transaction."""
         return self._result
 
     @property

@@ -16,7 +16,7 @@ class ClosedError(HivexError, InterfaceError):
 
 
 class NoResultSetError(HivexError, InterfaceError):
-    """Rows were fetched of a cursor whose last statement returns none."""
+    """Rows were fetched from a cursor whose last statement has no rows."""
 
     code = "NO_RESULT_SET"
 

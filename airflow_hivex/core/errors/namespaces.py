@@ -248,7 +248,7 @@ class MoveEndedError(HivexError):
 
     def __init__(self, namespace: str, cluster: str, state: str) -> None:
         super().__init__(
-            f"The move of namespace {namespace} to cluster {cluster} is {state} meanwhile, by another process.",
+            f"Another process has ended the move of namespace {namespace} to cluster {cluster}: it is {state}.",
             namespace,
             cluster,
             state,
@@ -266,7 +266,7 @@ class NamespaceChangedError(HivexError):
 
     def __init__(self, namespace: str) -> None:
         super().__init__(
-            f"Namespace {namespace} has got or lost tables while it was being moved. Nothing but copies was made; "
+            f"Namespace {namespace} has got or lost tables while it was being moved. Only copies were made; "
             "repeat the move to continue it.",
             namespace,
         )

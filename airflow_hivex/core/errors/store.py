@@ -23,7 +23,7 @@ class StoreUnavailableError(StoreError):
 
 
 class StoreMissingError(StoreError):
-    """There is no metastore in the database yet, and the caller only reads."""
+    """The database has no metastore yet, and the caller only reads."""
 
     code = "STORE_MISSING"
 

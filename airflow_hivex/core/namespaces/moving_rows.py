@@ -145,9 +145,9 @@ def has_copy(connection: Connection, table_id: int, cluster: str) -> bool:
 def leave_copies(
     connection: Connection, move: NamespaceMove, before: Collection[tuple[int, str]], now_ms: int, grace_ms: int
 ) -> None:
-    """Replace the notes of a move, after the switch, by those of the copies on the clusters before.
+    """Replace the notes of a move, after the switch, by notes of the copies on the previous clusters.
 
-    ``before`` has the id and the primary cluster before of each table.
+    ``before`` has the id and the previous primary cluster of each table.
     """
     connection.execute(delete(moved_copies).where(_C.move_id == move.id))
     rows = [

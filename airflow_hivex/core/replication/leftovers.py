@@ -128,7 +128,7 @@ class CopyLeftovers:
 
     def _delete_files(self, left: _Left) -> None:
         files = self._services.files(left.cluster)
-        # A killed copy leaves hidden files, of which nobody has noted the names.
+        # A killed copy leaves hidden files, whose names are not noted anywhere.
         hidden = [name for name, _ in files.walk(left.location) if name and belongs_to(name, left.files)]
         for name in (*left.files, *hidden):
             files.delete_file(f"{left.location}/{name}" if name else left.location)

@@ -114,7 +114,7 @@ class NamespaceMoves:
             cluster: the new primary cluster of its tables.
             copy_linked: copy tables of other namespaces that its links show, as far as the links show them; without,
                 a link whose source is on another cluster is a reason to refuse the move.
-            keep_copies: keep the copies on the clusters before; without, the housekeeping withdraws them after
+            keep_copies: keep the copies on the previous clusters; without, the housekeeping withdraws them after
                 ``hivex.move.grace.time``.
             dry_run: only return the plan, with the reasons against the move.
             threads: how many files are copied at once.

@@ -23,7 +23,7 @@ from airflow_hivex.core.thrift.wire_bytes import WireBytes
 
 
 class Endpoint:
-    """What calls need: the metastore, the cluster of clients that name none, and bytes that were sent before."""
+    """The warehouse of the calls: the metastore, the cluster of clients that name none, and kept bytes of answers."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class Endpoint:
         most_bytes: int = 64 << 20,
         lock_patience_s: float = 10,
     ) -> None:
-        """``cluster`` is the one that clients see who name none; ``most_bytes`` are those of kept answers.
+        """``cluster`` is the view of clients that name none; ``most_bytes`` limits the kept answers.
 
         A change waits ``lock_patience_s`` seconds at most for locks of others.
 

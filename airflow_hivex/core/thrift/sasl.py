@@ -22,7 +22,7 @@ _LONGEST = 8192
 
 
 class SaslError(Exception):
-    """The client did not say who it is, as this server asks for."""
+    """The client has not logged in, as this server requires."""
 
 
 @dataclass(frozen=True, slots=True)

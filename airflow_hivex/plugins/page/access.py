@@ -1,4 +1,4 @@
-"""The rights of users of the page: who may look, who may change, and requests that other sites have forged."""
+"""The rights of users of the page: to look, and to change. Requests that other sites have forged are refused."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ moved_copies = Table(
     Column("noted_ms", BigInteger, nullable=False),
     Column("drop_after_ms", BigInteger),
 )
-"""The copies that a move makes, and after the switch those that it leaves on the clusters before.
+"""The copies that a move makes, and after the switch the copies that it leaves on the previous clusters.
 
 ``is_new`` is set if the cluster had no copy of the table before the move. The housekeeping withdraws a copy after
 ``drop_after_ms``; a row without it is of a move that goes on."""

@@ -96,4 +96,6 @@ def find_next_compact(_endpoint: Endpoint, _client: Client, _args: Any) -> Any:
 @call("mark_cleaned", "mark_compacted", "mark_failed", "mark_refused")
 def refuse_worker(_endpoint: Endpoint, _client: Client, _args: Any) -> None:
     """Refuse a worker of Hive."""
-    raise ttypes.MetaException("Compactions are done by workers of airflow_hivex; a worker of Hive has none of its own")
+    raise ttypes.MetaException(
+        "Compactions are done by workers of airflow_hivex; a worker of Hive cannot take or end one"
+    )

@@ -26,7 +26,7 @@ from airflow_hivex.core.thrift.partition_filter import InvalidFilterError, read_
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The table whose partitions a call reads, and for whom."""
+    """The table whose partitions a call reads, and the client of the call."""
 
     endpoint: Endpoint
     name: DatabaseName

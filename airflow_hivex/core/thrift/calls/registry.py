@@ -1,4 +1,4 @@
-"""Which function serves which method."""
+"""The functions that serve the methods of Hive's interface."""
 
 from __future__ import annotations
 

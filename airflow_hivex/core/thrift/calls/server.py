@@ -147,13 +147,13 @@ def partition_name_has_valid_characters(_endpoint: Endpoint, _client: Client, ar
 
 @call("get_role_names", "get_all_token_identifiers", "get_master_keys")
 def no_names(_endpoint: Endpoint, _client: Client, _args: Any) -> list[str]:
-    """Return none: roles and tokens are not kept here."""
+    """Return an empty list: roles and tokens are not kept here."""
     return []
 
 
 @call("list_roles", "list_privileges")
 def no_grants(_endpoint: Endpoint, _client: Client, _args: Any) -> list[Any]:
-    """Return none: grants are not kept here."""
+    """Return no privileges: grants are not kept here."""
     return []
 
 

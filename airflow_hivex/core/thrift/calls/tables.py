@@ -178,7 +178,7 @@ def get_tables_by_type(endpoint: Endpoint, _client: Client, args: Any) -> list[s
 
 @call("get_materialized_views_for_rewriting", "get_all_materialized_view_objects_for_rewriting")
 def get_materialized_views(_endpoint: Endpoint, _client: Client, _args: Any) -> list[Any]:
-    """Return none: there are no materialized views here."""
+    """Return an empty list: there are no materialized views here."""
     return []
 
 
@@ -225,41 +225,41 @@ def _known_table(endpoint: Endpoint, client: Client, database: str, table: str) 
 
 @call("get_all_table_constraints")
 def get_all_table_constraints(_endpoint: Endpoint, _client: Client, _args: Any) -> Any:
-    """Return none: constraints are not kept here."""
+    """Return an empty answer: constraints are not kept here."""
     return ttypes.AllTableConstraintsResponse(allTableConstraints=ttypes.SQLAllTableConstraints())
 
 
 @call("get_primary_keys")
 def get_primary_keys(_endpoint: Endpoint, _client: Client, _args: Any) -> Any:
-    """Return none: constraints are not kept here."""
+    """Return an empty answer: constraints are not kept here."""
     return ttypes.PrimaryKeysResponse(primaryKeys=[])
 
 
 @call("get_foreign_keys")
 def get_foreign_keys(_endpoint: Endpoint, _client: Client, _args: Any) -> Any:
-    """Return none: constraints are not kept here."""
+    """Return an empty answer: constraints are not kept here."""
     return ttypes.ForeignKeysResponse(foreignKeys=[])
 
 
 @call("get_unique_constraints")
 def get_unique_constraints(_endpoint: Endpoint, _client: Client, _args: Any) -> Any:
-    """Return none: constraints are not kept here."""
+    """Return an empty answer: constraints are not kept here."""
     return ttypes.UniqueConstraintsResponse(uniqueConstraints=[])
 
 
 @call("get_not_null_constraints")
 def get_not_null_constraints(_endpoint: Endpoint, _client: Client, _args: Any) -> Any:
-    """Return none: constraints are not kept here."""
+    """Return an empty answer: constraints are not kept here."""
     return ttypes.NotNullConstraintsResponse(notNullConstraints=[])
 
 
 @call("get_default_constraints")
 def get_default_constraints(_endpoint: Endpoint, _client: Client, _args: Any) -> Any:
-    """Return none: constraints are not kept here."""
+    """Return an empty answer: constraints are not kept here."""
     return ttypes.DefaultConstraintsResponse(defaultConstraints=[])
 
 
 @call("get_check_constraints")
 def get_check_constraints(_endpoint: Endpoint, _client: Client, _args: Any) -> Any:
-    """Return none: constraints are not kept here."""
+    """Return an empty answer: constraints are not kept here."""
     return ttypes.CheckConstraintsResponse(checkConstraints=[])

@@ -1,4 +1,4 @@
-"""Namespaces: what they hold on each cluster, quotas, links, and whether they are closed."""
+"""Namespaces: their bytes on each cluster, quotas, links, and whether they are closed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The overview: what is there, and what needs attention first."""
+"""The overview: the numbers of the warehouse, and the things that need attention."""
 
 from __future__ import annotations
 

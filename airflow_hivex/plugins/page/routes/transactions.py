@@ -1,4 +1,4 @@
-"""Transactions and locks: who holds what, who waits for whom, and how to end it."""
+"""Transactions and locks: their lists, the requests that wait, and the ways to end both."""
 
 from __future__ import annotations
 
