@@ -52,6 +52,9 @@ WITHOUT_EVENTS = {
     "kept_snapshots": "for the cleaner",
     "copied_moments": "for queries that accept copies that lag",
     "copy_places": "for replications and the housekeeping",
+    "moved_copies": "for the housekeeping, whose withdrawals have events",
+    "namespace_moves": "how far a move is; its switch has an event for each table",
+    "namespace_homes": "of other metastores",
     "former_write_ids": "of names whose tables are gone, whose event tells so",
     "locks": "not kept",
     "compaction_queue": "requests, which change nothing that is read",
@@ -103,7 +106,7 @@ READS = {
         *("abort", "abort_in", "abort_many", "abort_timed_out"),
     },
     "locks": {"acquire", "check", "drop_timed_out", "heartbeat", "show", "unlock"},
-    "commits": {"mark", "after"},
+    "commits": {"mark", "after", "of_transactions", "volumes"},
     "cache": {"cancel_prewarm", "catch_up", "close", "prewarm", "state"},
     "notification_log": {"current_event_id", "events", "lag", "purge"},
     "compactor": {"abort", "cancel", "explain", "housekeep", "initiate", "plan_clean", "request", "show", "wait"},
@@ -112,11 +115,17 @@ READS = {
     "namespaces": {"check", "is_closed"},
     # Those that change the partitions of links change no row that is watched; their events are tested with links.
     "links": {
-        *("check", "find", "get", "of_table", "partitions", "show", "source", "joining"),
+        *("check", "find", "get", "of_table", "partitions", "show", "show_all", "source", "joining"),
         *("add_partitions", "drop_partitions", "expire"),
     },
     # Besides a read, the parts of a change of the primary cluster.
     "replicator": {"copies", "replicate_alone", "copy_directories", "finish_copies"},
+    # The other changes of a move are those of a replicator, and are tested with moves.
+    "moves": {"cancel", "clean", "show"},
+    "homes": {"find", "forget", "note", "show"},
+    "catalog_listing": {"clusters", "copies", "deltas", "directories", "partitions", "tables"},
+    "transaction_listing": {"counts", "locks", "transactions", "waits"},
+    "compaction_listing": {"compactions", "counts"},
     "replayed_transactions": {"open", "commit", "abort", "allocate_write_ids"},
 }
 
@@ -233,6 +242,7 @@ def test_every_call_that_changes_something_leaves_an_event(
         "links.create": lambda: metastore.links.create("other", "t@default"),
         "links.set_properties": lambda: metastore.links.set_properties("other", "t@default", {"a": "b"}),
         "links.drop": lambda: metastore.links.drop("other", "t@default"),
+        "moves.move": lambda: metastore.moves.move("other", "c2"),
         "catalog.register a compaction": lambda: work("p=2"),
         "compactor.work": lambda: work("p=1"),
         "compactor.clean": lambda: metastore.compactor.clean(),
