@@ -47,7 +47,7 @@ def tables_of(sql: str | Sequence[str], hivex_conn_id: str, database: str) -> Re
 
 
 def report(hook: HivexHook, statement: str, parameters: Any, cursor: Cursor) -> None:
-    """Tell Airflow's collector which tables a statement of a hook has read and written, and its text."""
+    """Report the tables that a statement of a hook has read and written, and its text, to Airflow's collector."""
     from airflow.providers.common.compat.lineage.hook import get_hook_lineage_collector
     from airflow.providers.common.sql.hooks.lineage import send_sql_hook_lineage
 

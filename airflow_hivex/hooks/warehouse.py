@@ -223,7 +223,7 @@ class WarehouseHook(BaseHook):
 
     @staticmethod
     def _open(configuration: Configuration) -> Metastore:
-        # SQLAlchemy and sqlglot come with it: too much for whoever only reads a DAG file.
+        # It imports SQLAlchemy and sqlglot, which take too long for a process that only reads a DAG file.
         from airflow_hivex.core.metastore import Metastore
 
         # Under Airflow, where the root logger is at INFO, py4j tells about every connection to the JVM.

@@ -306,7 +306,7 @@ class HivexCleanOperator(BaseOperator):
 
 
 class HivexHousekeepingOperator(BaseOperator):
-    """Settle what dead clients and workers left behind, and remove records that nobody needs.
+    """End transactions and work of dead clients and workers, and remove records that are not needed any more.
 
     Transactions and locks without heartbeat are ended, compactions of lost workers go back to the queue. It returns
     which transactions and locks were ended, and how many records were removed. A retry is harmless. It also sends the

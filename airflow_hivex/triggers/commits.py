@@ -110,7 +110,7 @@ class HivexCommitTrigger(BaseEventTrigger):
         self.poll_interval = _seconds(poll_interval)
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return the class's path and what to make it again with."""
+        """Return the path of the class, and the arguments that make an equal trigger."""
         return f"{type(self).__module__}.{type(self).__qualname__}", {
             "tables": self.tables,
             "partition": self.partition,

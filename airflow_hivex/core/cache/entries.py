@@ -141,9 +141,9 @@ class Entry:
         self.contents = {**same, key: part}
 
     def settle(self, tag: ValidWriteIdList) -> list[int]:
-        """Forget announced changes that the database has committed, as what was read with ``tag`` has them.
+        """Forget announced changes that the database has committed, as the part that was read with ``tag`` has them.
 
-        The other part of the entry may lack such a change, and its event of the commit would not tell that any more.
+        The other part of the entry may lack such a change, and the event of its commit would not show that any more.
         Returns the transactions of these changes.
         """
         settled = [txn_id for txn_id, ids in self.unsettled.items() if ids is not None and covers(tag, ids)]

@@ -25,10 +25,10 @@ class ObjectStore(DatabaseMethods, TableMethods, PartitionMethods, CopyMethods):
     """
 
     def register(self, *registrations: Registration) -> None:
-        """Register what a transaction has made of tables, in its commit: new partitions, and directories.
+        """Register the new partitions and directories of a transaction, in its commit.
 
         Raises:
-            NoSuchTableError, NoSuchPartitionError: what it belongs to was dropped meanwhile.
+            NoSuchTableError, NoSuchPartitionError: a table or partition was dropped meanwhile.
             InvalidOperationError: the row layout of a streaming batch has changed.
             QuotaExceededError: a namespace would hold more than its quota after all of them.
         """

@@ -143,20 +143,20 @@ class Registration:
 
 
 def register(connection: Connection, registrations: Sequence[Registration], now_ms: int) -> list[list[int]]:
-    """Write the rows of what a transaction has made, in its commit; return the ids of the partitions that each adds.
+    """Write the rows of a transaction's registrations, in its commit; return the ids of the partitions that each adds.
 
     Quotas are compared with the bytes after all of them.
 
     Raises:
-        NoSuchTableError, NoSuchPartitionError: what it belongs to was dropped meanwhile.
+        NoSuchTableError, NoSuchPartitionError: a table or partition was dropped meanwhile.
         PrimaryChangedError: the primary cluster of the table has changed since the directories were written.
-        InvalidOperationError: the files of a streaming batch have another row layout than those that are there.
+        InvalidOperationError: the files of a streaming batch have another row layout than the files that are there.
         QuotaExceededError: a namespace would hold more than its quota.
     """
     growing = []
     for each in registrations:
         if each.replaces:
-            # No write id tells of it. First, as it locks the row of the table for a change.
+            # No write id shows this change. It comes first, as it locks the row of the table for a change.
             tables.raise_versions(connection, [each.table.id])
         if tables.check_writable(connection, each.table, each.cluster) and each.grows:
             growing.append((each.table.database, each.cluster, each.table.id))

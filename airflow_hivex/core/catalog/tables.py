@@ -188,7 +188,7 @@ def insert_table(connection: Connection, table: Table, now_ms: int, *, hidden: b
             ).scalar_one()
     except IntegrityError as error:
         raise AlreadyExistsError("table", f"{database.name}.{name}") from error
-    # Asked for when the name is taken: whoever has dropped the earlier table of the name has committed then.
+    # Only now: the name is taken, so that the transaction that dropped the earlier table of the name has committed.
     first = former_write_ids.next_of(connection, (database.name, name))
     connection.execute(insert(next_write_ids).values(table_id=table_id, next=first))
     storage = replace(table.storage, primary=replace(primary, location=location))

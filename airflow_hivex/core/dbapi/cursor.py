@@ -96,7 +96,7 @@ class ResultRows:
         """Do nothing, as PEP 249 allows."""
 
     def close(self) -> None:
-        """End the cursor. Its connection and what it has written remain."""
+        """End the cursor. Its connection stays open, and its writes remain."""
         self._forget()
         self._is_closed = True
 

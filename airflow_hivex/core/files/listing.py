@@ -1,4 +1,4 @@
-"""Names, types and sizes of what lies below a directory, on any of fsspec's file systems."""
+"""Names, types and sizes of the files and folders below a directory, on any of fsspec's file systems."""
 
 from __future__ import annotations
 

@@ -69,8 +69,8 @@ def copy_by_jobs(
 ) -> JobCopies:
     """Copy files by jobs on ``cluster``, and verify each; return checksums, and the files that are left.
 
-    Left are files in whose place another one lies, and those that a task could not read or write: unless they are to
-    be copied ``only_by_job``. Safe to repeat after any end.
+    A file is left if another one lies in its place, or if a task could not read or write it. With ``only_by_job`` the
+    latter is an error. Safe to repeat after any end.
 
     Args:
         clusters: the clusters, among them those that the files come from.

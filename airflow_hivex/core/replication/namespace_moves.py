@@ -106,7 +106,7 @@ class NamespaceMoves:
     ) -> MovedNamespace:
         """Make a cluster the primary one of all tables of a namespace, and the one of its new tables.
 
-        Safe to repeat after any end: a call that is killed has changed nothing but copies, or all, and the next call
+        Safe to repeat after any end: a killed call has either made copies only, or moved all tables, and the next call
         continues it. Readers and writers wait only while the last bit is copied.
 
         Args:

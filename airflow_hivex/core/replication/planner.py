@@ -1,4 +1,4 @@
-"""The planner of replications: reads what the metastore knows of tables, and lists their files on the source."""
+"""The planner of replications: reads the metadata of tables, and lists their files on the source."""
 
 from __future__ import annotations
 

@@ -240,7 +240,7 @@ def _wait_for(server: Server, folder: Path) -> None:
 
 
 def _takes_sessions(server: Server, until: float) -> bool:
-    """Return whether a server that listens answers a client. Without a client's libraries nobody asks."""
+    """Return whether a server that listens answers a client; True without the libraries of a client."""
     try:
         import grpc
         from pyspark.sql.connect.client.core import DefaultChannelBuilder

@@ -70,7 +70,7 @@ class Staging:
     """The directory of one write, its ``place``. Nothing in it is visible, whatever happens."""
 
     def __init__(self, write: Write, save: Save | None = None) -> None:
-        """``save`` runs Spark's writer. What it has written belongs to the write as soon as it returns."""
+        """``save`` runs Spark's writer. Its files belong to the write as soon as it returns."""
         self._save = save
         self._name = layout.staging_name(write)
         self._uri = f"{write.path.rstrip('/')}/{self._name}"
@@ -172,9 +172,9 @@ class Staging:
         self.place.delete()
 
     def remove(self) -> None:
-        """Delete it at the end; what cannot be deleted is logged, for no one reads it.
+        """Delete the directory at the end. A failure is logged only, since no reader looks there.
 
-        One that may be another process's is left to the owner of the write, who knows.
+        A directory that may belong to another process is left to the owner of the write.
         """
         if not self._is_owned:
             return

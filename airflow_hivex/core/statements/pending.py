@@ -48,7 +48,7 @@ def register_writes(
     services.catalog.joining(connection).register(*registrations)
     for table, write, directories in writes:
         if write.operation in (Operation.UPDATE, Operation.DELETE) and not write.overwrite:
-            # The locks have noted all that might be changed; this is what was.
+            # The locks have noted all partitions that might be changed. Only those that were changed stay noted.
             done = write.operations(directories)
             allocation.replace_components(connection, write.txn_id, {(table.id, each, kind) for each, kind in done})
         elif table.is_partitioned and write.partition is None:
@@ -57,11 +57,11 @@ def register_writes(
 
 
 def take_back(services: Services, writes: Sequence[PendingWrite], *, own: bool = False) -> int:
-    """Undo writes of a transaction: nobody sees them from now on, and their files go. A commit that was first stays.
+    """Undo writes of a transaction: they are never visible, and their files are deleted. A commit that was first stays.
 
     ``own`` says that it is the statement itself that fails. Its write may have been taken back before, or belong to a
     later session, which goes on with it.
-    Returns how many are gone; what could not be deleted stays noted for :func:`delete_abandoned`.
+    Returns the number of writes that are gone. Files that could not be deleted stay noted for :func:`delete_abandoned`.
     """
 
     def mark(

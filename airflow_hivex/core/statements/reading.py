@@ -19,7 +19,7 @@ from airflow_hivex.core.transactions.joined import share_snapshot, stored_snapsh
 
 
 class StatementReading:
-    """What a statement has read of its tables, in the snapshot that it has by now.
+    """The contents of tables that a statement has read, in its current snapshot.
 
     Contents are read again where their table has changed since (``Snapshot.agrees_with``).
     """

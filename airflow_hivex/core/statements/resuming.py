@@ -26,7 +26,7 @@ from airflow_hivex.core.transactions.pending_writes import PendingWrite
 log = logging.getLogger(__name__)
 
 _COUNTED_FORMATS = ("orc", "parquet")
-"""The formats whose files tell their rows; of others only the process that writes them learns what was written."""
+"""The formats whose files have the number of their rows. Of other formats only the process that writes knows it."""
 
 
 def take_over(services: Services, txn_id: int, writer: str, began: int) -> PendingWrite | None:

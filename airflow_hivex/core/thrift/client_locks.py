@@ -13,9 +13,9 @@ from airflow_hivex.core.transactions.locks import LockManager
 class ClientLocks(LockManager):
     """A lock manager for the statements of one client's call.
 
-    A client of Hive acquires its locks itself, and then calls the metastore: what its user has locked already is not
-    locked again, as the call would wait for its own client. For other locks it waits a short time only, because it
-    keeps a thread of the server busy.
+    A client of Hive acquires its locks itself, and then calls the metastore: the objects that its user has
+    locked already are not locked again, as the call would wait for its own client. For other locks the call waits a
+    short time only, because it keeps a thread of the server busy.
     """
 
     def __init__(self, services: Services, user: str, patience_s: float) -> None:

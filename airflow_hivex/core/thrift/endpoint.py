@@ -65,7 +65,7 @@ class Endpoint:
         context: Mapping[str, str] | None = None,
         owner: str | None = None,
     ) -> StatementContext:
-        """Return the context of a statement that does what a call asks for."""
+        """Return the context of a statement that makes the change of a call."""
         database = name.name if name is not None and name.name else "default"
         state = SessionState(
             owner or client.user or "hive",

@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 
 def make_directories(endpoint: Endpoint, cluster: Cluster, locations: Sequence[str]) -> None:
-    """Make directories on a cluster. What cannot be made is logged: its writer makes it, too."""
+    """Make directories on a cluster. A failure is logged, since the writer of the files makes the directory, too."""
     if not locations:
         return
     try:

@@ -188,7 +188,7 @@ def hive_descriptor(storage: StorageDescriptor, location: str, parameters: Mappi
 
 
 def cluster_parameters(table: Table, cluster: Cluster | None) -> dict[str, str]:
-    """Return the parameters that tell a client which copy it sees, and of the copies on other clusters."""
+    """Return the parameters with the cluster whose copy a client sees, and the clusters with other copies."""
     storage = table.storage
     shown = storage.primary if cluster is None else (storage.on(cluster.name) or storage.primary)
     copies = [storage.primary, *storage.secondaries]

@@ -2,8 +2,8 @@
 
     ds = "2026-01-01" and (hr >= 2 or hr in (0, 1))
 
-A filter may be answered with too many partitions, as each client filters again, and never with too few. So what is not
-understood with certainty is an unknown predicate, which leaves no partition out.
+A filter may be answered with too many partitions, as each client filters again, and never with too few. So a
+condition that is not understood with certainty is an unknown predicate, which excludes no partition.
 
 Source: Hive's Filter.g, and the filters that Spark's HiveShim makes.
 """

@@ -19,7 +19,7 @@ from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.schema import former_write_ids, next_write_ids
 
 _KEPT_MS = 10 * 86_400_000
-"""No cache has an entry from before that: the notification log is kept for a shorter time."""
+"""No cache has an entry from before that, where the notification log is kept for a shorter time, as by default."""
 
 
 def leave_names(connection: Connection, left: Sequence[StoredTable], now_ms: int) -> None:

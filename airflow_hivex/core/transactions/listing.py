@@ -161,7 +161,7 @@ class TransactionListing:
             ]
 
     def counts(self) -> TransactionCounts:
-        """Return the numbers of what is open and what waits. Three statements."""
+        """Return the numbers of open transactions and waiting requests. Three statements."""
         is_open = _T.state == TxnState.OPEN.value
         waiting = select(func.count(_L.lock_id.distinct()), func.min(_L.requested_ms)).where(
             _L.state == LockState.WAITING.value

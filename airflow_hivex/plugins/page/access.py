@@ -30,8 +30,8 @@ ConnectionId = Annotated[str, Query(alias="conn_id", min_length=1, max_length=25
 def may_view(conn_id: ConnectionId, user: GetUserDep) -> BaseUser:
     """Return the user, who may look at the warehouse of a connection.
 
-    The right is the one to see the jobs of Airflow, which viewers have. With several teams it is the right to read the
-    connection, so that no team sees the warehouse of another one.
+    It requires the right to see the jobs of Airflow, which viewers have. With several teams it requires the right to
+    read the connection, so that no team sees the warehouse of another one.
 
     Raises:
         HTTPException: the user may not.
@@ -73,7 +73,7 @@ def own_request(request: Request) -> None:
 
 
 def may_edit(conn_id: ConnectionId, user: GetUserDep, _: Annotated[None, Depends(own_request)]) -> BaseUser:
-    """Return the user, who may change the warehouse of a connection: the one who may edit the connection.
+    """Return the user, who may change the warehouse of a connection, as the user may edit the connection.
 
     Raises:
         HTTPException: the user may not, or the page itself has not sent the request.

@@ -47,7 +47,7 @@ def _component(hive: Any, *, in_transaction: bool) -> LockComponent:
         raise InvalidLockRequestError(f"{hive.type} is not a valid type of a lock")
     operation = DataOperation(hive.operationType) if hive.operationType else DataOperation.UNSET
     if operation is DataOperation.UNSET and in_transaction and not hive.isTransactional:
-        # A client of Hive before 2.1 does not say it, and one of Hive 2.3 says UNSET of what is not transactional.
+        # A client of Hive before 2.1 sends no operation. One of Hive 2.3 sends UNSET for tables without transactions.
         operation = DataOperation.NO_TXN
     table = hive.tablename or None
     partition = hive.partitionname or None

@@ -121,7 +121,7 @@ def get_table_objects_by_name_req(endpoint: Endpoint, client: Client, args: Any)
     return ttypes.GetTablesResult(tables=_tables(endpoint, client, name, request.tblNames or (), pattern))
 
 
-# -- names: what a list of names tells cannot mislead a client without a write id list
+# -- names: a list of names cannot mislead a client without a write id list
 
 
 def table_names(endpoint: Endpoint, name: DatabaseName, pattern: str | None, type: str | None = None) -> list[str]:

@@ -78,7 +78,7 @@ def list_namespaces(metastore: Warehouse) -> JSONResponse:
 
 @router.get("/namespace")
 def read_namespace(metastore: Warehouse, namespace: Namespace) -> JSONResponse:
-    """Return whether a namespace is closed, what it depends on outside, and what it held on each day."""
+    """Return whether a namespace is closed, its dependencies on other namespaces, and its bytes on each day."""
     closure = metastore.namespaces.check(namespace)
     history = metastore.capacity.history(namespace)
     return answer(
