@@ -15,6 +15,7 @@ from airflow_hivex.core import Metastore, Session
 from airflow_hivex.core.errors import (
     ClusterUnreachableError,
     CopyAlteredError,
+    CopyMismatchError,
     InvalidOperationError,
     InvalidParametersError,
     NoSuchPartitionError,
@@ -25,6 +26,7 @@ from airflow_hivex.core.errors import (
     UnknownClusterError,
 )
 from airflow_hivex.core.model.replication import CopyProgress
+from tests.acceptance.linked_rows import rows_of
 from tests.connect_server import free_port
 
 FULL = "TBLPROPERTIES ('hivex.row.layout' = '{}')"
@@ -240,6 +242,22 @@ def test_target_that_is_full_is_told(metastore: Metastore, days: Session, tmp_pa
         metastore.replicator.replicate("days", "c2")
     place.unlink()
     metastore.replicator.replicate("days", "c2")
+
+
+def test_files_of_the_primary_itself_are_no_copy(metastore: Metastore, days: Session, tmp_path: Path) -> None:
+    place = location_of(metastore, "days")
+    (tmp_path / "c2" / place).parent.mkdir(parents=True)
+    (tmp_path / "c2" / place).symlink_to(tmp_path / "c1" / place)
+    with pytest.raises(InvalidOperationError, match="is the file of cluster c1 itself"):
+        metastore.replicator.replicate("days", "c2")
+    with pytest.raises(CopyMismatchError, match="is the file of the primary itself"):
+        metastore.catalog.register_copy("default", "days", "c2")
+    days.sql("ALTER TABLE days DROP COPY ON CLUSTER c2")
+    assert rows_of(days, "days") == [(1, "1"), (2, "2")]
+    (tmp_path / "c2" / place).unlink()
+    assert metastore.replicator.replicate("days", "c2").files_copied > 0
+    days.sql("ALTER TABLE days DROP COPY ON CLUSTER c2")
+    assert rows_of(days, "days") == [(1, "1"), (2, "2")]
 
 
 def test_a_cluster_that_cannot_run_the_job_leaves_the_copying_to_the_process(

@@ -247,7 +247,8 @@ def compare(bound: BoundTable, primary: ClusterFiles, copy: ClusterFiles, copy_r
     """Return how the copy of the bound partitions differs from the primary; empty when it is complete.
 
     ``copy_root`` is the folder of the copy. Only what the snapshot reads of a transactional table counts: its visible
-    directories. Lists both folders once, and each partition that lies outside of the table's.
+    directories. Files of the primary itself, such as behind a link, do not count as copied. Lists both folders once,
+    and each partition that lies outside of the table's.
     """
     root = bound.table.storage.primary.location
     inside, copied = primary.list_files(root), copy.list_files(copy_root)
@@ -255,13 +256,23 @@ def compare(bound: BoundTable, primary: ClusterFiles, copy: ClusterFiles, copy_r
     for partition in bound.partitions:
         place = place_in_copy(bound.table, partition.name, partition.location)
         there = inside
-        if not f"{partition.location}/".startswith(f"{root}/"):
+        is_inside = f"{partition.location}/".startswith(f"{root}/")
+        if not is_inside:
             there = {f"{place}/{name}": size for name, size in primary.list_files(partition.location).items()}
         if bound.table.is_transactional:
-            for directory in partition.directories:
-                path = f"{place}/{directory.name}".lstrip("/")
-                found += differences(below(there, path), below(copied, path))
+            paths = [f"{place}/{directory.name}".lstrip("/") for directory in partition.directories]
+            expected = {name: size for path in paths for name, size in below(there, path).items()}
+            found += differences(expected, copied)
         else:
             expected, actual = below(there, place), below(copied, place)
             found += differences(expected, actual) + extra_files(expected, actual)
+        found += [
+            f"{name} is the file of the primary itself"
+            for name in sorted(expected.keys() & copied.keys())
+            if copy.is_same_file(
+                f"{copy_root}/{name}",
+                primary,
+                f"{root}/{name}" if is_inside else f"{partition.location}/{name.removeprefix(f'{place}/')}",
+            )
+        ]
     return found

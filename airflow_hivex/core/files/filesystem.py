@@ -245,6 +245,19 @@ class ClusterFiles:
         """Return the path of a location for functions of the operating system; None on other file systems."""
         return self._path(location) if isinstance(self._fs, LocalFileSystem) else None
 
+    def is_same_file(self, location: str, other: ClusterFiles, other_location: str) -> bool:
+        """Return whether a location is the very file of another file system, such as by links or a shared folder.
+
+        Only local file systems can tell: of others the answer is False.
+        """
+        here, there = self.local_path(location), other.local_path(other_location)
+        if here is None or there is None:
+            return False
+        try:
+            return Path(here).samefile(there)
+        except OSError:
+            return False
+
     def link(self, location: str, target: str) -> bool:
         """Make a file known under a second name where there is none; return False where there are no such links.
 

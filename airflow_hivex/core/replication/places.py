@@ -77,10 +77,11 @@ class CopyPlaces:
         Raises:
             InvalidOperationError: a file of others is in the way, or the place belongs to another table.
         """
-        return [self._take(txn_id, each, files(each.cluster)) if each.lacking else each for each in planned]
+        return [self._take(txn_id, each, files) if each.lacking else each for each in planned]
 
-    def _take(self, txn_id: int, planned: PlannedTable, files: ClusterFiles) -> PlannedTable:
+    def _take(self, txn_id: int, planned: PlannedTable, files_of: Callable[[str], ClusterFiles]) -> PlannedTable:
         table, cluster = planned.table, planned.cluster
+        files = files_of(cluster)
         with self._store.read_together() as connection:
             noted = _noted(connection, table, cluster)
             others = _places_of_others(connection, table, cluster)
@@ -90,7 +91,7 @@ class CopyPlaces:
         for directory in planned.lacking:
             known = noted.get(directory.place)
             own = known.files if known is not None else frozenset()
-            there, superfluous = _look(planned, directory, own, files)
+            there, superfluous = _look(planned, directory, own, files, files_of(directory.source))
             taken.append(replace(directory, there=there))
             needless.append(superfluous)
         rows = [
@@ -138,17 +139,26 @@ def owners_of_places(connection: Connection, *conditions: ColumnElement[bool]) -
 
 
 def _look(
-    planned: PlannedTable, directory: PlannedDirectory, own: frozenset[str], files: ClusterFiles
+    planned: PlannedTable,
+    directory: PlannedDirectory,
+    own: frozenset[str],
+    files: ClusterFiles,
+    source: ClusterFiles,
 ) -> tuple[dict[str, There], list[str]]:
     """Return the state of the files' places, and the names of files of replications that are to be deleted.
 
     Raises:
-        InvalidOperationError: a file of others is in the way.
+        InvalidOperationError: a file of others is in the way, or the source itself is there.
     """
     there: dict[str, There] = {}
     needless = []
     for name, size in files.walk(directory.place):
         expected = directory.files.get(name)
+        if expected is not None and files.is_same_file(directory.place_of(name), source, directory.source_of(name)):
+            # What drops the copy would delete the source.
+            where = f"{directory.place_of(name)} on cluster {planned.cluster}"
+            reason = f"{where} is the file of cluster {directory.source} itself; give each cluster folders of its own"
+            raise InvalidOperationError("REPLICATE", planned.table.full_name, reason)
         if expected is not None and (directory.is_held or name in own):
             there[name] = There.OWN
         elif expected == size:
