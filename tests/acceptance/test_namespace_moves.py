@@ -19,6 +19,7 @@ from airflow_hivex.core.errors import (
     RoutingError,
     UnknownClusterError,
 )
+from airflow_hivex.core.model.locks import LockState
 from airflow_hivex.core.model.moves import MoveProgress, MoveState
 from tests.acceptance.linked_rows import rows_of
 
@@ -249,6 +250,30 @@ def test_open_writer_stops_the_switch_for_a_bounded_time(
         a.sql("COMMIT")
         assert metastore.moves.move("a", "c2").is_changed
         assert rows_of(a, "a.plain") == [(1,), (2,), (3,)]
+
+
+@pytest.mark.evidence(cases=3, among="moves of namespaces")
+def test_second_caller_of_a_move_learns_that_the_first_has_finished_it(metastore: Metastore, a: Session) -> None:
+    a.sql("START TRANSACTION")
+    a.sql("INSERT INTO a.plain VALUES (2)")
+    changed: list[bool] = []
+
+    def move() -> None:
+        changed.append(metastore.moves.move("a", "c2").is_changed)
+
+    movers = [threading.Thread(target=move) for _ in range(2)]
+    for each in movers:
+        each.start()
+    # Both have found the tables of the namespace on the cluster before, and wait for the writer.
+    waiting: set[int | None] = set()
+    while len(waiting) < 2 and any(each.is_alive() for each in movers):
+        waiting = {each.txn_id for each in metastore.locks.show() if each.state is LockState.WAITING}
+    assert len(waiting) == 2
+    a.sql("COMMIT")
+    for each in movers:
+        each.join(60)
+    assert sorted(changed) == [False, True]
+    assert rows_of(a, "a.plain") == [(1,), (2,)]
 
 
 @pytest.mark.evidence(cases=3, among="moves of namespaces")

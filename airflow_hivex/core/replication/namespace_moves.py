@@ -334,7 +334,14 @@ class NamespaceMoves:
             names = [each.full_name for each in self._surveyor.tables(move.namespace, move.cluster)]
             try:
                 return self._try_to_switch(move, names, options, done)
-            except (LockError, NoSuchTableError, CopyOutdatedError, NamespaceChangedError) as error:
+            except (
+                LockError,
+                NoSuchTableError,
+                CopyOutdatedError,
+                NamespaceChangedError,
+                # Another process has changed the primary cluster of a table, or has finished the same move.
+                InvalidOperationError,
+            ) as error:
                 if attempt + 1 == self._lock_tries:
                     raise
                 log.info("The switch of namespace %s is tried again: %s", move.namespace, error)
