@@ -13,7 +13,7 @@ from airflow_hivex.core.thrift import messages
 from airflow_hivex.core.thrift.bindings import method
 from airflow_hivex.core.thrift.calls.registry import Call, Raw
 from airflow_hivex.core.thrift.clients import Client
-from airflow_hivex.core.thrift.exceptions import exception_of
+from airflow_hivex.core.thrift.exceptions import exception_of, sentence_of
 from airflow_hivex.core.thrift.messages import Head, application_exception, decoded, encoded, read_head, written_head
 from airflow_hivex.core.thrift.sasl import PlainExchange, SaslError
 from airflow_hivex.core.thrift.scanning import MalformedMessageError, MessageScanner
@@ -293,7 +293,7 @@ class Connection(asyncio.Protocol):
         except HivexError as error:
             answer = exception_of(error, known)
             if answer is None:
-                return application_exception(head, messages.INTERNAL_ERROR, str(error)), error.code
+                return application_exception(head, messages.INTERNAL_ERROR, sentence_of(error)), error.code
             return self._written(head, known.result, **{known.exceptions[answer.__class__]: answer}), error.code
         except Exception as error:
             field = known.declared(error)

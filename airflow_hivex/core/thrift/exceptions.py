@@ -42,14 +42,15 @@ def exception_of(error: HivexError, method: Method) -> Any | None:
     if error.retryable and error.outcome is not Outcome.UNKNOWN and isinstance(error, errors.StoreError):
         return None
     wanted = next((answer for ours, answer in _EXCEPTIONS if isinstance(error, ours)), ttypes.MetaException)
-    sentence = _sentence(error)
+    sentence = sentence_of(error)
     for each in (wanted, *_OTHER_NAMES.get(wanted, ()), ttypes.MetaException):
         if each in method.exceptions:
             return each(sentence)
     return None
 
 
-def _sentence(error: HivexError) -> str:
+def sentence_of(error: HivexError) -> str:
+    """Return the sentence of an error for a client of Hive."""
     if isinstance(error, errors.MissingWriteIdListError):
         (table, *_) = error.facts
         return (

@@ -107,6 +107,9 @@ def test_transactional_table_needs_a_write_id_list(hive: Any, metastore: Metasto
         hive.get_table("default", "acid")
     with pytest.raises(ttypes.MetaException, match=r"default\.acid is transactional"):
         hive.get_table_req(ttypes.GetTableRequest("default", "acid"))
+    # Hive's interface declares no exception of this method.
+    with pytest.raises(TApplicationException, match="a client that sends validWriteIdList"):
+        hive.get_table_objects_by_name("default", ["acid"])
     with pytest.raises(ttypes.MetaException, match="is transactional"):
         hive.get_table_objects_by_name_req(ttypes.GetTablesRequest("default", ["acid"]))
     assert hive.get_all_tables("default") == ["acid"]
