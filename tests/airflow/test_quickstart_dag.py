@@ -38,6 +38,7 @@ def test_every_dag_of_the_folder_is_imported(dags: dict[str, Any]) -> None:
     assert set(dags) == {
         "hivex_compaction",
         "hivex_housekeeping",
+        "hivex_on_commit",
         "hivex_quickstart",
         "hivex_replication",
         "hivex_transaction",
