@@ -36,6 +36,8 @@ from airflow_hivex.core.store.schema import partition_key_values, partitions, st
 _STRING, _DATE, _BOOLEAN = Primitive("string"), Primitive("date"), Primitive("boolean")
 # More values than this in one IN list are filtered here instead.
 _MOST_VALUES = 1000
+# More conditions than this are filtered here, too: SQLite takes expressions up to a depth of 1000.
+_MOST_CONDITIONS = 100
 
 
 class FoundPartition(NamedTuple):
@@ -75,6 +77,9 @@ def database_conditions(
     conditions: list[ColumnElement[bool]] = []
     residual: list[Predicate] = []
     for conjunct in _conjuncts(predicate):
+        if len(conditions) >= _MOST_CONDITIONS:
+            residual.append(conjunct)
+            continue
         looked_up = _condition(table, conjunct)
         if looked_up is not None:
             conditions.append(looked_up)

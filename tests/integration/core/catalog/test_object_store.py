@@ -211,6 +211,7 @@ def test_partitions_are_named_as_in_hive(catalog: ObjectStore, events: Table) ->
         (Comparison(DS, "<>", "2013-01-01"), {1, 10}),
         (Comparison(DS, "=", None), set()),
         (Comparison(HOUR, "=", "1"), {1}),
+        (And((*(Comparison(DS, ">=", "2013"),) * 1500, Comparison(HOUR, "=", 2))), {2}),
         (Unknown(), {1, 2, 7, 10}),
     ],
 )
