@@ -290,12 +290,9 @@ def _owner(connection: Connection, cluster: str, location: str, but_id: int, *, 
 
     It is a table, its copy, or a partition that lies apart from its table, which only external tables have.
     """
-    names = location.split("/")
-    above = ["/".join(names[:depth]) for depth in range(1, len(names) + 1)]
 
     def overlaps(column: ColumnElement[str]) -> ColumnElement[bool]:
-        # A view has no location.
-        return (column != "") & (column.in_(above) | _starts_with(column, f"{location}/" if location else ""))
+        return _overlaps(column, location)
 
     t, copies, p = tables.c, cluster_storage_descriptors.c, partitions.c
     of_table = select(databases.c.name, t.name).where(t.database_id == databases.c.id, t.id != but_id)
@@ -320,6 +317,30 @@ def _owner(connection: Connection, cluster: str, location: str, but_id: int, *, 
         if found is not None:
             return f"{kind} {found[0]}.{found[1]}, {found[2]}"
     return None
+
+
+def _overlaps(column: ColumnElement[str], location: str) -> ColumnElement[bool]:
+    """Return the condition that a folder is, holds or lies in a location."""
+    names = location.split("/")
+    above = ["/".join(names[:depth]) for depth in range(1, len(names) + 1)]
+    # A view has no location.
+    return (column != "") & (column.in_(above) | _starts_with(column, f"{location}/" if location else ""))
+
+
+def sharer_of(connection: Connection, table: StoredTable, location: str, *, is_partition: bool) -> str | None:
+    """Return whose folder is, holds or lies in the location of a dropped table, besides its own; None without one.
+
+    With ``is_partition`` it is the location of a partition that was dropped from the table.
+    """
+    other = _owner(connection, table.storage.primary.cluster, location, table.id, only_managed=False)
+    if other is not None or not is_partition:
+        return other
+    if f"{table.storage.primary.location}/".startswith(f"{location}/"):
+        return f"table {table.full_name}"
+    p = partitions.c
+    of_others = select(p.name).where(p.table_id == table.id, ~p.dropped, _overlaps(p.location, location))
+    name = connection.execute(of_others.limit(1)).scalar_one_or_none()
+    return None if name is None else f"partition {name} of table {table.full_name}"
 
 
 def owner_at(connection: Connection, cluster: str, location: str) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
+from airflow_hivex.core.catalog.tables import sharer_of
 from airflow_hivex.core.errors import HivexError
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.objects import StoredTable
@@ -31,13 +32,23 @@ def owns_files(table: StoredTable) -> bool:
     return table.is_external and table.parameters.get(PURGE, "").lower() == "true"
 
 
-def delete_directory(endpoint: Endpoint, cluster: str, location: str) -> None:
-    """Delete a directory on a cluster. One that cannot be deleted is logged."""
+def delete_directory(endpoint: Endpoint, table: StoredTable, location: str, *, is_partition: bool = False) -> None:
+    """Delete the directory of a dropped table, or of a dropped partition of a table.
+
+    One that others use, too, stays. That and a directory that cannot be deleted are logged.
+    """
+    cluster = table.storage.primary.cluster
     try:
         found = endpoint.services.clusters.get(cluster)
         relative = found.relative(location)
-        if relative:
-            endpoint.services.files_to_change(found).delete_directory(relative)
+        if not relative:
+            return
+        with endpoint.services.store.read() as connection:
+            sharer = sharer_of(connection, table, relative, is_partition=is_partition)
+        if sharer is not None:
+            log.warning("Directory %s of cluster %s stays: it is shared with %s", location, cluster, sharer)
+            return
+        endpoint.services.files_to_change(found).delete_directory(relative)
     except HivexError as error:
         log.warning("Directory %s of cluster %s is still there: %s", location, cluster, error)
 
@@ -46,4 +57,4 @@ def drop_owned_files(endpoint: Endpoint, tables: Sequence[StoredTable]) -> None:
     """Delete the files of dropped tables that own them."""
     for table in tables:
         if owns_files(table):
-            delete_directory(endpoint, table.storage.primary.cluster, table.storage.primary.location)
+            delete_directory(endpoint, table, table.storage.primary.location)

@@ -435,4 +435,4 @@ def _drop(
     partition_definitions.drop_partitions(endpoint.context(client, name), DropPartitions(named, tuple(specifications)))
     if delete_data and owns_files(stored):
         for each in found:
-            delete_directory(endpoint, stored.storage.primary.cluster, each.location)
+            delete_directory(endpoint, stored, each.location, is_partition=True)

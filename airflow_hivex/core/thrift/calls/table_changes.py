@@ -316,8 +316,7 @@ def _drop(endpoint: Endpoint, client: Client, name: DatabaseName, table: str, *,
         return
     definitions.drop_table(context, DropTable(named))
     if delete_data and owns_files(stored):
-        primary = stored.storage.primary
-        delete_directory(endpoint, primary.cluster, primary.location)
+        delete_directory(endpoint, stored, stored.storage.primary.location)
 
 
 # -- truncate ----------------------------------------------------------------------------

@@ -24,6 +24,39 @@ def test_managed_table_without_transactions_owns_its_files(hive: Any, metastore:
     assert not folder.exists()
 
 
+def test_files_that_others_use_are_not_deleted(hive: Any, tmp_path: Path) -> None:
+    purged = {"EXTERNAL": "TRUE", "external.table.purge": "true"}
+    folder = tmp_path / "c1/files"
+    described = table("default", "t", tableType="EXTERNAL_TABLE", parameters=purged, keys={"ds": "string"})
+    described.sd.location = folder.as_uri()
+    hive.create_table(described)
+    places = {"above": ".", "whole": "x", "inside": "x/y", "alone": "z"}
+    for value, place in places.items():
+        added = partition("default", "t", value)
+        added.sd.location = (folder / place).as_uri()
+        hive.add_partition(added)
+        (folder / place).mkdir(parents=True, exist_ok=True)
+        (folder / place / "part-0").write_text(value)
+    for value in ("above", "whole", "alone"):
+        assert hive.drop_partition("default", "t", [value], True)
+    assert {place: (folder / place / "part-0").exists() for place in places.values()} == {
+        ".": True,
+        "x": True,
+        "x/y": True,
+        "z": False,
+    }
+    nested = table("default", "nested", tableType="EXTERNAL_TABLE", parameters={"EXTERNAL": "TRUE"})
+    nested.sd.location = (folder / "x").as_uri()
+    hive.create_table(nested)
+    hive.drop_table("default", "t", True)
+    assert (folder / "x/part-0").exists()
+    hive.drop_table("default", "nested", True)
+    for _ in range(2):
+        hive.create_table(described)
+        hive.drop_table("default", "t", True)
+        assert not folder.exists()
+
+
 def test_external_table_keeps_its_files(hive: Any, tmp_path: Path) -> None:
     folder = tmp_path / "c1/files"
     folder.mkdir(parents=True)
