@@ -33,15 +33,21 @@ def statements_of(file: Path) -> Iterator[NamedStatement | UnreadableStatement]:
     Templates are rendered as in a run of today, as far as they need dates, params and macros.
 
     Raises:
-        InvalidParametersError: the file cannot be run.
+        InvalidParametersError: the file does not exist, cannot be run, or has no DAG.
     """
     from airflow.dag_processing.dagbag import DagBag
+
+    # Airflow finds no DAG at a path that does not exist.
+    if not file.exists():
+        raise InvalidParametersError(f"The DAG file {file} does not exist.")
 
     # Airflow logs to the standard output, which has the answer.
     with redirect_stdout(sys.stderr):
         bag = DagBag(str(file))
         for path, error in bag.import_errors.items():
             raise InvalidParametersError(f"The DAG file {path} cannot be read: {error}")
+        if not bag.dags:
+            raise InvalidParametersError(f"Airflow finds no DAG in {file}.")
         for dag in bag.dags.values():
             yield from _of_dag(dag)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from airflow_hivex.cli.connection import UsageError, add_options_to_command, open_metastore
 from airflow_hivex.cli.output import add_output_option, printer
+from airflow_hivex.core.errors import StoreMissingError, UnknownClusterError
 
 if TYPE_CHECKING:
     import argparse
@@ -95,16 +96,21 @@ def _import(options: argparse.Namespace, tell: Callable[[str], None]) -> int:
     with open_metastore(options) as metastore:
         where = options.source or metastore.homes.find(options.namespace).metastore
         with _other(where, options) as source:
-            found = metastore.import_namespace(
-                source,
-                options.namespace,
-                tables=options.table,
-                into=options.into,
-                cluster=options.cluster,
-                dry_run=options.dry_run,
-                threads=options.threads,
-                progress=show,
-            )
+            try:
+                found = metastore.import_namespace(
+                    source,
+                    options.namespace,
+                    tables=options.table,
+                    into=options.into,
+                    cluster=options.cluster,
+                    dry_run=options.dry_run,
+                    threads=options.threads,
+                    progress=show,
+                )
+            except UnknownClusterError as error:
+                if "://" not in where or error.cluster == options.cluster:
+                    raise
+                raise UsageError(f"{error} Name the clusters of the other metastore by --from-clusters.") from error
     rows: list[tuple[object, ...]] = [
         (each.outcome.value, each.kind, each.name, each.partitions, each.directories, "; ".join(each.notes))
         for each in found
@@ -119,6 +125,10 @@ def _other(where: str, options: argparse.Namespace) -> Iterator[Metastore]:
     if "://" in where:
         from airflow_hivex.core.metastore import Metastore
 
+        # A URL with a typing error must not make an empty metastore.
+        status = Metastore.status(where)
+        if status["state"] == "new":
+            raise StoreMissingError(str(status["url"]))
         clusters, default = options.from_clusters, options.from_default_cluster
         with Metastore.open(where, clusters=clusters, default_cluster=default) as metastore:
             yield metastore

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from airflow_hivex.cli.connection import add_options_to_command, open_metastore
+from airflow_hivex.cli.connection import UsageError, add_options_to_command, open_metastore
 from airflow_hivex.cli.namespace_homes import add_home_arguments, add_import_arguments
 from airflow_hivex.cli.output import add_output_option, printer
 from airflow_hivex.core.errors import InvalidParametersError
@@ -140,7 +140,7 @@ def _check(options: argparse.Namespace) -> int:
     from airflow_hivex.core.preflight import Outlook
     from airflow_hivex.core.session import Result
 
-    statements = [NamedStatement(str(file), file.read_text()) for file in options.sql]
+    statements = [NamedStatement(str(file), _text_of(file)) for file in options.sql]
     unreadable = []
     for file in options.dag:
         for found in statements_of(file):
@@ -170,3 +170,10 @@ def _check(options: argparse.Namespace) -> int:
     printer(options.format)(Result(list(COLUMNS), rows))
     is_refused = any(each.outlook is Outlook.REFUSED for each in routes)
     return 0 if closure.is_closed and not unreadable and not is_refused else 1
+
+
+def _text_of(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read {file}: {error}") from error

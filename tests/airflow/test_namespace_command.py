@@ -61,6 +61,45 @@ def test_check_reads_scripts_and_dag_files(sqlite_url: str, tmp_path: Path, caps
     ]
 
 
+@pytest.mark.airflow
+def test_check_of_files_that_are_not_there_fails(
+    sqlite_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Metastore.open(sqlite_url) as metastore, metastore.session() as session:
+        session.sql("CREATE DATABASE a")
+    empty = tmp_path / "empty.py"
+    empty.write_text("number = 1")
+    latin = tmp_path / "latin.sql"
+    latin.write_bytes("SELECT 'ü'".encode("latin-1"))
+    command = ["--metastore", sqlite_url, "namespace", "check", "a"]
+    for script in (tmp_path / "missing.sql", tmp_path, latin):
+        with pytest.raises(SystemExit, match="2"):
+            main([*command, "--sql", str(script)])
+        assert f"cannot read {script}" in capsys.readouterr().err
+    for dag, reason in ((tmp_path / "missing.py", "does not exist"), (empty, "finds no DAG in")):
+        assert main([*command, "--dag", str(dag)]) == 1
+        assert reason in capsys.readouterr().err
+
+
+def test_import_from_a_wrong_url_says_so_and_makes_no_metastore(
+    sqlite_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clusters = {"far": {"filesystem": (tmp_path / "far").as_uri(), "jobtracker": "local[2]"}}
+    source = f"sqlite:///{tmp_path / 'far.db'}"
+    with Metastore.open(source, clusters=clusters) as metastore, metastore.session() as session:
+        session.sql("CREATE DATABASE sales")
+        session.sql("CREATE TABLE sales.t (id int)")
+        session.sql("INSERT INTO sales.t VALUES (1)")
+    command = ["--metastore", sqlite_url, "namespace", "import", "sales", "--dry-run", "--from"]
+    assert main([*command, f"sqlite:///{tmp_path / 'fra.db'}"]) == 1
+    assert "There is no metastore in the database" in capsys.readouterr().err
+    assert not (tmp_path / "fra.db").exists()
+    with pytest.raises(SystemExit, match="2"):
+        main([*command, source])
+    assert "Name the clusters of the other metastore by --from-clusters." in capsys.readouterr().err
+    assert main([*command, source, "--from-clusters", json.dumps(clusters)]) == 0
+
+
 @pytest.fixture
 def nycflights(warehouse: dict[str, Any]) -> Metastore:
     metastore = HivexHook().get_metastore()

@@ -29,7 +29,8 @@ class StoreMissingError(StoreError):
 
     def __init__(self, url: str) -> None:
         super().__init__(
-            f"There is no metastore in the database {url} yet. The first statement on the connection creates it.", url
+            f"There is no metastore in the database {url} yet. Check the name: the first statement on it creates one.",
+            url,
         )
 
 
