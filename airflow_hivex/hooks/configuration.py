@@ -167,6 +167,9 @@ class _ConnectionReader:
             return self._assembled_url()
         if self._connection.host:
             raise self._invalid("it has both metastore_url and a host; give one of them")
+        if self._connection.schema:
+            reason = "its schema names a database of PostgreSQL or a file of SQLite, which metastore_url names already"
+            raise self._invalid(f"{reason}; for the current database of sessions write database into the extra")
         return url
 
     def _assembled_url(self) -> str:

@@ -108,6 +108,7 @@ def test_connection_written_as_uri_is_read() -> None:
         (connection(host="db"), "no database name in the schema field"),
         (connection({"metastore_url": "sqlite:////m.db"}, host="db"), "both metastore_url and a host"),
         (connection({"dialect": "oracle"}, host="db", schema="h"), "dialect is 'oracle'"),
+        (connection({"metastore_url": "sqlite:////m.db"}, schema="shop"), "write database into the extra"),
         (connection({"dialect": "sqlite"}), "path of the database file"),
         (connection({"cluster_properties": 3}, host="db", schema="h"), "cluster_properties is neither"),
         (connection({"settings": "{"}, host="db", schema="h"), "settings is not JSON"),
