@@ -97,7 +97,8 @@ class RootMissingError(HivexError, OperationalError):
     def __init__(self, cluster: str, filesystem: str, missing: str) -> None:
         super().__init__(
             f"The root {filesystem} of cluster {cluster} is not the one that was written to: {missing}. Is it not "
-            "mounted? Nothing was written or deleted. Mount it and try again; if what it held is lost, "
+            "mounted? Nothing was written or deleted. Mount it and try again. If its files are lost, first give tables "
+            "that have copies elsewhere another primary cluster (ALTER TABLE ... SET PRIMARY CLUSTER ... FORCE); then "
             f"`hivex metastore accept-root {cluster}` takes the root as it is now.",
             cluster,
             filesystem,
