@@ -315,7 +315,7 @@ def test_forced_change_names_the_lost_writes_and_asks_for_confirmation(
     lose(tmp_path, "c1")
     with pytest.raises(HivexError):
         t.sql("ALTER TABLE t SET PRIMARY CLUSTER c2")
-    with pytest.raises(WritesLostError, match="write ids 3: 1 directory, 2 rows") as refused:
+    with pytest.raises(WritesLostError, match="write id 3: 1 directory, 2 rows") as refused:
         t.sql("ALTER TABLE t SET PRIMARY CLUSTER c2 FORCE")
     assert "write id 3, delta_0000003_0000003_0000: 2 rows" in refused.value.lost[0]
     with pytest.raises(WritesLostError):

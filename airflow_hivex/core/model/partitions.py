@@ -92,7 +92,8 @@ def partition_values(name: str) -> tuple[str, ...]:
     for part in name.split("/"):
         key, equals, value = part.partition("=")
         if not key or not equals:
-            raise InvalidObjectError("partition", name, "a partition's name is key=value, or several with '/' between")
+            reason = "a partition's name is key=value, or several with '/' between; a '/' in a value is written %2F"
+            raise InvalidObjectError("partition", name, reason)
         values.append(unescape(value))
     return tuple(values)
 

@@ -78,6 +78,11 @@ class MaxLag:
         return " and ".join(limits) or "none"
 
 
+def lag_text(lag_ms: int, commits: int) -> str:
+    """Return a lag as a part of a sentence."""
+    return f"{lag_ms / 1000:g} s and {commits} {'commit' if commits == 1 else 'commits'}"
+
+
 @dataclass(frozen=True, slots=True)
 class AsOf:
     """The earlier moment that a query has read, on a cluster whose copies lag.
@@ -94,7 +99,7 @@ class AsOf:
     def describe(self) -> str:
         """Return the moment as a clause of a sentence."""
         ids = ", ".join(f"{table} at write id {write_id}" for table, write_id in sorted(self.write_ids.items()))
-        return f"as of {self.time.isoformat()} ({ids}), {self.lag_ms / 1000:g} s and {self.commits} commits behind"
+        return f"as of {self.time.isoformat()} ({ids}), {lag_text(self.lag_ms, self.commits)} behind"
 
     def to_json(self) -> dict[str, Any]:
         """Return the moment in JSON's types, with the lag in seconds."""

@@ -170,11 +170,11 @@ class PrimaryClusters:
             self._replace(survey, target, running, replication)
         self._delete_withdrawn(survey)
         log.warning(
-            "The primary cluster of %s is %s now; cluster %s counts as lost, with %d directories",
+            "The primary cluster of %s is %s now; cluster %s counts as lost, with %s",
             survey.table.full_name,
             target,
             survey.table.storage.primary.cluster,
-            len(survey.remainder.lost),
+            _directories(len(survey.remainder.lost)),
         )
         return replace(survey.shown(target), is_changed=True, txn_id=running.txn_id)
 
@@ -345,9 +345,14 @@ def _summary(lost: Sequence[LostDirectory]) -> str:
     spans = [str(first) if first == last else f"{first}-{last}" for first, last in write_id_spans(lost)]
     shown = ", ".join(spans[:_MOST_IN_LINE])
     more = f" and {len(spans) - _MOST_IN_LINE} more ranges" if len(spans) > _MOST_IN_LINE else ""
-    ids = f"rows of the write ids {shown}{more}: " if spans else ""
-    count = "1 directory" if len(gone) == 1 else f"{len(gone)} directories"
-    return f"{ids}{count}, {sum(each.rows for each in gone)} rows, {sum(each.size_bytes for each in gone)} bytes"
+    word = "id" if len(spans) == 1 and "-" not in spans[0] else "ids"
+    ids = f"rows of the write {word} {shown}{more}: " if spans else ""
+    rows, size_bytes = sum(each.rows for each in gone), sum(each.size_bytes for each in gone)
+    return f"{ids}{_directories(len(gone))}, {rows} rows, {size_bytes} bytes"
+
+
+def _directories(number: int) -> str:
+    return "1 directory" if number == 1 else f"{number} directories"
 
 
 def _name(table: str) -> QualifiedName:

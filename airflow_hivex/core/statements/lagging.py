@@ -21,7 +21,7 @@ from airflow_hivex.core.clock import to_datetime
 from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.predicates import Predicate
 from airflow_hivex.core.model.routes import Candidate, Lack, Route
-from airflow_hivex.core.model.snapshots import AsOf, MaxLag, Moment
+from airflow_hivex.core.model.snapshots import AsOf, MaxLag, Moment, lag_text
 from airflow_hivex.core.settings import MAX_LAG
 from airflow_hivex.core.statements.context import Running, StatementContext
 from airflow_hivex.core.transactions.joined import read_as_of
@@ -150,7 +150,7 @@ class _Search:
         lag_ms, commits = _lag(found, self.now_ms)
         if not self.limit.accepts(lag_ms, commits):
             raise _TooOldError(
-                f"its copies can be read as of {time}, {lag_ms / 1000:g} s and {commits} commits behind, and "
+                f"its copies can be read as of {time}, {lag_text(lag_ms, commits)} behind, and "
                 f"{MAX_LAG} accepts {self.limit}"
             )
         return found
