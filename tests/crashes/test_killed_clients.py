@@ -90,7 +90,8 @@ def test_writer_killed(survivor: Survivor, tmp_path: Path, point: str) -> None:
         assert not done
     elif "open" in done:
         assert transactions.get(done["open"]).state is state
-    assert found.open_ids == ((1,) if state is TxnState.OPEN else ())
+    owners = [transactions.get(txn_id).user for txn_id in found.open_ids]
+    assert owners == (["victim"] if state is TxnState.OPEN else [])
     if "allocate list_a" in done and state is TxnState.OPEN:
         # What was acknowledged is still so for whoever asks again.
         again = transactions.allocate_write_ids([done["open"]], DATABASE, "list_a")
@@ -101,9 +102,10 @@ def test_writer_killed(survivor: Survivor, tmp_path: Path, point: str) -> None:
     assert is_free(survivor)
     assert transactions.valid_txns().open_ids == ()
     if state is TxnState.OPEN:
-        assert transactions.get(1).state is TxnState.ABORTED
+        (mine,) = found.open_ids
+        assert transactions.get(mine).state is TxnState.ABORTED
         with pytest.raises(TransactionAbortedError):
-            transactions.commit(1)
+            transactions.commit(mine)
     # The next writer has the lists to himself.
     (txn_id,) = transactions.open()
     survivor.metastore.locks.acquire(LOCKS, txn_id, wait=False)
