@@ -85,6 +85,16 @@ def test_tables_are_imported_with_their_directories_and_write_ids(
     assert metastore.doctor.examine() == []
 
 
+def test_new_tables_of_an_imported_namespace_are_made_where_it_is(
+    metastore: Metastore, session: Session, source: Metastore
+) -> None:
+    with source.session() as far:
+        far.sql("ALTER DATABASE a SET DBPROPERTIES ('hivex.cluster' = 'far')")
+    metastore.import_namespace(source, "a", cluster="c2", tables="u")
+    session.sql("CREATE TABLE a.new (id int)")
+    assert metastore.catalog.get_table("a", "new").storage.primary.cluster == "c2"
+
+
 @pytest.mark.spark
 def test_deleted_compacted_and_open_rows_are_those_of_the_snapshot(
     metastore: Metastore, session: Session, source: Metastore

@@ -31,7 +31,14 @@ from airflow_hivex.core.imports.writing import ImportedTable, TableWriter
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.directories import parse_directory
 from airflow_hivex.core.model.identifiers import normalise
-from airflow_hivex.core.model.objects import ClusterStorageDescriptor, Database, Partition, StoredTable, Table
+from airflow_hivex.core.model.objects import (
+    CLUSTER,
+    ClusterStorageDescriptor,
+    Database,
+    Partition,
+    StoredTable,
+    Table,
+)
 from airflow_hivex.core.model.originals import ORIGINAL_WRITE_ID
 from airflow_hivex.core.model.partitions import partition_values
 from airflow_hivex.core.model.replication import CopyProgress
@@ -259,7 +266,13 @@ class NamespaceImporter:
         services = self._services
         tables = [ImportedTable(plan.table, (), self._partitions(plan), _directories(plan)) for plan in planned]
         if not self._exists(here):
-            services.catalog.create_database(replace(database, name=here, location="", id=None, created_at=None))
+            parameters = dict(database.parameters)
+            if CLUSTER in parameters:
+                # The names of the source's clusters mean nothing here.
+                parameters[CLUSTER] = self._cluster.name
+            services.catalog.create_database(
+                replace(database, name=here, location="", parameters=parameters, id=None, created_at=None)
+            )
         with own_transaction(self._context) as running:
             locks = services.statement_locks
             names = [plan.table.name for plan in planned] + [view.name for view in views]
