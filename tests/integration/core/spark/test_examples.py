@@ -62,7 +62,8 @@ def test_examples_of_sparks_functions_are_read(spark: SparkSession, counts: Coun
     refused = {text: reason for text in queries if (reason := refusal(text)) is not None}
     counts["examples of Spark's functions"] = f"{len(queries)} read, {len(refused)} of them refused"
     assert refused == {}
-    assert len(queries) > 1000 // SHARE
+    # There are 1,200; a share of a few functions may have less than its part.
+    assert len(queries) > 600 // SHARE
 
 
 def test_a_keyword_is_a_name_wherever_spark_takes_it_for_one(spark: SparkSession, counts: Counts) -> None:
