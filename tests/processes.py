@@ -52,7 +52,9 @@ class ClientProcess:
 
     def __init__(self, function: Callable[..., None], *arguments: Any, log: Path) -> None:
         self._log = log
-        self._process: ForkServerProcess = CONTEXT.Process(target=_main, args=(log, function, arguments), daemon=True)
+        # The server has the environment of the moment in which it was started.
+        given = (log, dict(os.environ), function, arguments)
+        self._process: ForkServerProcess = CONTEXT.Process(target=_main, args=given, daemon=True)
         self._process.start()
 
     def __enter__(self) -> ClientProcess:
@@ -96,7 +98,9 @@ class ClientProcess:
         return self._log.read_text() if self._log.exists() else ""
 
 
-def _main(log: Path, function: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+def _main(log: Path, environment: dict[str, str], function: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+    os.environ.clear()
+    os.environ.update(environment)
     try:
         function(*arguments)
     except BaseException:
