@@ -31,6 +31,30 @@ _ARMED_S = 300
 """The pause between two reports of the state of an idle cache."""
 _LATE_COMMIT_S = 2.0
 """A writer that has looked for followers just before one began to wait commits within this time."""
+_LONGEST_STEP_S = 5.0
+"""The time that a fork waits for a step of a follower, at most."""
+
+# A process that is forked while this thread has a transaction of SQLite open inherits its lock, but not the thread that
+# would release it: each write of the child would find the database locked for ever.
+_step = threading.Lock()
+_is_forking = threading.local()
+
+
+def _begin_fork() -> None:
+    _is_forking.has_step = _step.acquire(timeout=_LONGEST_STEP_S)
+
+
+def _end_fork() -> None:
+    if _is_forking.has_step:
+        _step.release()
+
+
+def _begin_child() -> None:
+    global _step
+    _step = threading.Lock()
+
+
+os.register_at_fork(before=_begin_fork, after_in_parent=_end_fork, after_in_child=_begin_child)
 
 
 class Follower:
@@ -169,7 +193,8 @@ class Follower:
         with watching(self._store, CHANNEL) as listener:
             while not stop.is_set():
                 try:
-                    armed_at = self._step(armed_at)
+                    with _step:
+                        armed_at = self._step(armed_at)
                     was_lost = False
                 except HivexError as error:
                     armed_at = 0.0

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 
 import pytest
 from sqlalchemy import insert
@@ -118,6 +120,19 @@ def test_forked_process_follows_by_itself(far: Process, writer: Writer) -> None:
         wait_until(lambda: far.hits(lambda: far.catalog.get_table(*T, after)))
         assert far.catalog.get_table(*T, after).parameters["k"] == "of the child"
         assert {each.process_id for each in registered_caches(far.store)} <= {os.getpid()}
+    finally:
+        far.follower.stop()
+
+
+def test_fork_in_the_middle_of_a_step_leaves_no_lock_behind(far: Process, writer: Writer) -> None:
+    try:
+        for number in range(20):
+            far.follower.stop()
+            far.follower.start()
+            # Moments of the first step, which writes.
+            time.sleep(number * 0.0003)
+            writer_of_child = partial(writer.altered, T, k=str(number))
+            assert in_a_fork(lambda write=writer_of_child: {"done": write() is None}) == {"done": True}
     finally:
         far.follower.stop()
 
