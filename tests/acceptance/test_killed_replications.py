@@ -178,6 +178,7 @@ class _Cluster:
         return ended
 
     def kill(self) -> None:
+        """Kill what this kind is about; each kind says what."""
         raise NotImplementedError
 
     def mend(self) -> None:

@@ -144,6 +144,7 @@ class _Copier:
             return
         starts = max(self._free_at, time.monotonic())
         self._free_at = starts + size / self._rate
+        # The pause is the rate that was asked for.
         time.sleep(max(0.0, starts - time.monotonic()))
 
 
