@@ -14,9 +14,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from airflow_hivex.core.errors import CopyAlteredError, InvalidOperationError
+from airflow_hivex.core.errors import CopyAlteredError, InvalidOperationError, StorageError
 from airflow_hivex.core.files import local_copies
 from airflow_hivex.core.files.filesystem import ClusterFiles
 from airflow_hivex.core.model.replication import CopyProgress
@@ -215,6 +215,11 @@ def _check(stop: threading.Event) -> None:
         raise StoppedError
 
 
+def _is_taken(error: StorageError) -> bool:
+    """Return whether a copy failed because a file has come into its place since the caller has looked."""
+    return isinstance(error.__cause__, FileExistsError)
+
+
 class _Copier:
     def __init__(
         self,
@@ -253,13 +258,19 @@ class _Copier:
         paths = _LocalPaths(self._target)
         sources = {name: _LocalPaths(self._sources(name)) for name in {each.source for each in new}}
         work = [(sources[each.source].of(each.location), paths.of(each.place), each.size_bytes) for each in new]
-        done = local_copies.copy_small_files(work, lambda: _check(self._stop))
+        try:
+            done = local_copies.copy_small_files(work, lambda: _check(self._stop))
+        except StorageError as error:
+            if not _is_taken(error):
+                raise
+            # One by one: each file looks at what lies in its place.
+            new, done = [], []
         for each, (size, checksum, copied) in zip(new, done, strict=True):
             self._check_copy(each, size, checksum, copied)
             self.checksums[each.place] = checksum
         self._count(sum(each.size_bytes for each in new))
         for each in files:
-            if each.there is not There.NOTHING or each.is_read:
+            if each.place not in self.checksums:
                 self.checksums[each.place] = self._copy(each)
 
     def _are_short(self, files: Sequence[FileCopy]) -> bool:
@@ -284,7 +295,13 @@ class _Copier:
                 raise InvalidOperationError("REPLICATE", file.table, reason)
             if not file.is_read:
                 self._target.delete_file(file.place)
-        size, checksum, copied = self._transfer(source, file)
+        try:
+            size, checksum, copied = self._transfer(source, file)
+        except StorageError as error:
+            if file.there is not There.NOTHING or not _is_taken(error):
+                raise
+            # A task of a cancelled job, which publishes whole files for a moment after its job has ended.
+            return self._copy(replace(file, there=There.SAME_SIZE))
         self._check_copy(file, size, checksum, copied)
         return checksum
 

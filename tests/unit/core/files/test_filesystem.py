@@ -225,13 +225,27 @@ def test_a_source_of_another_size_and_a_file_in_the_way_are_refused(tmp_path: Pa
             copy(expected, "copy/a")
         assert not (tmp_path / "copy" / "a").exists()
     (tmp_path / "b").write_bytes(b"y" * size)
-    with pytest.raises(StorageError, match="exists"):
-        copy(size, "b")
-    with pytest.raises(InvalidOperationError, match="is another file; move it away"):
-        copy(size, "b", There.SAME_SIZE)
+    for there in (There.NOTHING, There.SAME_SIZE):
+        with pytest.raises(InvalidOperationError, match="is another file; move it away"):
+            copy(size, "b", there)
     assert (tmp_path / "b").read_bytes() == b"y" * size
     copy(size, "b", There.OWN)
     assert (tmp_path / "b").read_bytes() == b"x" * size
+
+
+@pytest.mark.parametrize("size", [5, local_copies.SMALL + 7])
+@pytest.mark.parametrize("rate", [None, 10_000_000])
+def test_a_file_that_a_late_task_has_copied_meanwhile_is_kept(tmp_path: Path, size: int, rate: int | None) -> None:
+    files = ClusterFiles(tmp_path.as_uri())
+    for name in ("a", "b", "c"):
+        files.write_chunks(f"t/{name}", [name.encode() * size])
+    # It came after the caller had looked.
+    files.write_chunks("copy/b", [b"b" * size])
+    copies = [FileCopy("d.t", "c1", f"t/{name}", f"copy/{name}", size) for name in ("a", "b", "c")]
+    done = copy_files(lambda _: files, files, "c2", copies, Event(), threads=1, bytes_per_second=rate)
+    assert "copy/b" in done.kept
+    assert done.checksums == {f"copy/{name}": hashlib.sha256(name.encode() * size).hexdigest() for name in "abc"}
+    assert dict(files.walk("copy")) == dict.fromkeys("abc", size)
 
 
 def test_a_copy_is_not_faster_than_its_rate(tmp_path: Path) -> None:
