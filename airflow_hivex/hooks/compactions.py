@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_hivex.core.errors import HivexError, InvalidOperationError, Outcome
-from airflow_hivex.hooks.tasks import cause_of
+from airflow_hivex.core.errors import InvalidOperationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from airflow.sdk import Context
 
     from airflow_hivex.core.model.cleaning import CleaningTask
@@ -82,19 +78,3 @@ def as_whole_number(name: str, value: object) -> int:
     if isinstance(value, bool) or not (text.isascii() and text.isdigit()) or int(text) < 1:
         raise AirflowFailException(f"{name} is {value!r}; it must be a whole number, 1 or more.")
     return int(text)
-
-
-@contextmanager
-def failing_for_good(may_pass: Callable[[HivexError], bool] | None = None) -> Iterator[None]:
-    """Let a task fail without a retry where none can help.
-
-    :param may_pass: whether a retry does help after an error that is not known to pass
-    :raises AirflowFailException: the same call would fail again
-    :raises HivexError: the failure may pass, or it is not known what has been applied; every call can be repeated
-    """
-    try:
-        yield
-    except HivexError as error:
-        if error.retryable or error.outcome is Outcome.UNKNOWN or (may_pass is not None and may_pass(error)):
-            raise
-        raise AirflowFailException(str(error)) from cause_of(error)

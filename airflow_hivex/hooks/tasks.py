@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from airflow_hivex.core.errors import JobError, StorageError, StoreError
+from airflow.sdk.exceptions import AirflowFailException
+
+from airflow_hivex.core.errors import HivexError, JobError, Outcome, StorageError, StoreError
 
 if TYPE_CHECKING:
-    from airflow.sdk import Context
+    from collections.abc import Callable, Iterator
 
-    from airflow_hivex.core.errors import HivexError
+    from airflow.sdk import Context
 
 
 def agent_info(context: Context) -> str:
@@ -37,3 +40,34 @@ def cause_of(error: HivexError) -> BaseException | None:
     A statement that is wrong needs no stack; where something broke, the stack tells where.
     """
     return error if isinstance(error, JobError | StoreError | StorageError) else None
+
+
+def failure_of(error: HivexError) -> AirflowFailException | None:
+    """Return the error of a task whose retries cannot help, or None if the failure may pass.
+
+    It may also pass if the outcome is unknown: the call of the task finds what has been applied.
+    """
+    if error.retryable or error.outcome is Outcome.UNKNOWN:
+        return None
+    return AirflowFailException(str(error))
+
+
+@contextmanager
+def failing_for_good(
+    may_pass: Callable[[HivexError], bool] | None = None,
+    describe: Callable[[HivexError], AirflowFailException | None] = failure_of,
+) -> Iterator[None]:
+    """Let a task fail without a retry where none can help.
+
+    :param may_pass: whether a retry does help after an error that is not known to pass
+    :param describe: the error of the task; None if the failure may pass
+    :raises AirflowFailException: the same call would fail again
+    :raises HivexError: the failure may pass
+    """
+    try:
+        yield
+    except HivexError as error:
+        failure = None if may_pass is not None and may_pass(error) else describe(error)
+        if failure is None:
+            raise
+        raise failure from cause_of(error)

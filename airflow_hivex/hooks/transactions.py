@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING
 
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_hivex.core.errors import HivexError, Outcome
+from airflow_hivex.hooks.tasks import failure_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from airflow.sdk import Context
+
+    from airflow_hivex.core.errors import HivexError
 
 
 def as_txn_id(value: object) -> int:
@@ -39,10 +41,8 @@ def lasting_failure(error: HivexError, begin_task_id: str | None) -> AirflowFail
         sentence = f"Transaction {error.txn_id} was aborted{because}. Nothing that its tasks wrote is visible."
     elif isinstance(error, NoSuchTransactionError | TransactionCommittedError | TransactionNotOpenError):
         sentence = str(error)
-    elif error.retryable or error.outcome is Outcome.UNKNOWN:
-        return None
     else:
-        return AirflowFailException(str(error))
+        return failure_of(error)
     return AirflowFailException(f"{sentence} {what_to_clear(begin_task_id)}")
 
 

@@ -15,10 +15,10 @@ from airflow_hivex.hooks.compactions import (
     as_whole_number,
     describe_cleaning,
     describe_compaction,
-    failing_for_good,
     name_in_map,
     table_to_compact,
 )
+from airflow_hivex.hooks.tasks import failing_for_good
 from airflow_hivex.hooks.warehouse import WarehouseHook
 from airflow_hivex.operators.page_links import HivexCompactionsLink, HivexTableLink
 from airflow_hivex.triggers.compaction import HivexCompactionTrigger, look_at_compaction

@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseOperator
-from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_hivex.core.errors import HivexError
-from airflow_hivex.hooks.tasks import cause_of
+from airflow_hivex.hooks.tasks import failing_for_good
 from airflow_hivex.hooks.warehouse import WarehouseHook
 
 if TYPE_CHECKING:
@@ -43,14 +41,10 @@ class _LinkOperator(BaseOperator):
         :raises AirflowFailException: the link or its table does not allow it: a retry would fail again
         :raises HivexError: the failure may pass; Airflow retries the task as its ``retries`` say
         """
-        hook = WarehouseHook(self.hivex_conn_id)
-        namespace = self.namespace or hook.get_configuration().database
-        try:
+        with failing_for_good():
+            hook = WarehouseHook(self.hivex_conn_id)
+            namespace = self.namespace or hook.get_configuration().database
             return {"namespace": namespace, "link": self.link, **self._change(hook.get_metastore().links, namespace)}
-        except HivexError as error:
-            if error.retryable:
-                raise
-            raise AirflowFailException(str(error)) from cause_of(error)
 
     def _change(self, links: Links, namespace: str) -> dict[str, Any]:
         """Make the change and return its result; each operator has its own."""

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_hivex.core.errors import HivexError
-from airflow_hivex.hooks.tasks import agent_info, cause_of
+from airflow_hivex.hooks.tasks import agent_info, failing_for_good
 from airflow_hivex.hooks.warehouse import WarehouseHook
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ class HivexMoveNamespaceOperator(BaseOperator):
         :raises AirflowFailException: the request is wrong, or an object is in the way: a retry would fail again
         :raises HivexError: the failure may pass; Airflow retries the task as its ``retries`` say
         """
-        try:
+        with failing_for_good():
             found = (
                 WarehouseHook(self.hivex_conn_id)
                 .get_metastore()
@@ -88,10 +87,6 @@ class HivexMoveNamespaceOperator(BaseOperator):
                     agent_info=agent_info(context),
                 )
             )
-        except HivexError as error:
-            if error.retryable:
-                raise
-            raise AirflowFailException(str(error)) from cause_of(error)
         answer: dict[str, Any] = {
             "namespace": found.namespace,
             "cluster": found.cluster,
@@ -180,7 +175,7 @@ class HivexImportNamespaceOperator(BaseOperator):
         """
         from airflow_hivex.core.imports.report import ImportOutcome
 
-        try:
+        with failing_for_good():
             metastore = WarehouseHook(self.hivex_conn_id).get_metastore()
             source = self.source_conn_id or self._home(metastore)
             found = metastore.import_namespace(
@@ -193,10 +188,6 @@ class HivexImportNamespaceOperator(BaseOperator):
                 threads=self.threads,
                 progress=self._report,
             )
-        except HivexError as error:
-            if error.retryable:
-                raise
-            raise AirflowFailException(str(error)) from cause_of(error)
         refused = [each for each in found if each.outcome is ImportOutcome.REFUSED]
         for each in refused:
             self.log.warning("%s is not imported: %s", each.name, "; ".join(each.notes))

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from airflow.sdk import BaseOperator, XComArg, conf
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferralError, TaskDeferralTimeout
 
-from airflow_hivex.core.errors import HivexError
-from airflow_hivex.hooks.tasks import agent_info, cause_of, part_name
+from airflow_hivex.hooks.tasks import agent_info, failing_for_good, part_name
 from airflow_hivex.hooks.transactions import as_txn_id, lasting_failure
 from airflow_hivex.hooks.warehouse import WarehouseHook, split_statements
 from airflow_hivex.operators.page_links import HivexTransactionsLink
@@ -21,12 +19,14 @@ from airflow_hivex.operators.transaction import HivexTransaction
 from airflow_hivex.triggers.query import result_as_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.sdk import Context
 
     from airflow_hivex.core.dbapi import ResultRows
+    from airflow_hivex.core.errors import HivexError
     from airflow_hivex.core.session import Result, Session
 
 
@@ -201,21 +201,17 @@ class HivexQueryOperator(BaseOperator):
             query.abort_all(f"the task has waited in vain: {error}")
             raise
 
-    @contextmanager
-    def _failures(self, txn_id: int | None) -> Iterator[None]:
-        """Raise errors of the block as Airflow needs them to decide on a retry."""
-        try:
-            yield
-        except HivexError as error:
-            # Also workers that are shut down kill their tasks: whether to go on elsewhere is Airflow's to say.
-            if self._killed or (txn_id is None and error.retryable):
-                raise
-            if txn_id is None:
-                raise AirflowFailException(str(error)) from cause_of(error)
-            failure = lasting_failure(error, self._begin_task_id)
-            if failure is None:
-                raise
-            raise failure from cause_of(error)
+    def _failures(self, txn_id: int | None) -> AbstractContextManager[None]:
+        """Return the context in which errors are raised as Airflow needs them to decide on a retry."""
+
+        def describe(error: HivexError) -> AirflowFailException | None:
+            if txn_id is not None:
+                return lasting_failure(error, self._begin_task_id)
+            # A retry would write the rows a second time, if the commit whose outcome is unknown was applied.
+            return None if error.retryable else AirflowFailException(str(error))
+
+        # Also workers that are shut down kill their tasks: whether to go on elsewhere is Airflow's to say.
+        return failing_for_good(lambda _: self._killed, describe)
 
     def _defers(self) -> bool:
         if self.deferrable is None:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseOperator
-from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_hivex.core.errors import HivexError
-from airflow_hivex.hooks.tasks import agent_info, cause_of
+from airflow_hivex.hooks.tasks import agent_info, failing_for_good
 from airflow_hivex.hooks.warehouse import WarehouseHook
 
 if TYPE_CHECKING:
@@ -87,7 +85,7 @@ class HivexReplicateOperator(BaseOperator):
         :raises AirflowFailException: the request is wrong or a file is damaged: a retry would fail again
         :raises HivexError: the failure may pass; Airflow retries the task as its ``retries`` say
         """
-        try:
+        with failing_for_good():
             found = (
                 WarehouseHook(self.hivex_conn_id)
                 .get_metastore()
@@ -105,10 +103,6 @@ class HivexReplicateOperator(BaseOperator):
                     agent_info=agent_info(context),
                 )
             )
-        except HivexError as error:
-            if error.retryable:
-                raise
-            raise AirflowFailException(str(error)) from cause_of(error)
         answer: dict[str, Any] = {
             "cluster": found.cluster,
             "tables": [each.table for each in found.tables],
@@ -189,7 +183,7 @@ class HivexSetPrimaryClusterOperator(BaseOperator):
         :raises AirflowFailException: the request is wrong, or writes would be lost: a retry would fail again
         :raises HivexError: the failure may pass; Airflow retries the task as its ``retries`` say
         """
-        try:
+        with failing_for_good():
             found = (
                 WarehouseHook(self.hivex_conn_id)
                 .get_metastore()
@@ -203,10 +197,6 @@ class HivexSetPrimaryClusterOperator(BaseOperator):
                     agent_info=agent_info(context),
                 )
             )
-        except HivexError as error:
-            if error.retryable:
-                raise
-            raise AirflowFailException(str(error)) from cause_of(error)
         return {
             "table": found.table,
             "before": found.before,

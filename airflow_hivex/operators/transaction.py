@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator, TaskGroup, TriggerRule, XComArg
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from airflow_hivex.core.errors import HivexError
-from airflow_hivex.hooks.tasks import agent_info, cause_of, part_name
+from airflow_hivex.hooks.tasks import agent_info, failing_for_good, part_name
 from airflow_hivex.hooks.transactions import as_txn_id, lasting_failure, states_of_tasks, what_to_clear
 from airflow_hivex.hooks.warehouse import WarehouseHook
 
@@ -335,13 +334,8 @@ class HivexCommitOperator(BaseOperator):
 
         txn_id = as_txn_id(self.txn_id)
         hook = WarehouseHook(self.hivex_conn_id)
-        try:
+        with failing_for_good(describe=lambda error: lasting_failure(error, self.begin_task_id)):
             hook.get_metastore().commit(txn_id)
-        except HivexError as error:
-            failure = lasting_failure(error, self.begin_task_id)
-            if failure is None:
-                raise
-            raise failure from cause_of(error)
         self.log.info("Transaction %s has committed.", txn_id)
         send_events(self, context, hook, [txn_id])
         return txn_id

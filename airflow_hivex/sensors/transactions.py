@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseSensorOperator, PokeReturnValue, conf
 from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout, AirflowSkipException
 
-from airflow_hivex.core.errors import HivexError
-from airflow_hivex.hooks.tasks import cause_of
+from airflow_hivex.hooks.tasks import failing_for_good
 from airflow_hivex.hooks.warehouse import WarehouseHook
 from airflow_hivex.triggers.transactions import (
     HivexTableCommitTrigger,
@@ -57,12 +56,8 @@ class HivexSensor(BaseSensorOperator):
         if not self._is_prepared:
             self._prepare(context)
             self._is_prepared = True
-        try:
+        with failing_for_good():
             answer = self._look()
-        except HivexError as error:
-            if error.retryable:
-                raise
-            raise AirflowFailException(str(error)) from cause_of(error)
         return PokeReturnValue(answer is not None, answer)
 
     def execute(self, context: Context) -> Any:
