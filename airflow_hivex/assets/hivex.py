@@ -1,4 +1,4 @@
-"""URIs of tables: ``hivex://connection/database/table``."""
+"""URIs of tables, ``hivex://connection/database/table``, and of links, ``hivex://connection/database/table@namespace``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ FORM = "hivex://connection/database/table"
 
 
 class TableUri(NamedTuple):
-    """The parts of a table's URI; names are in the form in which they are compared."""
+    """The parts of a table's URI; names are in the form in which they are compared.
+
+    ``table`` is ``table@namespace`` for a link.
+    """
 
     hivex_conn_id: str
     database: str
@@ -30,12 +33,23 @@ class TableUri(NamedTuple):
 
     @property
     def full_name(self) -> str:
-        """Return ``database.table``."""
+        """Return ``database.table``, or ``database.table@namespace``."""
         return f"{self.database}.{self.table}"
+
+    @property
+    def is_link(self) -> bool:
+        """Return whether it is the URI of a link."""
+        return "@" in self.table
+
+    @property
+    def source_name(self) -> str:
+        """Return ``database.table`` of the table with the rows: the source of a link."""
+        table, _, namespace = self.table.partition("@")
+        return f"{namespace or self.database}.{table}"
 
 
 def table_uri(hivex_conn_id: str, database: str, table: str) -> TableUri:
-    """Return the URI of a table."""
+    """Return the URI of a table, or of a link such as ``table@namespace``."""
     return TableUri(hivex_conn_id, normalise(database), normalise(table))
 
 
@@ -64,10 +78,10 @@ def create_asset(
     name: str | None = None,
     extra: dict[str, Any] | None = None,
 ) -> Asset:
-    """Return the asset of a table.
+    """Return the asset of a table or link.
 
-    :param table: ``table`` or ``database.table``
-    :param database: the database of a table that is named without one
+    :param table: ``table`` or ``database.table``; of a link ``table@namespace`` or ``database.table@namespace``
+    :param database: the database of a table or link that is named without one
     :param hivex_conn_id: the connection of type ``hivex``
     :param name: the asset's name; its URI by default
     :param extra: its extra
@@ -80,19 +94,25 @@ def create_asset(
 
 
 def convert_asset_to_openlineage(asset: Asset, lineage_context: Any) -> OpenLineageDataset:  # noqa: ARG001
-    """Return the dataset of OpenLineage for an asset: namespace ``hivex://connection``, name ``database.table``."""
+    """Return the dataset of OpenLineage for an asset: namespace ``hivex://connection``, name ``database.table``.
+
+    The dataset of a link is that of its source, which has the rows.
+    """
     from airflow.providers.common.compat.openlineage.facet import Dataset
 
     uri = parse_uri(str(asset.uri))
-    return Dataset(namespace=f"{SCHEME}://{uri.hivex_conn_id}", name=uri.full_name)
+    return Dataset(namespace=f"{SCHEME}://{uri.hivex_conn_id}", name=uri.source_name)
 
 
 def _parts(uri: SplitResult) -> TableUri:
     segments = uri.path.removeprefix("/").split("/")
     if not uri.netloc or "@" in uri.netloc or uri.query or len(segments) != 2:
         raise ValueError(f"{uri.geturl()} is not a valid URI of a table. Write {FORM}.")
+    name, at, namespace = segments[1].partition("@")
     try:
-        database, table = check_name("database", segments[0]), check_name("table", segments[1])
+        database, table = check_name("database", segments[0]), check_name("table", name)
+        if at:
+            table = f"{table}@{check_name('namespace', namespace)}"
     except InvalidObjectError as error:
         raise ValueError(f"{uri.geturl()} is not a valid URI of a table: {error}") from None
     return TableUri(uri.netloc, database, table)

@@ -1,7 +1,8 @@
 """Tables that a task has read and written, as its inlets and outlets.
 
 SQL is a template, and sqlglot is too slow for a DAG file: so the tables are found when the statements run. An event is
-sent for each written table whose asset a DAG of this Airflow knows.
+sent for each written table whose asset a DAG of this Airflow knows. Airflow stores an event for each outlet, so that a
+task that moves, copies or merges files, and changes no rows, has inlets only.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Asset
 
-from airflow_hivex.assets.hivex import table_uri
+from airflow_hivex.assets.hivex import TableUri, table_uri
 from airflow_hivex.core.errors import HivexError
 from airflow_hivex.hooks.lineage import tables_of
 from airflow_hivex.triggers.commits import WATCHED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from airflow.sdk import BaseOperator, Context
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _LONGEST_PARTITION_KEY = 250
+_MOST_TABLES = 1000
 MOST_PARTITIONS = 1000
 
 
@@ -44,8 +46,28 @@ def declare_inlets(
 ) -> None:
     """Add the tables that statements read to the inlets of a task."""
     found = tables_of(statements, hook.hivex_conn_id, database or hook.get_configuration().database)
-    known = {each.uri for each in operator.inlets if isinstance(each, Asset)}
-    operator.inlets += [Asset(name=str(uri), uri=str(uri)) for uri in found.inputs if str(uri) not in known]
+    _add_inlets(operator, found.inputs)
+
+
+def declare_tables(operator: BaseOperator, hivex_conn_id: str, tables: Iterable[str]) -> None:
+    """Add tables, each ``table`` or ``database.table``, to the inlets of a task that changes no rows of them."""
+    parts = (each.rpartition(".") for each in tables)
+    _add_inlets(operator, [table_uri(hivex_conn_id, database or "default", table) for database, _, table in parts])
+
+
+def send_event(
+    operator: BaseOperator, context: Context, uri: TableUri, extra: dict[str, Any], partitions: Collection[str] = ()
+) -> None:
+    """Add a table or link, which has other rows now, to the outlets of a task, with an event.
+
+    An asset that no DAG names is skipped, and so is one whose events come from the notification log.
+    """
+    if "outlet_events" not in context:
+        return
+    asset = _asset_of(str(uri))
+    if asset is not None:
+        context["outlet_events"][asset].extra.update(extra | {"partitions": sorted(partitions)[:MOST_PARTITIONS]})
+        _add_outlet(operator, asset)
 
 
 def send_events(
@@ -85,8 +107,18 @@ def send_events(
         if with_partition_keys and written.partitions:
             keys = sorted(key for key in written.partitions if len(key) <= _LONGEST_PARTITION_KEY)
             accessor.add_partitions(keys[:MOST_PARTITIONS])
-        if not any(isinstance(each, Asset) and each.uri == asset.uri for each in operator.outlets):
-            operator.outlets.append(asset)
+        _add_outlet(operator, asset)
+
+
+def _add_inlets(operator: BaseOperator, uris: Sequence[TableUri]) -> None:
+    known = {each.uri for each in operator.inlets if isinstance(each, Asset)}
+    names = dict.fromkeys(str(each) for each in uris[:_MOST_TABLES])
+    operator.inlets.extend(Asset(name=name, uri=name) for name in names if name not in known)
+
+
+def _add_outlet(operator: BaseOperator, asset: Asset) -> None:
+    if not any(isinstance(each, Asset) and each.uri == asset.uri for each in operator.outlets):
+        operator.outlets.append(asset)
 
 
 def _by_table(commits: Iterable[TableCommit]) -> dict[str, _Written]:

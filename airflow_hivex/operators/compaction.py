@@ -145,12 +145,12 @@ class HivexCompactOperator(BaseOperator):
                 self.log.info("Compaction %s of %s is in the queue.", response.id, self._place())
             entry = self._own(compactor, response)
             if not self.wait_for_completion:
-                return describe_compaction(entry)
+                return self._end(describe_compaction(entry))
             if not self.deferrable:
-                return self._wait(entry.id, self._killed)
+                return self._end(self._wait(entry.id, self._killed))
             answer = self._look(entry.id)
         if answer is not None:
-            return answer
+            return self._end(answer)
         self.log.info("Waiting for compaction %s in the triggerer, for at most %s.", entry.id, self.timeout)
         trigger = HivexCompactionTrigger(
             compaction_id=entry.id,
@@ -173,7 +173,7 @@ class HivexCompactOperator(BaseOperator):
             raise AirflowFailException((event or {}).get("error", "The trigger has ended without an answer."))
         answer: dict[str, Any] = event["answer"]
         self.log.info("Compaction %s is %s.", answer["compaction_id"], answer["state"])
-        return answer
+        return self._end(answer)
 
     def on_kill(self) -> None:
         """End the waiting. The compaction stays in the queue, or goes on; ABORT COMPACTIONS takes it out."""
@@ -206,6 +206,13 @@ class HivexCompactOperator(BaseOperator):
             )
         self.log.info("%s It does what this task asks for.", response.message)
         return entry
+
+    def _end(self, answer: dict[str, Any]) -> dict[str, Any]:
+        """Declare the table as an inlet, and return the answer. The compaction changes no rows, so it has no outlet."""
+        from airflow_hivex.operators.asset_events import declare_tables
+
+        declare_tables(self, self.hivex_conn_id, [answer["table"]])
+        return answer
 
     def _look(self, compaction_id: int) -> dict[str, Any] | None:
         return look_at_compaction(self.hivex_conn_id, compaction_id, until_cleaned=self.until_cleaned)

@@ -95,6 +95,8 @@ class HivexCompactionWorkerOperator(BaseOperator):
         :raises AirflowException: the task was killed, or another worker still has the compaction
         :raises HivexError: the failure may pass, or the compaction went back to the queue
         """
+        from airflow_hivex.operators.asset_events import declare_tables
+
         self._killed = False
         name_in_map(context)
         with failing_for_good(self._waits_again):
@@ -104,6 +106,7 @@ class HivexCompactionWorkerOperator(BaseOperator):
             else:
                 number = as_whole_number("compaction_id", self.compaction_id)
                 done = [self._do(metastore, number, is_retry=context["ti"].try_number > 1)]
+        declare_tables(self, self.hivex_conn_id, [each["table"] for each in done])
         failed = [each for each in done if each["state"] == "failed"]
         if failed:
             reasons = "; ".join(f"{each['compaction_id']} of {each['table']}: {each['message']}" for each in failed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from airflow.sdk import BaseOperator
 
@@ -15,6 +15,17 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_hivex.core.namespaces.links import Links
+
+
+class _Change(NamedTuple):
+    """The result of a change.
+
+    ``shown`` are the partitions that the event of the link's asset names; None for no event.
+    """
+
+    result: dict[str, Any]
+    shown: Sequence[str] | None = None
+    is_dropped: bool = False
 
 
 class _LinkOperator(BaseOperator):
@@ -35,7 +46,7 @@ class _LinkOperator(BaseOperator):
         self.namespace = namespace
         self.hivex_conn_id = hivex_conn_id
 
-    def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002 - Airflow's signature
+    def execute(self, context: Context) -> dict[str, Any]:
         """Make the change.
 
         :raises AirflowFailException: the link or its table does not allow it: a retry would fail again
@@ -44,11 +55,29 @@ class _LinkOperator(BaseOperator):
         with failing_for_good():
             hook = WarehouseHook(self.hivex_conn_id)
             namespace = self.namespace or hook.get_configuration().database
-            return {"namespace": namespace, "link": self.link, **self._change(hook.get_metastore().links, namespace)}
+            links = hook.get_metastore().links
+            # Where the try before was lost behind the change, its event was lost, too.
+            change = self._change(links, namespace, is_retry=context["ti"].try_number > 1)
+            if not change.is_dropped:
+                self._declare(context, links, namespace, change.shown)
+        return {"namespace": namespace, "link": self.link, **change.result}
 
-    def _change(self, links: Links, namespace: str) -> dict[str, Any]:
+    def _change(self, links: Links, namespace: str, *, is_retry: bool) -> _Change:
         """Make the change and return its result; each operator has its own."""
         raise NotImplementedError
+
+    def _declare(self, context: Context, links: Links, namespace: str, shown: Sequence[str] | None) -> None:
+        """Declare the source as an inlet, and the link as an outlet with an event if it shows more rows than before."""
+        from airflow_hivex.assets.hivex import table_uri
+        from airflow_hivex.core.model.links import LinkName
+        from airflow_hivex.operators.asset_events import declare_tables, send_event
+
+        source = ".".join(links.get(namespace, self.link).source)
+        name = LinkName.of(namespace, self.link)
+        declare_tables(self, self.hivex_conn_id, [source])
+        if shown is not None:
+            uri = table_uri(self.hivex_conn_id, name.database, name.in_database)
+            send_event(self, context, uri, {"source": source}, shown)
 
 
 class HivexCreateLinkOperator(_LinkOperator):
@@ -71,7 +100,7 @@ class HivexCreateLinkOperator(_LinkOperator):
         self.static = static
         self.properties = properties
 
-    def _change(self, links: Links, namespace: str) -> dict[str, Any]:
+    def _change(self, links: Links, namespace: str, *, is_retry: bool) -> _Change:
         from airflow_hivex.core.errors import AlreadyExistsError
         from airflow_hivex.core.model.links import LinkName
 
@@ -84,7 +113,10 @@ class HivexCreateLinkOperator(_LinkOperator):
             if error.name != str(name):
                 raise
             is_created = False
-        return {"source": ".".join(links.get(namespace, self.link).source), "is_created": is_created}
+        source = links.source(links.get(namespace, self.link))
+        # A link to a table with partitions shows none of those that the table has now.
+        shown: list[str] | None = [] if (is_created or is_retry) and not source.is_partitioned else None
+        return _Change({"source": source.full_name, "is_created": is_created}, shown)
 
 
 class HivexAlterLinkOperator(_LinkOperator):
@@ -125,7 +157,7 @@ class HivexAlterLinkOperator(_LinkOperator):
         self.drop_partitions = drop_partitions
         self.properties = properties
 
-    def _change(self, links: Links, namespace: str) -> dict[str, Any]:
+    def _change(self, links: Links, namespace: str, *, is_retry: bool) -> _Change:
         added: list[str] = []
         dropped: list[str] = []
         if self.add_partitions:
@@ -134,7 +166,8 @@ class HivexAlterLinkOperator(_LinkOperator):
             dropped = links.drop_partitions(namespace, self.link, list(self.drop_partitions), if_exists=True)
         if self.properties:
             links.set_properties(namespace, self.link, self.properties)
-        return {"added": added, "dropped": dropped}
+        shown = list(self.add_partitions) if is_retry else added
+        return _Change({"added": added, "dropped": dropped}, shown or None)
 
 
 class HivexDropLinkOperator(_LinkOperator):
@@ -149,11 +182,11 @@ class HivexDropLinkOperator(_LinkOperator):
 
     template_fields: Sequence[str] = ("link", "namespace", "hivex_conn_id")
 
-    def _change(self, links: Links, namespace: str) -> dict[str, Any]:
+    def _change(self, links: Links, namespace: str, *, is_retry: bool) -> _Change:  # noqa: ARG002 - as the others
         from airflow_hivex.core.errors import NoSuchLinkError
 
         try:
             links.drop(namespace, self.link)
         except NoSuchLinkError:
-            return {"is_dropped": False}
-        return {"is_dropped": True}
+            return _Change({"is_dropped": False}, is_dropped=True)
+        return _Change({"is_dropped": True}, is_dropped=True)

@@ -71,6 +71,8 @@ class HivexMoveNamespaceOperator(BaseOperator):
         :raises AirflowFailException: the request is wrong, or an object is in the way: a retry would fail again
         :raises HivexError: the failure may pass; Airflow retries the task as its ``retries`` say
         """
+        from airflow_hivex.operators.asset_events import declare_tables
+
         with failing_for_good():
             found = (
                 WarehouseHook(self.hivex_conn_id)
@@ -87,6 +89,8 @@ class HivexMoveNamespaceOperator(BaseOperator):
                     agent_info=agent_info(context),
                 )
             )
+        if not self.is_dry_run:
+            declare_tables(self, self.hivex_conn_id, found.tables)
         answer: dict[str, Any] = {
             "namespace": found.namespace,
             "cluster": found.cluster,
@@ -167,13 +171,15 @@ class HivexImportNamespaceOperator(BaseOperator):
         self.threads = threads
         self.hivex_conn_id = hivex_conn_id
 
-    def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002 - Airflow's signature
+    def execute(self, context: Context) -> dict[str, Any]:
         """Import it.
 
         :raises AirflowFailException: the request is wrong, or an object is refused: a retry would fail again
         :raises HivexError: the failure may pass; Airflow retries the task as its ``retries`` say
         """
+        from airflow_hivex.assets.hivex import table_uri
         from airflow_hivex.core.imports.report import ImportOutcome
+        from airflow_hivex.operators.asset_events import declare_tables, send_event
 
         with failing_for_good():
             metastore = WarehouseHook(self.hivex_conn_id).get_metastore()
@@ -188,6 +194,15 @@ class HivexImportNamespaceOperator(BaseOperator):
                 threads=self.threads,
                 progress=self._report,
             )
+        new = {ImportOutcome.IMPORTED}
+        if context["ti"].try_number > 1 and not self.is_dry_run:
+            # The try before may have imported them, and was lost before it could send the events.
+            new |= {ImportOutcome.PRESENT, ImportOutcome.DIFFERS}
+        tables = [each.name.partition(".")[2] for each in found if each.outcome in new and each.has_rows]
+        declare_tables(self, source, [f"{self.namespace}.{name}" for name in tables])
+        for name in tables:
+            uri = table_uri(self.hivex_conn_id, self.into or self.namespace, name)
+            send_event(self, context, uri, {"imported_from": source})
         refused = [each for each in found if each.outcome is ImportOutcome.REFUSED]
         for each in refused:
             self.log.warning("%s is not imported: %s", each.name, "; ".join(each.notes))

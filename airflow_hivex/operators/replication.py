@@ -85,6 +85,8 @@ class HivexReplicateOperator(BaseOperator):
         :raises AirflowFailException: the request is wrong or a file is damaged: a retry would fail again
         :raises HivexError: the failure may pass; Airflow retries the task as its ``retries`` say
         """
+        from airflow_hivex.operators.asset_events import declare_tables
+
         with failing_for_good():
             found = (
                 WarehouseHook(self.hivex_conn_id)
@@ -103,6 +105,8 @@ class HivexReplicateOperator(BaseOperator):
                     agent_info=agent_info(context),
                 )
             )
+        if not self.is_dry_run:
+            declare_tables(self, self.hivex_conn_id, [self.tables] if isinstance(self.tables, str) else self.tables)
         answer: dict[str, Any] = {
             "cluster": found.cluster,
             "tables": [each.table for each in found.tables],
@@ -183,6 +187,9 @@ class HivexSetPrimaryClusterOperator(BaseOperator):
         :raises AirflowFailException: the request is wrong, or writes would be lost: a retry would fail again
         :raises HivexError: the failure may pass; Airflow retries the task as its ``retries`` say
         """
+        from airflow_hivex.assets.hivex import table_uri
+        from airflow_hivex.operators.asset_events import declare_tables, send_event
+
         with failing_for_good():
             found = (
                 WarehouseHook(self.hivex_conn_id)
@@ -197,6 +204,12 @@ class HivexSetPrimaryClusterOperator(BaseOperator):
                     agent_info=agent_info(context),
                 )
             )
+        declare_tables(self, self.hivex_conn_id, [found.table])
+        lost = [list(each) for each in found.lost_write_ids]
+        # Where the try before has changed it, this one does not know the loss any more.
+        if lost or (self.force and context["ti"].try_number > 1):
+            uri = table_uri(self.hivex_conn_id, *found.table.split(".", 1))
+            send_event(self, context, uri, {"lost_write_ids": lost})
         return {
             "table": found.table,
             "before": found.before,
@@ -204,5 +217,5 @@ class HivexSetPrimaryClusterOperator(BaseOperator):
             "is_changed": found.is_changed,
             "txn_id": found.txn_id,
             "bytes_copied": 0 if found.replication is None else found.replication.bytes_copied,
-            "lost_write_ids": [list(each) for each in found.lost_write_ids],
+            "lost_write_ids": lost,
         }

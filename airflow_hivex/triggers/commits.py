@@ -70,6 +70,8 @@ def watched_table(
     """
     from airflow.sdk import AssetWatcher
 
+    if "@" in table:
+        raise ValueError(f"{table} is a link, which has no commits; watch its source")
     asset = create_asset(table=table, database=database, hivex_conn_id=hivex_conn_id, name=name, extra=dict(WATCHED))
     trigger = HivexCommitTrigger(
         tables=asset.uri.partition("://")[2].partition("/")[2].replace("/", "."),

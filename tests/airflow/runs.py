@@ -218,3 +218,14 @@ def wait_until(condition: Callable[[], bool]) -> None:
         assert time.monotonic() < deadline, "it did not come to pass"
         # Between two looks at what another thread brings about.
         time.sleep(0.02)
+
+
+def events_of(name: str) -> list[tuple[Any, Any]]:
+    """The partition key and the extra of each event of an asset, oldest first."""
+    from airflow.models.asset import AssetEvent, AssetModel
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    with create_session() as session:
+        query = select(AssetEvent).join(AssetModel, AssetModel.id == AssetEvent.asset_id).where(AssetModel.name == name)
+        return [(event.partition_key, event.extra) for event in session.scalars(query.order_by(AssetEvent.id))]

@@ -4,6 +4,7 @@ import pytest
 from airflow.sdk import Asset
 
 from airflow_hivex.assets.hivex import convert_asset_to_openlineage, create_asset, parse_uri, table_uri
+from airflow_hivex.triggers.commits import watched_table
 
 pytestmark = pytest.mark.airflow
 
@@ -23,6 +24,9 @@ def test_airflow_normalises_the_uri_of_a_table() -> None:
         "hivex://wh/shop/sa-les",
         "hivex://user@wh/shop/sales",
         "hivex://wh//sales",
+        "hivex://wh/shop/sales@",
+        "hivex://wh/shop/@b",
+        "hivex://wh/shop/sales@b@c",
     ],
 )
 def test_other_uris_are_refused_when_the_asset_is_made(uri: str) -> None:
@@ -36,6 +40,16 @@ def test_asset_of_a_table_is_made_from_its_name() -> None:
     assert (asset.name, asset.uri, asset.extra) == ("s", "hivex://wh/shop/sales", {"a": 1})
     with pytest.raises(ValueError, match="not a valid URI"):
         create_asset(table="a.b.c")
+
+
+def test_asset_of_a_link_is_one_of_its_own_with_the_dataset_of_its_source() -> None:
+    asset = create_asset(table="shop.Sales@B", name="s")
+    assert asset.uri == Asset(name="t", uri="hivex://hivex_default/Shop/SALES@B").uri
+    assert asset.uri == "hivex://hivex_default/shop/sales@b"
+    assert parse_uri(asset.uri).is_link
+    assert convert_asset_to_openlineage(asset, None).name == "b.sales"
+    with pytest.raises(ValueError, match="watch its source"):
+        watched_table("shop.sales@b")
 
 
 def test_uri_has_parts() -> None:

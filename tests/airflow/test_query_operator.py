@@ -30,6 +30,7 @@ from airflow_hivex.operators import statement_thread
 from airflow_hivex.operators.query import HivexQueryOperator, agent_info
 from airflow_hivex.operators.transaction import HivexTransaction
 from airflow_hivex.triggers.commits import watched_table
+from tests.airflow.runs import events_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -429,16 +430,6 @@ def test_result_is_logged_on_request(sold: None, capfd: pytest.CaptureFixture[st
     execute("SELECT id FROM sales WHERE id = 2", show_return_value_in_logs=True)
     shown = capfd.readouterr()
     assert "Result: {'columns': ['id'], 'rows': [[2]]" in shown.out + shown.err
-
-
-def events_of(name: str) -> list[tuple[Any, Any]]:
-    from airflow.models.asset import AssetEvent, AssetModel
-    from airflow.utils.session import create_session
-    from sqlalchemy import select
-
-    with create_session() as session:
-        query = select(AssetEvent).join(AssetModel, AssetModel.id == AssetEvent.asset_id).where(AssetModel.name == name)
-        return [(event.partition_key, event.extra) for event in session.scalars(query.order_by(AssetEvent.id))]
 
 
 def test_tables_that_a_task_writes_have_events_where_a_dag_names_them(

@@ -39,6 +39,11 @@ class ImportedObject:
     size_bytes: int = 0
 
     @property
+    def has_rows(self) -> bool:
+        """Return whether the object is a table, and so neither a database nor a view."""
+        return self.kind.endswith("table")
+
+    @property
     def is_missing(self) -> bool:
         """Return whether the object is not here as it is in Hive."""
         return self.outcome in (ImportOutcome.DIFFERS, ImportOutcome.REFUSED)
