@@ -105,7 +105,7 @@ class Metastore:
             services.locks,
             delete_abandoned=partial(pending.delete_abandoned, services),
             keep_compactions=services.compactor.housekeep,
-            clean_copies=lambda: services.moves.clean() + services.replicator.clean(),
+            clean_copies=lambda most_s: services.moves.clean(most_s) + services.replicator.clean(most_s),
             expire_links=services.links.expire,
             record_capacity=services.capacity.record,
         )

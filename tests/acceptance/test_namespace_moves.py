@@ -173,6 +173,60 @@ def test_old_copies_are_withdrawn_and_deleted_after_the_grace_time(
         assert rows_of(a, "a.days") == [(1, "1"), (2, "2")]
 
 
+class Interrupted(BaseException):
+    pass
+
+
+@pytest.mark.evidence(cases=3, among="moves of namespaces")
+def test_old_copies_are_deleted_together_also_after_an_interrupt_and_beside_a_replication(
+    metastore_url: str, clusters: dict[str, dict[str, str]], a: Session, tmp_path: Path
+) -> None:
+    a.sql("INSERT INTO a.days VALUES (3, '3'), (4, '4'), (5, '5'), (6, '6')")
+
+    def fault(point: str) -> None:
+        if point == "before commit" and interrupted.is_set():
+            raise Interrupted
+
+    interrupted = threading.Event()
+    options: dict[str, Any] = {"clusters": clusters, "default_cluster": "c1", "settings": NOW, "fault": fault}
+    with Metastore.open(metastore_url, **options) as metastore, metastore.session(cluster="c2") as reader:
+        reader.sql("START TRANSACTION")
+        metastore.moves.move("a", "c2")
+        metastore.housekeeper.run()
+        assert copies(metastore, "a.plain") == set()
+        reader.sql("ROLLBACK")
+        assert len(files_on(tmp_path, "c1")) >= 7
+        interrupted.set()
+        with pytest.raises(Interrupted):
+            metastore.housekeeper.run()
+        interrupted.clear()
+        metastore.replicator.replicate("a.days", "c1", ["ds=2"])
+        # A change of the copy of one table, which waits for a reader, keeps the others from nothing.
+        reader.sql("START TRANSACTION")
+        assert rows_of(reader, "a.plain") == [(1,)]
+        dropping = threading.Thread(target=lambda: metastore.replicator.drop_copy("a.plain", "c1"))
+        dropping.start()
+        while not [each for each in metastore.locks.show() if each.state is LockState.WAITING]:
+            dropping.join(0.05)
+            assert dropping.is_alive()
+        metastore.housekeeper.run()
+        assert {each.parent.parent.name for each in files_on(tmp_path, "c1")} <= {"ds=2", "plain"}
+        reader.sql("ROLLBACK")
+        dropping.join(60)
+        assert copies(metastore, "a.days") == {"c1"}
+        metastore.replicator.drop_copy("a.days", "c1")
+        metastore.housekeeper.run()
+        assert files_on(tmp_path, "c1") == []
+        assert sorted(rows_of(a, "a.days")) == [(number, str(number)) for number in range(1, 7)]
+        assert metastore.doctor.examine() == []
+        metastore.moves.move("a", "c1")
+        metastore.moves.clean()
+        before = metastore.transactions.valid_txns().high_watermark
+        assert metastore.replicator.clean() == 7
+        assert metastore.transactions.valid_txns().high_watermark == before + 1
+        assert files_on(tmp_path, "c2") == []
+
+
 @pytest.mark.evidence(cases=3, among="moves of namespaces")
 def test_old_copies_are_kept_on_request_and_where_they_are_renewed(
     metastore_url: str, clusters: dict[str, dict[str, str]], a: Session

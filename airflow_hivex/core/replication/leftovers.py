@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+import threading
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, Connection, and_, delete, func, or_, select, update
 
-from airflow_hivex.core.errors import HivexError
+from airflow_hivex.core.errors import HivexError, NoSuchDatabaseError
 from airflow_hivex.core.model.transactions import TxnState
 from airflow_hivex.core.replication.places import belongs_to, owners_of_places, registered_places
-from airflow_hivex.core.replication.running import ReplicationTransactions
+from airflow_hivex.core.replication.running import ReplicationTransactions, RunningReplication
 from airflow_hivex.core.replication.services import ReplicationServices
 from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.schema import (
@@ -31,6 +33,8 @@ _PLACE = copy_places.c
 _HIGHEST_TXN = select(counters.c.value).where(counters.c.name == "txn").scalar_subquery()
 _LOWEST_OPEN = select(func.min(txns.c.id)).where(txns.c.state == TxnState.OPEN.value).scalar_subquery()
 _USER = "housekeeping"
+_MOST_FILES = 300
+"""Of so many files the places are emptied in one transaction. Replications of their tables wait meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +45,6 @@ class _Left:
     table_id: int
     cluster: str
     location: str
-    txn_id: int
     files: tuple[str, ...]
     database: str | None
 
@@ -57,27 +60,31 @@ class CopyLeftovers:
         self._kept_ms = int(services.settings["hivex.replication.retention"]) * 1000
         self._read_ms = int(services.settings["hivex.dataframe.retention.time"]) * 1000
 
-    def clean(self) -> int:
+    def clean(self, most_s: float | None = None) -> int:
         """Delete what can be deleted, and return the number of places that are empty now.
 
         Only files that replications have written are deleted. Those of a replication that has not finished stay for
         ``hivex.replication.retention``. Those of a copy that was registered stay until each transaction has ended that
-        was open when the copy was found withdrawn, and as long as a DataFrame may be read. Safe at any time.
+        was open when the copy was found withdrawn, and as long as a DataFrame may be read. Safe at any time: after a
+        kill the next call deletes the rest, and so it does after ``most_s`` seconds, if they are given.
         """
+        until = None if most_s is None else time.monotonic() + most_s
         with self._store.read() as connection:
             if connection.execute(select(_PLACE.id).limit(1)).first() is None:
                 return 0
             owners = owners_of_places(connection)
         self._running.abort_dead(owners)
         self._store.write(self._mark, name="mark unused copies")
-        gone = 0
         with self._store.read() as connection:
             left = _doomed(connection, self._clock(), self._kept_ms, self._read_ms)
-        for each in left:
+        gone = 0
+        for together in _together(left):
             try:
-                gone += self._delete(each)
+                gone += self._delete(together)
             except HivexError as error:
-                log.warning("Files of a copy in %s on %s could not be deleted: %s", each.location, each.cluster, error)
+                log.warning("Files of copies on cluster %s could not be deleted: %s", together[0].cluster, error)
+            if until is not None and time.monotonic() >= until:
+                break
         return gone
 
     def _mark(self, connection: Connection) -> None:
@@ -96,35 +103,64 @@ class CopyLeftovers:
         ).all()
         own = _own_locations(connection, {row.table_id for row in plain})
         clusters = {row.cluster for row in plain}
-        others = {cluster: list(registered_places(connection, cluster)) for cluster in clusters}
+        others = {cluster: _tables_at(connection, cluster) for cluster in clusters}
+        used: list[int] = []
+        unused: list[int] = []
         for row in plain:
-            taken = {location for table_id, _, location in others[row.cluster] if table_id != row.table_id}
-            is_used = (row.table_id, row.cluster, row.location) in own or _is_below(row.location, taken)
+            is_own = (row.table_id, row.cluster, row.location) in own
+            is_used = is_own or _is_of_others(row.location, row.table_id, others[row.cluster])
             if is_used is (row.unused_ms is None):
                 continue
-            unused: dict[str, object] = {"unused_txn_id": None, "unused_ms": None}
-            if not is_used:
-                unused = {"unused_txn_id": _HIGHEST_TXN, "unused_ms": self._clock()}
-            connection.execute(update(copy_places).where(_PLACE.id == row.id).values(**unused))
+            (used if is_used else unused).append(row.id)
+        for ids, txn_id, now_ms in ((used, None, None), (unused, _HIGHEST_TXN, self._clock())):
+            for batch in batches(ids):
+                marked = update(copy_places).where(_PLACE.id.in_(batch))
+                connection.execute(marked.values(unused_txn_id=txn_id, unused_ms=now_ms))
 
-    def _delete(self, left: _Left) -> int:
-        self._services.roots.check(left.cluster)
-        if left.database is None:
-            self._delete_files(left)
-            self._store.write(lambda connection: _forget(connection, left), name="forget copy")
-            return 1
-        with self._running.open(_USER, f"files of a copy on cluster {left.cluster}") as running:
-            if not self._running.try_lock(running, left.database, left.table_id, left.cluster):
-                self._running.give_up(running, "a replication is running")
-                return 0
-            with self._store.read() as connection:
-                is_same = connection.execute(
-                    select(_PLACE.id).where(_PLACE.id == left.id, _PLACE.txn_id == left.txn_id)
-                ).first()
-            if is_same is not None:
-                self._delete_files(left)
-            self._running.commit(running, lambda connection: _forget(connection, left))
-            return int(is_same is not None)
+    def _delete(self, left: Sequence[_Left]) -> int:
+        """Delete the files of places on one cluster, and then forget these; return how many were forgotten."""
+        cluster = left[0].cluster
+        self._services.roots.check(cluster)
+        tables = sorted({(each.database, each.table_id) for each in left if each.database is not None})
+        if not tables:
+            empty = self._emptied(left)
+            self._store.write(lambda connection: _forget(connection, empty), name="forget copies")
+            return len(empty)
+        with self._running.open(_USER, f"files of copies on cluster {cluster}") as running:
+            if self._is_locked(running, tables, cluster):
+                with self._store.read() as connection:
+                    noted = _still_noted(connection, left)
+                empty = self._emptied([each for each in left if each.id in noted], running.stop)
+                self._running.commit(running, lambda connection: _forget(connection, empty))
+                return len(empty)
+            self._running.give_up(running, "a replication is running")
+        if len(tables) == 1:
+            return 0
+        # One of them is being replicated. The others need not wait for it.
+        apart = {table_id: [each for each in left if each.table_id == table_id] for _, table_id in tables}
+        return sum(self._delete(of_table) for of_table in apart.values())
+
+    def _is_locked(self, running: RunningReplication, tables: Sequence[tuple[str, int]], cluster: str) -> bool:
+        try:
+            return self._running.try_lock(running, tables, cluster)
+        except NoSuchDatabaseError:
+            # It was dropped just now, with its tables.
+            return False
+
+    def _emptied(self, left: Sequence[_Left], stop: threading.Event | None = None) -> list[int]:
+        """Delete the files of places; return the ids of those that are empty now."""
+        empty = []
+        for each in left:
+            if stop is not None and stop.is_set():
+                # The transaction has ended, so that a replication may write here again.
+                break
+            try:
+                self._delete_files(each)
+            except HivexError as error:
+                log.warning("Files of a copy in %s on %s could not be deleted: %s", each.location, each.cluster, error)
+            else:
+                empty.append(each.id)
+        return empty
 
     def _delete_files(self, left: _Left) -> None:
         files = self._services.files(left.cluster)
@@ -163,10 +199,19 @@ def _own_locations(connection: Connection, table_ids: Collection[int]) -> set[tu
     return found
 
 
-def _is_below(location: str, folders: Collection[str]) -> bool:
-    """Return whether a place is one of some folders, or lies in one."""
+def _tables_at(connection: Connection, cluster: str) -> dict[str, set[int]]:
+    """Return the ids of the tables at each registered location on a cluster."""
+    found: dict[str, set[int]] = {}
+    for table_id, _, location in registered_places(connection, cluster):
+        found.setdefault(location, set()).add(table_id)
+    return found
+
+
+def _is_of_others(location: str, table_id: int, tables_at: Mapping[str, Collection[int]]) -> bool:
+    """Return whether a place is the location of another table, or lies in one."""
     names = location.split("/")
-    return any("/".join(names[:at]) in folders for at in range(1, len(names) + 1))
+    above = ("/".join(names[:at]) for at in range(1, len(names) + 1))
+    return any(each != table_id for folder in above for each in tables_at.get(folder, ()))
 
 
 def _doomed(connection: Connection, now_ms: int, kept_ms: int, read_ms: int) -> list[_Left]:
@@ -181,7 +226,6 @@ def _doomed(connection: Connection, now_ms: int, kept_ms: int, read_ms: int) -> 
             _PLACE.table_id,
             _PLACE.cluster,
             _PLACE.location,
-            _PLACE.txn_id,
             _PLACE.files,
             databases.c.name,
         )
@@ -198,10 +242,33 @@ def _doomed(connection: Connection, now_ms: int, kept_ms: int, read_ms: int) -> 
         .order_by(_PLACE.id)
     )
     return [
-        _Left(row.id, row.table_id, row.cluster, row.location, row.txn_id, tuple(row.files), row.name)
+        _Left(row.id, row.table_id, row.cluster, row.location, tuple(row.files), row.name)
         for row in connection.execute(query)
     ]
 
 
-def _forget(connection: Connection, left: _Left) -> None:
-    connection.execute(delete(copy_places).where(_PLACE.id == left.id, _PLACE.txn_id == left.txn_id))
+def _together(left: Iterable[_Left]) -> Iterator[list[_Left]]:
+    """Yield the places that are emptied in one transaction: of one cluster, and of tables that all exist or all not."""
+    found: dict[tuple[str, bool], list[_Left]] = {}
+    for each in left:
+        found.setdefault((each.cluster, each.database is None), []).append(each)
+    for places in found.values():
+        together: list[_Left] = []
+        files = 0
+        for each in places:
+            together.append(each)
+            files += 1 + len(each.files)
+            if files >= _MOST_FILES:
+                yield together
+                together, files = [], 0
+        if together:
+            yield together
+
+
+def _still_noted(connection: Connection, left: Sequence[_Left]) -> set[int]:
+    """Return the ids of places that no replication has taken over."""
+    return set(connection.execute(select(_PLACE.id).where(_PLACE.id.in_([each.id for each in left]))).scalars())
+
+
+def _forget(connection: Connection, place_ids: Sequence[int]) -> None:
+    connection.execute(delete(copy_places).where(_PLACE.id.in_(place_ids)))

@@ -200,9 +200,12 @@ class NamespaceMoves:
         with self._store.read() as connection:
             return moving_rows.list_moves(connection, None if namespace is None else normalise(namespace))
 
-    def clean(self) -> int:
-        """Withdraw the copies whose time has come; return their number. For the housekeeping; safe at any time."""
-        return self._withdraw(None)
+    def clean(self, most_s: float | None = None) -> int:
+        """Withdraw the copies whose time has come; return their number. For the housekeeping; safe at any time.
+
+        After ``most_s`` seconds the rest is left to the next call.
+        """
+        return self._withdraw(None, most_s)
 
     # -- the plan ------------------------------------------------------------------
 
@@ -415,11 +418,14 @@ class NamespaceMoves:
 
     # -- copies that are not needed any more ------------------------------------------
 
-    def _withdraw(self, move_id: int | None) -> int:
+    def _withdraw(self, move_id: int | None, most_s: float | None = None) -> int:
+        until = None if most_s is None else time.monotonic() + most_s
         with self._store.read() as connection:
             doomed = moving_rows.doomed_copies(connection, self._services.clock(), move_id)
         gone = 0
         for row in doomed:
+            if until is not None and time.monotonic() >= until:
+                break
             try:
                 with self._store.read() as connection:
                     is_renewed = row.state == MoveState.SWITCHED.value and moving_rows.is_renewed(

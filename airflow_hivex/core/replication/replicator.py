@@ -272,13 +272,14 @@ class Replicator:
                     self._services.files(target).delete_directory(location)
             self._services.transactions.commit(running.txn_id)
 
-    def clean(self) -> int:
+    def clean(self, most_s: float | None = None) -> int:
         """Delete the files of copies that are not needed any more; return the number of places. For the housekeeping.
 
-        Those are the files of replications that have not finished, and of copies of plain tables that were replaced or
-        withdrawn. Files of others in the same folders stay. Safe at any time, and to repeat.
+        Those are the files of replications that have not finished, and of copies that were replaced or withdrawn. Files
+        of others in the same folders stay. After ``most_s`` seconds the rest is left to the next call. Safe at any
+        time, and to repeat.
         """
-        return self._leftovers.clean()
+        return self._leftovers.clean(most_s)
 
     def copies(self, table: str) -> list[CopyStatus]:
         """Return the state of the copies of a table, by partition and cluster, as of now. Only reads the metastore.

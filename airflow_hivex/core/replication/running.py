@@ -88,9 +88,12 @@ class ReplicationTransactions:
                 log.warning("Transaction %s is aborted: %s has died", txn_id, shown(process))
                 self._transactions.abort_many([txn_id], f"{shown(process)} has died")
 
-    def try_lock(self, running: RunningReplication, database: str, table_id: int, cluster: str) -> bool:
-        """Keep replications of a table to a cluster away; return False without waiting if there is one."""
-        wanted = [_of_copy(database, table_id, cluster)]
+    def try_lock(self, running: RunningReplication, tables: Iterable[tuple[str, int]], cluster: str) -> bool:
+        """Keep replications of tables to a cluster away; return False without waiting if there is one.
+
+        Each table is a database and an id.
+        """
+        wanted = [_of_copy(database, table_id, cluster) for database, table_id in tables]
         return self._locks.acquire(wanted, running.txn_id, wait=False).is_acquired
 
     def commit(self, running: RunningReplication, changes: Callable[[Connection], None]) -> None:

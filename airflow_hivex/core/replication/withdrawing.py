@@ -46,7 +46,7 @@ class CopyWithdrawal:
             return True
         self._services.roots.check(cluster)
         with self._running.open(getpass.getuser(), agent_info) as running:
-            if not self._running.try_lock(running, table.database, table.id, cluster):
+            if not self._running.try_lock(running, [(table.database, table.id)], cluster):
                 self._running.give_up(running, "a replication is running")
                 return False
             name = (table.database, table.name)

@@ -35,6 +35,9 @@ log = logging.getLogger(__name__)
 _HIGHEST = select(counters.c.value).where(counters.c.name == "txn").scalar_subquery()
 _HAS_COMPONENTS = select(txn_components.c.id).where(txn_components.c.txn_id == txns.c.id).exists()
 
+_COPIES_WHILE_WAITING_S = 2.0
+"""So long copies are withdrawn, and so long their files deleted, by somebody who waits for a lock."""
+
 
 @dataclass(frozen=True, slots=True)
 class HousekeepingResult:
@@ -74,7 +77,7 @@ class Housekeeper:
         *,
         delete_abandoned: Callable[[], int] | None = None,
         keep_compactions: Callable[[], tuple[int, int]] | None = None,
-        clean_copies: Callable[[], int] | None = None,
+        clean_copies: Callable[[float | None], int] | None = None,
         expire_links: Callable[[], int] | None = None,
         record_capacity: Callable[[], int] | None = None,
     ) -> None:
@@ -101,9 +104,11 @@ class Housekeeper:
 
         With ``only_due`` a task is left out that this housekeeper has run less than its interval
         ago (``metastore.acid.housekeeper.interval``, ``metastore.acid.txn.cleaner.interval``,
-        ``metastore.event.db.listener.clean.interval``).
+        ``metastore.event.db.listener.clean.interval``), and unused copies are deleted for some seconds only: whoever
+        waits for a lock runs it meanwhile.
         """
         now = self._clock()
+        most_s = _COPIES_WHILE_WAITING_S if only_due else None
         result = HousekeepingResult()
         if not only_due or self._housekept_ms is None or now - self._housekept_ms >= self._interval_ms:
             self._housekept_ms = now
@@ -114,7 +119,7 @@ class Housekeeper:
                 write_ids=self._store.write(_purge_write_ids, name="purge"),
                 completed_components=self._store.write(_purge_completed_components, name="purge"),
                 abandoned_writes=0 if self._delete_abandoned is None else self._delete_abandoned(),
-                unused_copies=0 if self._clean_copies is None else self._clean_copies(),
+                unused_copies=0 if self._clean_copies is None else self._clean_copies(most_s),
             )
             self._store.write(lambda connection: kept_snapshots.purge(connection, self._clock()), name="purge")
             self._store.write(purge_moments, name="purge")
