@@ -91,6 +91,7 @@ _HANDLERS: dict[type, Handler] = {
     kinds.UseDatabase: definitions.use_database,
     kinds.UseCluster: definitions.use_cluster,
     kinds.CreateTable: _create_table,
+    kinds.CreateTableLike: definitions.create_table_like,
     kinds.DropTable: definitions.drop_table,
     kinds.AddPartitions: partition_definitions.add_partitions,
     kinds.DropPartitions: partition_definitions.drop_partitions,

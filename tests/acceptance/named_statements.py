@@ -128,6 +128,7 @@ class Statements:
             lambda: f"CREATE TABLE {self._table(output=True)} AS {self._query()}",
             lambda: f"CREATE OR REPLACE VIEW {self._table(output=True)} AS {self._query()}",
             lambda: f"CREATE TABLE {self._table(output=True)} (id int)",
+            lambda: f"CREATE TABLE {self._table(output=True)} LIKE {self._table()} LOCATION 'b.t1'",
             lambda: f"DROP TABLE IF EXISTS {self._table(output=True)}",
             lambda: f"DROP VIEW {self._table(output=True)}",
             lambda: f"TRUNCATE TABLE {self._table(output=True)}",

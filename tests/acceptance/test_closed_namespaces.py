@@ -45,6 +45,8 @@ REFUSED = [
     ("DELETE FROM b.t", 1, 13, None),
     ("CREATE TABLE b.u (id int)", 1, 14, None),
     ("CREATE TABLE own2 AS SELECT * FROM b.t", 1, 36, "CREATE LINK TO t@b"),
+    ("CREATE TABLE own2 LIKE b.t", 1, 24, "CREATE LINK TO t@b"),
+    ("CREATE TABLE b.own2 LIKE own", 1, 14, None),
     ("CREATE VIEW v AS SELECT * FROM b.t", 1, 32, "CREATE LINK TO t@b"),
     ("CREATE VIEW b.v AS SELECT * FROM own", 1, 13, None),
     ("ALTER TABLE own RENAME TO b.own", 1, 27, None),

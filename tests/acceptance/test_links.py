@@ -596,3 +596,16 @@ def test_errors_of_links_share_a_class(a: Session) -> None:
     for text in ("CREATE LINK TO x@a", "CREATE LINK TO x@b", "ALTER LINK x@b ADD PARTITION (ds='1')"):
         with pytest.raises(LinkError):
             a.sql(text)
+
+
+def test_table_like_a_link_has_the_definition_of_its_source(a: Session, metastore: Metastore) -> None:
+    a.sql("CREATE LINK TO t1@b")
+    a.sql("CREATE TABLE own LIKE t1@b")
+    made = metastore.catalog.get_table("a", "own")
+    assert [column.name for column in (*made.columns, *made.partition_keys)] == ["id", "v", "ds"]
+    assert "quality" not in made.parameters
+    assert partitions(a, "own") == []
+    a.sql("INSERT INTO own VALUES (3, 'three', '3')")
+    assert rows_of(a, "own") == [(3, "three", "3")]
+    with pytest.raises(NoSuchLinkError):
+        a.sql("CREATE TABLE other LIKE t2@b")

@@ -19,6 +19,7 @@ from airflow_hivex.core.errors import (
     NoSuchPartitionError,
     NoSuchTableError,
 )
+from airflow_hivex.core.model.objects import Column, TableType
 from tests.acceptance.cluster_files import data_files
 
 on_sqlite = pytest.mark.parametrize("metastore_url", ["sqlite"], indirect=True)
@@ -169,6 +170,96 @@ def test_show_create_table_makes_an_equal_table(metastore: Metastore, session: S
     assert names(session, f"SHOW CREATE TABLE `{name}`") == [shown]
     facts = ("storage", "partition_keys", "type", "parameters", "comment", "location")
     assert [getattr(again, fact) for fact in facts] == [getattr(first, fact) for fact in facts]
+
+
+def test_table_like_another_one_has_its_definition_and_no_rows(metastore: Metastore, session: Session) -> None:
+    session.sql(
+        "CREATE TABLE s (a int COMMENT 'x', b string, c date) PARTITIONED BY (ds string COMMENT 'day') COMMENT 'about' "
+        "CLUSTERED BY (a) INTO 3 BUCKETS "
+        "TBLPROPERTIES ('hivex.row.layout' = 'hive', 'orc.compress' = 'ZLIB', 'quality' = 'raw')"
+    )
+    session.sql("ALTER TABLE s RENAME COLUMN c TO d")
+    session.sql("ALTER TABLE s DROP COLUMN b")
+    session.sql("INSERT INTO s VALUES (1, NULL, '2013')")
+    session.sql("ANALYZE TABLE s PARTITION (ds) COMPUTE STATISTICS NOSCAN")
+    session.sql("CREATE TABLE t LIKE s")
+    source, made = (metastore.catalog.get_table("default", name) for name in ("s", "t"))
+    assert made.columns == (Column("a", "int", "x"), Column("d", "date"))
+    assert (made.partition_keys, made.comment, made.type) == (source.partition_keys, "about", TableType.MANAGED_TABLE)
+    same = ("num_buckets", "bucket_columns", "sort_columns", "format")
+    assert [getattr(made.storage, fact) for fact in same] == [getattr(source.storage, fact) for fact in same]
+    assert made.storage.primary.location != source.storage.primary.location
+    assert made.parameters == {
+        "hivex.row.layout": "hive",
+        "orc.compress": "ZLIB",
+        "transactional": "true",
+        "transactional_properties": "default",
+        "bucketing_version": "2",
+    }
+    assert names(session, "SHOW PARTITIONS t") == []
+    assert session.sql("INSERT INTO t VALUES (1, NULL, '2013')").rows_written == 1
+    session.sql("CREATE TABLE IF NOT EXISTS t LIKE s")
+    for text, error in (
+        ("CREATE TABLE t LIKE s", AlreadyExistsError),
+        ("CREATE TABLE s LIKE s", AlreadyExistsError),
+        ("CREATE TABLE u LIKE nope", NoSuchTableError),
+        ("CREATE TABLE nowhere.u LIKE s", NoSuchDatabaseError),
+        ("CREATE TABLE u LIKE s TBLPROPERTIES ('hivex.row.layout' = 'odd')", InvalidObjectError),
+        ("CREATE TABLE u LIKE s LOCATION 'default.db/s'", InvalidObjectError),
+    ):
+        with pytest.raises(error):
+            session.sql(text)
+    assert names(session, "SHOW TABLES") == ["s", "t"]
+
+
+LIKE = {
+    "CREATE TABLE t LIKE acid": ("managed", "orc", "default", "hive"),
+    "CREATE TABLE t LIKE acid LOCATION 'elsewhere'": ("managed", "orc", "default", "hive"),
+    "CREATE TABLE t LIKE acid STORED AS ORC": ("managed", "orc", "default", None),
+    "CREATE TABLE t LIKE acid TBLPROPERTIES ('transactional_properties' = 'insert_only')": (
+        "managed",
+        "orc",
+        "insert_only",
+        None,
+    ),
+    "CREATE TABLE t LIKE acid STORED AS PARQUET": ("managed", "parquet", "insert_only", None),
+    "CREATE TABLE t LIKE acid USING parquet LOCATION 'files'": ("external", "parquet", None, None),
+    "CREATE EXTERNAL TABLE t LIKE acid LOCATION 'files'": ("external", "orc", None, None),
+    "CREATE TABLE t LIKE only": ("managed", "parquet", "insert_only", None),
+    "CREATE TABLE t LIKE only LOCATION 'elsewhere'": ("managed", "parquet", "insert_only", None),
+    "CREATE TABLE t LIKE plain_orc": ("managed", "orc", "default", None),
+    "CREATE TABLE t LIKE lines": ("managed", "textfile", "insert_only", None),
+    "CREATE EXTERNAL TABLE t LIKE lines LOCATION 'files'": ("external", "textfile", None, None),
+    "CREATE EXTERNAL TABLE t LIKE elements LOCATION 'files'": ("external", "xml", None, None),
+    "CREATE TABLE t LIKE elements USING json": ("managed", "json", "insert_only", None),
+    "CREATE TABLE t LIKE seen": ("managed", "orc", "default", None),
+}
+
+
+@on_sqlite
+def test_table_like_another_one_is_managed_unless_it_says_otherwise(metastore: Metastore, session: Session) -> None:
+    session.sql("CREATE TABLE acid (a int) CLUSTERED BY (a) INTO 2 BUCKETS TBLPROPERTIES ('hivex.row.layout' = 'hive')")
+    session.sql("CREATE TABLE only (a int) USING parquet TBLPROPERTIES ('transactional_properties' = 'insert_only')")
+    session.sql("CREATE EXTERNAL TABLE plain_orc (a int) STORED AS ORC LOCATION 'o'")
+    session.sql(
+        "CREATE EXTERNAL TABLE lines (a int) ROW FORMAT DELIMITED FIELDS TERMINATED BY '|' LOCATION 'l' "
+        "TBLPROPERTIES ('skip.header.line.count' = '1')"
+    )
+    session.sql("CREATE EXTERNAL TABLE elements (a int) USING xml OPTIONS (rowTag 'a') LOCATION 'x'")
+    session.sql("CREATE VIEW seen AS SELECT 1 AS a")
+    for text, expected in LIKE.items():
+        session.sql(text)
+        made = metastore.catalog.get_table("default", "t")
+        kinds = [made.parameters.get(name) for name in ("transactional_properties", "hivex.row.layout")]
+        assert ("external" if made.is_external else "managed", made.storage.format, *kinds) == expected, text
+        assert [column.name for column in made.columns] == ["a"]
+        assert made.storage.num_buckets == (2 if "LIKE acid" in text and not made.is_external else -1), text
+        has_header = made.is_external and "lines" in text
+        assert made.read_options.get("skip.header.line.count") == ("1" if has_header else None)
+        assert made.read_options.get("field.delim") == ("|" if "lines" in text else None)
+        session.sql("DROP TABLE t")
+    with pytest.raises(InvalidObjectError, match=r"files of format xml, which default\.elements has, are not written"):
+        session.sql("CREATE TABLE t LIKE elements")
 
 
 def test_describe_lists_columns_and_keys_and_extended_the_facts(session: Session) -> None:

@@ -6,8 +6,8 @@ from typing import TypeAlias
 
 from airflow_hivex.core.model.statements import AddColumns, ChangeColumn, DropColumns, ReplaceColumns, TableName
 from airflow_hivex.core.sql.clauses import once
+from airflow_hivex.core.sql.columns import read_added_columns
 from airflow_hivex.core.sql.literals import read_string
-from airflow_hivex.core.sql.tables import read_added_columns
 from airflow_hivex.core.sql.tokens import Cursor, Kind
 from airflow_hivex.core.sql.types import read_type
 

@@ -24,6 +24,7 @@ from airflow_hivex.core.model.statements import (
     AlterDatabase,
     CreateDatabase,
     CreateTable,
+    CreateTableLike,
     DropDatabase,
     DropTable,
     RenameTable,
@@ -36,6 +37,7 @@ from airflow_hivex.core.model.write_ids import ValidWriteIdList
 from airflow_hivex.core.settings import NAMESPACE_MODE
 from airflow_hivex.core.statements.context import Result, StatementContext
 from airflow_hivex.core.statements.conversions import convert_table, is_conversion
+from airflow_hivex.core.statements.likeness import definition_like
 from airflow_hivex.core.statements.links import refuse_link
 from airflow_hivex.core.statements.locking import acquire
 from airflow_hivex.core.statements.metadata_changes import change_metadata, check_location
@@ -144,6 +146,17 @@ def create_table(context: StatementContext, statement: CreateTable) -> Result:
         return store_table(context, describe_table(context, statement))
     except AlreadyExistsError:
         if not statement.if_not_exists:
+            raise
+        return Result()
+
+
+def create_table_like(context: StatementContext, statement: CreateTableLike) -> Result:
+    """CREATE TABLE ... LIKE: an empty table of the same definition."""
+    like = definition_like(context, statement)
+    try:
+        return store_table(context, describe_table(context, like.definition, is_external=like.is_external))
+    except AlreadyExistsError:
+        if not statement.new.if_not_exists:
             raise
         return Result()
 

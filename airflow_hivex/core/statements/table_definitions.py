@@ -68,13 +68,19 @@ _HIVE_FORMATS = {"jsonfile": "json"}
 _MOST_BUCKETS = 4095
 
 
-def describe_table(context: StatementContext, statement: CreateTable, cluster: str | None = None) -> Table:
+def describe_table(
+    context: StatementContext,
+    statement: CreateTable,
+    cluster: str | None = None,
+    *,
+    is_external: bool | None = None,
+) -> Table:
     """Return the table that a statement describes, its primary on ``cluster`` or where the session puts new tables.
 
     A new table's primary is the pinned cluster, else that of the property ``hivex.cluster``, else
     the one that ran its query, else that of the same property of its database, else the default.
     A table is external when it says EXTERNAL, or names a data source and a LOCATION (as in Spark);
-    else it is managed and transactional.
+    else it is managed and transactional. ``is_external`` decides where the statement's own clauses do not.
 
     Raises:
         InvalidObjectError: columns, formats or properties do not make a table.
@@ -90,7 +96,7 @@ def describe_table(context: StatementContext, statement: CreateTable, cluster: s
         _check_partition_key(full_name, key)
     if not columns:
         raise InvalidObjectError("table", full_name, "it needs at least one column besides its partition keys")
-    external = statement.external or (statement.format is not None and statement.location is not None)
+    external = names_external(statement) if is_external is None else is_external
     properties = table_properties.normalised(statement.properties)
     check_spark_options(context.services.settings, full_name, properties)
     table_properties.check_properties(full_name, properties, external=external, bucketed=statement.num_buckets > 0)
@@ -138,6 +144,11 @@ def describe_table(context: StatementContext, statement: CreateTable, cluster: s
     )
     check_text(table)
     return table
+
+
+def names_external(statement: CreateTable) -> bool:
+    """Return whether a statement makes an external table: it says EXTERNAL, or names a data source and a LOCATION."""
+    return statement.external or (statement.format is not None and statement.location is not None)
 
 
 def home_cluster(context: StatementContext, database: str) -> str:

@@ -136,6 +136,25 @@ class CreateTable(RoutedStatement):
 
 
 @dataclass(frozen=True, slots=True)
+class CreateTableLike(Statement):
+    """CREATE [EXTERNAL] TABLE name LIKE source, with the clauses that it may have.
+
+    ``new`` has the name and those clauses, and no columns.
+    """
+
+    KIND = "CREATE TABLE LIKE"
+    IN_TRANSACTIONS = False
+
+    new: CreateTable
+    source: TableName
+
+    @property
+    def uses(self) -> Uses:
+        """Return the new table, and the one that it takes its definition from."""
+        return (*self.new.uses, *table_uses(self.source, Role.DESCRIBE))
+
+
+@dataclass(frozen=True, slots=True)
 class DropTable(Statement):
     """DROP TABLE [IF EXISTS] name [PURGE] [RESTRICT | CASCADE]; with CASCADE its links are dropped, too."""
 

@@ -56,6 +56,10 @@ EXAMPLES: dict[type[Statement], dict[str, str]] = {
         "CREATE TABLE d.t (x INT)": "create d.t",
         "CREATE TABLE t AS SELECT * FROM a": "create t, read a",
     },
+    kinds.CreateTableLike: {
+        "CREATE EXTERNAL TABLE t LIKE d.a LOCATION 'x'": "create t, describe d.a",
+        "CREATE TABLE IF NOT EXISTS d.t LIKE a@y": "create d.t, describe a@y",
+    },
     kinds.DropTable: {"DROP TABLE IF EXISTS d . t": "drop d . t"},
     kinds.AddPartitions: {"ALTER TABLE t ADD PARTITION (ds = 1)": "alter t"},
     kinds.DropPartitions: {"ALTER TABLE t DROP PARTITION (ds < 1)": "alter t"},

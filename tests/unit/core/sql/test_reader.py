@@ -14,6 +14,7 @@ from airflow_hivex.core.model.statements import (
     CreateDatabase,
     CreateLink,
     CreateTable,
+    CreateTableLike,
     DescribeDatabase,
     DescribeQuery,
     DescribeTable,
@@ -181,6 +182,22 @@ def test_table_in_the_form_of_spark_is_read() -> None:
         sort_columns=(SortColumn("id", ascending=False), SortColumn("ds")),
         num_buckets=4,
     )
+
+
+def test_table_like_another_one_is_read() -> None:
+    assert read("CREATE TABLE Db.T LIKE u@y") == CreateTableLike(CreateTable(DB_T), TableName("u", namespace="y"))
+    assert read(
+        "CREATE EXTERNAL TABLE IF NOT EXISTS t LIKE like TBLPROPERTIES (a = 1) LOCATION '/x' USING csv"
+    ) == CreateTableLike(
+        CreateTable(T, external=True, if_not_exists=True, format="csv", location="/x", properties={"a": "1"}),
+        TableName("like"),
+    )
+    for clause in ("COMMENT 'x'", "PARTITIONED BY (a)", "CLUSTERED BY (a) INTO 2 BUCKETS", "OPTIONS (a 'b')"):
+        with pytest.raises(StatementSyntaxError, match=f"takes what {clause.split()[0]} says from its source"):
+            read(f"CREATE TABLE t LIKE u {clause}")
+    for text in ("CREATE TABLE t LIKE u AS SELECT 1", "CREATE TABLE t LIKE u (a INT)", "CREATE TABLE t@y LIKE u"):
+        with pytest.raises(StatementSyntaxError):
+            read(text)
 
 
 @pytest.mark.parametrize(
@@ -434,7 +451,7 @@ def test_statement_of_another_release_is_refused_by_name(text: str, named: str) 
         ("CREATE TABLE t (a INT) STORED AS INPUTFORMAT 'x' OUTPUTFORMAT 'y'", 46),
         ("CREATE TABLE t (a INT) STORED BY 'x'", 24),
         ("CREATE TABLE t (a INT) SKEWED BY (a) ON (1) STORED AS DIRECTORIES", 45),
-        ("CREATE TABLE t LIKE u", 16),
+        ("CREATE TABLE t LIKE FILE PARQUET '/x'", 21),
         ("CREATE DATABASE a.b", 17),
         ("DROP TABLE spark_catalog.db.t", 12),
         ("ALTER TABLE t@y SET TBLPROPERTIES ('a' = 'b')", 13),
