@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from airflow_hivex.cli.connection import UsageError, add_options_to_command, open_metastore
 from airflow_hivex.cli.output import add_output_option, printer
-from airflow_hivex.core.errors import StoreMissingError, UnknownClusterError
+from airflow_hivex.core.errors import UnknownClusterError
 
 if TYPE_CHECKING:
     import argparse
@@ -93,24 +93,29 @@ def _import(options: argparse.Namespace, tell: Callable[[str], None]) -> int:
     def show(progress: CopyProgress) -> None:
         tell(f"{progress.files_done} of {progress.files} files, {progress.bytes_done} of {progress.size_bytes} bytes")
 
-    with open_metastore(options) as metastore:
-        where = options.source or metastore.homes.find(options.namespace).metastore
-        with _other(where, options) as source:
-            try:
-                found = metastore.import_namespace(
-                    source,
-                    options.namespace,
-                    tables=options.table,
-                    into=options.into,
-                    cluster=options.cluster,
-                    dry_run=options.dry_run,
-                    threads=options.threads,
-                    progress=show,
-                )
-            except UnknownClusterError as error:
-                if "://" not in where or error.cluster == options.cluster:
-                    raise
-                raise UsageError(f"{error} Name the clusters of the other metastore by --from-clusters.") from error
+    with ExitStack() as opened:
+        # A given source comes first: where it is missing, no metastore is created here, either.
+        where = options.source
+        source = opened.enter_context(_other(where, options)) if where else None
+        metastore = opened.enter_context(open_metastore(options))
+        if source is None:
+            where = metastore.homes.find(options.namespace).metastore
+            source = opened.enter_context(_other(where, options))
+        try:
+            found = metastore.import_namespace(
+                source,
+                options.namespace,
+                tables=options.table,
+                into=options.into,
+                cluster=options.cluster,
+                dry_run=options.dry_run,
+                threads=options.threads,
+                progress=show,
+            )
+        except UnknownClusterError as error:
+            if "://" not in where or error.cluster == options.cluster:
+                raise
+            raise UsageError(f"{error} Name the clusters of the other metastore by --from-clusters.") from error
     rows: list[tuple[object, ...]] = [
         (each.outcome.value, each.kind, each.name, each.partitions, each.directories, "; ".join(each.notes))
         for each in found
@@ -126,13 +131,11 @@ def _other(where: str, options: argparse.Namespace) -> Iterator[Metastore]:
         from airflow_hivex.core.metastore import Metastore
 
         # A URL with a typing error must not make an empty metastore.
-        status = Metastore.status(where)
-        if status["state"] == "new":
-            raise StoreMissingError(str(status["url"]))
+        Metastore.check_exists(where)
         clusters, default = options.from_clusters, options.from_default_cluster
         with Metastore.open(where, clusters=clusters, default_cluster=default) as metastore:
             yield metastore
         return
     from airflow_hivex.hooks.hivex import HivexHook
 
-    yield HivexHook(where).get_metastore()
+    yield HivexHook(where).get_existing_metastore()

@@ -22,7 +22,7 @@ from airflow_hivex.core.clusters.roots import Roots
 from airflow_hivex.core.compaction.compactor import Compactor
 from airflow_hivex.core.compaction.listing import CompactionListing
 from airflow_hivex.core.doctor.doctor import Doctor
-from airflow_hivex.core.errors import HivexError
+from airflow_hivex.core.errors import HivexError, StoreMissingError
 from airflow_hivex.core.events.notification_log import NotificationLog
 from airflow_hivex.core.imports.hive_client import HiveMetastoreClient, HiveTransport
 from airflow_hivex.core.imports.importer import HiveImporter, Progress
@@ -238,6 +238,19 @@ class Metastore:
             store.close()
         return {"url": store.name, "revision": found.found, "head": found.head, "state": found.state}
 
+    @staticmethod
+    def check_exists(url: str) -> None:
+        """Ensure that there is a metastore in the database at ``url``, which :meth:`open` would create. Reads only.
+
+        Raises:
+            StoreMissingError: there is none yet.
+            NotAMetastoreError: the database holds something else.
+            StoreUnavailableError: it cannot be reached.
+        """
+        found = Metastore.status(url)
+        if found["state"] == "new":
+            raise StoreMissingError(str(found["url"]))
+
     def session(
         self,
         user: str | None = None,
@@ -416,6 +429,7 @@ class Metastore:
             UnknownClusterError: the cluster is not configured.
             NoSuchDatabaseError: the source has no such namespace.
             CopyAlteredError: files of the source are not as they are registered, or a copy differs.
+            InvalidOperationError: files of others lie where a table would, or the pattern matches nothing.
             QuotaExceededError: the namespace would hold more than its quota on the cluster.
         """
         target = self.clusters.get(cluster or self.clusters.default)

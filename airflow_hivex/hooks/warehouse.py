@@ -149,6 +149,18 @@ class WarehouseHook(BaseHook):
         """Return the metastore, opened at the first call in a process and shared from then on: do not close it."""
         return self._open(self.get_configuration())
 
+    def get_existing_metastore(self) -> Metastore:
+        """Return the metastore as :meth:`get_metastore` does, for a caller that only reads: it is not created.
+
+        :raises StoreMissingError: there is no metastore in the database yet
+        """
+        from airflow_hivex.core.metastore import Metastore
+
+        configuration = self.get_configuration()
+        if configuration.key not in _metastores:
+            Metastore.check_exists(configuration.url)
+        return self._open(configuration)
+
     def session(
         self,
         *,

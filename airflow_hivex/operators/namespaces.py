@@ -182,10 +182,13 @@ class HivexImportNamespaceOperator(BaseOperator):
         from airflow_hivex.operators.asset_events import declare_tables, send_event
 
         with failing_for_good():
+            if self.source_conn_id:
+                # First: a wrong source is to create no metastore here, either.
+                WarehouseHook(self.source_conn_id).get_existing_metastore()
             metastore = WarehouseHook(self.hivex_conn_id).get_metastore()
             source = self.source_conn_id or self._home(metastore)
             found = metastore.import_namespace(
-                WarehouseHook(source).get_metastore(),
+                WarehouseHook(source).get_existing_metastore(),
                 self.namespace,
                 tables=self.tables or None,
                 into=self.into or None,

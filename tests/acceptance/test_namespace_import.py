@@ -172,6 +172,39 @@ def test_import_that_cannot_be_whole_is_refused_before_anything_is_changed(
     refused(CopyAlteredError, "are registered", lambda: bucket.write_bytes(b""))
 
 
+def test_refused_import_leaves_no_database(
+    metastore: Metastore, session: Session, source: Metastore, tmp_path: Path
+) -> None:
+    def refused(match: str, **options: str) -> None:
+        with pytest.raises(InvalidOperationError, match=match):
+            metastore.import_namespace(source, "a", **options)
+        assert metastore.catalog.list_databases() == ["default"]
+
+    stranger = tmp_path / "c1" / "a.db" / "u" / "notes.txt"
+    stranger.parent.mkdir(parents=True)
+    stranger.write_text("mine")
+    refused("has files that this import has not written")
+    refused("has no table, view or link that matches 'x|y'", tables="x|y")
+    with source.session() as far:
+        far.sql("CREATE EXTERNAL TABLE a.raw (s string) USING csv LOCATION 'raw'")
+    assert outcomes(metastore.import_namespace(source, "a", tables="raw")) == {"a.raw": "refused"}
+    assert metastore.catalog.list_databases() == ["default"]
+    stranger.unlink()
+
+    def use(progress: CopyProgress) -> None:
+        # Others have found the database, and use it.
+        if progress.files_done == progress.files:
+            session.sql("CREATE TABLE a.mine (id int)")
+            raise InvalidOperationError("The test", "a", "it is refused")
+
+    with pytest.raises(InvalidOperationError, match="it is refused"):
+        metastore.import_namespace(source, "a", progress=use)
+    assert metastore.catalog.list_tables("a") == ["mine"]
+    found = outcomes(metastore.import_namespace(source, "a"))
+    assert found == {"a.t": "imported", "a.u": "imported", "a.w": "imported", "a.raw": "refused"}
+    assert metastore.catalog.list_tables("a") == ["mine", "t", "u", "w"]
+
+
 def test_homes_are_noted_without_secrets(metastore: Metastore) -> None:
     homes = metastore.homes
     assert homes.note("A", "hivex_far").namespace == "a"

@@ -241,7 +241,11 @@ def test_check_reports_the_statements_that_routing_would_refuse(
 
 @pytest.mark.airflow
 def test_command_and_operator_import_from_the_home_of_a_namespace(
-    nycflights: Metastore, warehouse: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    nycflights: Metastore,
+    warehouse: dict[str, Any],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def run(*arguments: str) -> tuple[int, list[list[object]]]:
         code = main(["--metastore", url, "namespace", *arguments, "--format", "json"])
@@ -264,6 +268,20 @@ def test_command_and_operator_import_from_the_home_of_a_namespace(
     assert [row[0] for row in run("home")[1]] == ["nycflights"]
     assert run("home", "nycflights", "--forget") == (0, [])
     assert run("home", "nycflights")[0] != 0
+    # A source that is not there is no reason to create a metastore, neither there nor here.
+    extra = {"metastore_url": f"sqlite:///{tmp_path / 'typo.db'}"}
+    monkeypatch.setenv("AIRFLOW_CONN_HIVEX_TYPO", json.dumps({"conn_type": "hivex", "extra": extra}))
+    there = tmp_path / "there.db"
+    for wrong in ("hivex_typo", f"sqlite:///{tmp_path / 'typo.db'}"):
+        command = ["--metastore", f"sqlite:///{there}", "namespace", "import", "nycflights", "--from", wrong]
+        assert main(command) != 0
+        assert f"There is no metastore in the database sqlite:///{tmp_path / 'typo.db'}" in capsys.readouterr().err
+    with pytest.raises(AirflowFailException, match="There is no metastore"):
+        HivexImportNamespaceOperator(task_id="typo", namespace="nycflights", source_conn_id="hivex_typo").execute(
+            context()
+        )
+    assert not (tmp_path / "typo.db").exists()
+    assert not there.exists()
     # The operator brings it to another name of the same metastore.
     bring = {"task_id": "bring", "namespace": "nycflights", "into": "copied"}
     with pytest.raises(AirflowFailException, match="No metastore is noted"):

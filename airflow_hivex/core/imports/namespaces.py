@@ -19,7 +19,9 @@ from airflow_hivex.core.catalog.databases import matching
 from airflow_hivex.core.catalog.directories import NewDirectory, RegisteredDirectory
 from airflow_hivex.core.catalog.tables import free_location
 from airflow_hivex.core.errors import (
+    CommitOutcomeUnknownError,
     CopyAlteredError,
+    HivexError,
     InvalidOperationError,
     NoSuchDatabaseError,
     NoSuchTableError,
@@ -109,17 +111,24 @@ class NamespaceImporter:
         Raises:
             NoSuchDatabaseError: the source has no such namespace.
             CopyAlteredError: files of the source are not as they are registered, or a copy differs.
-            InvalidOperationError: files of others lie where a table would.
+            InvalidOperationError: files of others lie where a table would, or the pattern matches nothing.
             HivexError: a metastore or a file system cannot be used.
         """
         name, here = normalise(namespace), normalise(into or namespace)
         database = self._source.catalog.get_database(name)
         names = matching(self._source.catalog.list_tables(name), tables)
-        found = [] if self._exists(here) else [_result("database", here, dry_run=dry_run)]
+        links = list(self._links(name, tables))
+        if tables is not None and not names and not links:
+            raise InvalidOperationError(_OPERATION, name, f"it has no table, view or link that matches {tables!r}")
+        found: list[ImportedObject] = []
         with self._sources.open(self._user, _AGENT) as running:
             before = self._source.catalog.snapshot([(name, each) for each in names])
             taken, wanted, views = self._sort(before.tables.values(), here)
-            found += [*taken, *self._links(name, tables)]
+            # Where each object is refused, there is no use of an empty database.
+            is_wanted = bool(wanted or views or not (names or links))
+            if is_wanted and not self._exists(here):
+                found.append(_result("database", here, dry_run=dry_run))
+            found += [*taken, *links]
             self._sources.lock(running, wanted, f"import_{here}")
             snapshot = self._source.catalog.snapshot(
                 [(name, each.name) for each in wanted], running.txn_id, known=before.tables.values()
@@ -129,7 +138,7 @@ class NamespaceImporter:
                 contents = self._source.catalog.contents(snapshot, stored, None, ())
                 bound = bind(stored, contents, None, snapshot, ())
                 planned.append(self._plan(bound, here))
-            if not dry_run:
+            if is_wanted and not dry_run:
                 self._import(here, database, planned, views, running.stop)
             self._sources.give_up(running, "the import has read what it needs")
         for plan in planned:
@@ -262,17 +271,52 @@ class NamespaceImporter:
         views: Sequence[StoredTable],
         stop: threading.Event,
     ) -> None:
-        """Copy the files, and create all objects in one transaction. Others that create them wait meanwhile."""
+        """Copy the files, and create all objects in one transaction. Others that create them wait meanwhile.
+
+        A database that it has made goes again if the import is refused. A killed import leaves it to the next one.
+        """
+        if self._exists(here):
+            self._create(here, planned, views, stop)
+            return
+        parameters = dict(database.parameters)
+        if CLUSTER in parameters:
+            # The names of the source's clusters mean nothing here.
+            parameters[CLUSTER] = self._cluster.name
+        self._services.catalog.create_database(
+            replace(database, name=here, location="", parameters=parameters, id=None, created_at=None)
+        )
+        try:
+            self._create(here, planned, views, stop)
+        except CommitOutcomeUnknownError:
+            raise
+        except Exception:
+            self._take_back(here)
+            raise
+
+    def _take_back(self, here: str) -> None:
+        """Drop the database that this import has made, unless others use it by now. It does not wait for them."""
+        services = self._services
+
+        def drop(connection: Connection) -> None:
+            services.catalog.joining(connection).drop_database(here)
+
+        try:
+            with own_transaction(self._context) as running:
+                wanted = services.statement_locks.drop_database(here)
+                if services.locks.acquire(wanted, running.txn_id, wait=False).is_acquired:
+                    services.transactions.commit(running.txn_id, drop)
+                else:
+                    services.transactions.abort(running.txn_id, f"database {here} is in use")
+        except HivexError as error:
+            # The caller needs the first error.
+            log.warning("Database %s, which the refused import has made, stays: %s", here, error)
+
+    def _create(
+        self, here: str, planned: Sequence[_Planned], views: Sequence[StoredTable], stop: threading.Event
+    ) -> None:
+        """Copy the files, and create the objects in a database that exists."""
         services = self._services
         tables = [ImportedTable(plan.table, (), self._partitions(plan), _directories(plan)) for plan in planned]
-        if not self._exists(here):
-            parameters = dict(database.parameters)
-            if CLUSTER in parameters:
-                # The names of the source's clusters mean nothing here.
-                parameters[CLUSTER] = self._cluster.name
-            services.catalog.create_database(
-                replace(database, name=here, location="", parameters=parameters, id=None, created_at=None)
-            )
         with own_transaction(self._context) as running:
             locks = services.statement_locks
             names = [plan.table.name for plan in planned] + [view.name for view in views]
