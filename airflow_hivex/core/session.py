@@ -75,6 +75,7 @@ def _create_table(context: StatementContext, statement: kinds.CreateTable) -> Re
 _HANDLERS: dict[type, Handler] = {
     kinds.Select: queries.run_select,
     kinds.DescribeQuery: queries.run_describe_query,
+    kinds.ExplainQuery: queries.run_explain_query,
     kinds.Insert: queries.run_insert,
     kinds.ChangeRows: row_changes.run_change,
     kinds.LoadData: loads.run_load,

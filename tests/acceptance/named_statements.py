@@ -146,6 +146,7 @@ class Statements:
             lambda: f"SHOW LOCKS {self._table(link=False)}",
             lambda: f"SHOW COPIES {self._table()}",
             lambda: f"REPLICATE TABLE {self._table(link=False)} TO CLUSTER c2",
+            lambda: f"EXPLAIN EXTENDED {self._query()}",
             lambda: f"EXPLAIN ROUTE {self._query()}",
             lambda: f"ALTER TABLE {self._table(output=True)} SET PRIMARY CLUSTER c2",
             lambda: f"ALTER TABLE {self._table(output=True)} DROP COPY ON CLUSTER c2",

@@ -56,6 +56,7 @@ REFUSED = [
     ("SHOW PARTITIONS b.t", 1, 17, "CREATE LINK TO t@b"),
     ("SHOW CREATE TABLE b.t", 1, 19, "CREATE LINK TO t@b"),
     ("SHOW LOCKS b.t", 1, 12, "CREATE LINK TO t@b"),
+    ("EXPLAIN SELECT * FROM b.t", 1, 23, "CREATE LINK TO t@b"),
     ("EXPLAIN ROUTE SELECT * FROM b.t", 1, 29, "CREATE LINK TO t@b"),
     ("ANALYZE TABLES IN b COMPUTE STATISTICS", 1, 19, None),
     ("ALTER LINK b.x@y ADD PARTITION (ds = 1)", 1, 12, None),

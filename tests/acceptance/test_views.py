@@ -80,6 +80,25 @@ def test_a_query_is_described_without_being_run(t: Session) -> None:
         t.sql("DESC SELECT nobody FROM w")
 
 
+def test_a_query_is_explained_without_being_run(t: Session, metastore: Metastore) -> None:
+    t.sql("CREATE VIEW w (number, name) AS SELECT id, v FROM t")
+    explained = t.sql("EXPLAIN SELECT raise_error(name) FROM w WHERE number > :least", {"least": 1})
+    assert (explained.columns, explained.cluster) == (["plan"], "c1")
+    ((plan,),) = explained.rows
+    assert str(plan).startswith("== Physical Plan ==")
+    assert "PushedFilters: [IsNotNull(id), GreaterThan(id,1)]" in str(plan)
+    ((extended,),) = rows(t, "EXPLAIN EXTENDED SELECT number FROM w")
+    assert "== Analyzed Logical Plan ==" in str(extended)
+    assert "default.t" in str(extended)
+    assert "hivex_" not in str(extended)
+    ((formatted,),) = rows(t, "EXPLAIN FORMATTED SELECT count(*) FROM t")
+    assert "(1) Scan orc" in str(formatted)
+    assert metastore.locks.show() == []
+    assert t.sql("SHOW TRANSACTIONS").rows == []
+    with pytest.raises(AnalysisError):
+        t.sql("EXPLAIN SELECT nobody FROM w")
+
+
 def test_views_of_views_see_what_is_written_later(t: Session) -> None:
     t.sql("CREATE VIEW one (number COMMENT 'its id', name) COMMENT 'all' AS SELECT id, v FROM t")
     t.sql("CREATE VIEW two AS WITH q AS (SELECT number FROM one) SELECT max(number) m, count(*) n FROM q")

@@ -270,6 +270,7 @@ class Plan:
     With ``changes`` there is no ``sql``, and ``write`` says where the changes go. With ``inserts`` there is
     neither ``sql`` nor ``write``; they may read ``sources``. A ``compaction`` and ``copies`` have no ``sql`` either.
     ``scheduler_pool`` is the pool of Spark's fair scheduler that the job belongs to. ``loaded`` are files of LOAD DATA.
+    With ``explain``, a form of EXPLAIN, the one row of the result is the text of Spark's plan, and nothing is run.
     """
 
     tag: str
@@ -286,6 +287,7 @@ class Plan:
     copies: FileCopies | None = None
     scheduler_pool: str = ""
     loaded: LoadedFiles | None = None
+    explain: str | None = None
     spark_conf: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property

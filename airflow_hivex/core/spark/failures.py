@@ -67,7 +67,7 @@ def _as_error(error: Exception, plan: Plan) -> HivexError:
     lost = _lost_connection(error)
     if lost is not None:
         return ClusterUnreachableError("", lost)
-    message = _with_table_names(_message(text), plan) or type(error).__name__
+    message = with_table_names(_message(text), plan) or type(error).__name__
     if isinstance(error, AnalysisException):
         if _NO_AVRO.search(message):
             return JobError("", _AVRO_PACKAGE)
@@ -121,7 +121,8 @@ def _own(text: str) -> str:
     return _CONTEXT.sub("", _STATE.sub("", text)).strip()
 
 
-def _with_table_names(message: str, plan: Plan) -> str:
+def with_table_names(message: str, plan: Plan) -> str:
+    """Return a text of Spark's with the tables of a plan in place of the views that its job reads."""
     for scan in plan.scans:
         quoted = ".".join(f"`{part}`" for part in scan.table.split("."))
         message = message.replace(f"`{scan.view}`", quoted)

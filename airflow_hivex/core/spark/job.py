@@ -35,7 +35,7 @@ from airflow_hivex.core.spark import (
     writes,
 )
 from airflow_hivex.core.spark.configuration import READ_OPTIONS, TIME_ZONE, TIMESTAMP_TYPE, configure, configured
-from airflow_hivex.core.spark.failures import as_error
+from airflow_hivex.core.spark.failures import as_error, with_table_names
 from airflow_hivex.core.spark.functions import functions_of, is_connect
 from airflow_hivex.core.spark.progress import DriverProgress
 from airflow_hivex.core.spark.staging import Save
@@ -161,6 +161,9 @@ def _run(spark: SparkSession, plan: Plan, views: Sequence[str], save: Save | Non
                 inserted=multi_inserts.write_inserts(spark, plan.sources, plan.inserts, arguments, registered)
             ), None
         rows = bound.query(spark, plan.sql, arguments, (*registered, *views))
+        if plan.explain is not None:
+            text = with_table_names(selects.explain(rows, plan.explain), plan)
+            return JobResult((Column("plan", "string"),)), pa.table({"plan": [text]})
         if plan.write is None:
             return selects.fetch(rows, plan.max_rows)
         return JobResult(directories=writes.write_rows(rows, plan.write, save)), None

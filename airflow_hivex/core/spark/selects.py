@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
@@ -45,6 +47,16 @@ def fetch(rows: DataFrame, max_rows: int | None) -> tuple[JobResult, pa.Table | 
     table = rows.toArrow()
     truncated = max_rows is not None and table.num_rows > max_rows
     return JobResult(columns, truncated=truncated), table.slice(0, max_rows) if truncated else table
+
+
+def explain(rows: DataFrame, mode: str) -> str:
+    """Return the text of a query's plan in a form of EXPLAIN. Spark plans the query, and runs nothing of it."""
+    classic = getattr(rows, "_jdf", None)
+    if classic is None:
+        connected: Any = rows
+        return str(connected._explain_string(mode=mode))
+    jvm: Any = rows.sparkSession.sparkContext._jvm
+    return str(jvm.PythonSQLUtils.explainString(classic.queryExecution(), mode))
 
 
 def _is_foreign(type: DataType) -> bool:

@@ -20,6 +20,8 @@ from airflow_hivex.core.model.statements import (
     DropLinkPartitions,
     DropTable,
     DropView,
+    ExplainMode,
+    ExplainQuery,
     ExplainRoute,
     Literal,
     RoutedStatement,
@@ -303,11 +305,30 @@ def _alter(cursor: Cursor, first: Token) -> Statement:
     return read_alter_table(cursor, first)
 
 
-def _explain(cursor: Cursor, first: Token) -> ExplainRoute:
+_PLANS = tuple(mode.upper() for mode in ExplainMode if mode is not ExplainMode.SIMPLE)
+# Forms of Hive and Spark that show what the warehouse does not have.
+_OTHER_PLANS = """
+ANALYZE AST AUTHORIZATION CBO DDL DEBUG DEPENDENCY LOCKS LOGICAL OPERATOR REOPTIMIZATION VECTORIZATION
+""".split()  # noqa: SIM905
+
+
+def _explain_query(cursor: Cursor, first: Token) -> ExplainQuery:
+    following = cursor.peek()
+    if following is not None and following.word in _OTHER_PLANS and cursor.peek(1) is not None:
+        reason = f"EXPLAIN {following.word} is not a statement of this release; EXPLAIN FORMATTED shows Spark's plan"
+        raise cursor.unsupported(reason, first)
+    mode = ExplainMode((cursor.accept_one(*_PLANS) or ExplainMode.SIMPLE).lower())
+    inner = cursor.peek()
+    if at_query(cursor) and not at_multi_insert(cursor):
+        return ExplainQuery(read_query(cursor), mode)
+    statement = _statement(cursor)
+    advice = "; EXPLAIN ROUTE tells where it runs" if isinstance(statement, RoutedStatement) else ""
+    raise cursor.unsupported(f"EXPLAIN shows the plan of a query, and not of {statement.kind}{advice}", inner)
+
+
+def _explain(cursor: Cursor, first: Token) -> ExplainRoute | ExplainQuery:
     if not cursor.accept("ROUTE"):
-        raise cursor.unsupported(
-            "EXPLAIN is not a statement of this release; EXPLAIN ROUTE tells where one runs", first
-        )
+        return _explain_query(cursor, first)
     inner = cursor.peek()
     statement = _statement(cursor)
     if isinstance(statement, RoutedStatement) and statement.queries:

@@ -20,7 +20,7 @@ from airflow_hivex.core.model.batches import BatchKey
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.objects import Column, StoredTable, Table
 from airflow_hivex.core.model.plans import JobResult, Plan
-from airflow_hivex.core.model.statements import CreateTable, DescribeQuery, Insert, Query, Select
+from airflow_hivex.core.model.statements import CreateTable, DescribeQuery, ExplainQuery, Insert, Query, Select
 from airflow_hivex.core.model.transactions import Operation
 from airflow_hivex.core.model.writes import TableWrite
 from airflow_hivex.core.spark.values import write_rows
@@ -79,6 +79,28 @@ def run_describe_query(context: StatementContext, statement: DescribeQuery) -> R
             cluster=cluster.name,
             txn_id=running.txn_id,
             route=routed.route,
+        )
+
+    return in_transaction(context, work, read_only=True)
+
+
+def run_explain_query(context: StatementContext, statement: ExplainQuery) -> Result:
+    """Return Spark's plan of a query on the cluster that would run it; nothing of it is run."""
+
+    def work(running: Running) -> Result:
+        routed = route(context, statement, running, may_lag=True)
+        cluster = chosen_cluster(context, routed)
+        plan = plan_query(context, running, routed.statement.query, routed, cluster)
+        found = context.run(cluster, replace(plan, explain=str(statement.mode)))
+        if running.joined is None:
+            context.services.transactions.commit(running.txn_id)
+        return Result(
+            columns=["plan"],
+            rows=list(found.rows),
+            cluster=cluster.name,
+            txn_id=running.txn_id,
+            route=routed.route,
+            as_of=routed.as_of,
         )
 
     return in_transaction(context, work, read_only=True)

@@ -62,6 +62,35 @@ class DescribeQuery(RoutedStatement):
         return replace(self, query=change(self.query))
 
 
+class ExplainMode(enum.StrEnum):
+    """The forms in which Spark tells a plan."""
+
+    SIMPLE = "simple"
+    EXTENDED = "extended"
+    FORMATTED = "formatted"
+    CODEGEN = "codegen"
+    COST = "cost"
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainQuery(RoutedStatement):
+    """EXPLAIN [EXTENDED | FORMATTED | CODEGEN | COST] query."""
+
+    KIND = "EXPLAIN"
+
+    query: Query
+    mode: ExplainMode = ExplainMode.SIMPLE
+
+    @property
+    def queries(self) -> tuple[Query, ...]:
+        """Return the query."""
+        return (self.query,)
+
+    def with_queries(self, change: Callable[[Query], Query]) -> Self:
+        """Return the statement with its query changed."""
+        return replace(self, query=change(self.query))
+
+
 @dataclass(frozen=True, slots=True)
 class Insert(RoutedStatement):
     """INSERT INTO or INSERT OVERWRITE one table.

@@ -26,6 +26,7 @@ def session(sqlite_url: str, tmp_path: Path, recorder: Recorder) -> Iterator[Ses
 STATEMENTS = [
     "SELECT id FROM t WHERE {}",
     "DESCRIBE QUERY SELECT id FROM t WHERE {}",
+    "EXPLAIN SELECT id FROM t WHERE {}",
     "INSERT INTO t SELECT * FROM u WHERE {}",
     "CREATE TABLE v AS SELECT * FROM u WHERE {}",
     "CREATE VIEW v AS SELECT * FROM u WHERE {}",

@@ -19,6 +19,7 @@ from airflow_hivex.core.sql.reader import read
 # For each class of statements one or more texts, and the roles and words of what each names, in order of the text.
 EXAMPLES: dict[type[Statement], dict[str, str]] = {
     kinds.Select: {"SELECT * FROM a JOIN d.b USING (id)": "read a, read d.b"},
+    kinds.ExplainQuery: {"EXPLAIN FORMATTED SELECT * FROM d.a": "read d.a", "EXPLAIN TABLE a": "read a"},
     kinds.DescribeQuery: {"DESCRIBE QUERY SELECT * FROM d.a": "read d.a"},
     kinds.Insert: {
         "INSERT INTO d.t SELECT * FROM a": "insert d.t, read a",

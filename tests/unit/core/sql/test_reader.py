@@ -23,6 +23,7 @@ from airflow_hivex.core.model.statements import (
     DropLinkPartitions,
     DropPartitions,
     DropTable,
+    ExplainQuery,
     ExplainRoute,
     Insert,
     Literal,
@@ -182,6 +183,37 @@ def test_table_in_the_form_of_spark_is_read() -> None:
         sort_columns=(SortColumn("id", ascending=False), SortColumn("ds")),
         num_buckets=4,
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "mode"),
+    [
+        ("EXPLAIN SELECT :a", "simple"),
+        ("EXPLAIN EXTENDED WITH formatted AS (SELECT 1) SELECT * FROM formatted", "extended"),
+        ("EXPLAIN FORMATTED (SELECT 1) UNION SELECT 2", "formatted"),
+        ("EXPLAIN CODEGEN VALUES (1)", "codegen"),
+        ("EXPLAIN COST FROM t SELECT a", "cost"),
+        ("EXPLAIN TABLE t", "simple"),
+    ],
+)
+def test_query_to_explain_is_read(text: str, mode: str) -> None:
+    statement = read(text, {"a": 1} if ":a" in text else None)
+    assert isinstance(statement, ExplainQuery)
+    assert statement.mode == mode
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "reason"),
+    [
+        ("EXPLAIN INSERT INTO t SELECT 1", 9, "plan of a query, and not of INSERT; EXPLAIN ROUTE tells where it runs"),
+        ("EXPLAIN EXTENDED FROM t INSERT INTO a SELECT 1 INSERT INTO b SELECT 2", 18, "not of INSERT; EXPLAIN ROUTE"),
+        ("EXPLAIN SHOW TABLES", 9, "plan of a query, and not of SHOW TABLES"),
+    ],
+)
+def test_plans_of_other_statements_are_refused(text: str, column: int, reason: str) -> None:
+    with pytest.raises(UnsupportedStatementError, match=reason) as error:
+        read(text)
+    assert error.value.column == column
 
 
 def test_table_like_another_one_is_read() -> None:
@@ -427,7 +459,8 @@ def test_what_cannot_be_read_is_refused_at_its_place(text: str, line: int, colum
         ("SHOW GRANT ON TABLE t", "SHOW GRANT is"),
         ("BEGIN SELECT 1", "BEGIN is"),
         ("DESCRIBE FUNCTION f", "DESCRIBE FUNCTION is"),
-        ("EXPLAIN SELECT 1", "EXPLAIN is"),
+        ("EXPLAIN AST SELECT 1", "EXPLAIN AST is not a statement of this release; EXPLAIN FORMATTED shows"),
+        ("EXPLAIN ANALYZE SELECT 1", "EXPLAIN ANALYZE is"),
     ],
 )
 def test_statement_of_another_release_is_refused_by_name(text: str, named: str) -> None:
