@@ -98,7 +98,8 @@ def get_provider_info() -> dict[str, Any]:
                     "metrics": {
                         "description": (
                             "Whether the housekeeping sends the numbers of the metastore as metrics: open "
-                            "transactions, waiting locks, compactions by state, bytes of namespaces, the cache."
+                            "transactions, waiting locks, compactions by state, bytes of namespaces, the lag of "
+                            "copies, the cache."
                         ),
                         "version_added": None,
                         "type": "boolean",

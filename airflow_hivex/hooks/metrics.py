@@ -25,7 +25,8 @@ def read_metrics(metastore: Metastore) -> dict[str, float]:
     from airflow_hivex.core.model.locks import LockState
     from airflow_hivex.core.model.transactions import TxnState
 
-    now = to_datetime(metastore.services.clock()).timestamp()
+    now_ms = metastore.services.clock()
+    now = to_datetime(now_ms).timestamp()
     started = [each.started_at.timestamp() for each in metastore.transactions.show() if each.state is TxnState.OPEN]
     states = Counter(entry.state for entry in metastore.compactor.show())
     numbers: dict[str, float] = {
@@ -36,6 +37,10 @@ def read_metrics(metastore: Metastore) -> dict[str, float]:
     numbers |= {f"compactions.{state.name.lower()}": states[state] for state in CompactionState}
     for use in metastore.capacity.show():
         numbers[f"namespaces.{use.namespace}.{use.cluster}.bytes"] = use.used_bytes
+    for lag in metastore.catalog_listing.copy_lags():
+        lag_s = 0 if lag.oldest_ms is None else max(0, now_ms - lag.oldest_ms) / 1000
+        numbers[f"replication.{lag.cluster}.lag_s"] = lag_s
+        numbers[f"replication.{lag.cluster}.lagging_tables"] = lag.lagging_tables
     if metastore.cache is not None:
         cache = metastore.cache.state()
         numbers |= {"cache.hits": sum(cache.hits.values()), "cache.misses": sum(cache.misses.values())}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from airflow.sdk import Context
+
+DOCS = Path(__file__).parents[2] / "docs"
 
 pytestmark = pytest.mark.airflow
 
@@ -87,6 +91,7 @@ def test_housekeeping_sends_the_numbers_of_the_metastore(
     hook = HivexHook()
     hook.run("CREATE DATABASE shop; CREATE TABLE shop.sales (id INT); INSERT INTO shop.sales VALUES (1)")
     metastore = hook.get_metastore()
+    metastore.replicator.replicate("shop.sales", "c2")
     metastore.compactor.request("shop", "sales", type="major")
     first, second = metastore.transactions.open(2)
     component = LockComponent("shop", "sales", type=LockType.EXCLUSIVE, operation=DataOperation.UPDATE)
@@ -102,11 +107,39 @@ def test_housekeeping_sends_the_numbers_of_the_metastore(
     assert gauges["hivex.compactions.initiated"] == 1
     assert gauges["hivex.namespaces.shop.c1.bytes"] > 0
     assert gauges["hivex.cache.misses"] >= 0
+    assert (gauges["hivex.replication.c2.lag_s"], gauges["hivex.replication.c2.lagging_tables"]) == (0, 0)
+    assert "hivex.replication.c1.lag_s" not in gauges
+
+
+def test_dashboard_and_page_have_all_metrics_under_their_names(
+    warehouse: dict[str, Any], gauges: dict[str, float]
+) -> None:
+    hook = HivexHook()
+    hook.run("CREATE TABLE t (id INT); INSERT INTO t VALUES (1)")
+    metastore = hook.get_metastore()
+    metastore.replicator.replicate("t", "c2")
+    hook.run("INSERT INTO t VALUES (2)")
+    HivexHousekeepingOperator(task_id="t").execute({})
+    (lagging,) = (each for each in metastore.replicator.copies("t") if not each.is_primary)
+    assert lagging.lag_ms is not None
+    assert 0 < gauges["hivex.replication.c2.lag_s"] <= lagging.lag_ms / 1000
+    assert gauges["hivex.replication.c2.lagging_tables"] == 1
+    dashboard = json.loads((DOCS / "dashboards" / "grafana.json").read_text())
+    queries = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    names = (name for query in queries for name in re.findall(r"\$\{prefix\}_hivex_(?:\w|\.\+|\(\.\+\))+", query))
+    shown = {name.replace("${prefix}", "airflow") for name in names}
+    # As the exporter of StatsD names them, with Airflow's prefix.
+    sent = {f"airflow.{name}".replace(".", "_") for name in gauges}
+    assert [name for name in shown if not any(re.fullmatch(name, each) for each in sent)] == []
+    assert [name for name in sent if not any(re.fullmatch(each, name) for each in shown)] == []
+    page = (DOCS / "how-to" / "metrics-and-notifications.md").read_text()
+    listed = [re.sub(r"<[a-z]+>", "[^.]+", name) for name in re.findall(r"`(hivex\.[a-z_.<>]+)`", page)]
+    assert [name for name in listed if not any(re.fullmatch(name, each) for each in gauges)] == []
+    assert [name for name in gauges if not any(re.fullmatch(each, name) for each in listed)] == []
 
 
 def test_example_of_the_page_is_a_dag() -> None:
-    page = Path(__file__).parents[2] / "docs" / "how-to" / "metrics-and-notifications.md"
-    (block,) = blocks(page, "python")
+    (block,) = blocks(DOCS / "how-to" / "metrics-and-notifications.md", "python")
     names: dict[str, Any] = {}
     exec(block, names)
     (callback,) = names["dag"].get_task("housekeeping").on_success_callback

@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, case, func, select
 
+from airflow_hivex.core.catalog.copy_lags import CopyLag, read_copy_lags
 from airflow_hivex.core.catalog.tables import select_table
 from airflow_hivex.core.clock import to_datetime
 from airflow_hivex.core.model.pages import Page, PageRequest
@@ -231,6 +232,11 @@ class CatalogListing:
         if primary not in {each.cluster for each in copies}:
             copies.append(HeldCopy(primary, True, 0, 0, None, everything))
         return sorted(copies, key=lambda each: (not each.is_primary, each.cluster))
+
+    def copy_lags(self) -> list[CopyLag]:
+        """Return the clusters that have copies of tables, by name, and what lags there. Two statements."""
+        with self._store.read() as connection:
+            return read_copy_lags(connection)
 
     def deltas(self, limit: int = 20) -> list[TableDeltas]:
         """Return the tables with the most delta directories. One statement."""
