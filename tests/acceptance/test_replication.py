@@ -313,6 +313,23 @@ def test_command_copies_and_lists(
     assert "delta" not in capsys.readouterr().out
 
 
+def test_replication_of_no_partition_says_so(metastore: Metastore, days: Session) -> None:
+    result = days.sql("REPLICATE TABLE days PARTITION (ds > '2') TO CLUSTER c2")
+    (row,) = (dict(zip(result.columns, row, strict=True)) for row in result.rows)
+    assert (row["table"], row["files"], row["bytes"], row["note"]) == ("default.days", 0, 0, "no partition matches")
+    with pytest.raises(NoSuchPartitionError, match="has no partition ds=9;"):
+        days.sql("REPLICATE TABLE days PARTITION (ds = '9') TO CLUSTER c2")
+    with pytest.raises(NoSuchPartitionError, match="has no partition ds=__HIVE_DEFAULT_PARTITION__;"):
+        days.sql("REPLICATE TABLE days PARTITION (ds = NULL) TO CLUSTER c2")
+    assert metastore.replicator.replicate("days", "c2", partition_filter="ds > 2").tables == ()
+    with pytest.raises(InvalidOperationError, match="primary"):
+        days.sql("REPLICATE TABLE days PARTITION (ds > '2') TO CLUSTER c1")
+    with pytest.raises(InvalidOperationError, match="primary"):
+        metastore.replicator.replicate("days", "c1", partition_filter="ds > '2'")
+    with pytest.raises(UnknownClusterError):
+        days.sql("REPLICATE TABLE days PARTITION (ds > '2') TO CLUSTER c9")
+
+
 def test_statements_replicate_show_and_drop_copies(metastore: Metastore, days: Session, tmp_path: Path) -> None:
     days.sql("REPLICATE TABLE days PARTITION (ds < '2') TO CLUSTER c2")
     assert [row[:4] for row in days.sql("SHOW COPIES days").rows] == [

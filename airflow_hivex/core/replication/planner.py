@@ -9,7 +9,7 @@ from dataclasses import replace
 from airflow_hivex.core.catalog.binding import BoundPartition, BoundTable, bind
 from airflow_hivex.core.catalog.contents import TableContents
 from airflow_hivex.core.errors import HivexError, InvalidOperationError
-from airflow_hivex.core.model.objects import StoredTable
+from airflow_hivex.core.model.objects import Table
 from airflow_hivex.core.model.snapshots import Snapshot
 from airflow_hivex.core.replication.planning import (
     PlannedDirectory,
@@ -114,7 +114,7 @@ class ReplicationPlanner:
         raise problem
 
 
-def check_target(table: StoredTable, target: str) -> None:
+def check_target(table: Table, target: str) -> None:
     """Ensure that a cluster may have a copy of a table.
 
     Raises:

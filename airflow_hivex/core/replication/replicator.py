@@ -130,7 +130,7 @@ class Replicator:
         names = _names([tables] if isinstance(tables, str) else tables)
         target = self._services.clusters.get(cluster).name
         if partition_filter is not None:
-            partitions = self._partitions_of(names, partitions, partition_filter)
+            partitions = self._partitions_of(names, target, partitions, partition_filter)
             if not partitions:
                 return Replication(target, ())
         _check_options(names, partitions, threads, bytes_per_second)
@@ -145,7 +145,7 @@ class Replicator:
         )
 
     def _partitions_of(
-        self, names: Sequence[QualifiedName], given: Collection[str] | None, conditions: str
+        self, names: Sequence[QualifiedName], target: str, given: Collection[str] | None, conditions: str
     ) -> list[str]:
         """Return the names of the partitions that conditions cover."""
         if given is not None or len(names) != 1:
@@ -153,8 +153,12 @@ class Replicator:
         predicate = read_partition_filter(conditions)
         table = self._catalog.get_table(*names[0])
         exact = typed_specification("REPLICATE", table, predicate)
-        found = self._catalog.list_partition_names(table.database, table.name, exact)
-        return covered(found, exact, table.partition_keys)
+        check_target(table, target)
+        listed = self._catalog.list_partition_names(table.database, table.name, exact)
+        found = covered(listed, exact, table.partition_keys)
+        if not found:
+            log.warning("No partition of %s matches %s; nothing is replicated", table.full_name, conditions)
+        return found
 
     def replicate_alone(
         self,

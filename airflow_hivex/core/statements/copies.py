@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from airflow_hivex.core.errors import NoSuchPartitionError
 from airflow_hivex.core.model.objects import Table
+from airflow_hivex.core.model.partitions import DEFAULT_PARTITION
+from airflow_hivex.core.model.predicates import And, ColumnReference, Comparison, IsNull, Predicate
 from airflow_hivex.core.model.statements import DropCopy, ReplicateTable, SetPrimaryCluster, ShowCopies
+from airflow_hivex.core.replication.planner import check_target
 from airflow_hivex.core.statements.context import Result, StatementContext
 from airflow_hivex.core.statements.partition_definitions import covered_partitions, partition_name_of
 
-REPLICATE_COLUMNS = ("table", "partition", "directory", "source", "location", "files", "bytes")
+REPLICATE_COLUMNS = ("table", "partition", "directory", "source", "location", "files", "bytes", "note")
 PRIMARY_COLUMNS = ("table", "primary_before", "primary", "is_changed", "bytes_copied", "directories_lost")
 SHOW_COLUMNS = (
     "partition",
@@ -26,13 +30,22 @@ SHOW_COLUMNS = (
 
 
 def replicate(context: StatementContext, statement: ReplicateTable) -> Result:
-    """REPLICATE TABLE: one row for each directory that the cluster lacked."""
+    """REPLICATE TABLE: one row for each directory that the cluster lacked, or one that no partition matches.
+
+    Raises:
+        NoSuchPartitionError: the PARTITION clause names values, and no partition has them.
+    """
     table = _table(context, statement)
     partitions = None
     if statement.specification is not None:
         partitions = covered_partitions(context, statement.KIND, table, statement.specification)
         if not partitions:
-            return Result(list(REPLICATE_COLUMNS), cluster=statement.cluster)
+            check_target(table, context.services.clusters.get(statement.cluster).name)
+            named = _named(statement.specification)
+            if named is not None:
+                raise NoSuchPartitionError(table.database, table.name, named)
+            row = (table.full_name, None, None, None, None, 0, 0, "no partition matches")
+            return Result(list(REPLICATE_COLUMNS), [row], cluster=statement.cluster)
     found = context.services.replicator.replicate(
         table.full_name,
         statement.cluster,
@@ -41,11 +54,24 @@ def replicate(context: StatementContext, statement: ReplicateTable) -> Result:
         agent_info=context.session.agent_info,
     )
     rows: list[tuple[object, ...]] = [
-        (each.table, one.partition, one.name, one.source, one.location, one.files, one.size_bytes)
+        (each.table, one.partition, one.name, one.source, one.location, one.files, one.size_bytes, None)
         for each in found.tables
         for one in each.directories
     ]
     return Result(list(REPLICATE_COLUMNS), rows, cluster=found.cluster, txn_id=found.txn_id)
+
+
+def _named(specification: Predicate) -> str | None:
+    """Return the partition that a PARTITION clause names, such as ``year=2013/month=1``; None if it compares."""
+    match specification:
+        case And(operands):
+            names = [_named(each) for each in operands]
+            return None if None in names else "/".join(filter(None, names))
+        case Comparison(ColumnReference(name=key), "=", value):
+            return f"{key}={value}"
+        case IsNull(ColumnReference(name=key)):
+            return f"{key}={DEFAULT_PARTITION}"
+    return None
 
 
 def drop_copy(context: StatementContext, statement: DropCopy) -> Result:
