@@ -598,6 +598,15 @@ def test_errors_of_links_share_a_class(a: Session) -> None:
             a.sql(text)
 
 
+def test_columns_of_a_link_are_its_source_s_and_its_properties_its_own(a: Session) -> None:
+    a.sql("CREATE LINK TO t1@b LINKPROPERTIES ('RETENTION' = '7')")
+    assert names(a, "SHOW COLUMNS IN t1@b") == ["id", "v", "ds"]
+    assert names(a, "SHOW COLUMNS IN t1@b FROM a LIKE 'd*'") == ["ds"]
+    assert a.sql("SHOW TBLPROPERTIES t1@b").rows == [("RETENTION", "7")]
+    with pytest.raises(UnsupportedStatementError, match="read only"):
+        a.sql("COMMENT ON TABLE t1@b IS 'x'")
+
+
 def test_table_like_a_link_has_the_definition_of_its_source(a: Session, metastore: Metastore) -> None:
     a.sql("CREATE LINK TO t1@b")
     a.sql("CREATE TABLE own LIKE t1@b")

@@ -15,6 +15,7 @@ from airflow_hivex.core.errors import (
     InvalidOperationError,
     InvalidParametersError,
     JobError,
+    NoSuchColumnError,
     NoSuchDatabaseError,
     NoSuchPartitionError,
     NoSuchTableError,
@@ -260,6 +261,47 @@ def test_table_like_another_one_is_managed_unless_it_says_otherwise(metastore: M
         session.sql("DROP TABLE t")
     with pytest.raises(InvalidObjectError, match=r"files of format xml, which default\.elements has, are not written"):
         session.sql("CREATE TABLE t LIKE elements")
+
+
+def test_parts_of_a_definition_are_shown_and_commented(metastore: Metastore, session: Session) -> None:
+    session.sql("CREATE TABLE t (z int, Ab int, aa string) PARTITIONED BY (ds string) TBLPROPERTIES ('k.X' = 'v')")
+    assert session.sql("SHOW COLUMNS IN t").columns == ["col_name"]
+    assert names(session, "SHOW COLUMNS IN t") == ["z", "ab", "aa", "ds"]
+    assert names(session, "SHOW SORTED COLUMNS FROM t FROM default LIKE 'a*|z'") == ["aa", "ab", "z"]
+    shown = session.sql("SHOW TBLPROPERTIES t")
+    assert shown.columns == ["key", "value"]
+    assert dict(shown.rows) == metastore.catalog.get_table("default", "t").parameters
+    assert session.sql("SHOW TBLPROPERTIES t (k.X)").rows == [("k.X", "v")]
+    with pytest.raises(InvalidObjectError, match=r"has no property k\.x"):
+        session.sql("SHOW TBLPROPERTIES t ('k.x')")
+    session.sql("COMMENT ON TABLE t IS 'it''s'")
+    session.sql("COMMENT ON COLUMN t.AB IS 'a number'")
+    session.sql("COMMENT ON COLUMN default.t.ds IS 'day'")
+    session.sql("COMMENT ON DATABASE default IS 'all'")
+    assert session.sql("DESCRIBE t").rows[:4] == [
+        ("z", "int", None),
+        ("ab", "int", "a number"),
+        ("aa", "string", None),
+        ("ds", "string", "day"),
+    ]
+    made = metastore.catalog.get_table("default", "t")
+    assert (made.comment, metastore.catalog.get_database("default").description) == ("it's", "all")
+    session.sql("COMMENT ON TABLE t IS NULL")
+    session.sql("COMMENT ON COLUMN t.ab IS ''")
+    made = metastore.catalog.get_table("default", "t")
+    assert (made.comment, made.columns[1].comment) == (None, None)
+    session.sql("CREATE EXTERNAL TABLE e (a int) STORED AS ORC LOCATION 'e'")
+    session.sql("COMMENT ON COLUMN e.a IS 'of files'")
+    assert session.sql("DESCRIBE e").rows == [("a", "int", "of files")]
+    for text, error in (
+        ("COMMENT ON COLUMN t.nope IS 'x'", NoSuchColumnError),
+        ("COMMENT ON TABLE nope IS 'x'", NoSuchTableError),
+        ("COMMENT ON DATABASE nope IS 'x'", NoSuchDatabaseError),
+        ("SHOW COLUMNS IN nope", NoSuchTableError),
+        ("SHOW TBLPROPERTIES nope", NoSuchTableError),
+    ):
+        with pytest.raises(error):
+            session.sql(text)
 
 
 def test_describe_lists_columns_and_keys_and_extended_the_facts(session: Session) -> None:

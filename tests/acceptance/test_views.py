@@ -80,6 +80,15 @@ def test_a_query_is_described_without_being_run(t: Session) -> None:
         t.sql("DESC SELECT nobody FROM w")
 
 
+def test_a_view_and_its_columns_have_comments(t: Session, metastore: Metastore) -> None:
+    t.sql("CREATE VIEW w (number COMMENT 'its id') AS SELECT id FROM t")
+    t.sql("COMMENT ON VIEW w IS 'all'")
+    t.sql("COMMENT ON COLUMN w.number IS 'another'")
+    assert metastore.catalog.get_table("default", "w").comment == "all"
+    assert rows(t, "DESCRIBE w") == [("number", "int", "another")]
+    assert rows(t, "SELECT max(number) FROM w") == [(3,)]
+
+
 def test_a_query_is_explained_without_being_run(t: Session, metastore: Metastore) -> None:
     t.sql("CREATE VIEW w (number, name) AS SELECT id, v FROM t")
     explained = t.sql("EXPLAIN SELECT raise_error(name) FROM w WHERE number > :least", {"least": 1})

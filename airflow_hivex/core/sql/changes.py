@@ -42,7 +42,8 @@ def read_drop_table(cursor: Cursor) -> DropTable:
 
 def read_truncate(cursor: Cursor) -> Truncate:
     """Return the statement whose word TRUNCATE is read."""
-    cursor.expect("TABLE")
+    # As in Hive the word TABLE may be left out.
+    cursor.accept("TABLE")
     table = cursor.table_name()
     return Truncate(table, read_partition_predicate(cursor) if cursor.accept("PARTITION") else None)
 

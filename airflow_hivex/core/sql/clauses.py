@@ -182,10 +182,8 @@ _INSTEAD = {
     "REPLACE TABLE": "INSERT OVERWRITE replaces the rows of a table",
     "REVOKE": "the metastore has no users and no rights",
     "SET": "Spark is configured by spark_conf of a cluster, the metastore by its settings",
-    "SHOW COLUMNS": "DESCRIBE lists the columns of a table",
     "SHOW CURRENT": "SELECT current_database() returns the current database",
     "SHOW TABLE EXTENDED": "DESCRIBE FORMATTED describes a table",
-    "SHOW TBLPROPERTIES": "DESCRIBE FORMATTED lists the properties of a table",
     "UNLOCK": "statements release their locks themselves; ABORT TRANSACTIONS releases those of others",
     "VACUUM": "`hivex compaction clean` deletes the files that nobody needs any more",
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TypeAlias
 
 from airflow_hivex.core.model.statements import (
@@ -10,6 +11,7 @@ from airflow_hivex.core.model.statements import (
     DescribeTable,
     ShowCapacity,
     ShowClusters,
+    ShowColumns,
     ShowCompactions,
     ShowCopies,
     ShowCreateTable,
@@ -17,12 +19,14 @@ from airflow_hivex.core.model.statements import (
     ShowLinks,
     ShowLocks,
     ShowPartitions,
+    ShowTableProperties,
     ShowTables,
     ShowTransactions,
 )
 from airflow_hivex.core.sql.capacity import read_show_capacity
 from airflow_hivex.core.sql.clauses import (
     read_partition_predicate,
+    read_property_key,
     read_static_partition,
     unsupported_statement,
 )
@@ -39,6 +43,8 @@ Show: TypeAlias = (
     | ShowClusters
     | ShowDatabases
     | ShowTables
+    | ShowColumns
+    | ShowTableProperties
     | ShowPartitions
     | ShowCreateTable
     | ShowLocks
@@ -59,6 +65,28 @@ def read_show(cursor: Cursor, first: Token) -> Show:
         return ShowDatabases(_pattern(cursor))
     if listed := cursor.accept_one("TABLES", "VIEWS", "LINKS"):
         return _show_names(cursor, listed)
+    described = _show_part_of_table(cursor)
+    if described is not None:
+        return described
+    if cursor.accept("CAPACITY"):
+        return read_show_capacity(cursor)
+    if cursor.accept("TRANSACTIONS"):
+        return ShowTransactions()
+    if cursor.accept("LOCKS"):
+        return read_show_locks(cursor)
+    if cursor.accept("COMPACTIONS"):
+        return read_show_compactions(cursor)
+    raise unsupported_statement(cursor, first)
+
+
+def _show_part_of_table(
+    cursor: Cursor,
+) -> ShowColumns | ShowTableProperties | ShowPartitions | ShowCreateTable | ShowCopies | None:
+    """Return the statement that shows one part of what a table is; None, with nothing read, if it is about others."""
+    if cursor.at("COLUMNS") or cursor.at("SORTED", "COLUMNS"):
+        return _show_columns(cursor)
+    if cursor.accept("TBLPROPERTIES"):
+        return _show_properties(cursor)
     if cursor.accept("PARTITIONS"):
         table = cursor.table_name()
         return ShowPartitions(table, read_partition_predicate(cursor) if cursor.accept("PARTITION") else None)
@@ -67,17 +95,33 @@ def read_show(cursor: Cursor, first: Token) -> Show:
         if cursor.at("AS", "SERDE"):
             raise cursor.unsupported("SHOW CREATE TABLE ... AS SERDE is not supported; leave AS SERDE out")
         return created
-    if cursor.accept("CAPACITY"):
-        return read_show_capacity(cursor)
     if cursor.accept("COPIES"):
         return ShowCopies(cursor.table_name())
-    if cursor.accept("TRANSACTIONS"):
-        return ShowTransactions()
-    if cursor.accept("LOCKS"):
-        return read_show_locks(cursor)
-    if cursor.accept("COMPACTIONS"):
-        return read_show_compactions(cursor)
-    raise unsupported_statement(cursor, first)
+    return None
+
+
+def _show_columns(cursor: Cursor) -> ShowColumns:
+    is_sorted = cursor.accept("SORTED")
+    cursor.expect("COLUMNS")
+    if not cursor.accept_one("IN", "FROM"):
+        raise cursor.expected("IN or FROM")
+    table = cursor.table_name()
+    token = cursor.peek()
+    if cursor.accept_one("IN", "FROM"):
+        database = cursor.database_name()
+        if table.database not in (None, str(database)):
+            raise cursor.error(f"the table is of database {table.database} already", token)
+        table = replace(table, database=str(database))
+    return ShowColumns(table, _pattern(cursor), is_sorted)
+
+
+def _show_properties(cursor: Cursor) -> ShowTableProperties:
+    table = cursor.table_name()
+    if not cursor.accept_symbol("("):
+        return ShowTableProperties(table)
+    key = read_property_key(cursor)
+    cursor.expect_symbol(")")
+    return ShowTableProperties(table, key)
 
 
 def _show_names(cursor: Cursor, listed: str) -> ShowTables | ShowLinks:

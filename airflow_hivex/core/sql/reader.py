@@ -39,6 +39,7 @@ from airflow_hivex.core.sql.analyze import read_analyze
 from airflow_hivex.core.sql.capacity import at_quota, read_quota
 from airflow_hivex.core.sql.changes import read_alter_table, read_drop_table, read_truncate
 from airflow_hivex.core.sql.clauses import unsupported_statement
+from airflow_hivex.core.sql.comments import read_comment_on
 from airflow_hivex.core.sql.copies import read_replicate
 from airflow_hivex.core.sql.databases import (
     DATABASE_WORDS,
@@ -62,7 +63,7 @@ from airflow_hivex.core.sql.transactions import TRANSACTION_WORDS, read_transact
 from airflow_hivex.core.sql.views import read_alter_view, read_create_view, read_drop_view
 
 _OF_OTHER_RELEASES = """
-ADD CACHE CALL CLEAR COMMENT COMPACT DECLARE DFS END EXECUTE EXPORT FETCH GRANT
+ADD CACHE CALL CLEAR COMPACT DECLARE DFS END EXECUTE EXPORT FETCH GRANT
 IMPORT KILL LIST LOCK MAP MSCK OPTIMIZE PREPARE REDUCE REFRESH RELOAD REPAIR REPL REPLACE
 REVOKE UNCACHE UNLOCK VACUUM
 """.split()  # noqa: SIM905
@@ -253,6 +254,8 @@ def _statement(cursor: Cursor) -> Statement:
             return read_show(cursor, first)
         case "DESCRIBE" | "DESC":
             return read_describe(cursor, first)
+        case "COMMENT":
+            return read_comment_on(cursor, first)
         case "EXPLAIN":
             return _explain(cursor, first)
     if first.word in TRANSACTION_WORDS:

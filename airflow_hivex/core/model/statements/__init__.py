@@ -28,6 +28,7 @@ from airflow_hivex.core.model.statements.definitions import (
     AddPartitions,
     AlterDatabase,
     ChangeColumn,
+    CommentOn,
     CreateDatabase,
     CreateTable,
     CreateTableLike,
@@ -54,9 +55,11 @@ from airflow_hivex.core.model.statements.links import (
 from airflow_hivex.core.model.statements.looking import (
     DescribeDatabase,
     DescribeTable,
+    ShowColumns,
     ShowCreateTable,
     ShowDatabases,
     ShowPartitions,
+    ShowTableProperties,
     ShowTables,
 )
 from airflow_hivex.core.model.statements.moves import CancelMove, MoveDatabase
@@ -107,6 +110,7 @@ __all__ = [
     "ChangeColumn",
     "ChangeQuery",
     "ChangeRows",
+    "CommentOn",
     "Commit",
     "Compact",
     "CreateDatabase",
@@ -152,6 +156,7 @@ __all__ = [
     "SetTableProperties",
     "ShowCapacity",
     "ShowClusters",
+    "ShowColumns",
     "ShowCompactions",
     "ShowCopies",
     "ShowCreateTable",
@@ -159,6 +164,7 @@ __all__ = [
     "ShowLinks",
     "ShowLocks",
     "ShowPartitions",
+    "ShowTableProperties",
     "ShowTables",
     "ShowTransactions",
     "Span",

@@ -12,7 +12,7 @@ from airflow_hivex.core.model.predicates import Predicate
 from airflow_hivex.core.model.statements.base import RoutedStatement, Statement
 from airflow_hivex.core.model.statements.names import TableName
 from airflow_hivex.core.model.statements.queries import Query
-from airflow_hivex.core.model.statements.uses import Role, Uses, database_uses, table_uses
+from airflow_hivex.core.model.statements.uses import Role, Uses, database_uses, named_uses, table_uses
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +241,27 @@ class SetTableProperties(Statement):
     def uses(self) -> Uses:
         """Return the table."""
         return table_uses(self.table, Role.ALTER)
+
+
+@dataclass(frozen=True, slots=True)
+class CommentOn(Statement):
+    """COMMENT ON DATABASE | TABLE | COLUMN name IS 'text' | NULL.
+
+    Either ``database`` or ``table`` is named, and for a column ``table`` and ``column``.
+    """
+
+    KIND = "COMMENT ON"
+    IN_TRANSACTIONS = False
+
+    comment: str | None
+    database: str | None = None
+    table: TableName | None = None
+    column: str | None = None
+
+    @property
+    def uses(self) -> Uses:
+        """Return the database or the table."""
+        return named_uses(self.database, self.table, Role.ALTER)
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,37 @@ class ShowTables(Statement):
 
 
 @dataclass(frozen=True, slots=True)
+class ShowColumns(Statement):
+    """SHOW [SORTED] COLUMNS IN name [IN database] [LIKE 'pattern']."""
+
+    KIND = "SHOW COLUMNS"
+
+    table: TableName
+    pattern: str | None = None
+    is_sorted: bool = False
+
+    @property
+    def uses(self) -> Uses:
+        """Return the table."""
+        return table_uses(self.table, Role.DESCRIBE)
+
+
+@dataclass(frozen=True, slots=True)
+class ShowTableProperties(Statement):
+    """SHOW TBLPROPERTIES name [('key')]."""
+
+    KIND = "SHOW TBLPROPERTIES"
+
+    table: TableName
+    key: str | None = None
+
+    @property
+    def uses(self) -> Uses:
+        """Return the table."""
+        return table_uses(self.table, Role.DESCRIBE)
+
+
+@dataclass(frozen=True, slots=True)
 class ShowPartitions(Statement):
     """SHOW PARTITIONS name [PARTITION (...)]."""
 
