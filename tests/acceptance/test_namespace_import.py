@@ -85,6 +85,17 @@ def test_tables_are_imported_with_their_directories_and_write_ids(
     assert metastore.doctor.examine() == []
 
 
+def test_files_that_are_altered_after_the_import_are_not_copied(
+    metastore: Metastore, source: Metastore, tmp_path: Path
+) -> None:
+    metastore.import_namespace(source, "a")
+    bucket = next((tmp_path / "c1" / "a.db" / "t").rglob("bucket_*"))
+    bucket.write_bytes(b"?" * bucket.stat().st_size)
+    assert metastore.replicator.replicate("a.u", "c2").files_copied > 0
+    with pytest.raises(CopyAlteredError, match="checksum"):
+        metastore.replicator.replicate("a.t", "c2")
+
+
 def test_new_tables_of_an_imported_namespace_are_made_where_it_is(
     metastore: Metastore, session: Session, source: Metastore
 ) -> None:

@@ -71,7 +71,10 @@ class RegisteredDirectory(Directory):
 
 @dataclass(frozen=True, slots=True)
 class NewDirectory:
-    """A row of ``directories`` to be: a directory of a partition (None: of a table without), or an original file."""
+    """A row of ``directories`` to be: a directory of a partition (None: of a table without), or an original file.
+
+    ``checksum`` is that of its files, where it is known.
+    """
 
     partition: str | None
     name: str
@@ -84,6 +87,7 @@ class NewDirectory:
     size_bytes: int
     statement_id: int | None = None
     visibility_txn_id: int = 0
+    checksum: str | None = None
 
 
 def insert_directories(
@@ -103,15 +107,19 @@ def insert_directories(
     """
     if may_grow:
         new = _not_there(connection, table, new, partition_ids, txn_id, cluster)
+    d = directories.c
     rows = []
+    checksums: dict[tuple[int | None, str], str] = {}
     for directory in new:
         columns = asdict(directory)
-        partition = columns.pop("partition")
+        partition, checksum = columns.pop("partition"), columns.pop("checksum")
         partition_id = None if partition is None else partition_ids[partition]
+        if checksum is not None:
+            checksums[partition_id, directory.name] = checksum
         rows.append({"table_id": table.id, "partition_id": partition_id, "txn_id": txn_id, **columns})
     for batch in batches(rows, 1000):
-        ids = connection.execute(insert(directories).returning(directories.c.id), batch).scalars().all()
-        put_copies(connection, dict.fromkeys(ids), cluster, now_ms)
+        made = connection.execute(insert(directories).returning(d.id, d.partition_id, d.name), batch)
+        put_copies(connection, {id_: checksums.get((of, name)) for id_, of, name in made}, cluster, now_ms)
 
 
 def _not_there(

@@ -216,8 +216,11 @@ class NamespaceImporter:
 
     # -- copying ------------------------------------------------------------------------
 
-    def _copy(self, planned: Sequence[_Planned], stop: threading.Event) -> None:
-        """Copy the files of all tables, and compare them with the checksums that the source knows."""
+    def _copy(self, planned: Sequence[_Planned], stop: threading.Event) -> dict[int, str]:
+        """Copy the files of all tables; return the checksums of their directories, by their ids in the source.
+
+        Those that the source knows are compared.
+        """
         target = self._services.files_to_change(self._cluster)
         copies = []
         for plan in planned:
@@ -247,19 +250,24 @@ class NamespaceImporter:
             threads=self._threads,
             progress=self._progress,
         )
+        found: dict[int, str] = {}
         for plan in planned:
-            self._check(plan, done.checksums)
+            found |= self._checked(plan, done.checksums)
+        return found
 
-    def _check(self, plan: _Planned, checksums: Mapping[str, str]) -> None:
+    def _checked(self, plan: _Planned, checksums: Mapping[str, str]) -> dict[int, str]:
         registered = [each.registered for each in plan.directories if each.registered is not None]
         known = self._source.catalog.copy_checksums(registered)
+        found: dict[int, str] = {}
         for each in plan.directories:
-            if each.registered is None or each.registered.id not in known:
+            if each.registered is None:
                 continue
-            found = checksum_of({name: checksums[each.place_of(name)] for name in each.files})
-            if found != known[each.registered.id]:
+            checksum = checksum_of({name: checksums[each.place_of(name)] for name in each.files})
+            if known.get(each.registered.id, checksum) != checksum:
                 reason = "its checksum is not the one that the source has recorded"
                 raise CopyAlteredError(plan.table.full_name, each.source, each.location, reason)
+            found[each.registered.id] = checksum
+        return found
 
     # -- writing ------------------------------------------------------------------------
 
@@ -316,7 +324,6 @@ class NamespaceImporter:
     ) -> None:
         """Copy the files, and create the objects in a database that exists."""
         services = self._services
-        tables = [ImportedTable(plan.table, (), self._partitions(plan), _directories(plan)) for plan in planned]
         with own_transaction(self._context) as running:
             locks = services.statement_locks
             names = [plan.table.name for plan in planned] + [view.name for view in views]
@@ -325,7 +332,10 @@ class NamespaceImporter:
             made = next((name for name in names if self._has(here, name)), None)
             if made is not None:
                 raise InvalidOperationError(_OPERATION, f"{here}.{made}", "it was created meanwhile")
-            self._copy(planned, stop)
+            checksums = self._copy(planned, stop)
+            tables = [
+                ImportedTable(plan.table, (), self._partitions(plan), _directories(plan, checksums)) for plan in planned
+            ]
             for table in tables:
                 self._writer.prepare(table)
 
@@ -402,16 +412,20 @@ def _of_table(plan: _Planned, *, dry_run: bool) -> ImportedObject:
     )
 
 
-def _directories(plan: _Planned) -> HiveDirectories:
+def _directories(plan: _Planned, checksums: Mapping[int, str]) -> HiveDirectories:
     """Return the directories as they are registered here, with the write ids that they have in the source."""
     copied = ((each.partition, each.registered) for each in plan.directories)
-    found = [_directory(partition, registered) for partition, registered in copied if registered is not None]
+    found = [
+        _directory(partition, registered, checksums[registered.id])
+        for partition, registered in copied
+        if registered is not None
+    ]
     write_ids = plan.bound.write_ids
     highest = max((each.visibility_txn_id for each in found), default=0)
     return HiveDirectories(tuple(found), 1 if write_ids is None else write_ids.high_watermark + 1, highest)
 
 
-def _directory(partition: str | None, registered: RegisteredDirectory) -> NewDirectory:
+def _directory(partition: str | None, registered: RegisteredDirectory, checksum: str) -> NewDirectory:
     named = parse_directory(registered.name)
     return NewDirectory(
         partition=partition,
@@ -425,4 +439,5 @@ def _directory(partition: str | None, registered: RegisteredDirectory) -> NewDir
         size_bytes=registered.size_bytes,
         statement_id=None if named is None else named.statement_id,
         visibility_txn_id=0 if named is None else named.visibility_txn_id,
+        checksum=checksum,
     )
