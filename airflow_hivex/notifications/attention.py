@@ -1,4 +1,4 @@
-"""Tell people about failed compactions and old transactions."""
+"""Tell people about failed compactions, old transactions, and quotas that are nearly used up."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ MOST = 20
 
 
 class HivexAttentionNotifier(BaseNotifier):
-    """Call other notifiers if a compaction has failed, or a transaction is open for long.
+    """Call other notifiers if a compaction has failed, a transaction is open for long, or a quota is nearly used up.
+
+    A quota is reported from its warning level on.
 
     ::
 
@@ -71,7 +73,7 @@ class HivexAttentionNotifier(BaseNotifier):
 
 
 def attention(metastore: Metastore, *, open_for: timedelta, failed_within: timedelta) -> list[str]:
-    """Return a sentence for each failed compaction and each old transaction, at most 20 of each kind."""
+    """Return a sentence for each failed compaction, old transaction and quota at its level, at most 20 of each kind."""
     from airflow_hivex.core.clock import to_datetime
     from airflow_hivex.core.compaction.history import CompactionFilter
     from airflow_hivex.core.model.compaction import CompactionState
@@ -90,4 +92,10 @@ def attention(metastore: Metastore, *, open_for: timedelta, failed_within: timed
         for each in metastore.transactions.show()
         if each.state is TxnState.OPEN and now - each.started_at.timestamp() > open_for.total_seconds()
     ]
-    return [*failed[:MOST], *old[:MOST]]
+    full = [
+        f"Namespace {each.namespace} holds {each.used_bytes:,} of {each.quota.size_bytes:,} bytes on cluster "
+        f"{each.cluster}, {each.used_bytes * 100 // each.quota.size_bytes} % of its quota."
+        for each in metastore.capacity.show()
+        if each.quota is not None and each.status in ("warning", "exceeded")
+    ]
+    return [*failed[:MOST], *old[:MOST], *full[:MOST]]

@@ -85,6 +85,20 @@ def test_notifier_tells_of_old_transactions_and_failed_compactions_only(warehous
     assert len(texts) == 2
 
 
+def test_notifier_tells_of_quotas_from_their_warning_level_on(warehouse: dict[str, Any]) -> None:
+    metastore = HivexHook().get_metastore()
+    HivexHook().run("CREATE DATABASE shop; CREATE TABLE shop.sales (id INT); INSERT INTO shop.sales VALUES (1)")
+    (used,) = (each.used_bytes for each in metastore.capacity.show("shop"))
+    texts: list[str] = []
+    tell = HivexAttentionNotifier(notifiers=[Kept(texts)])
+    metastore.capacity.set_quota("shop", used * 2)
+    tell({})
+    assert texts == []
+    metastore.capacity.set_quota("shop", used * 2, warning_percent=50)
+    tell({})
+    assert texts == [f"Namespace shop holds {used:,} of {used * 2:,} bytes on cluster c1, 50 % of its quota."]
+
+
 def test_housekeeping_sends_the_numbers_of_the_metastore(
     warehouse: dict[str, Any], gauges: dict[str, float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
