@@ -134,6 +134,7 @@ _HANDLERS: dict[type, Handler] = {
     kinds.ShowLocks: administration.show_locks,
     kinds.AbortTransactions: administration.abort_transactions,
     kinds.Compact: compactions.compact,
+    kinds.Vacuum: compactions.vacuum,
     kinds.ShowCompactions: compactions.show_compactions,
     kinds.ReplicateTable: copies.replicate,
     kinds.DropCopy: copies.drop_copy,

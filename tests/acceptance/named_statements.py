@@ -161,6 +161,8 @@ class Statements:
             lambda: f"ALTER TABLE {self._table(output=True)} UNSET TBLPROPERTIES ('b.t1')",
             lambda: f"ALTER TABLE {self._table(output=True)} PARTITION (ds = '1') COMPACT 'minor'",
             lambda: f"ANALYZE TABLE {self._target()} PARTITION (ds) COMPUTE STATISTICS FOR ALL COLUMNS",
+            lambda: f"OPTIMIZE {self._table(output=True)}",
+            lambda: f"VACUUM {self._table(output=True)} DRY RUN",
             lambda: f"TRUNCATE TABLE {self._table(output=True)} PARTITION (ds = 'b.t1')",
             lambda: f"SHOW COMPACTIONS {self._table(link=False)}",
         ]

@@ -533,6 +533,33 @@ def test_no_cleanup_delayed_cleanup_and_what_was_dropped(
     assert len(warehouse.names("p", "ds=2")) == 1
 
 
+def test_vacuum_cleans_one_table_and_dry_run_tells_what_it_would_do(
+    metastore: Metastore, session: Session, warehouse: CompactedWarehouse
+) -> None:
+    for name in ("t", "u"):
+        for _ in range(2):
+            warehouse.write(name)
+    with metastore.session() as reader:
+        reader.sql("START TRANSACTION")
+        warehouse.read(reader, "t")
+        compaction = warehouse.compact("t")
+        warehouse.compact("u")
+        before = warehouse.names("t"), warehouse.names("u")
+        answer = session.sql("VACUUM t")
+        assert answer.columns == ["compactionid", "partition", "what", "detail"]
+        assert [row[2] for row in answer.rows] == ["waiting", "stays", "stays", "in the way"]
+        reader.sql("ROLLBACK")
+    planned = session.sql("VACUUM t DRY RUN")
+    assert (warehouse.names("t"), warehouse.names("u")) == before
+    done = session.sql("VACUUM t").rows
+    assert done == planned.rows
+    assert done[0][:3] == (str(compaction), None, "cleaned")
+    assert [row[2] for row in done[1:]] == ["delete, obsolete"] * 2
+    assert len(warehouse.names("t")) == 1
+    assert warehouse.names("u") == before[1]
+    assert session.sql("VACUUM t").rows == []
+
+
 def test_plan_is_for_one_table_or_partition_if_wanted(metastore: Metastore, warehouse: CompactedWarehouse) -> None:
     for partition in ("ds=1", "ds=2"):
         for _ in range(2):

@@ -71,6 +71,16 @@ def test_and_wait_brings_what_became_of_it(metastore: Metastore, tables: Session
     assert "still initiated" in str(answer["message"])
 
 
+def test_optimize_asks_for_a_compaction_of_each_partition(tables: Session) -> None:
+    tables.sql("ALTER TABLE p ADD PARTITION (ds = '2013-01-01', hr = 8)")
+    assert shown(tables, "OPTIMIZE t") == [{"compactionid": "1", "state": "initiated", "message": None}]
+    tables.sql("OPTIMIZE p PARTITION (ds = '2013-01-01', hr = 8) POOL 'etl'")
+    first, second = shown(tables, "OPTIMIZE p")
+    assert (first["partition"], first["compactionid"]) == ("ds=2013-01-01/hr=7", "3")
+    assert (second["partition"], second["compactionid"], second["state"]) == ("ds=2013-01-01/hr=8", "-1", "refused")
+    assert {row["type"] for row in shown(tables, "SHOW COMPACTIONS")} == {"MAJOR"}
+
+
 def test_rebalance_and_properties_reach_the_queue(metastore: Metastore, tables: Session) -> None:
     tables.sql(
         "ALTER TABLE t COMPACT 'rebalance' CLUSTERED INTO 3 BUCKETS ORDER BY a DESC "
@@ -93,6 +103,10 @@ def test_bad_statements_are_refused_before_anything_is_changed(tables: Session) 
         (InvalidObjectError, "no value for key hr", "ALTER TABLE p PARTITION (ds = '2013-01-01') COMPACT 'major'"),
         (NoSuchColumnError, "no column x", "ALTER TABLE p PARTITION (ds = 'a', hr = 1, x = 1) COMPACT 'major'"),
         (NoSuchPartitionError, "hr=8", "ALTER TABLE p PARTITION (ds = '2013-01-01', hr = 8) COMPACT 'major'"),
+        (InvalidOperationError, "is a view", "OPTIMIZE v"),
+        (InvalidOperationError, "external table", "VACUUM e"),
+        (NoSuchTableError, "nothing", "OPTIMIZE nothing"),
+        (NoSuchTableError, "nothing", "VACUUM nothing DRY RUN"),
         (NoSuchTableError, "nothing", "ALTER TABLE nothing COMPACT 'major'"),
         (NoSuchDatabaseError, "nowhere", "ALTER TABLE nowhere.t COMPACT 'major'"),
         (NoSuchColumnError, "no column b", "ALTER TABLE t COMPACT 'rebalance' ORDER BY b"),

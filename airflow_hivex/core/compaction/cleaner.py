@@ -79,11 +79,15 @@ class Cleaner:
                 tasks.append(replace(work, outcome=CleaningOutcome.FAILED, message=str(error)).task())
         return tasks
 
-    def run(self) -> list[CleaningTask]:
-        """Run one cycle; safe to run at any time, from several places, and again after it was killed."""
+    def run(self, database: str | None = None, table: str | None = None) -> list[CleaningTask]:
+        """Run one cycle, for everything or for one table.
+
+        Safe to run at any time, from several places, and again after it was killed.
+        """
+        only = self._resource(database, table, None)
         self._end_needless()
         files = CleaningFiles(self._clusters, self._roots)
-        return [task for work in self._works(None) if (task := self._clean(work, files)) is not None]
+        return [task for work in self._works(only) if (task := self._clean(work, files)) is not None]
 
     def _end_needless(self) -> None:
         """End the entries of aborted data that is gone: with its table, or with a compaction's cleaning."""

@@ -231,14 +231,16 @@ class Compactor:
             found, name = _target(connection, database, table, partition, "EXPLAIN COMPACTION", whole=True)
         return self._explainer.explain(found.id, name)
 
-    def clean(self) -> list[CleaningTask]:
+    def clean(self, database: str | None = None, table: str | None = None) -> list[CleaningTask]:
         """Run one round of the cleaner: what it did for each entry that is ready for cleaning, and for aborted data.
+
+        Of everything, or of one table.
 
         Directories go from every cluster that has a copy, unless an open transaction may still read them. What
         fails is tried again, after a pause that doubles. Safe to run at any time, and again after it was killed.
         """
         self.queue.requeue_lost()
-        return self._cleaner.run()
+        return self._cleaner.run(database, table)
 
     def plan_clean(
         self, database: str | None = None, table: str | None = None, partition: str | None = None

@@ -176,7 +176,6 @@ _INSTEAD = {
     "KILL": "ABORT TRANSACTIONS ends a transaction with its statement",
     "LOCK": "statements acquire their locks themselves; SHOW LOCKS lists them",
     "MSCK": "register partitions by ALTER TABLE ... ADD IF NOT EXISTS PARTITION",
-    "OPTIMIZE": "ALTER TABLE ... COMPACT merges the files of a table",
     "REFRESH": "it is not needed: each statement reads the newest snapshot",
     "REPLACE INTO": "use MERGE INTO",
     "REPLACE TABLE": "INSERT OVERWRITE replaces the rows of a table",
@@ -185,7 +184,6 @@ _INSTEAD = {
     "SHOW CURRENT": "SELECT current_database() returns the current database",
     "SHOW TABLE EXTENDED": "DESCRIBE FORMATTED describes a table",
     "UNLOCK": "statements release their locks themselves; ABORT TRANSACTIONS releases those of others",
-    "VACUUM": "`hivex compaction clean` deletes the files that nobody needs any more",
 }
 """What to do instead of the statements that begin with these words."""
 

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from airflow_hivex.core.errors import InvalidObjectError
 from airflow_hivex.core.model.compaction import REQUESTABLE, CompactionState, CompactionType
 from airflow_hivex.core.model.objects import SortColumn
-from airflow_hivex.core.model.statements import AbortCompactions, Compact, Literal, ShowCompactions, TableName
+from airflow_hivex.core.model.statements import AbortCompactions, Compact, Literal, ShowCompactions, TableName, Vacuum
 from airflow_hivex.core.sql.clauses import once, read_id, read_ids, read_properties, read_static_partition
 from airflow_hivex.core.sql.literals import read_integer, read_string
 from airflow_hivex.core.sql.tokens import Cursor, Kind
 
 T = TypeVar("T")
+
+_OPTIMIZE_INSTEAD = {
+    ("WHERE",): "PARTITION (...) names one partition",
+    ("ZORDER",): "ALTER TABLE ... COMPACT 'rebalance' ORDER BY ... sorts the rows of a table",
+    ("FULL",): "OPTIMIZE compacts all that is not compacted",
+}
 
 
 def read_compact(cursor: Cursor, table: TableName, partition: Mapping[str, Literal] | None) -> Compact:
@@ -22,6 +29,43 @@ def read_compact(cursor: Cursor, table: TableName, partition: Mapping[str, Liter
     wanted = _named(cursor, "the type of the compaction, such as 'major'", CompactionType.read)
     if wanted not in REQUESTABLE:
         raise cursor.error("what can be asked for is 'major', 'minor' or 'rebalance'", token)
+    return _read_clauses(cursor, Compact(table, wanted, partition))
+
+
+def read_optimize(cursor: Cursor) -> Compact:
+    """Return OPTIMIZE, whose word is read: a major compaction, of each partition where it names none.
+
+    Raises:
+        UnsupportedStatementError: it has a clause of other systems that means another thing.
+    """
+    cursor.accept("TABLE")
+    table = cursor.table_name()
+    partition = read_static_partition(cursor) if cursor.accept("PARTITION") else None
+    for words, instead in _OPTIMIZE_INSTEAD.items():
+        if cursor.at(*words):
+            raise cursor.unsupported(f"OPTIMIZE ... {' '.join(words)} is not of this release; {instead}")
+    return _read_clauses(cursor, Compact(table, CompactionType.MAJOR, partition, each_partition=True))
+
+
+def read_vacuum(cursor: Cursor) -> Vacuum:
+    """Return VACUUM, whose word is read.
+
+    Raises:
+        UnsupportedStatementError: it says which files stay.
+    """
+    if cursor.at_end:
+        raise cursor.error("expected a table; `hivex compaction clean` deletes the needless files of all tables")
+    cursor.accept("TABLE")
+    table = cursor.table_name()
+    token = cursor.peek()
+    if cursor.accept_one("RETAIN", "LITE", "FULL", "USING") and token is not None:
+        reason = "the files that open transactions may read stay, and all others go; leave it out"
+        raise cursor.unsupported(f"VACUUM ... {token.word} is not of this release: {reason}", token)
+    return Vacuum(table, cursor.accept("DRY", "RUN"))
+
+
+def _read_clauses(cursor: Cursor, asked: Compact) -> Compact:
+    wanted = asked.type
     found: dict[str, Any] = {}
     while not cursor.at_end:
         token = cursor.peek()
@@ -30,7 +74,7 @@ def read_compact(cursor: Cursor, table: TableName, partition: Mapping[str, Liter
         if clause in ("buckets", "order_by") and wanted is not CompactionType.REBALANCE:
             raise cursor.error(f"this clause is for COMPACT 'rebalance', not for '{wanted.name.lower()}'", token)
         found[clause] = value
-    return Compact(table, wanted, partition, **found)
+    return replace(asked, **found)
 
 
 def _compact_clause(cursor: Cursor) -> tuple[str, object]:

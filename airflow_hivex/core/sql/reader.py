@@ -40,6 +40,7 @@ from airflow_hivex.core.sql.capacity import at_quota, read_quota
 from airflow_hivex.core.sql.changes import read_alter_table, read_drop_table, read_truncate
 from airflow_hivex.core.sql.clauses import unsupported_statement
 from airflow_hivex.core.sql.comments import read_comment_on
+from airflow_hivex.core.sql.compactions import read_optimize, read_vacuum
 from airflow_hivex.core.sql.copies import read_replicate
 from airflow_hivex.core.sql.databases import (
     DATABASE_WORDS,
@@ -64,8 +65,8 @@ from airflow_hivex.core.sql.views import read_alter_view, read_create_view, read
 
 _OF_OTHER_RELEASES = """
 ADD CACHE CALL CLEAR COMPACT DECLARE DFS END EXECUTE EXPORT FETCH GRANT
-IMPORT KILL LIST LOCK MAP MSCK OPTIMIZE PREPARE REDUCE REFRESH RELOAD REPAIR REPL REPLACE
-REVOKE UNCACHE UNLOCK VACUUM
+IMPORT KILL LIST LOCK MAP MSCK PREPARE REDUCE REFRESH RELOAD REPAIR REPL REPLACE
+REVOKE UNCACHE UNLOCK
 """.split()  # noqa: SIM905
 
 _READERS: Mapping[str, Callable[[Cursor], Statement]] = {
@@ -80,6 +81,8 @@ _READERS: Mapping[str, Callable[[Cursor], Statement]] = {
     "REPLICATE": read_replicate,
     "SET": read_set,
     "RESET": read_reset,
+    "OPTIMIZE": read_optimize,
+    "VACUUM": read_vacuum,
 }
 
 _STAND_IN = Literal(1, "int")

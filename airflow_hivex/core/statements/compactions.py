@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from airflow_hivex.core.compaction.compactor import COMPACT, check_compactable
 from airflow_hivex.core.compaction.history import CompactionFilter
-from airflow_hivex.core.model.compaction import SHOW_COLUMNS, CompactionState, show_row
-from airflow_hivex.core.model.statements import AbortCompactions, Compact, ShowCompactions
+from airflow_hivex.core.errors import NoSuchPartitionError
+from airflow_hivex.core.model.compaction import SHOW_COLUMNS, CompactionResponse, CompactionState, show_row
+from airflow_hivex.core.model.objects import Table
+from airflow_hivex.core.model.secrets import hide_in_uri
+from airflow_hivex.core.model.statements import AbortCompactions, Compact, ShowCompactions, Vacuum
 from airflow_hivex.core.statements.context import Result, StatementContext
 from airflow_hivex.core.statements.partition_definitions import partition_name_of
+
+_ANSWER = ("compactionid", "state", "message")
 
 
 def compact(context: StatementContext, statement: Compact) -> Result:
@@ -15,16 +20,37 @@ def compact(context: StatementContext, statement: Compact) -> Result:
 
     AND WAIT brings the state that it has come to.
     """
-    services = context.services
     database, name = context.session.qualify(statement.table)
-    table = services.catalog.get_table(database, name)
+    table = context.services.catalog.get_table(database, name)
     check_compactable(table)
+    if statement.each_partition and statement.partition is None and table.is_partitioned:
+        return _compact_each(context, statement, table)
     partition = None
     if statement.partition is not None:
         partition = partition_name_of(f"{COMPACT} with PARTITION", table, statement.partition)
-    response = services.compactor.request(
-        database,
-        name,
+    response = _request(context, statement, table, partition)
+    row = (str(response.id), response.state.shown, response.message)
+    return Result(list(_ANSWER), [row])
+
+
+def _compact_each(context: StatementContext, statement: Compact, table: Table) -> Result:
+    """OPTIMIZE of a table with partitions: one row for each of them."""
+    rows: list[tuple[object, ...]] = []
+    for partition in context.services.catalog.list_partition_names(table.database, table.name):
+        try:
+            response = _request(context, statement, table, partition)
+        except NoSuchPartitionError:
+            # Somebody has dropped it meanwhile.
+            continue
+        rows.append((partition, str(response.id), response.state.shown, response.message))
+    return Result(["partition", *_ANSWER], rows)
+
+
+def _request(context: StatementContext, statement: Compact, table: Table, partition: str | None) -> CompactionResponse:
+    compactor = context.services.compactor
+    response = compactor.request(
+        table.database,
+        table.name,
         partition,
         statement.type,
         pool=statement.pool,
@@ -33,9 +59,27 @@ def compact(context: StatementContext, statement: Compact) -> Result:
         order_by=statement.order_by,
     )
     if statement.wait and response.is_accepted:
-        response = services.compactor.wait(response.id)
-    row = (str(response.id), response.state.shown, response.message)
-    return Result(["compactionid", "state", "message"], [row])
+        response = compactor.wait(response.id)
+    return response
+
+
+def vacuum(context: StatementContext, statement: Vacuum) -> Result:
+    """VACUUM: the directories of a table that went, those that stay, and the transactions in the way.
+
+    With DRY RUN the same, and nothing goes.
+    """
+    services = context.services
+    table = services.catalog.get_table(*context.session.qualify(statement.table))
+    check_compactable(table, "VACUUM")
+    clean = services.compactor.plan_clean if statement.dry_run else services.compactor.clean
+    rows: list[tuple[object, ...]] = []
+    for task in clean(table.database, table.name):
+        place = (None if task.compaction_id is None else str(task.compaction_id), task.partition)
+        rows.append((*place, task.outcome.value, task.message))
+        rows += [(*place, f"delete, {each.why}", f"{hide_in_uri(each.uri)} on {each.cluster}") for each in task.deleted]
+        rows += [(*place, "stays", name) for name in task.waiting]
+        rows += [(*place, "in the way", str(each)) for each in task.blockers]
+    return Result(["compactionid", "partition", "what", "detail"], rows)
 
 
 def show_compactions(context: StatementContext, statement: ShowCompactions) -> Result:

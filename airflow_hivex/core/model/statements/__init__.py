@@ -21,6 +21,7 @@ from airflow_hivex.core.model.statements.compactions import (
     AbortCompactions,
     Compact,
     ShowCompactions,
+    Vacuum,
 )
 from airflow_hivex.core.model.statements.copies import DropCopy, ReplicateTable, SetPrimaryCluster, ShowCopies
 from airflow_hivex.core.model.statements.definitions import (
@@ -177,6 +178,7 @@ __all__ = [
     "UseCluster",
     "UseDatabase",
     "UsedObject",
+    "Vacuum",
     "is_source",
     "source_name",
 ]

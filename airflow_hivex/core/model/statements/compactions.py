@@ -18,6 +18,8 @@ class Compact(Statement):
     """ALTER TABLE name [PARTITION (...)] COMPACT 'type' [AND WAIT] [CLUSTERED INTO n BUCKETS] [ORDER BY ...] ...
 
     ... [POOL 'p'] [WITH OVERWRITE TBLPROPERTIES (...)].
+
+    With ``each_partition`` it is OPTIMIZE name ..., which asks for a compaction of every partition if it names none.
     """
 
     KIND = "ALTER TABLE COMPACT"
@@ -31,6 +33,12 @@ class Compact(Statement):
     order_by: tuple[SortColumn, ...] = ()
     pool: str | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
+    each_partition: bool = False
+
+    @property
+    def kind(self) -> str:
+        """Return ALTER TABLE COMPACT or OPTIMIZE."""
+        return "OPTIMIZE" if self.each_partition else self.KIND
 
     @property
     def uses(self) -> Uses:
@@ -75,3 +83,19 @@ class AbortCompactions(Statement):
     def uses(self) -> Uses:
         """Return no object is named."""
         return NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class Vacuum(Statement):
+    """VACUUM name [DRY RUN]."""
+
+    KIND = "VACUUM"
+    IN_TRANSACTIONS = False
+
+    table: TableName
+    dry_run: bool = False
+
+    @property
+    def uses(self) -> Uses:
+        """Return the table."""
+        return table_uses(self.table, Role.ALTER)

@@ -14,6 +14,7 @@ from airflow_hivex.core.model.statements import (
     ShowCompactions,
     Statement,
     TableName,
+    Vacuum,
 )
 from airflow_hivex.core.sql.reader import read
 
@@ -49,6 +50,13 @@ MAJOR, MINOR, REBALANCE = CompactionType.MAJOR, CompactionType.MINOR, Compaction
             "ALTER TABLE t COMPACT 'major' WITH OVERWRITE TBLPROPERTIES ('a' = 'b') POOL 'p'",
             Compact(T, MAJOR, pool="p", properties={"a": "b"}),
         ),
+        ("OPTIMIZE t", Compact(T, MAJOR, each_partition=True)),
+        (
+            "OPTIMIZE TABLE Db.t PARTITION (ds = 1) POOL 'p' AND WAIT",
+            Compact(TableName("t", "db"), MAJOR, {"ds": Literal(1, "int")}, wait=True, pool="p", each_partition=True),
+        ),
+        ("VACUUM db.t", Vacuum(TableName("t", "db"))),
+        ("VACUUM TABLE t DRY RUN", Vacuum(T, dry_run=True)),
         ("SHOW COMPACTIONS", ShowCompactions()),
         ("SHOW COMPACTIONS t", ShowCompactions(table=T)),
         ("SHOW COMPACTIONS db.t", ShowCompactions(table=TableName("t", "db"))),
@@ -103,6 +111,10 @@ def test_statement_is_read(text: str, expected: Statement) -> None:
         ("ALTER TABLE t COMPACT 'major' WITH TBLPROPERTIES ('a' = 'b')", 31, "expected AND WAIT"),
         ("ALTER TABLE t COMPACT 'major' NOW", 31, "found NOW"),
         ("ALTER TABLE t PARTITION (ds) COMPACT 'major'", 25, "needs a value"),
+        ("OPTIMIZE t ORDER BY a", 12, "for COMPACT 'rebalance'"),
+        ("OPTIMIZE t LIMIT 1", 12, "expected AND WAIT"),
+        ("VACUUM", 7, "`hivex compaction clean` deletes"),
+        ("VACUUM t DRY", 10, "expected the end"),
         ("SHOW COMPACTIONS TYPE 'full'", 23, "'abort_cleanup'"),
         ("SHOW COMPACTIONS STATUS 'done'", 25, "'ready for cleaning'"),
         ("SHOW COMPACTIONS LIMIT 1 LIMIT 2", 26, "given twice"),
@@ -122,7 +134,26 @@ def test_nonsense_is_refused_where_it_stands(text: str, column: int, reason: str
     assert not isinstance(error.value, UnsupportedStatementError)
 
 
-@pytest.mark.parametrize("text", ["ALTER TABLE t@y COMPACT 'major'", "SHOW COMPACTIONS t@y"])
+@pytest.mark.parametrize(
+    ("text", "column", "reason"),
+    [
+        ("OPTIMIZE t WHERE ds = 1", 12, "PARTITION (...) names one partition"),
+        ("OPTIMIZE t ZORDER BY (a)", 12, "COMPACT 'rebalance' ORDER BY"),
+        ("OPTIMIZE t FULL", 12, "compacts all"),
+        ("VACUUM t RETAIN 168 HOURS", 10, "open transactions may read stay"),
+        ("VACUUM t LITE", 10, "open transactions may read stay"),
+    ],
+)
+def test_clauses_of_other_systems_are_refused(text: str, column: int, reason: str) -> None:
+    with pytest.raises(UnsupportedStatementError) as error:
+        read(text)
+    assert reason in error.value.reason
+    assert error.value.column == column
+
+
+@pytest.mark.parametrize(
+    "text", ["ALTER TABLE t@y COMPACT 'major'", "OPTIMIZE t@y", "VACUUM t@y", "SHOW COMPACTIONS t@y"]
+)
 def test_link_is_refused(text: str) -> None:
     with pytest.raises(UnsupportedStatementError, match="links are read only"):
         read(text)
