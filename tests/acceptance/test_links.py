@@ -607,6 +607,13 @@ def test_columns_of_a_link_are_its_source_s_and_its_properties_its_own(a: Sessio
         a.sql("COMMENT ON TABLE t1@b IS 'x'")
 
 
+def test_partitions_of_a_link_are_shown_by_a_condition(a: Session, b: Session) -> None:
+    a.sql("CREATE LINK TO t1@b")
+    b.sql("INSERT INTO t1 VALUES (3, 'three', '3'), (4, 'four', '4')")
+    assert partitions(a, "t1@b WHERE ds < '4'") == ["ds=3"]
+    assert partitions(a, "t1@b ORDER BY ds DESC LIMIT 1") == ["ds=4"]
+
+
 def test_table_like_a_link_has_the_definition_of_its_source(a: Session, metastore: Metastore) -> None:
     a.sql("CREATE LINK TO t1@b")
     a.sql("CREATE TABLE own LIKE t1@b")

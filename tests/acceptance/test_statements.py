@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
 
 import pyarrow as pa
@@ -261,6 +262,38 @@ def test_table_like_another_one_is_managed_unless_it_says_otherwise(metastore: M
         session.sql("DROP TABLE t")
     with pytest.raises(InvalidObjectError, match=r"files of format xml, which default\.elements has, are not written"):
         session.sql("CREATE TABLE t LIKE elements")
+
+
+def test_partitions_are_shown_by_a_condition_in_an_order(session: Session) -> None:
+    session.sql("CREATE TABLE t (a int) PARTITIONED BY (d date, n int, s string)")
+    values = [("2013-01-31", 10, "a"), ("2013-02-01", 9, "a"), ("2013-02-01", 10, "b"), ("2014-01-01", None, "a")]
+    session.insert_rows("t", [(1, date.fromisoformat(day), number, text) for day, number, text in values])
+    first, second, third, fourth = (
+        "d=2013-01-31/n=10/s=a",
+        "d=2013-02-01/n=9/s=a",
+        "d=2013-02-01/n=10/s=b",
+        "d=2014-01-01/n=__HIVE_DEFAULT_PARTITION__/s=a",
+    )
+
+    def shown(rest: str, parameters: dict[str, object] | None = None) -> list[object]:
+        return [row[0] for row in session.sql(f"SHOW PARTITIONS t {rest}", parameters).rows]
+
+    assert shown("WHERE d >= '2013-02-01' AND n < 10") == [second]
+    assert shown("WHERE year(d) = 2013 AND s LIKE 'a%' OR n IS NULL ORDER BY n") == [fourth, second, first]
+    assert shown("WHERE n IN (:n, 11) ORDER BY d DESC", {"n": 10}) == [third, first]
+    assert shown("PARTITION (s = 'a') WHERE NOT n = 10") == [second]
+    assert shown("ORDER BY s DESC, n") == [third, fourth, second, first]
+    assert shown("ORDER BY d DESC LIMIT 1") == [fourth]
+    assert shown("LIMIT 0") == []
+    with pytest.raises(NoSuchColumnError):
+        shown("WHERE a = 1")
+    with pytest.raises(NoSuchColumnError):
+        shown("ORDER BY a")
+    with pytest.raises(InvalidOperationError, match="cannot be decided for partition"):
+        shown("WHERE s = 3")
+    session.sql("CREATE TABLE plain (a int)")
+    with pytest.raises(InvalidOperationError, match="no partition keys"):
+        session.sql("SHOW PARTITIONS plain WHERE a = 1")
 
 
 def test_parts_of_a_definition_are_shown_and_commented(metastore: Metastore, session: Session) -> None:

@@ -25,7 +25,6 @@ from airflow_hivex.core.model.statements import (
 )
 from airflow_hivex.core.sql.capacity import read_show_capacity
 from airflow_hivex.core.sql.clauses import (
-    read_partition_predicate,
     read_property_key,
     read_static_partition,
     unsupported_statement,
@@ -34,6 +33,7 @@ from airflow_hivex.core.sql.compactions import read_show_compactions
 from airflow_hivex.core.sql.databases import DATABASE_WORDS
 from airflow_hivex.core.sql.links import LINK_WORDS
 from airflow_hivex.core.sql.literals import read_string
+from airflow_hivex.core.sql.partition_lists import read_show_partitions
 from airflow_hivex.core.sql.queries import at_query, read_query
 from airflow_hivex.core.sql.tokens import Cursor, Kind, Token
 from airflow_hivex.core.sql.transactions import read_show_locks
@@ -88,8 +88,7 @@ def _show_part_of_table(
     if cursor.accept("TBLPROPERTIES"):
         return _show_properties(cursor)
     if cursor.accept("PARTITIONS"):
-        table = cursor.table_name()
-        return ShowPartitions(table, read_partition_predicate(cursor) if cursor.accept("PARTITION") else None)
+        return read_show_partitions(cursor)
     if cursor.accept("CREATE", "TABLE"):
         created = ShowCreateTable(cursor.table_name())
         if cursor.at("AS", "SERDE"):

@@ -6,7 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from airflow_hivex.core.catalog.cluster_use import transactions_by_cluster
-from airflow_hivex.core.catalog.specifications import typed_specification
 from airflow_hivex.core.errors import NoSuchPartitionError
 from airflow_hivex.core.model.health import Health
 from airflow_hivex.core.model.links import Link
@@ -21,7 +20,6 @@ from airflow_hivex.core.model.statements import (
     ShowClusters,
     ShowCreateTable,
     ShowDatabases,
-    ShowPartitions,
     ShowTables,
 )
 from airflow_hivex.core.model.text_files import LAZY_SIMPLE_SERDE, TEXTFILE
@@ -30,7 +28,7 @@ from airflow_hivex.core.statements.context import Result, StatementContext
 from airflow_hivex.core.statements.described_statistics import column_rows, partition_rows, statistics_facts
 from airflow_hivex.core.statements.described_storage import properties_text, quoted_text, skewed_by, storage_facts
 from airflow_hivex.core.statements.links import linked
-from airflow_hivex.core.statements.partition_definitions import covered_partitions, partition_name_of
+from airflow_hivex.core.statements.partition_definitions import partition_name_of
 from airflow_hivex.core.statements.routing import route
 
 _MOST_ASKED_AT_ONCE = 16
@@ -52,29 +50,6 @@ def show_tables(context: StatementContext, statement: ShowTables) -> Result:
         links = context.services.links.show(database, statement.pattern)
         names = sorted([*names, *(link.name.in_database for link in links)])
     return Result(["tab_name"], [(name,) for name in names])
-
-
-def show_partitions(context: StatementContext, statement: ShowPartitions) -> Result:
-    """SHOW PARTITIONS: one name a row."""
-    if statement.table.namespace is not None:
-        return _show_link_partitions(context, statement)
-    database, name = context.session.qualify(statement.table)
-    catalog = context.services.catalog
-    if statement.specification is None:
-        names = catalog.list_partition_names(database, name)
-    else:
-        table = catalog.get_table(database, name)
-        names = covered_partitions(context, "SHOW PARTITIONS", table, statement.specification)
-    return Result(["partition"], [(each,) for each in names])
-
-
-def _show_link_partitions(context: StatementContext, statement: ShowPartitions) -> Result:
-    link, source = linked(context, statement.table)
-    exact = None
-    if statement.specification is not None:
-        exact = typed_specification("SHOW PARTITIONS", source, statement.specification)
-    names = context.services.links.partitions(link.name.database, link.name.in_database, exact)
-    return Result(["partition"], [(each,) for each in names])
 
 
 _CLUSTER_COLUMNS = (

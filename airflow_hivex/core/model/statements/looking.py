@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from airflow_hivex.core.model.literals import Literal
+from airflow_hivex.core.model.objects import SortColumn
 from airflow_hivex.core.model.predicates import Predicate
 from airflow_hivex.core.model.statements.base import Statement
 from airflow_hivex.core.model.statements.names import TableName
@@ -75,12 +76,15 @@ class ShowTableProperties(Statement):
 
 @dataclass(frozen=True, slots=True)
 class ShowPartitions(Statement):
-    """SHOW PARTITIONS name [PARTITION (...)]."""
+    """SHOW PARTITIONS name [PARTITION (...)] [WHERE condition] [ORDER BY key, ...] [LIMIT n]."""
 
     KIND = "SHOW PARTITIONS"
 
     table: TableName
     specification: Predicate | None = None
+    condition: Predicate | None = None
+    order_by: tuple[SortColumn, ...] = ()
+    limit: int | None = None
 
     @property
     def uses(self) -> Uses:

@@ -122,6 +122,19 @@ DS, HR = ColumnReference("ds"), ColumnReference("hr")
             "SHOW PARTITIONS t PARTITION (ds='1', hr=2)",
             ShowPartitions(T, And((Comparison(DS, "=", "1"), Comparison(HR, "=", 2)))),
         ),
+        (
+            "SHOW PARTITIONS db.t WHERE DS >= '1' AND hr <> 2 ORDER BY hr DESC, `Ds` LIMIT 3",
+            ShowPartitions(
+                DB_T,
+                condition=And((Comparison(DS, ">=", "1"), Comparison(HR, "<>", 2))),
+                order_by=(SortColumn("hr", ascending=False), SortColumn("ds")),
+                limit=3,
+            ),
+        ),
+        (
+            "SHOW PARTITIONS t PARTITION (hr = 2) WHERE ds IS NOT NULL LIMIT 0",
+            ShowPartitions(T, Comparison(HR, "=", 2), Not(IsNull(DS)), limit=0),
+        ),
         ("SHOW CREATE TABLE `Db`.`T`", ShowCreateTable(DB_T)),
         ("DESCRIBE t", DescribeTable(T)),
         ("DESC TABLE db.t", DescribeTable(DB_T)),
@@ -443,6 +456,12 @@ def test_types_are_spark_simple_strings(written: str, expected: str) -> None:
         ("ALTER TABLE t DROP PARTITION (ds < NULL)", 1, 36, "NULL"),
         ("USE CLUSTER c1 c2", 1, 16, "end of the statement"),
         ("SHOW TABLES LIKE x", 1, 18, "a pattern"),
+        ("SHOW PARTITIONS t WHERE", 1, 24, "expected a condition"),
+        ("SHOW PARTITIONS t WHERE ds = = 3", 1, 30, "not complete"),
+        ("SHOW PARTITIONS t WHERE ds = 3 GROUP BY ds", 1, 25, "expected one condition"),
+        ("SHOW PARTITIONS t ORDER BY ds, DS", 1, 32, "named twice"),
+        ("SHOW PARTITIONS t LIMIT x", 1, 25, "a number of partitions"),
+        ("SHOW PARTITIONS t LIMIT 3 ORDER BY ds", 1, 27, "the end of the statement"),
     ],
 )
 def test_what_cannot_be_read_is_refused_at_its_place(text: str, line: int, column: int, reason: str) -> None:
@@ -525,6 +544,9 @@ def test_a_property_and_its_value_may_be_two_strings() -> None:
     [
         "INSERT WITH SCHEMA EVOLUTION INTO t SELECT 1",
         "SHOW CREATE TABLE t AS SERDE",
+        "SHOW PARTITIONS t WHERE ds IN (SELECT 1)",
+        "SHOW PARTITIONS t WHERE ds = current_date()",
+        "SHOW PARTITIONS t WHERE x.ds = 1",
         "CREATE TABLE t (c STRING) USING orc DEFAULT COLLATION unicode",
     ],
 )

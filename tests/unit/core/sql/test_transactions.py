@@ -122,7 +122,7 @@ def test_id_of_a_transaction_may_be_a_parameter() -> None:
         ("SHOW LOCKS t PARTITION (ds > 1)", 28, "expected ')'"),
         ("SHOW LOCKS PARTITION (ds = 1)", 22, "the end of the statement"),
         ("SHOW LOCKS 5", 12, "the name of a table"),
-        ("EXPLAIN COMMIT", 1, "EXPLAIN is not"),
+        ("EXPLAIN COMMIT", 9, "and not of COMMIT"),
     ],
 )
 def test_nonsense_is_refused_at_its_place(text: str, column: int, reason: str) -> None:
