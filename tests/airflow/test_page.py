@@ -272,6 +272,40 @@ def test_table_is_described(metastore: Metastore, viewer: TestClient) -> None:
     assert viewer.get("/hivex/api/table?conn_id=hivex_default&database=default&table=%27").status_code == 404
 
 
+def test_table_has_its_links_and_its_commits_over_time(metastore: Metastore, viewer: TestClient) -> None:
+    with metastore.session() as session:
+        for text in (
+            "CREATE DATABASE other",
+            "CREATE TABLE other.source (a INT)",
+            "CREATE TABLE t (a INT) PARTITIONED BY (p INT)",
+            "INSERT INTO t VALUES (1, 1), (2, 2)",
+            "INSERT INTO t VALUES (3, 1)",
+            "CREATE VIEW v AS SELECT * FROM t",
+        ):
+            session.sql(text)
+    metastore.links.create("default", "source@other")
+    metastore.links.create("other", "t@default", static=True)
+    metastore.replicator.replicate("t", "c2")
+    named = {"database": "default", "table": "t"}
+    table = read(viewer, "table", **named)
+    assert table["links"] == [{"namespace": "other", "link": "t@default", "type": "static"}]
+    assert table["links_out"] == [{"link": "source@other", "source": "other.source", "type": "dynamic"}]
+    assert (table["links_in_all"], table["links_out_in_all"]) == (1, 1)
+    for by, number in (("day", 30), ("hour", 48)):
+        # Neither a copy nor a change of the primary cluster is a commit.
+        metastore.primaries.change("t", "c2")
+        found = read(viewer, "table/commits", by=by, **named)
+        assert len(found["starts"]) == number
+        # An hour may end between the two statements.
+        assert {each["start"] for each in found["rows"]} <= set(found["starts"])
+        sums = {key: sum(row[key] for row in found["rows"]) for key in ("commits", "compactions", "rows")}
+        assert sums == {"commits": 2, "compactions": 0, "rows": 3}
+    view = {"database": "default", "table": "v"}
+    assert read(viewer, "table", **view)["is_transactional"] is False
+    assert read(viewer, "table/commits", **view)["rows"] == []
+    assert viewer.get("/hivex/api/table/commits?database=default&table=t&by=year").status_code == 422
+
+
 def test_route_of_a_statement_is_explained(metastore: Metastore, viewer: TestClient) -> None:
     with metastore.session() as session:
         session.sql("CREATE TABLE t (a INT)")

@@ -79,6 +79,9 @@ def _fill(metastore: Metastore) -> None:
         session.sql("CREATE DATABASE mart")
         session.sql("USE mart")
         session.sql("CREATE LINK TO airlines@default")
+        session.sql("CREATE TABLE routes (a INT)")
+        session.sql("USE default")
+        session.sql("CREATE LINK TO routes@mart")
     first, second = metastore.transactions.open(2, user=ODD, timeout=86_400)
     wanted = [LockComponent("default", "flights", type=LockType.EXCLUSIVE, operation=DataOperation.DELETE)]
     metastore.locks.acquire(wanted, txn_id=first, user=ODD)
@@ -108,9 +111,14 @@ def test_each_tab_shows_in_both_themes_and_widths(pages: Pages) -> None:
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
     for width, scheme in evidence.drawn("looks of the page", LOOKS, 1):
         page, errors = _open(pages, "editor", width=width, scheme=scheme)
-        for tab in TABS:
-            _go(page, pages, tab)
-            page.screenshot(path=SCREENSHOTS / f"{tab}-{width}-{scheme}.png")
+        for tab in (*TABS, "table"):
+            if tab == "table":
+                page.goto(f"{pages.url}/plugin/hivex?tab=tables&table=default.flights")
+                page.get_by_role("img", name="Commits: 1 in all").wait_for()
+                page.get_by_role("button", name="mart.routes").wait_for()
+            else:
+                _go(page, pages, tab)
+            page.screenshot(path=SCREENSHOTS / f"{tab}-{width}-{scheme}.png", full_page=tab == "table")
             is_wide = "document.querySelector('.hivex').scrollWidth - document.querySelector('.hivex').clientWidth"
             assert page.evaluate(is_wide) <= 0, f"{tab} does not fit into {width} pixels"
         assert not page.locator(".hivex img").count(), "a name was read as HTML"
@@ -151,6 +159,9 @@ def test_table_route_and_compaction_are_found_by_keyboard(pages: Pages) -> None:
     page, errors = _open(pages, "editor")
     _go(page, pages, "tables")
     page.get_by_role("button", name="default.flights").press("Enter")
+    page.get_by_role("combobox", name="Period").select_option("48 hours")
+    page.get_by_text("As a table").press("Enter")
+    page.get_by_role("table", name="Commits").get_by_role("cell", name="1", exact=True).first.wait_for()
     page.get_by_role("button", name="p=x<y").press("Enter")
     page.get_by_role("heading", name="Directories of p=x<y").wait_for()
     page.get_by_text('<b onclick="x()">').wait_for()

@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, case, func, select
 
+from airflow_hivex.core.catalog.commit_history import CommitPeriod, read_commit_history
 from airflow_hivex.core.catalog.copy_lags import CopyLag, read_copy_lags
 from airflow_hivex.core.catalog.tables import select_table
 from airflow_hivex.core.clock import to_datetime
@@ -232,6 +233,15 @@ class CatalogListing:
         if primary not in {each.cluster for each in copies}:
             copies.append(HeldCopy(primary, True, 0, 0, None, everything))
         return sorted(copies, key=lambda each: (not each.is_primary, each.cluster))
+
+    def commits(self, database: str, table: str, period_ms: int, since_ms: int) -> list[CommitPeriod]:
+        """Return the commits to a table since a time, in periods, oldest first. Three statements.
+
+        Raises:
+            NoSuchTableError: it does not exist.
+        """
+        with self._store.read() as connection:
+            return read_commit_history(connection, select_table(connection, database, table), period_ms, since_ms)
 
     def copy_lags(self) -> list[CopyLag]:
         """Return the clusters that have copies of tables, by name, and what lags there. Two statements."""

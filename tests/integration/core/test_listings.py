@@ -66,6 +66,7 @@ def test_lists_of_a_large_metastore_are_fast(metastore_url: str, tmp_path: Path,
             "searched partitions": lambda: catalog.partitions("default", "t", PageRequest(search="=77")),
             "directories": lambda: catalog.directories("default", "t", PageRequest(order_by="write_id")),
             "copies": lambda: catalog.copies("default", "t"),
+            "commits": lambda: catalog.commits("default", "t", 86_400_000, NOW - 30 * 86_400_000),
             "deltas": lambda: catalog.deltas(),
             "bytes of clusters": lambda: catalog.clusters(),
         }
@@ -76,6 +77,9 @@ def test_lists_of_a_large_metastore_are_fast(metastore_url: str, tmp_path: Path,
         assert questions["searched transactions"]().rows[0].transaction.user == f"user {txn_count - 1}"
         assert questions["compactions"]().total == 1000
         assert questions["copies"]()[0].directories == partition_count
+        assert [(each.commits, each.rows) for each in questions["commits"]()] == [
+            (partition_count, 10 * partition_count)
+        ]
     slowest = sorted(took.items(), key=lambda each: -each[1])[:8]
     database = metastore_url.partition(":")[0].partition("+")[0]
     shown = ", ".join(f"{name} {seconds * 1000:.0f} ms" for name, seconds in slowest)

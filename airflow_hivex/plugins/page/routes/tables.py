@@ -1,12 +1,14 @@
-"""Tables: columns, partitions, copies, directories and links."""
+"""Tables: columns, partitions, copies, directories, commits and links."""
 
 from __future__ import annotations
 
+import enum
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query
 from fastapi.responses import JSONResponse
 
+from airflow_hivex.core.clock import to_datetime
 from airflow_hivex.core.model.pages import PageRequest
 from airflow_hivex.plugins.page.documents import answer, document, page, page_request
 from airflow_hivex.plugins.page.warehouses import Warehouse
@@ -15,6 +17,25 @@ router = APIRouter()
 Wanted = Annotated[PageRequest, Depends(page_request)]
 Name = Annotated[str, Query(min_length=1, max_length=128)]
 _MOST_PROPERTIES = 200
+_MOST_LINKS = 200
+_HOUR_MS = 3_600_000
+
+
+class Period(enum.Enum):
+    """The periods of the commits over time: 48 hours, or 30 days."""
+
+    HOUR = "hour"
+    DAY = "day"
+
+    @property
+    def length_ms(self) -> int:
+        """Return the length of a period."""
+        return _HOUR_MS if self is Period.HOUR else 24 * _HOUR_MS
+
+    @property
+    def number(self) -> int:
+        """Return how many periods are shown."""
+        return 48 if self is Period.HOUR else 30
 
 
 @router.get("/tables")
@@ -30,6 +51,7 @@ def read_table(metastore: Warehouse, database: Name, table: Name) -> JSONRespons
     """Return a table: its columns, properties, copies and links."""
     found = metastore.catalog.get_table(database, table)
     links = [] if found.is_view else metastore.links.of_table(found.database, found.name)
+    links_out = metastore.links.show(found.database)
     shown: dict[str, Any] = {
         "database": found.database,
         "table": found.name,
@@ -38,6 +60,7 @@ def read_table(metastore: Warehouse, database: Name, table: Name) -> JSONRespons
         "comment": found.comment,
         "format": found.storage.format,
         "location": None if found.is_view else found.storage.primary.location,
+        "is_transactional": found.is_transactional,
         "view_text": found.view_original_text,
         "columns": [{"name": each.name, "type": each.type, "comment": each.comment} for each in found.columns],
         "partition_keys": [
@@ -45,8 +68,15 @@ def read_table(metastore: Warehouse, database: Name, table: Name) -> JSONRespons
         ],
         "properties": dict(sorted(found.parameters.items())[:_MOST_PROPERTIES]),
         "links": [
-            {"namespace": each.name.database, "link": each.name.in_database, "type": each.type} for each in links
+            {"namespace": each.name.database, "link": each.name.in_database, "type": each.type}
+            for each in links[:_MOST_LINKS]
         ],
+        "links_in_all": len(links),
+        "links_out": [
+            {"link": each.name.in_database, "source": ".".join(each.source), "type": each.type}
+            for each in links_out[:_MOST_LINKS]
+        ],
+        "links_out_in_all": len(links_out),
     }
     return answer(shown)
 
@@ -56,6 +86,16 @@ def list_copies(metastore: Warehouse, database: Name, table: Name) -> JSONRespon
     """Return the clusters that hold a table, and how much of it."""
     copies = metastore.catalog_listing.copies(database, table)
     return answer({"rows": [{**document(each), "is_current": each.is_current} for each in copies]})
+
+
+@router.get("/table/commits")
+def list_commits(metastore: Warehouse, database: Name, table: Name, by: Period = Period.DAY) -> JSONResponse:
+    """Return the commits to a table over time: each period with some, of as many as are drawn."""
+    last = metastore.services.clock() // by.length_ms
+    first = last - by.number + 1
+    found = metastore.catalog_listing.commits(database, table, by.length_ms, first * by.length_ms)
+    starts = [to_datetime(number * by.length_ms) for number in range(first, last + 1)]
+    return answer({"by": by.value, "starts": starts, "rows": found})
 
 
 @router.get("/table/partitions")

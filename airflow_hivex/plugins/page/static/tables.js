@@ -1,6 +1,7 @@
-/* Tables: columns, partitions, copies, directories and links. */
+/* Tables: columns, partitions, copies, directories, commits and links. */
 import { get } from "./api.js";
-import { Grid, List, Section, Shown, Since, bytes, count, h, useData } from "./parts.js";
+import { Columns } from "./chart.js";
+import { Grid, List, Picker, Section, Shown, Since, bytes, count, h, useData } from "./parts.js";
 
 const R = globalThis.React;
 
@@ -54,7 +55,9 @@ function OneTable({ named, tick, place, go }) {
     R.Fragment,
     null,
     h("p", null, h("button", { type: "button", onClick: () => go({ tab: "tables" }) }, "← All tables")),
-    h(Shown, { of: table }, (data) => h(Definition, { data })),
+    h(Shown, { of: table }, (data) =>
+      h(R.Fragment, null, h(Definition, { data }), h(Links, { data, go }), data.is_transactional ? h(Commits, { named, tick }) : null),
+    ),
     h(
       Section,
       { title: "Copies" },
@@ -178,17 +181,87 @@ function Definition({ data }) {
         ],
       }),
     ),
+  );
+}
+
+function Links({ data, go }) {
+  const link = (text, place) => h("button", { type: "button", className: "hivex-link", onClick: () => go(place) }, text);
+  const first = (rows, all) =>
+    all > rows.length ? h("p", { className: "hivex-soft" }, `The first ${count(rows.length)} of ${count(all)}.`) : null;
+  return h(
+    Section,
+    { title: "Links" },
     data.links.length
       ? h(Grid, {
           caption: "Links that show this table",
           rows: data.links,
           rowKey: (row) => `${row.namespace} ${row.link}`,
           columns: [
-            ["Namespace", (row) => row.namespace],
+            ["In: namespace", (row) => link(row.namespace, { tab: "namespaces", namespace: row.namespace })],
             ["Link", (row) => row.link],
             ["Type", (row) => row.type],
           ],
         })
-      : h("p", { className: "hivex-soft" }, "No link shows it."),
+      : h("p", { className: "hivex-soft" }, "No link of another namespace shows it."),
+    first(data.links, data.links_in_all),
+    data.links_out.length
+      ? h(Grid, {
+          caption: `Links of ${data.database} to tables of other namespaces`,
+          rows: data.links_out,
+          rowKey: (row) => row.link,
+          columns: [
+            ["Out: link", (row) => row.link],
+            ["Source", (row) => link(row.source, { tab: "tables", table: row.source })],
+            ["Type", (row) => row.type],
+          ],
+        })
+      : h("p", { className: "hivex-soft" }, `${data.database} has no links to tables of other namespaces.`),
+    first(data.links_out, data.links_out_in_all),
+  );
+}
+
+function Commits({ named, tick }) {
+  const [by, setBy] = R.useState("day");
+  const found = useData(() => get("table/commits", { ...named, by }), [by, tick]);
+  return h(
+    Section,
+    {
+      title: "Commits over time",
+      actions: h(Picker, {
+        label: "Period",
+        value: by,
+        options: [
+          ["day", "30 days"],
+          ["hour", "48 hours"],
+        ],
+        onChange: setBy,
+      }),
+    },
+    h(Shown, { of: found }, (data) => {
+      const rows = new Map(data.rows.map((row) => [Date.parse(row.start), row]));
+      const length = data.by === "hour" ? 16 : 10;
+      const periods = data.starts.map((start) => ({
+        label: `${start.slice(0, length).replace("T", " ")} UTC`,
+        row: rows.get(Date.parse(start)),
+      }));
+      return h(Columns, {
+        title: "Commits",
+        periods,
+        value: (each) => (each.row ? each.row.commits : 0),
+        rowKey: (each) => each.label,
+        columns: [
+          ["From", (each) => each.label],
+          ["Commits", (each) => count(each.row.commits)],
+          ["Rows", (each) => count(each.row.rows)],
+          ["Bytes", (each) => bytes(each.row.size_bytes)],
+          ["Compactions", (each) => count(each.row.compactions)],
+        ],
+      });
+    }),
+    h(
+      "p",
+      { className: "hivex-soft" },
+      "Commits are counted by their registered directories, without those that were compacted and cleaned since.",
+    ),
   );
 }
