@@ -39,6 +39,9 @@ SETTINGS = {
     "hivex.dataframe.retention.time": 10,
 }
 _LONGEST_S = 3.0
+"""Of the first move."""
+_RATES = (1_000_000, 10_000_000, None)
+"""Bytes per second."""
 _LINKED = ("airlines", "flights")
 
 
@@ -148,14 +151,11 @@ def test_killed_moves_of_the_demo_lose_nothing_and_go_on(
             "analysis", "flights@nycflights", metastore.catalog.list_partition_names("nycflights", "flights")
         )
         traffic = _Traffic(metastore, loaded)
+        mover = _Mover(metastore, metastore_url, options, tmp_path, rng, seen)
         with traffic.running():
-            took_s = _LONGEST_S
-            for _ in range(KILLS):
+            while seen["killed"] < KILLS:
                 traffic.check()
-                kill_after_s = rng.uniform(0, took_s)
-                took_s = max(
-                    _LONGEST_S, _move_with_a_kill(metastore, metastore_url, options, tmp_path, rng, kill_after_s, seen)
-                )
+                mover.move_with_a_kill()
         found = [row[0] for row in rows_of(session, "nycflights.airlines")]
         assert len(found) == loaded["airlines"] + len(traffic.written)
         assert {name: _count(session, f"nycflights.{name}") for name in loaded if name != "airlines"} == {
@@ -163,7 +163,6 @@ def test_killed_moves_of_the_demo_lose_nothing_and_go_on(
         }
         assert [each for each in metastore.doctor.examine() if each.is_error] == []
     counts["moves of the demo's namespace with a kill"] = {
-        "moves": KILLS,
         "rows": sum(loaded.values()),
         "rows written meanwhile": len(traffic.written),
         **dict(sorted(traffic.reads.items())),
@@ -171,49 +170,67 @@ def test_killed_moves_of_the_demo_lose_nothing_and_go_on(
     }
 
 
-def _move_with_a_kill(
-    metastore: Metastore,
-    url: str,
-    options: dict[str, Any],
-    tmp_path: Path,
-    rng: random.Random,
-    kill_after_s: float,
-    seen: Counter[str],
-) -> float:
-    """Move the namespace to another cluster, kill the process, and continue or cancel; return the time of the rest."""
-    before = _primaries(metastore)
-    assert len(before) == 1
-    target = rng.choice([each for each in options["clusters"] if each not in before])
-    begun, earlier = tmp_path / "begun", len(metastore.moves.show())
-    begun.unlink(missing_ok=True)
-    arguments = (url, options, target, rng.choice((1_000_000, 10_000_000, None)), begun)
-    with ClientProcess(move_namespace, *arguments, log=tmp_path / "log") as client:
-        while client.is_alive and not begun.exists():
-            with suppress(TimeoutError):
-                client.wait(0.05)
-        try:
-            # It is the moment of the kill that is random.
-            client.wait(kill_after_s)
-        except TimeoutError:
-            client.kill()
-            seen["killed"] += 1
-    moves = metastore.moves.show()[earlier:]
-    state = moves[0].state.value if moves else "planned"
-    seen[f"killed or ended when {state}"] += 1
-    # All tables are on one cluster after each kill.
-    assert _primaries(metastore) == ({target} if state == MoveState.SWITCHED.value else before)
-    is_copying = state == MoveState.COPYING.value
-    begun_at = time.monotonic()
-    if is_copying and rng.random() < 0.3:
-        metastore.moves.cancel("nycflights")
-        seen["cancelled"] += 1
-        assert _primaries(metastore) == before
-    elif metastore.moves.move("nycflights", target).is_changed:
-        seen["continued"] += 1
-    took_s = time.monotonic() - begun_at
-    assert _primaries(metastore) in ({target}, before)
-    metastore.housekeeper.run()
-    return took_s
+class _Mover:
+    """Moves the namespace to and fro in processes that are killed."""
+
+    def __init__(
+        self,
+        metastore: Metastore,
+        url: str,
+        options: dict[str, Any],
+        tmp_path: Path,
+        rng: random.Random,
+        seen: Counter[str],
+    ) -> None:
+        self._metastore = metastore
+        self._url = url
+        self._options = options
+        self._tmp_path = tmp_path
+        self._rng = rng
+        self._seen = seen
+        self._longest_s = dict.fromkeys(_RATES, _LONGEST_S)
+
+    def move_with_a_kill(self) -> None:
+        """Move the namespace to another cluster, kill the process, and continue or cancel."""
+        metastore, rng, seen = self._metastore, self._rng, self._seen
+        before = _primaries(metastore)
+        assert len(before) == 1
+        target = rng.choice([each for each in self._options["clusters"] if each not in before])
+        rate = rng.choice(_RATES)
+        seen["moves"] += 1
+        earlier = len(metastore.moves.show())
+        self._killed(target, rate)
+        moves = metastore.moves.show()[earlier:]
+        state = moves[0].state.value if moves else "planned"
+        seen[f"killed or ended when {state}"] += 1
+        # All tables are on one cluster after each kill.
+        assert _primaries(metastore) == ({target} if state == MoveState.SWITCHED.value else before)
+        if state == MoveState.COPYING.value and rng.random() < 0.3:
+            metastore.moves.cancel("nycflights")
+            seen["cancelled"] += 1
+            assert _primaries(metastore) == before
+        elif metastore.moves.move("nycflights", target).is_changed:
+            seen["continued"] += 1
+        assert _primaries(metastore) in ({target}, before)
+        metastore.housekeeper.run()
+
+    def _killed(self, target: str, rate: int | None) -> None:
+        """Move in a process, and kill it at a random moment of the time that such a move has taken at last."""
+        begun = self._tmp_path / "begun"
+        begun.unlink(missing_ok=True)
+        arguments = (self._url, self._options, target, rate, begun)
+        with ClientProcess(move_namespace, *arguments, log=self._tmp_path / "log") as client:
+            while client.is_alive and not begun.exists():
+                with suppress(TimeoutError):
+                    client.wait(0.05)
+            began = time.monotonic()
+            try:
+                # It is the moment of the kill that is random.
+                client.wait(self._rng.uniform(0, self._longest_s[rate]))
+                self._longest_s[rate] = time.monotonic() - began
+            except TimeoutError:
+                client.kill()
+                self._seen["killed"] += 1
 
 
 def _primaries(metastore: Metastore) -> set[str]:
