@@ -71,6 +71,9 @@ def _add_move(move: argparse.ArgumentParser, tell: Callable[[str], None]) -> Non
     )
     move.add_argument("--threads", metavar="N", type=int, default=8, help="copy N files at once (default: 8)")
     move.add_argument("--bytes-per-second", metavar="N", type=int, help="copy at most N bytes per second")
+    move.add_argument(
+        "--copy-on", metavar="CLUSTER", help="copy by a job on the Spark of CLUSTER (default: by the number of bytes)"
+    )
     add_output_option(move)
     add_options_to_command(move)
     move.set_defaults(command=lambda options: _move(options, tell))
@@ -99,6 +102,7 @@ def _move(options: argparse.Namespace, tell: Callable[[str], None]) -> int:
             dry_run=options.dry_run,
             threads=options.threads,
             bytes_per_second=options.bytes_per_second,
+            copy_cluster=options.copy_on,
             progress=show,
             agent_info="hivex namespace move",
         )

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_hivex.hooks.tasks import agent_info, failing_for_good
+from airflow_hivex.hooks.tasks import failing_for_good
 from airflow_hivex.hooks.warehouse import WarehouseHook
+from airflow_hivex.operators.copying import CopyOperator
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,15 +17,13 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_hivex.core.metastore import Metastore
-    from airflow_hivex.core.model.moves import MoveProgress
     from airflow_hivex.core.model.replication import CopyProgress
 
 
-class HivexMoveNamespaceOperator(BaseOperator):
+class HivexMoveNamespaceOperator(CopyOperator):
     """Move a namespace to another cluster: all its tables change their primary cluster at once.
 
-    A retry continues the move where the try before has stopped, or does nothing where the namespace has moved. It
-    copies the tables as :class:`HivexReplicateOperator` does, so that it is not deferrable.
+    A retry continues the move where the try before has stopped, or does nothing where the namespace has moved.
 
     It returns ``{"namespace", "cluster", "is_changed", "tables", "bytes_copied", "rounds", "locked_s", "txn_id"}``; a
     dry run also ``"size_bytes"``, ``"estimated_s"``, ``"blockers"`` and ``"notices"``.
@@ -36,11 +35,15 @@ class HivexMoveNamespaceOperator(BaseOperator):
     :param dry_run: change nothing, and return the plan
     :param threads: how many files are copied at once
     :param bytes_per_second: how much is copied at most; None sets no limit
+    :param copy_cluster: the cluster whose Spark copies the files; None: jobs copy much data, and the task little; the
+        task itself copies what the switch has left (templated)
+    :param deferrable: give the worker slot free while jobs of ``copy_cluster`` copy, which has to run on a Spark
+        Connect server; where ``[operators] default_deferrable`` alone says so, other tasks run in the worker
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     """
 
-    template_fields: Sequence[str] = ("namespace", "cluster", "hivex_conn_id")
-    ui_color = "#fdee21"
+    template_fields: Sequence[str] = ("namespace", "cluster", "copy_cluster", "hivex_conn_id")
+    call = "move"
 
     def __init__(
         self,
@@ -52,10 +55,12 @@ class HivexMoveNamespaceOperator(BaseOperator):
         dry_run: bool = False,
         threads: int = 8,
         bytes_per_second: int | None = None,
+        copy_cluster: str | None = None,
+        deferrable: bool | None = None,
         hivex_conn_id: str = WarehouseHook.default_conn_name,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(copy_cluster=copy_cluster, deferrable=deferrable, hivex_conn_id=hivex_conn_id, **kwargs)
         self.namespace = namespace
         self.cluster = cluster
         self.copy_linked = copy_linked
@@ -63,63 +68,25 @@ class HivexMoveNamespaceOperator(BaseOperator):
         self.is_dry_run = dry_run
         self.threads = threads
         self.bytes_per_second = bytes_per_second
-        self.hivex_conn_id = hivex_conn_id
 
-    def execute(self, context: Context) -> dict[str, Any]:
-        """Move it.
+    def _arguments(self) -> dict[str, Any]:
+        return {
+            "namespace": self.namespace,
+            "cluster": self.cluster,
+            "copy_linked": self.copy_linked,
+            "keep_copies": self.keep_copies,
+            "dry_run": self.is_dry_run,
+            "threads": self.threads,
+            "bytes_per_second": self.bytes_per_second,
+            "copy_cluster": self.copy_cluster or None,
+        }
 
-        :raises AirflowFailException: the request is wrong, or an object is in the way: a retry would fail again
-        :raises HivexError: the failure may pass; Airflow retries the task as its ``retries`` say
-        """
+    def _complete(self, answer: dict[str, Any]) -> dict[str, Any]:
         from airflow_hivex.operators.asset_events import declare_tables
 
-        with failing_for_good():
-            found = (
-                WarehouseHook(self.hivex_conn_id)
-                .get_metastore()
-                .moves.move(
-                    self.namespace,
-                    self.cluster,
-                    copy_linked=self.copy_linked,
-                    keep_copies=self.keep_copies,
-                    dry_run=self.is_dry_run,
-                    threads=self.threads,
-                    bytes_per_second=self.bytes_per_second,
-                    progress=self._report,
-                    agent_info=agent_info(context),
-                )
-            )
         if not self.is_dry_run:
-            declare_tables(self, self.hivex_conn_id, found.tables)
-        answer: dict[str, Any] = {
-            "namespace": found.namespace,
-            "cluster": found.cluster,
-            "is_changed": found.is_changed,
-            "tables": list(found.tables),
-            "bytes_copied": found.bytes_copied,
-            "rounds": found.rounds,
-            "locked_s": found.locked_s,
-            "txn_id": found.txn_id,
-        }
-        if self.is_dry_run and found.plan is not None:
-            answer["tables"] = [each.table for each in found.plan.tables]
-            answer["size_bytes"] = found.plan.size_bytes
-            answer["estimated_s"] = found.plan.estimated_s
-            answer["blockers"] = [each.describe() for each in found.plan.blockers]
-            answer["notices"] = list(found.plan.notices)
+            declare_tables(self, self.hivex_conn_id, answer["tables"])
         return answer
-
-    def _report(self, progress: MoveProgress) -> None:
-        self.log.info(
-            "Round %d: %d of %d tables, %d bytes; %s: %d of %d bytes",
-            progress.round,
-            progress.tables_done,
-            progress.tables,
-            progress.bytes_copied,
-            progress.table,
-            progress.bytes_done,
-            progress.size_bytes,
-        )
 
 
 class HivexImportNamespaceOperator(BaseOperator):

@@ -8,16 +8,15 @@ from airflow.sdk import BaseOperator
 
 from airflow_hivex.hooks.tasks import agent_info, failing_for_good
 from airflow_hivex.hooks.warehouse import WarehouseHook
+from airflow_hivex.operators.copying import CopyOperator
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from airflow.sdk import Context
 
-    from airflow_hivex.core.model.replication import CopyProgress
 
-
-class HivexReplicateOperator(BaseOperator):
+class HivexReplicateOperator(CopyOperator):
     """Copy to a cluster what it lacks of tables, as of one snapshot; all copies become visible at once, or none.
 
     A retry keeps the files that are there already. A task that was killed holds its locks until its transaction times
@@ -38,6 +37,8 @@ class HivexReplicateOperator(BaseOperator):
     :param bytes_per_second: how much is copied at most; None sets no limit
     :param copy_cluster: the cluster whose Spark copies the files; None: a job copies much data, and the task little
         (templated)
+    :param deferrable: give the worker slot free while the job of ``copy_cluster`` copies, which has to run on a Spark
+        Connect server; where ``[operators] default_deferrable`` alone says so, other tasks run in the worker
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     """
 
@@ -50,7 +51,7 @@ class HivexReplicateOperator(BaseOperator):
         "hivex_conn_id",
     )
     template_fields_renderers: ClassVar[dict[str, str]] = {"tables": "json", "partitions": "json"}
-    ui_color = "#fdee21"
+    call = "replicate"
 
     def __init__(
         self,
@@ -64,10 +65,11 @@ class HivexReplicateOperator(BaseOperator):
         threads: int = 8,
         bytes_per_second: int | None = None,
         copy_cluster: str | None = None,
+        deferrable: bool | None = None,
         hivex_conn_id: str = WarehouseHook.default_conn_name,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(copy_cluster=copy_cluster, deferrable=deferrable, hivex_conn_id=hivex_conn_id, **kwargs)
         self.tables = tables
         self.cluster = cluster
         self.partitions = partitions
@@ -76,68 +78,26 @@ class HivexReplicateOperator(BaseOperator):
         self.verify = verify
         self.threads = threads
         self.bytes_per_second = bytes_per_second
-        self.copy_cluster = copy_cluster
-        self.hivex_conn_id = hivex_conn_id
 
-    def execute(self, context: Context) -> dict[str, Any]:
-        """Copy, and report the progress to the log.
+    def _arguments(self) -> dict[str, Any]:
+        return {
+            "tables": self.tables if isinstance(self.tables, str) else list(self.tables),
+            "cluster": self.cluster,
+            "partitions": None if self.partitions is None else list(self.partitions),
+            "partition_filter": self.partition_filter or None,
+            "dry_run": self.is_dry_run,
+            "verify": self.verify,
+            "threads": self.threads,
+            "bytes_per_second": self.bytes_per_second,
+            "copy_cluster": self.copy_cluster or None,
+        }
 
-        :raises AirflowFailException: the request is wrong or a file is damaged: a retry would fail again
-        :raises HivexError: the failure may pass; Airflow retries the task as its ``retries`` say
-        """
+    def _complete(self, answer: dict[str, Any]) -> dict[str, Any]:
         from airflow_hivex.operators.asset_events import declare_tables
 
-        with failing_for_good():
-            found = (
-                WarehouseHook(self.hivex_conn_id)
-                .get_metastore()
-                .replicator.replicate(
-                    self.tables if isinstance(self.tables, str) else list(self.tables),
-                    self.cluster,
-                    self.partitions,
-                    partition_filter=self.partition_filter or None,
-                    dry_run=self.is_dry_run,
-                    verify=self.verify,
-                    threads=self.threads,
-                    bytes_per_second=self.bytes_per_second,
-                    copy_cluster=self.copy_cluster or None,
-                    progress=self._report,
-                    agent_info=agent_info(context),
-                )
-            )
         if not self.is_dry_run:
             declare_tables(self, self.hivex_conn_id, [self.tables] if isinstance(self.tables, str) else self.tables)
-        answer: dict[str, Any] = {
-            "cluster": found.cluster,
-            "tables": [each.table for each in found.tables],
-            "txn_id": found.txn_id,
-            "files_copied": found.files_copied,
-            "bytes_copied": found.bytes_copied,
-            "files_kept": found.files_kept,
-        }
-        if self.is_dry_run:
-            answer["directories"] = [
-                {
-                    "table": table.table,
-                    "partition": each.partition,
-                    "directory": each.name,
-                    "source": each.source,
-                    "files": each.files,
-                    "bytes": each.size_bytes,
-                }
-                for table in found.tables
-                for each in table.directories
-            ]
         return answer
-
-    def _report(self, progress: CopyProgress) -> None:
-        self.log.info(
-            "%d of %d files, %d of %d bytes",
-            progress.files_done,
-            progress.files,
-            progress.bytes_done,
-            progress.size_bytes,
-        )
 
 
 class HivexSetPrimaryClusterOperator(BaseOperator):

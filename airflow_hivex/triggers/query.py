@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import threading
-from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
@@ -15,9 +12,10 @@ from airflow_hivex.core.errors import HivexError
 from airflow_hivex.core.model.json_values import json_rows
 from airflow_hivex.hooks.transactions import lasting_failure
 from airflow_hivex.hooks.warehouse import WarehouseHook
+from airflow_hivex.triggers.threads import in_thread
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Mapping, Sequence
 
     from airflow_hivex.core.session import Result, Session
 
@@ -122,7 +120,7 @@ class HivexQueryTrigger(BaseTrigger):
         from airflow_hivex.core.errors import WriteTakenBackError
 
         try:
-            event = await self._in_thread(self._run)
+            event = await in_thread(self._run, f"hivex-transaction-{self.txn_id}")
         except asyncio.CancelledError as error:
             self._is_cancelled.set()
             session = self._session
@@ -147,37 +145,6 @@ class HivexQueryTrigger(BaseTrigger):
 
     async def cleanup(self) -> None:
         """Nothing is held: the connection to the metastore is the triggerer's."""
-
-    async def _in_thread(self, work: Callable[[], Answer]) -> Answer:
-        """Return the result of ``work`` in a thread of its own, as a statement may take hours.
-
-        The thread ends with the process, also if the process does not wait for its statement.
-        """
-        loop = asyncio.get_running_loop()
-        result: asyncio.Future[Answer] = loop.create_future()
-
-        def settle(answer: Answer | None, error: BaseException | None) -> None:
-            if result.cancelled():
-                return
-            if error is not None:
-                result.set_exception(error)
-            elif answer is not None:
-                result.set_result(answer)
-
-        def run() -> None:
-            answer: Answer | None = None
-            error: BaseException | None = None
-            try:
-                answer = work()
-            except BaseException as raised:
-                error = raised
-            # The loop may have ended meanwhile.
-            with suppress(RuntimeError):
-                loop.call_soon_threadsafe(settle, answer, error)
-
-        target = partial(contextvars.copy_context().run, run)
-        threading.Thread(target=target, name=f"hivex-transaction-{self.txn_id}", daemon=True).start()
-        return await result
 
     def _run(self) -> Answer:
         """Return the event.

@@ -1,4 +1,4 @@
-"""Queries that leave the worker while a Spark Connect server runs their jobs."""
+"""Queries and copies that leave the worker while a Spark Connect server runs their jobs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskD
 from airflow_hivex.core.model.transactions import Operation
 from airflow_hivex.core.runners.running_jobs import count_jobs
 from airflow_hivex.hooks.hivex import HivexHook
+from airflow_hivex.operators.namespaces import HivexMoveNamespaceOperator
 from airflow_hivex.operators.query import HivexQueryOperator
+from airflow_hivex.operators.replication import HivexReplicateOperator
 from airflow_hivex.operators.transaction import HivexTransaction
 from tests.airflow.runs import wait_until
 from tests.connect_server import is_running, noted_operation, running_server
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from airflow.models.dagrun import DagRun
 
     from airflow_hivex.core.runners.connect_server import Server
+    from airflow_hivex.operators.copying import CopyOperator
+    from airflow_hivex.triggers.copying import HivexCopyTrigger
     from airflow_hivex.triggers.query import HivexQueryTrigger
 
 pytestmark = [
@@ -99,7 +103,7 @@ def restored(deferral: TaskDeferred) -> HivexQueryTrigger:
     return HivexQueryTrigger(**json.loads(json.dumps(arguments)))
 
 
-async def event_of(trigger: HivexQueryTrigger) -> Any:
+async def event_of(trigger: HivexQueryTrigger | HivexCopyTrigger) -> Any:
     async for event in trigger.run():
         return event.payload
     raise AssertionError("the trigger yields no event")
@@ -302,6 +306,71 @@ def test_a_job_in_the_process_cannot_be_deferred(monkeypatch: pytest.MonkeyPatch
     operator = query("SELECT * FROM u", deferrable=None)
     deferral = deferred(lambda: operator.execute(context()))
     assert resume(operator, deferral, run_trigger(deferral))["rows"] == [[1]]
+
+
+def copying(operator: type[CopyOperator], **arguments: Any) -> CopyOperator:
+    return operator(task_id="t", cluster="c2", **{"copy_cluster": "c1", "deferrable": True} | arguments)
+
+
+def trigger_of(deferral: TaskDeferred) -> HivexCopyTrigger:
+    from airflow_hivex.triggers.copying import HivexCopyTrigger
+
+    path, arguments = deferral.trigger.serialize()
+    assert path == "airflow_hivex.triggers.copying.HivexCopyTrigger"
+    return HivexCopyTrigger(**json.loads(json.dumps(arguments)))
+
+
+@pytest.mark.usefixtures("remote")
+def test_tasks_that_copy_are_deferred_while_a_server_copies() -> None:
+    HivexHook().run("INSERT INTO t VALUES (1)")
+    replicate = copying(HivexReplicateOperator, tables="default.t")
+    deferral = deferred(lambda: replicate.execute(context()))
+    event = asyncio.run(event_of(trigger_of(deferral)))
+    answer = replicate.resume_execution(deferral.method_name, {"event": json.loads(json.dumps(event))}, context())
+    assert answer["tables"] == ["default.t"]
+    assert answer["files_copied"] > 0
+    assert HivexHook().run("SELECT * FROM t", cluster="c2").rows == [(1,)]
+    HivexHook().run("INSERT INTO t VALUES (2)")
+    move = copying(HivexMoveNamespaceOperator, namespace="default")
+    deferral = deferred(lambda: move.execute(context()))
+    event = asyncio.run(event_of(trigger_of(deferral)))
+    answer = move.resume_execution(deferral.method_name, {"event": json.loads(json.dumps(event))}, context())
+    assert answer["is_changed"] is True
+    assert HivexHook().get_metastore().catalog.get_table("default", "t").storage.primary.cluster == "c2"
+    assert sorted(HivexHook().run("SELECT * FROM t").rows) == [(1,), (2,)]
+
+
+@pytest.mark.usefixtures("remote")
+def test_copies_are_deferred_to_a_server_alone_and_stop_with_their_trigger() -> None:
+    with pytest.raises(AirflowFailException, match="Spark Connect server, and those of c2 do not"):
+        copying(HivexReplicateOperator, tables="default.t", copy_cluster="c2").execute(context())
+    with pytest.raises(ValueError, match="needs copy_cluster"):
+        copying(HivexReplicateOperator, tables="default.t", copy_cluster=None)
+    missing = copying(HivexReplicateOperator, tables="default.missing")
+    deferral = deferred(lambda: missing.execute(context()))
+    event = asyncio.run(event_of(trigger_of(deferral)))
+    with pytest.raises(AirflowFailException, match=r"default\.missing"):
+        missing.resume_execution(deferral.method_name, {"event": event}, context())
+    HivexHook().run("INSERT INTO t VALUES (1)")
+    # A byte per second would take minutes.
+    trigger = trigger_of(
+        deferred(
+            lambda: copying(HivexReplicateOperator, tables="default.t", bytes_per_second=1, threads=1).execute(
+                context()
+            )
+        )
+    )
+
+    async def cancel() -> None:
+        running = asyncio.create_task(event_of(trigger))
+        await asyncio.to_thread(wait_until, lambda: count_jobs("c1") > 0)
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
+
+    asyncio.run(cancel())
+    wait_until(lambda: HivexHook().get_metastore().transactions.valid_txns().open_ids == ())
+    assert HivexReplicateOperator(task_id="t", tables="default.t", cluster="c2").execute(context())["files_copied"] > 0
 
 
 def test_deferrable_must_be_a_truth_value() -> None:

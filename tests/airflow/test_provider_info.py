@@ -71,9 +71,11 @@ def test_airflow_lists_the_triggers(providers_manager: Any) -> None:
         "airflow_hivex.triggers.capacity",
         "airflow_hivex.triggers.commits",
         "airflow_hivex.triggers.compaction",
+        "airflow_hivex.triggers.copying",
         "airflow_hivex.triggers.links",
         "airflow_hivex.triggers.query",
         "airflow_hivex.triggers.replication",
+        "airflow_hivex.triggers.threads",
         "airflow_hivex.triggers.transactions",
     }
 

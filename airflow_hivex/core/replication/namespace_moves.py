@@ -67,6 +67,7 @@ class _Options:
     progress: ReportProgress | None
     user: str | None
     agent_info: str | None
+    copy_cluster: str | None
 
 
 @dataclass(slots=True)
@@ -100,6 +101,7 @@ class NamespaceMoves:
         dry_run: bool = False,
         threads: int = _THREADS,
         bytes_per_second: int | None = None,
+        copy_cluster: str | None = None,
         progress: ReportProgress | None = None,
         user: str | None = None,
         agent_info: str | None = None,
@@ -119,6 +121,9 @@ class NamespaceMoves:
             dry_run: only return the plan, with the reasons against the move.
             threads: how many files are copied at once.
             bytes_per_second: how much is written at most.
+            copy_cluster: the cluster whose Spark copies the files before the switch. None: a job copies much data, and
+                this process little, as by :meth:`Replicator.replicate`. This process copies what is left for the
+                switch.
             progress: called every few seconds, in this thread.
             user: who owns the transactions.
             agent_info: tells people on whose behalf, such as a DAG run and task.
@@ -136,7 +141,9 @@ class NamespaceMoves:
         if threads < 1 or (bytes_per_second is not None and bytes_per_second < 1):
             raise InvalidParametersError("threads and bytes_per_second are whole numbers above 0.")
         target, name = self._services.clusters.get(cluster).name, normalise(namespace)
-        options = _Options(threads, bytes_per_second, progress, user, agent_info)
+        if copy_cluster is not None:
+            copy_cluster = self._services.clusters.get(copy_cluster).name
+        options = _Options(threads, bytes_per_second, progress, user, agent_info, copy_cluster)
         survey = self._surveyor.survey(name, target, copies_linked=copy_linked)
         plan = self._plan(survey, target, options, copies_linked=copy_linked)
         if dry_run:
@@ -316,6 +323,7 @@ class NamespaceMoves:
                 partitions,
                 threads=options.threads,
                 bytes_per_second=options.bytes_per_second,
+                copy_cluster=options.copy_cluster,
                 progress=report,
                 user=options.user,
                 agent_info=options.agent_info,

@@ -1,0 +1,45 @@
+"""Long calls of the core in a thread beside the event loop of the triggerer."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_Returned = TypeVar("_Returned")
+
+
+async def in_thread(work: Callable[[], _Returned], name: str) -> _Returned:
+    """Return the result of ``work`` in a thread of its own, as it may take hours; a pool's threads are for short calls.
+
+    The thread ends with the process, also if the process does not wait for it.
+    """
+    loop = asyncio.get_running_loop()
+    result: asyncio.Future[_Returned] = loop.create_future()
+
+    def succeed(answer: _Returned) -> None:
+        if not result.cancelled():
+            result.set_result(answer)
+
+    def fail(error: BaseException) -> None:
+        if not result.cancelled():
+            result.set_exception(error)
+
+    def run() -> None:
+        try:
+            settle = partial(succeed, work())
+        except BaseException as raised:
+            settle = partial(fail, raised)
+        # The loop may have ended meanwhile.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(settle)
+
+    target = partial(contextvars.copy_context().run, run)
+    threading.Thread(target=target, name=name, daemon=True).start()
+    return await result
