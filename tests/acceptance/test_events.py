@@ -123,7 +123,7 @@ READS = {
     # The other changes of a move are those of a replicator, and are tested with moves.
     "moves": {"cancel", "clean", "show"},
     "homes": {"find", "forget", "note", "show"},
-    "catalog_listing": {"clusters", "copies", "copy_lags", "deltas", "directories", "partitions", "tables"},
+    "catalog_listing": {"clusters", "commits", "copies", "copy_lags", "deltas", "directories", "partitions", "tables"},
     "transaction_listing": {"counts", "locks", "transactions", "waits"},
     "compaction_listing": {"compactions", "counts"},
     "replayed_transactions": {"open", "commit", "abort", "allocate_write_ids"},
