@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_hivex.core.errors import HivexError
+from airflow_hivex.hooks.tasks import failure_of
 from airflow_hivex.hooks.warehouse import WarehouseHook
 
 if TYPE_CHECKING:
@@ -92,8 +93,9 @@ class HivexTrigger(BaseTrigger):
             try:
                 answer = await asyncio.to_thread(self._look)
             except HivexError as error:
-                if not error.retryable:
-                    yield TriggerEvent({"error": str(error)})
+                failure = failure_of(error)
+                if failure is not None:
+                    yield TriggerEvent({"error": str(failure)})
                     return
                 self.log.warning("Looking again in %s s: %s", self.poll_interval, error)
                 answer = None
