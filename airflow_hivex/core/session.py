@@ -36,6 +36,7 @@ from airflow_hivex.core.statements import (
     described_parts,
     explicit_transactions,
     exports,
+    functions,
     links,
     listings,
     loads,
@@ -121,6 +122,8 @@ _HANDLERS: dict[type, Handler] = {
     kinds.CancelMove: moves.cancel_move,
     kinds.ShowDatabases: listings.show_databases,
     kinds.ShowTables: listings.show_tables,
+    kinds.ShowFunctions: functions.show_functions,
+    kinds.DescribeFunction: functions.describe_function,
     kinds.ShowColumns: described_parts.show_columns,
     kinds.ShowTableProperties: described_parts.show_table_properties,
     kinds.ShowPartitions: partition_lists.show_partitions,
@@ -436,7 +439,7 @@ class Session:
         if self._state.transaction is not None and not statement.IN_TRANSACTIONS:
             # As in Hive: everybody sees its changes at once.
             raise InvalidOperationError(
-                statement.KIND, f"transaction {self.txn_id}", "run it on its own, before or after the transaction"
+                statement.kind, f"transaction {self.txn_id}", "run it on its own, before or after the transaction"
             )
         result = _HANDLERS[type(statement)](context, statement)
         if max_rows is not None and len(result.rows) > max_rows:

@@ -77,13 +77,14 @@ def test_errors_are_those_of_the_statement(metastore: Metastore, tmp_path: Path)
         assert not [path.name for path in (tmp_path / "remote" / "default.db" / "t").glob("*") if path.is_dir()]
 
 
-def test_a_query_is_explained_by_its_server(metastore: Metastore) -> None:
+def test_a_query_and_functions_are_explained_by_the_server(metastore: Metastore) -> None:
     with metastore.session() as session:
         session.sql("CREATE TABLE t (id int)")
         session.sql("INSERT INTO t VALUES (1)")
         explained = session.sql("EXPLAIN FORMATTED SELECT * FROM t WHERE id > 1")
         assert explained.cluster == "remote"
         assert "(1) Scan orc" in str(explained.rows[0][0])
+        assert ("lower",) in session.sql("SHOW FUNCTIONS").rows
 
 
 def test_dataframes_of_spark_connect_are_refused(metastore: Metastore, server: Server) -> None:

@@ -89,6 +89,22 @@ def test_a_view_and_its_columns_have_comments(t: Session, metastore: Metastore) 
     assert rows(t, "SELECT max(number) FROM w") == [(3,)]
 
 
+def test_functions_are_those_of_the_cluster_s_spark(t: Session) -> None:
+    shown = t.sql("SHOW FUNCTIONS LIKE 'json_*|lower'")
+    assert (shown.columns, shown.cluster) == (["function"], "c1")
+    assert {("json_array_length",), ("json_tuple",), ("lower",)} <= set(shown.rows)
+    assert ("!=",) in rows(t, "SHOW FUNCTIONS")
+    described = t.sql("DESCRIBE FUNCTION EXTENDED lower")
+    assert described.columns == ["function_desc"]
+    assert described.rows[0] == ("Function: lower",)
+    assert "Examples" in str(described.rows[-1][0])
+    assert rows(t, "DESC FUNCTION +")[0] == ("Function: +",)
+    with pytest.raises(AnalysisError, match="nope"):
+        t.sql("DESCRIBE FUNCTION nope")
+    with pytest.raises(AnalysisError):
+        t.sql("DESCRIBE FUNCTION `lower``; DROP VIEW w`")
+
+
 def test_a_query_is_explained_without_being_run(t: Session, metastore: Metastore) -> None:
     t.sql("CREATE VIEW w (number, name) AS SELECT id, v FROM t")
     explained = t.sql("EXPLAIN SELECT raise_error(name) FROM w WHERE number > :least", {"least": 1})

@@ -17,7 +17,13 @@ if TYPE_CHECKING:
     from airflow_hivex.core.session import Result, Session
 
 _WITH_A_SNAPSHOT = (kinds.RoutedStatement, kinds.LoadData, kinds.Truncate)
-_ALONE = (kinds.ExplainRoute, kinds.ExplainQuery, kinds.DescribeQuery)
+_ALONE = (
+    kinds.ExplainRoute,
+    kinds.ExplainQuery,
+    kinds.DescribeQuery,
+    kinds.ShowFunctions,
+    kinds.DescribeFunction,
+)
 
 
 def connect(

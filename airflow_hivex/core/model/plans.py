@@ -271,6 +271,7 @@ class Plan:
     neither ``sql`` nor ``write``; they may read ``sources``. A ``compaction`` and ``copies`` have no ``sql`` either.
     ``scheduler_pool`` is the pool of Spark's fair scheduler that the job belongs to. ``loaded`` are files of LOAD DATA.
     With ``explain``, a form of EXPLAIN, the one row of the result is the text of Spark's plan, and nothing is run.
+    A ``command`` is one of Spark's own about functions, whose rows come back.
     """
 
     tag: str
@@ -288,6 +289,7 @@ class Plan:
     scheduler_pool: str = ""
     loaded: LoadedFiles | None = None
     explain: str | None = None
+    command: str | None = None
     spark_conf: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property

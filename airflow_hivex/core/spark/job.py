@@ -146,6 +146,8 @@ def _run(spark: SparkSession, plan: Plan, views: Sequence[str], save: Save | Non
             return JobResult(directories=compactions.compact(spark, plan, registered)), None
         if plan.copies is not None:
             return file_copies.copy_files(spark, plan.copies)
+        if plan.command is not None:
+            return selects.fetch(spark.sql(plan.command), None)
         for scan in plan.scans:
             registered += scans.register(spark, scan)
         if plan.loaded is not None:

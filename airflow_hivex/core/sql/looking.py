@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from airflow_hivex.core.model.statements import (
     DescribeDatabase,
+    DescribeFunction,
     DescribeQuery,
     DescribeTable,
     ShowCapacity,
@@ -16,6 +17,7 @@ from airflow_hivex.core.model.statements import (
     ShowCopies,
     ShowCreateTable,
     ShowDatabases,
+    ShowFunctions,
     ShowLinks,
     ShowLocks,
     ShowPartitions,
@@ -44,6 +46,7 @@ Show: TypeAlias = (
     | ShowDatabases
     | ShowTables
     | ShowColumns
+    | ShowFunctions
     | ShowTableProperties
     | ShowPartitions
     | ShowCreateTable
@@ -68,6 +71,8 @@ def read_show(cursor: Cursor, first: Token) -> Show:
     described = _show_part_of_table(cursor)
     if described is not None:
         return described
+    if cursor.at("FUNCTIONS") or any(cursor.at(word, "FUNCTIONS") for word in ("ALL", "SYSTEM", "USER")):
+        return _show_functions(cursor, first)
     if cursor.accept("CAPACITY"):
         return read_show_capacity(cursor)
     if cursor.accept("TRANSACTIONS"):
@@ -97,6 +102,29 @@ def _show_part_of_table(
     if cursor.accept("COPIES"):
         return ShowCopies(cursor.table_name())
     return None
+
+
+def _show_functions(cursor: Cursor, first: Token) -> ShowFunctions:
+    if cursor.accept_one("ALL", "SYSTEM", "USER") == "USER":
+        raise cursor.unsupported("functions cannot be made, so that there are none of users; SHOW FUNCTIONS", first)
+    cursor.expect("FUNCTIONS")
+    if cursor.at("IN") or cursor.at("FROM"):
+        raise cursor.unsupported("functions are not of a database; leave it out")
+    if cursor.at_kind(Kind.WORD) and not cursor.at("LIKE"):
+        return ShowFunctions(cursor.name("the name of a function"))
+    return ShowFunctions(_pattern(cursor))
+
+
+def _describe_function(cursor: Cursor) -> DescribeFunction:
+    extended = cursor.peek(1) is not None and cursor.accept("EXTENDED")
+    if cursor.at_kind(Kind.SYMBOL):
+        first = last = cursor.next("the name of a function")
+        while not cursor.at_end and cursor.at_kind(Kind.SYMBOL):
+            last = cursor.next("an operator")
+        return DescribeFunction(cursor.text[first.start : last.end], extended)
+    if cursor.at_kind(Kind.STRING):
+        return DescribeFunction(read_string(cursor, "the name of a function"), extended)
+    return DescribeFunction(cursor.identifier("the name of a function"), extended)
 
 
 def _show_columns(cursor: Cursor) -> ShowColumns:
@@ -135,7 +163,7 @@ def _pattern(cursor: Cursor) -> str | None:
     return None
 
 
-def read_describe(cursor: Cursor, first: Token) -> DescribeTable | DescribeDatabase | DescribeQuery:
+def read_describe(cursor: Cursor, first: Token) -> DescribeTable | DescribeDatabase | DescribeQuery | DescribeFunction:
     """Return the statement whose word DESCRIBE or DESC is read."""
     if cursor.peek(1) is not None and cursor.accept_one(*DATABASE_WORDS):
         extended = cursor.peek(1) is not None and cursor.accept("EXTENDED")
@@ -148,9 +176,9 @@ def read_describe(cursor: Cursor, first: Token) -> DescribeTable | DescribeDatab
         if not at_query(cursor):
             raise cursor.expected("a query")
         return DescribeQuery(read_query(cursor))
+    if following is not None and cursor.accept("FUNCTION"):
+        return _describe_function(cursor)
     if following is not None and following.kind in (Kind.WORD, Kind.QUOTED):
-        if cursor.accept("FUNCTION"):
-            raise unsupported_statement(cursor, first)
         if cursor.at("HISTORY") or cursor.at("DETAIL"):
             word = cursor.next("a name")
             raise cursor.unsupported(

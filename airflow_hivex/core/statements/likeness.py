@@ -58,7 +58,7 @@ def definition_like(context: StatementContext, statement: CreateTableLike) -> Li
     if is_external:
         # Nothing here writes its files, so that nothing puts their rows into buckets.
         return Likeness(definition, is_external=True)
-    return Likeness(_managed(definition, source), is_external=False)
+    return Likeness(_managed(".".join(context.session.qualify(new.table)), definition, source), is_external=False)
 
 
 def _with_storage_of(source: Table, definition: CreateTable, *, is_managed: bool) -> CreateTable:
@@ -87,7 +87,7 @@ def _with_storage_of(source: Table, definition: CreateTable, *, is_managed: bool
     )
 
 
-def _managed(definition: CreateTable, source: Table) -> CreateTable:
+def _managed(name: str, definition: CreateTable, source: Table) -> CreateTable:
     """Return the definition as that of a managed table: of ORC files it is full ACID, of others insert-only.
 
     Raises:
@@ -98,10 +98,8 @@ def _managed(definition: CreateTable, source: Table) -> CreateTable:
     is_read_only = data_source in EXTERNAL_FORMATS and data_source not in INSERT_ONLY_FORMATS
     if is_read_only and data_source == storage.format:
         known = " or ".join(INSERT_ONLY_FORMATS)
-        reason = (
-            f"files of format {data_source}, which {source.full_name} has, are not written; USING takes one of {known}"
-        )
-        raise InvalidObjectError("table", str(definition.table), reason)
+        reason = f"files of format {data_source}, which {source.full_name} has, are not written; write USING {known}"
+        raise InvalidObjectError("table", name, reason)
     properties = dict(definition.properties)
     if data_source != "orc":
         properties.setdefault(TRANSACTIONAL_PROPERTIES, INSERT_ONLY)

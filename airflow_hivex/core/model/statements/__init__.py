@@ -55,10 +55,12 @@ from airflow_hivex.core.model.statements.links import (
 )
 from airflow_hivex.core.model.statements.looking import (
     DescribeDatabase,
+    DescribeFunction,
     DescribeTable,
     ShowColumns,
     ShowCreateTable,
     ShowDatabases,
+    ShowFunctions,
     ShowPartitions,
     ShowTableProperties,
     ShowTables,
@@ -120,6 +122,7 @@ __all__ = [
     "CreateTableLike",
     "CreateView",
     "DescribeDatabase",
+    "DescribeFunction",
     "DescribeQuery",
     "DescribeTable",
     "DropColumns",
@@ -162,6 +165,7 @@ __all__ = [
     "ShowCopies",
     "ShowCreateTable",
     "ShowDatabases",
+    "ShowFunctions",
     "ShowLinks",
     "ShowLocks",
     "ShowPartitions",

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Self
 
 from airflow_hivex.core.model.literals import Literal
 from airflow_hivex.core.model.objects import SortColumn
 from airflow_hivex.core.model.predicates import Predicate
-from airflow_hivex.core.model.statements.base import Statement
+from airflow_hivex.core.model.statements.base import RoutedStatement, Statement
 from airflow_hivex.core.model.statements.names import TableName
+from airflow_hivex.core.model.statements.queries import Query
 from airflow_hivex.core.model.statements.uses import NOTHING, Role, Uses, database_uses, table_uses
 
 
@@ -136,3 +138,40 @@ class DescribeDatabase(Statement):
     def uses(self) -> Uses:
         """Return the database."""
         return database_uses(self.name, Role.DESCRIBE)
+
+
+@dataclass(frozen=True, slots=True)
+class ShowFunctions(RoutedStatement):
+    """SHOW [SYSTEM | ALL] FUNCTIONS [LIKE 'pattern']: those of the Spark of a cluster."""
+
+    KIND = "SHOW FUNCTIONS"
+
+    pattern: str | None = None
+
+    @property
+    def queries(self) -> tuple[Query, ...]:
+        """Return nothing."""
+        return ()
+
+    def with_queries(self, change: Callable[[Query], Query]) -> Self:  # noqa: ARG002 - it has none
+        """Return the statement."""
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeFunction(RoutedStatement):
+    """DESCRIBE FUNCTION [EXTENDED] name; an operator such as + is a function, too."""
+
+    KIND = "DESCRIBE FUNCTION"
+
+    name: str
+    extended: bool = False
+
+    @property
+    def queries(self) -> tuple[Query, ...]:
+        """Return nothing."""
+        return ()
+
+    def with_queries(self, change: Callable[[Query], Query]) -> Self:  # noqa: ARG002 - it has none
+        """Return the statement."""
+        return self

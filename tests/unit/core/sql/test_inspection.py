@@ -102,6 +102,8 @@ EXAMPLES: dict[type[Statement], dict[str, str]] = {
         "COMMENT ON TABLE d.t IS NULL": "alter d.t",
         "COMMENT ON COLUMN d . t . c IS 'x'": "alter d . t",
     },
+    kinds.ShowFunctions: {"SHOW FUNCTIONS LIKE 'a*'": ""},
+    kinds.DescribeFunction: {"DESCRIBE FUNCTION EXTENDED lower": ""},
     kinds.ShowColumns: {"SHOW COLUMNS IN t@y FROM d": "describe t@y"},
     kinds.ShowTableProperties: {"SHOW TBLPROPERTIES d.t ('a')": "describe d.t"},
     kinds.ShowPartitions: {"SHOW PARTITIONS t": "describe t"},
