@@ -1,4 +1,4 @@
-"""Long calls of the core in a thread beside the event loop of the triggerer."""
+"""Long calls of the core in a thread next to the event loop of the triggerer."""
 
 from __future__ import annotations
 
