@@ -9,9 +9,12 @@ from __future__ import annotations
 import ctypes
 import multiprocessing
 import os
+import random
 import signal
+import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
+from contextlib import suppress
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
@@ -96,6 +99,41 @@ class ClientProcess:
     def error(self) -> str:
         """The traceback of what ended it, or nothing."""
         return self._log.read_text() if self._log.exists() else ""
+
+
+class RandomKills:
+    """Kills processes at random moments of the work that they do, not of their start, nor after it.
+
+    The moment is drawn from the time that the last process of the same kind took, which has ended before its kill.
+    """
+
+    def __init__(self, rng: random.Random, folder: Path, longest_s: float = 3.0) -> None:
+        self._rng = rng
+        self._folder = folder
+        self._first_s = longest_s
+        self._longest_s: dict[Hashable, float] = {}
+
+    def is_killed(self, function: Callable[..., None], *arguments: Any, kind: Hashable = None) -> bool:
+        """Run ``function`` with ``arguments`` and the path of a file, which it makes when it begins; kill it.
+
+        Returns whether it was killed before its end.
+        """
+        begun = self._folder / "begun"
+        begun.unlink(missing_ok=True)
+        longest_s = self._longest_s.get(kind, self._first_s)
+        with ClientProcess(function, *arguments, begun, log=self._folder / "log") as client:
+            while client.is_alive and not begun.exists():
+                with suppress(TimeoutError):
+                    client.wait(0.02)
+            began = time.monotonic()
+            try:
+                # It is the moment of the kill that is random.
+                client.wait(self._rng.uniform(0, longest_s))
+            except TimeoutError:
+                client.kill()
+                return True
+            self._longest_s[kind] = time.monotonic() - began
+            return False
 
 
 def _main(log: Path, environment: dict[str, str], function: Callable[..., None], arguments: tuple[Any, ...]) -> None:

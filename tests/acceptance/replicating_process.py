@@ -22,9 +22,10 @@ def replicate_by_job(url: str, options: dict[str, Any], table: str, cluster: str
         )
 
 
-def change_primary(url: str, options: dict[str, Any], cluster: str) -> None:
-    """Make a cluster the primary one of the table ``t``."""
+def change_primary(url: str, options: dict[str, Any], cluster: str, begun: Path) -> None:
+    """Make a cluster the primary one of the table ``t``; the file ``begun`` is there when the change begins."""
     with Metastore.open(url, **options) as metastore:
+        begun.touch()
         metastore.primaries.change("t", cluster, threads=2)
 
 

@@ -6,11 +6,10 @@ import csv
 import io
 import random
 import threading
-import time
 import zipfile
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from importlib.metadata import files
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ from tests import evidence
 from tests.acceptance.linked_rows import rows_of
 from tests.acceptance.replicating_process import move_namespace
 from tests.conftest import Counts
-from tests.processes import ClientProcess
+from tests.processes import RandomKills
 
 KILLS = evidence.amount("HIVEX_MOVE_KILLS", share=1, whole=20)
 EVERY = 1 if evidence.IS_WHOLE else 200
@@ -38,8 +37,6 @@ SETTINGS = {
     "hivex.move.grace.time": 0,
     "hivex.dataframe.retention.time": 10,
 }
-_LONGEST_S = 3.0
-"""Of the first move."""
 _RATES = (1_000_000, 10_000_000, None)
 """Bytes per second."""
 _LINKED = ("airlines", "flights")
@@ -185,10 +182,9 @@ class _Mover:
         self._metastore = metastore
         self._url = url
         self._options = options
-        self._tmp_path = tmp_path
         self._rng = rng
         self._seen = seen
-        self._longest_s = dict.fromkeys(_RATES, _LONGEST_S)
+        self._kills = RandomKills(rng, tmp_path)
 
     def move_with_a_kill(self) -> None:
         """Move the namespace to another cluster, kill the process, and continue or cancel."""
@@ -199,7 +195,7 @@ class _Mover:
         rate = rng.choice(_RATES)
         seen["moves"] += 1
         earlier = len(metastore.moves.show())
-        self._killed(target, rate)
+        seen["killed"] += self._kills.is_killed(move_namespace, self._url, self._options, target, rate, kind=rate)
         moves = metastore.moves.show()[earlier:]
         state = moves[0].state.value if moves else "planned"
         seen[f"killed or ended when {state}"] += 1
@@ -213,24 +209,6 @@ class _Mover:
             seen["continued"] += 1
         assert _primaries(metastore) in ({target}, before)
         metastore.housekeeper.run()
-
-    def _killed(self, target: str, rate: int | None) -> None:
-        """Move in a process, and kill it at a random moment of the time that such a move has taken at last."""
-        begun = self._tmp_path / "begun"
-        begun.unlink(missing_ok=True)
-        arguments = (self._url, self._options, target, rate, begun)
-        with ClientProcess(move_namespace, *arguments, log=self._tmp_path / "log") as client:
-            while client.is_alive and not begun.exists():
-                with suppress(TimeoutError):
-                    client.wait(0.05)
-            began = time.monotonic()
-            try:
-                # It is the moment of the kill that is random.
-                client.wait(self._rng.uniform(0, self._longest_s[rate]))
-                self._longest_s[rate] = time.monotonic() - began
-            except TimeoutError:
-                client.kill()
-                self._seen["killed"] += 1
 
 
 def _primaries(metastore: Metastore) -> set[str]:
