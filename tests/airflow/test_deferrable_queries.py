@@ -370,7 +370,9 @@ def test_copies_are_deferred_to_a_server_alone_and_stop_with_their_trigger() -> 
 
     asyncio.run(cancel())
     wait_until(lambda: HivexHook().get_metastore().transactions.valid_txns().open_ids == ())
-    assert HivexReplicateOperator(task_id="t", tables="default.t", cluster="c2").execute(context())["files_copied"] > 0
+    # A task of the cancelled job may have published its file before it ended: such a file is taken over, not copied.
+    HivexReplicateOperator(task_id="t", tables="default.t", cluster="c2").execute(context())
+    assert HivexHook().run("SELECT * FROM t", cluster="c2").rows == [(1,)]
 
 
 def test_deferrable_must_be_a_truth_value() -> None:
