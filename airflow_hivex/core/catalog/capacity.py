@@ -7,8 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, Connection, Subquery, and_, case, cast, func, literal, or_, select
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Select,
+    Subquery,
+    and_,
+    case,
+    cast,
+    func,
+    literal,
+    literal_column,
+    or_,
+    select,
+    tuple_,
+    union_all,
+)
 
 from airflow_hivex.core.model.links import LinkType
 from airflow_hivex.core.store.schema import (
@@ -176,50 +193,84 @@ def _judged(restriction: ColumnElement[bool] | None) -> Subquery:
 
     A directory is obsolete when a newer base holds its rows, when a compaction has merged it into another one, or when
     its table or partition was dropped. Registered directories have all been committed.
+
+    Where nothing has been overwritten or compacted, which is most of a large metastore, nothing is sorted.
     """
-    of_partition = (_D.table_id, _D.partition_id)
-    of_kind = (*of_partition, _D.kind)
-    base = func.max(case((_D.kind == "base", _D.max_write_id))).over(partition_by=of_partition)
-    place = func.row_number().over(
-        partition_by=of_kind, order_by=(_D.max_write_id.desc(), _D.visibility_txn_id.desc(), _D.id)
+    place = tuple_(_D.table_id, _partition(_D))
+    directory = directories.alias("replacing").c
+    replaced = select(directory.table_id, _partition(directory)).where(
+        or_(directory.kind == "base", directory.visibility_txn_id > 0)
     )
+    untouched = _selected(literal(0), restriction, _D.kind != "base", place.not_in(replaced))
+    newest_first = (_D.max_write_id.desc(), _D.visibility_txn_id.desc(), _D.id)
+    of_partition = (_D.table_id, _D.partition_id)
+    position = func.row_number().over(partition_by=of_partition, order_by=newest_first)
+    bases = _selected(position, restriction, _D.kind == "base").subquery("bases").c
     # Of the directories that begin no later, those of compactions; one that ends no earlier has the rows of this one.
     # Deltas and delete deltas that one compaction has written have the same range, and both are read.
-    is_merged = and_(_D.kind != "base", _D.visibility_txn_id > 0)
-    merged = func.max(case((is_merged, _D.max_write_id))).over(
+    merged = func.max(case((_D.visibility_txn_id > 0, _D.max_write_id))).over(
         partition_by=of_partition,
         order_by=(_D.min_write_id, _D.max_write_id.desc(), _D.visibility_txn_id.desc()),
         groups=(None, -1),
     )
-    found = (
+    deltas = _selected(merged, restriction, _D.kind != "base", place.in_(replaced)).subquery("deltas").c
+    newest_base = (
+        select(
+            directory.table_id,
+            _partition(directory).label("partition_id"),
+            func.max(directory.max_write_id).label("id"),
+        )
+        .where(directory.kind == "base")
+        .group_by(directory.table_id, _partition(directory))
+        .subquery("newest_base")
+    )
+    base = newest_base.c
+    is_replaced = case((bases.judgement > 1, 1), else_=bases.is_dropped)
+    is_merged = case(
+        (deltas.max_write_id <= base.id, 1), (deltas.max_write_id <= deltas.judgement, 1), else_=deltas.is_dropped
+    )
+    u = untouched.subquery("untouched").c
+    return union_all(
+        select(*_columns(u), u.is_dropped.label("is_obsolete")),
+        select(*_columns(bases), is_replaced.label("is_obsolete")),
+        select(*_columns(deltas), is_merged.label("is_obsolete")).join_from(
+            deltas.id.table,
+            newest_base,
+            and_(base.table_id == deltas.table_id, base.partition_id == _partition(deltas)),
+            isouter=True,
+        ),
+    ).subquery("judged")
+
+
+def _selected(
+    judgement: ColumnElement[int], restriction: ColumnElement[bool] | None, *where: ColumnElement[bool]
+) -> Select[Any]:
+    """Return some directories, what is computed about each, and whether its table or partition was dropped."""
+    conditions = [*where, *([] if restriction is None else [restriction])]
+    return (
         select(
             _D.id,
-            *of_partition,
-            _D.kind,
+            _D.table_id,
+            _D.partition_id,
             _D.max_write_id,
             _D.size_bytes,
             case((_D.kind == "delete_delta", -_D.rows), else_=_D.rows).label("rows"),
             case((or_(tables.c.dropped, partitions.c.dropped), 1), else_=0).label("is_dropped"),
-            base.label("base"),
-            place.label("place"),
-            merged.label("merged"),
+            judgement.label("judgement"),
         )
         .join(tables, tables.c.id == _D.table_id)
         .join(partitions, partitions.c.id == _D.partition_id, isouter=True)
+        .where(*conditions)
     )
-    if restriction is not None:
-        found = found.where(restriction)
-    f = found.subquery("found").c
-    is_obsolete = case(
-        (f.is_dropped == 1, 1),
-        (f.kind == "base", case((f.place > 1, 1), else_=0)),
-        (f.max_write_id <= f.base, 1),
-        (f.max_write_id <= f.merged, 1),
-        else_=0,
-    )
-    return select(f.id, f.table_id, f.partition_id, f.size_bytes, f.rows, is_obsolete.label("is_obsolete")).subquery(
-        "judged"
-    )
+
+
+def _columns(of: Any) -> list[ColumnElement[Any]]:
+    return [of.id, of.table_id, of.partition_id, of.size_bytes, of.rows]
+
+
+def _partition(of: Any) -> ColumnElement[int]:
+    """Return the partition's id, and a number that no partition has for a table without partitions."""
+    return func.coalesce(of.partition_id, literal_column("-1"))
 
 
 def _in_namespaces(namespaces: Collection[str] | None) -> ColumnElement[bool] | None:

@@ -69,6 +69,10 @@ def test_lists_of_a_large_metastore_are_fast(metastore_url: str, tmp_path: Path,
             "commits": lambda: catalog.commits("default", "t", 86_400_000, NOW - 30 * 86_400_000),
             "deltas": lambda: catalog.deltas(),
             "bytes of clusters": lambda: catalog.clusters(),
+            "capacity": lambda: metastore.capacity.show(),
+            "links": lambda: metastore.links.show_all(),
+            "closure": lambda: metastore.namespaces.check("default"),
+            "growth": lambda: metastore.capacity.history("default"),
         }
         took = {name: _fastest(question) for name, question in questions.items()}
         assert questions["transactions"]().total == txn_count
