@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,21 @@ select * from d1.missing
 create table d1.ctas stored as orc as select * from d1.ds_pq2
 create table d1.ctas2 using orc as select * from d1.ds_pq2
 select * from d1.ctas order by id
+create function d1.f1 as 'org.apache.hadoop.hive.ql.udf.UDFHex' using jar '{folder}/empty.jar'
+select d1.f1(255), F1(254)
+create function d1.f1 as 'org.apache.hadoop.hive.ql.udf.UDFBin'
+create function if not exists d1.f1 as 'org.apache.hadoop.hive.ql.udf.UDFBin'
+describe function d1.f1
+create or replace function d1.f1 as 'org.apache.hadoop.hive.ql.udf.UDFBin' using jar '{folder}/empty.jar'
+select d1.f1(5)
+create function d1.twice(x int) returns int return 2 * x
+select d1.twice(21)
+show user functions in d1
+drop function d1.nope
+drop function if exists d1.nope
+drop function d1.f1
+select d1.f1(5)
+show user functions in d1 like 't*'
 drop view d1.v1
 drop table d1.h_orc2
 drop table d1.h_part
@@ -117,7 +133,7 @@ show databases
 """.strip().splitlines()
 
 
-SHARE = (*range(1, 8), 14, 19, 24, 26, 30, 36, 37, 94, 95)
+SHARE = (*range(1, 8), 14, 19, 24, 26, 30, 36, 37, 87, 88, 109, 110)
 """The numbers of a few statements that need no others."""
 
 
@@ -137,6 +153,8 @@ def run(address: str, folder: Path, statements: Sequence[str]) -> Iterator[dict[
     )
     spark.sparkContext.setLogLevel("OFF")
     (folder / "ext").mkdir()
+    with zipfile.ZipFile(folder / "empty.jar", "w"):
+        pass
     for statement in statements:
         if statement.startswith("msck"):
             of_table = warehouse / "d1.db/h_part"

@@ -14,6 +14,7 @@ from sqlalchemy import text
 
 from airflow_hivex.core import Metastore, Session
 from airflow_hivex.core.model.objects import Database, StoredTable
+from airflow_hivex.core.model.permanent_functions import PermanentFunction
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.schema import metadata
 from tests.acceptance.conftest import CopyTable
@@ -23,6 +24,7 @@ on_postgresql = pytest.mark.parametrize("metastore_url", ["postgresql"], indirec
 
 WATCHED = {
     "databases": "INSERT OR UPDATE OR DELETE",
+    "functions": "INSERT OR UPDATE OR DELETE",
     "tables": "INSERT OR UPDATE OR DELETE",
     "partitions": "INSERT OR UPDATE OR DELETE",
     "cluster_storage_descriptors": "INSERT OR UPDATE OR DELETE",
@@ -92,7 +94,17 @@ END $$;
 
 READS = {
     "catalog": {
-        *("get_database", "list_databases", "get_table", "get_tables", "list_tables", "new_partition"),
+        *(
+            "get_database",
+            "list_databases",
+            "get_function",
+            "get_functions",
+            "list_functions",
+            "get_table",
+            "get_tables",
+            "list_tables",
+            "new_partition",
+        ),
         *("get_partition", "get_partitions", "get_partitions_by_expr", "list_partition_names", "joining"),
         *("contents", "snapshot", "copy_checksums", "registered_ms", "history", "get_partitions_by_names"),
         # Those of a catalog with a cache.
@@ -217,6 +229,12 @@ def test_every_call_that_changes_something_leaves_an_event(
     calls: dict[str, Callable[[], object]] = {
         "catalog.create_database": lambda: catalog.create_database(Database("d")),
         "catalog.alter_database": lambda: catalog.alter_database("d", Database("d", description="changed")),
+        "catalog.create_function": lambda: catalog.create_function(PermanentFunction("d", "f", "org.example.F")),
+        "catalog.alter_function": lambda: catalog.alter_function(
+            "d", "f", PermanentFunction("d", "f", "org.example.G")
+        ),
+        "catalog.drop_function": lambda: catalog.drop_function("d", "f"),
+        "catalog.create_function again": lambda: catalog.create_function(PermanentFunction("d", "f", "org.example.F")),
         "catalog.drop_database": lambda: catalog.drop_database("d", cascade=True),
         "catalog.create_table": lambda: session.sql(
             "CREATE TABLE t (id int) PARTITIONED BY (p int) TBLPROPERTIES ('_meta.offset' = '1')"

@@ -86,6 +86,14 @@ def test_example_of_inspect_runs_as_it_stands() -> None:
     exec(block, {})
 
 
+def test_example_of_permanent_functions_runs_as_it_stands(sqlite_url: str) -> None:
+    (block,) = blocks(ROOT / "docs" / "how-to" / "hive-clients.md", "python")
+    with Metastore.open(sqlite_url) as metastore, metastore.session() as session:
+        session.sql("CREATE DATABASE shop")
+        exec(block, {"metastore": metastore})
+        assert metastore.catalog.get_functions() == []
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_examples_can_be_read(page: Path) -> None:
     for block in blocks(page, "python"):

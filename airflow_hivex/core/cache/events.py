@@ -13,9 +13,12 @@ from airflow_hivex.core.model.write_ids import ValidWriteIdList
 
 _WITHOUT_EFFECT = frozenset(
     {
-        # Databases and statistics are not kept.
+        # Databases, functions and statistics are not kept.
         EventType.CREATE_DATABASE,
         EventType.ALTER_DATABASE,
+        EventType.CREATE_FUNCTION,
+        EventType.ALTER_FUNCTION,
+        EventType.DROP_FUNCTION,
         EventType.UPDATE_TABLE_COLUMN_STAT,
         EventType.UPDATE_PARTITION_COLUMN_STAT,
     }

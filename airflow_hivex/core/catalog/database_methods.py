@@ -6,13 +6,15 @@ from dataclasses import replace
 
 from sqlalchemy import Connection, or_
 
-from airflow_hivex.core.catalog import databases, links, tables
+from airflow_hivex.core.catalog import databases, functions, links, tables
+from airflow_hivex.core.catalog.functions import record_function_event
 from airflow_hivex.core.catalog.rows import database_document, database_from_row
 from airflow_hivex.core.catalog.store_part import StorePart
 from airflow_hivex.core.catalog.table_events import of_table
 from airflow_hivex.core.events import notification_log
 from airflow_hivex.core.events.notification_log import EventType
 from airflow_hivex.core.model.objects import Database, StoredTable
+from airflow_hivex.core.model.permanent_functions import PermanentFunction
 from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.transactions import former_write_ids
 
@@ -63,12 +65,13 @@ class DatabaseMethods(StorePart):
         return self._write(work)
 
     def drop_database(self, name: str, *, cascade: bool = False) -> list[StoredTable]:
-        """Remove a database; with ``cascade`` its tables and links first, and the links of others to these tables.
+        """Remove a database; with ``cascade`` its tables, functions and links first, and the links to these tables.
 
         Returns the tables that were dropped.
 
         Raises:
-            InvalidOperationError: it has tables or links and ``cascade`` is false, or is the default database.
+            InvalidOperationError: it has tables, functions or links and ``cascade`` is false, or is the default
+                database.
         """
 
         def work(connection: Connection) -> list[StoredTable]:
@@ -83,7 +86,10 @@ class DatabaseMethods(StorePart):
             for batch in batches([table.id for table in dropped]):
                 tables.mark_dropped(connection, batch)
                 self._end_compactions(connection, batch, None, self._clock())
+            gone = self._drop_functions(connection, stored) if cascade else []
             databases.delete_database(connection, stored.name)
+            for function in gone:
+                record_function_event(connection, self._clock(), EventType.DROP_FUNCTION, function)
             for table in dropped:
                 self._record(connection, EventType.DROP_TABLE, table, message=of_table(table))
             # No list of theirs can be read any more, so that they take no write ids.
@@ -92,6 +98,14 @@ class DatabaseMethods(StorePart):
             return dropped
 
         return self._write(work)
+
+    @staticmethod
+    def _drop_functions(connection: Connection, database: Database) -> list[PermanentFunction]:
+        assert database.id is not None
+        databases.lock_for_drop(connection, database.id)
+        found = functions.select_functions(connection, database.name, None)
+        functions.delete_functions(connection, database.id)
+        return found
 
     def list_databases(self, pattern: str | None = None) -> list[str]:
         """Return the names of databases that match a SHOW pattern, sorted."""

@@ -12,7 +12,7 @@ from sqlalchemy.exc import IntegrityError
 from airflow_hivex.core.errors import AlreadyExistsError, InvalidOperationError, NoSuchDatabaseError
 from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE, check_name, check_owner, normalise
 from airflow_hivex.core.model.objects import Database
-from airflow_hivex.core.store.schema import databases, links, quotas, tables
+from airflow_hivex.core.store.schema import databases, functions, links, quotas, tables
 
 
 def insert_database(connection: Connection, database: Database, now_ms: int) -> str:
@@ -73,14 +73,15 @@ def update_database(connection: Connection, name: str, database: Database) -> No
 
 
 def delete_database(connection: Connection, name: str) -> None:
-    """Remove a database that has no tables and links left.
+    """Remove a database that has no tables, functions and links left.
 
     Raises:
-        InvalidOperationError: it is the default database, or has tables or links.
+        InvalidOperationError: it is the default database, or has tables, functions or links.
     """
     row = select_database(connection, name)
     if row.name == DEFAULT_DATABASE:
         raise InvalidOperationError("DROP DATABASE", row.name, "the default database cannot be dropped")
+    lock_for_drop(connection, row.id)
     left = connection.execute(
         select(func.count()).select_from(tables).where(tables.c.database_id == row.id, ~tables.c.dropped)
     ).scalar_one()
@@ -90,11 +91,21 @@ def delete_database(connection: Connection, name: str) -> None:
     linked = connection.execute(count).scalar_one()
     if linked:
         raise InvalidOperationError("DROP DATABASE", row.name, f"it has {linked} links; use CASCADE to drop them too")
+    of_database = select(func.count()).select_from(functions).where(functions.c.database_id == row.id)
+    kept = connection.execute(of_database).scalar_one()
+    if kept:
+        reason = f"it has {kept} functions; use CASCADE to drop them too"
+        raise InvalidOperationError("DROP DATABASE", row.name, reason)
     connection.execute(delete(quotas).where(quotas.c.database_id == row.id))
     # Tables that were dropped, but whose files are not all gone, move to the default database.
     default_id = select(databases.c.id).where(databases.c.name == DEFAULT_DATABASE).scalar_subquery()
     connection.execute(update(tables).where(tables.c.database_id == row.id).values(database_id=default_id))
     connection.execute(delete(databases).where(databases.c.id == row.id))
+
+
+def lock_for_drop(connection: Connection, database_id: int) -> None:
+    """Wait for those who add objects to a database; nobody adds any until the caller's transaction ends."""
+    connection.execute(select(databases.c.id).where(databases.c.id == database_id).with_for_update()).all()
 
 
 def matching(names: Sequence[str], pattern: str | None) -> list[str]:

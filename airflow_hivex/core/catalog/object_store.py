@@ -9,6 +9,7 @@ from sqlalchemy import Connection
 from airflow_hivex.core.catalog import tables
 from airflow_hivex.core.catalog.copy_methods import CopyMethods
 from airflow_hivex.core.catalog.database_methods import DatabaseMethods
+from airflow_hivex.core.catalog.function_methods import FunctionMethods
 from airflow_hivex.core.catalog.partition_methods import PartitionMethods
 from airflow_hivex.core.catalog.registration import Registration, register
 from airflow_hivex.core.catalog.table_events import of_compaction, of_partitions, of_table
@@ -16,8 +17,8 @@ from airflow_hivex.core.catalog.table_methods import TableMethods
 from airflow_hivex.core.events.notification_log import EventType
 
 
-class ObjectStore(DatabaseMethods, TableMethods, PartitionMethods, CopyMethods):
-    """Databases, tables and partitions in the metastore database. See ``RawStore`` for the interface.
+class ObjectStore(DatabaseMethods, FunctionMethods, TableMethods, PartitionMethods, CopyMethods):
+    """Databases, functions, tables and partitions in the metastore database. See ``RawStore`` for the interface.
 
     Every change is one database transaction together with its event; those of :meth:`joining` are part
     of the caller's transaction instead. Locations that come back are full URIs; locations that are given

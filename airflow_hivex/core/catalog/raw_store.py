@@ -8,11 +8,12 @@ from typing import Protocol
 
 from airflow_hivex.core.catalog.given_lists import GivenList, StateOf
 from airflow_hivex.core.model.objects import Database, Partition, StoredPartition, StoredTable, Table, TableType
+from airflow_hivex.core.model.permanent_functions import PermanentFunction
 from airflow_hivex.core.model.predicates import Predicate
 
 
 class RawStore(Protocol):
-    """Reads and writes of databases, tables and partitions (Source: Hive RawStore).
+    """Reads and writes of databases, functions, tables and partitions (Source: Hive RawStore).
 
     ``valid_write_ids`` of a read is the query's own list for the table, as a value or as text, which a cache compares
     with that of its entry. Without the argument a read returns the state of now. None says that the caller has no list:
@@ -35,6 +36,18 @@ class RawStore(Protocol):
     def drop_database(self, name: str, *, cascade: bool = False) -> list[StoredTable]: ...
 
     def list_databases(self, pattern: str | None = None) -> list[str]: ...
+
+    def create_function(self, function: PermanentFunction) -> PermanentFunction: ...
+
+    def get_function(self, database: str, name: str) -> PermanentFunction: ...
+
+    def get_functions(self, database: str | None = None, pattern: str | None = None) -> list[PermanentFunction]: ...
+
+    def list_functions(self, database: str, pattern: str | None = None) -> list[str]: ...
+
+    def alter_function(self, database: str, name: str, function: PermanentFunction) -> PermanentFunction: ...
+
+    def drop_function(self, database: str, name: str) -> PermanentFunction: ...
 
     def create_table(
         self, table: Table, valid_write_ids: GivenList = StateOf.NOW, txn_id: int | None = None

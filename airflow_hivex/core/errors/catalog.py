@@ -70,6 +70,21 @@ class NoSuchColumnError(NoSuchObjectError):
         self.column = column
 
 
+class NoSuchFunctionError(NoSuchObjectError):
+    """The database has no such permanent function."""
+
+    code = "NO_SUCH_FUNCTION"
+
+    def __init__(self, database: str, function: str) -> None:
+        super().__init__(
+            f"Function {database}.{function} does not exist; name one that a client of Hive has created there.",
+            database,
+            function,
+        )
+        self.database = database
+        self.function = function
+
+
 class NotOnClusterError(NoSuchObjectError):
     """The object exists, but has no copy on the cluster asked for."""
 

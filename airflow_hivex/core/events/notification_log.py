@@ -59,7 +59,7 @@ _RECORD = Prepared(
 class EventType(enum.Enum):
     """The type of an event. Source: Hive EventMessage.EventType.
 
-    The types of copies, removed directories and links are ours.
+    The types of copies, removed directories, links and changed functions are ours.
     """
 
     CREATE_DATABASE = "CREATE_DATABASE"
@@ -68,6 +68,9 @@ class EventType(enum.Enum):
     CREATE_TABLE = "CREATE_TABLE"
     ALTER_TABLE = "ALTER_TABLE"
     DROP_TABLE = "DROP_TABLE"
+    CREATE_FUNCTION = "CREATE_FUNCTION"
+    ALTER_FUNCTION = "ALTER_FUNCTION"
+    DROP_FUNCTION = "DROP_FUNCTION"
     ADD_PARTITION = "ADD_PARTITION"
     DROP_PARTITION = "DROP_PARTITION"
     ALTER_PARTITION = "ALTER_PARTITION"

@@ -24,6 +24,7 @@ EXAMPLES: dict[str, tuple[object, ...]] = {
     "NoSuchDatabaseError": ("d",),
     "NoSuchTableError": ("d", "t"),
     "NoSuchPartitionError": ("d", "t", "ds=1"),
+    "NoSuchFunctionError": ("d", "f"),
     "NoSuchColumnError": ("d.t", "x", ["a", "b"]),
     "NotOnClusterError": ("d.t", "c2", ["c1"]),
     "AlreadyExistsError": ("table", "d.t"),

@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
-from sqlalchemy import JSON, BigInteger, Boolean, Column, ForeignKey, Index, Integer, String, Table, Text, false, text
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+    false,
+    text,
+)
 
 from airflow_hivex.core.store.schema.base import Cluster, Id, Name, metadata
 
@@ -17,6 +31,21 @@ databases = Table(
     Column("parameters", JSON, nullable=False),
     Column("created_ms", BigInteger, nullable=False),
 )
+
+functions = Table(
+    "functions",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("database_id", Id, ForeignKey("databases.id"), nullable=False),
+    Column("name", Name, nullable=False),
+    Column("class_name", Text, nullable=False),
+    Column("resources", JSON, nullable=False),
+    Column("owner", Name),
+    Column("owner_type", String(16), nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+    UniqueConstraint("database_id", "name"),
+)
+"""The permanent functions of databases: a class, and the files that clients load it from."""
 
 storage_descriptors = Table(
     "storage_descriptors",

@@ -122,5 +122,8 @@ def _drop(endpoint: Endpoint, client: Client, name: DatabaseName, *, if_exists: 
             # Spark knows this sentence.
             sentence = f"Database {name.name} is not empty. One or more tables exist."
             raise ttypes.InvalidOperationException(sentence) from error
+        if not cascade and endpoint.catalog.list_functions(name.name):
+            sentence = f"Database {name.name} is not empty. One or more functions exist."
+            raise ttypes.InvalidOperationException(sentence) from error
         raise
     drop_owned_files(endpoint, owning)

@@ -1,38 +1,94 @@
-"""Calls about permanent functions, which are not kept here."""
+"""Calls about permanent functions."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from airflow_hivex.core.errors import InvalidObjectError
+from airflow_hivex.core.model.objects import OwnerType
+from airflow_hivex.core.model.permanent_functions import FunctionResource, PermanentFunction, ResourceType
 from airflow_hivex.core.thrift.bindings import ttypes
 from airflow_hivex.core.thrift.calls.registry import call
-from airflow_hivex.core.thrift.clients import Client
+from airflow_hivex.core.thrift.clients import Client, read_database
 from airflow_hivex.core.thrift.endpoint import Endpoint
+
+_JAVA = 1
+_OWNER_TYPES = {1: OwnerType.USER, 2: OwnerType.ROLE, 3: OwnerType.GROUP}
+_RESOURCE_TYPES = {1: ResourceType.JAR, 2: ResourceType.FILE, 3: ResourceType.ARCHIVE}
+_OWNER_NUMBERS = {kind: number for number, kind in _OWNER_TYPES.items()}
+_RESOURCE_NUMBERS = {kind: number for number, kind in _RESOURCE_TYPES.items()}
+
+
+@call("create_function")
+def create_function(endpoint: Endpoint, client: Client, args: Any) -> None:
+    """Create a function."""
+    endpoint.catalog.create_function(_described(client, args.func))
+
+
+@call("get_function")
+def get_function(endpoint: Endpoint, _client: Client, args: Any) -> Any:
+    """Return a function."""
+    name = read_database(args.dbName)
+    return _structure(endpoint.catalog.get_function(name.name, args.funcName or ""), name.given)
 
 
 @call("get_functions")
-def get_functions(_endpoint: Endpoint, _client: Client, _args: Any) -> list[str]:
-    """Return none."""
-    return []
+def get_functions(endpoint: Endpoint, _client: Client, args: Any) -> list[str]:
+    """Return the names of functions that match a pattern; of a database that does not exist none, as Hive."""
+    found = endpoint.catalog.get_functions(read_database(args.dbName).name, args.pattern)
+    return [each.name for each in found]
 
 
 @call("get_all_functions")
-def get_all_functions(_endpoint: Endpoint, _client: Client, _args: Any) -> Any:
-    """Return none."""
-    return ttypes.GetAllFunctionsResponse(functions=[])
+def get_all_functions(endpoint: Endpoint, _client: Client, _args: Any) -> Any:
+    """Return the functions of all databases."""
+    found = endpoint.catalog.get_functions()
+    return ttypes.GetAllFunctionsResponse(functions=[_structure(each, each.database) for each in found])
 
 
-@call("get_function", "drop_function")
-def get_function(_endpoint: Endpoint, _client: Client, args: Any) -> Any:
-    """Report that there is no such function."""
-    raise ttypes.NoSuchObjectException(f"Function {args.dbName}.{args.funcName} does not exist")
+@call("alter_function")
+def alter_function(endpoint: Endpoint, client: Client, args: Any) -> None:
+    """Store a changed function."""
+    name = read_database(args.dbName)
+    endpoint.catalog.alter_function(name.name, args.funcName or "", _described(client, args.newFunc))
 
 
-@call("create_function", "alter_function")
-def create_function(_endpoint: Endpoint, _client: Client, args: Any) -> None:
-    """Refuse a permanent function."""
-    function = getattr(args, "func", None) or getattr(args, "newFunc", None)
-    name = "" if function is None else f" {function.dbName}.{function.functionName}"
-    raise ttypes.MetaException(
-        f"Function{name} cannot be kept: permanent functions are not supported; use CREATE TEMPORARY FUNCTION"
+@call("drop_function")
+def drop_function(endpoint: Endpoint, _client: Client, args: Any) -> None:
+    """Drop a function."""
+    endpoint.catalog.drop_function(read_database(args.dbName).name, args.funcName or "")
+
+
+def _described(client: Client, hive: Any) -> PermanentFunction:
+    name = read_database(hive.dbName, hive.catName)
+    full_name = f"{name.name}.{hive.functionName}"
+    if hive.functionType not in (None, _JAVA):
+        raise InvalidObjectError("function", full_name, f"{hive.functionType} is not a valid type of a function")
+    resources = []
+    for each in hive.resourceUris or ():
+        if each.resourceType not in _RESOURCE_TYPES:
+            reason = f"{each.resourceType} is not a valid type of a resource"
+            raise InvalidObjectError("function", full_name, reason)
+        resources.append(FunctionResource(_RESOURCE_TYPES[each.resourceType], each.uri or ""))
+    return PermanentFunction(
+        database=name.name,
+        name=hive.functionName or "",
+        class_name=hive.className or "",
+        resources=tuple(resources),
+        owner=hive.ownerName or client.user or None,
+        owner_type=_OWNER_TYPES.get(hive.ownerType, OwnerType.USER),
+    )
+
+
+def _structure(function: PermanentFunction, given: str) -> Any:
+    return ttypes.Function(
+        functionName=function.name,
+        dbName=given,
+        className=function.class_name,
+        ownerName=function.owner,
+        ownerType=_OWNER_NUMBERS[function.owner_type],
+        createTime=0 if function.created_at is None else int(function.created_at.timestamp()),
+        functionType=_JAVA,
+        resourceUris=[ttypes.ResourceUri(_RESOURCE_NUMBERS[each.type], each.uri) for each in function.resources],
+        catName="hive",
     )

@@ -156,6 +156,10 @@ ROWS = {
         "VALUES (1, 5, 'c2', true, 22, NULL)",
     ),
     "0022": ("INSERT INTO namespace_homes (namespace, metastore, noted_ms) VALUES ('shop', 'hivex_shop', 19)",),
+    "0023": (
+        "INSERT INTO functions (id, database_id, name, class_name, resources, owner, owner_type, created_ms) "
+        "VALUES (1, 2, 'f', 'org.example.F', '[{\"type\": \"JAR\", \"uri\": \"hdfs:///f.jar\"}]', 'ann', 'USER', 23)",
+    ),
 }
 """Rows as releases of each schema have written them, by the first revision that has the columns."""
 

@@ -1,0 +1,153 @@
+"""The rows and events of permanent functions. The functions of this module take part in the caller's transaction."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Connection, Row, Select, delete, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from airflow_hivex.core.catalog.databases import matching, select_database
+from airflow_hivex.core.catalog.rows import stored_time
+from airflow_hivex.core.clock import to_datetime
+from airflow_hivex.core.errors import AlreadyExistsError, NoSuchFunctionError
+from airflow_hivex.core.events import notification_log
+from airflow_hivex.core.events.notification_log import EventType
+from airflow_hivex.core.model.identifiers import check_owner, normalise
+from airflow_hivex.core.model.objects import OwnerType
+from airflow_hivex.core.model.permanent_functions import FunctionResource, PermanentFunction, ResourceType
+from airflow_hivex.core.store.schema import databases, functions
+
+
+def select_function(connection: Connection, database: str, name: str) -> PermanentFunction:
+    """Return a function.
+
+    Raises:
+        NoSuchFunctionError: there is none of that name in the database.
+    """
+    of_name = (databases.c.name == normalise(database), functions.c.name == normalise(name))
+    row = connection.execute(_select().where(*of_name)).one_or_none()
+    if row is None:
+        raise NoSuchFunctionError(normalise(database), normalise(name))
+    return _from_row(row)
+
+
+def select_functions(connection: Connection, database: str | None, pattern: str | None) -> list[PermanentFunction]:
+    """Return the functions of a database, or of all, whose names match a SHOW pattern, by database and name."""
+    query = _select()
+    if database is not None:
+        query = query.where(databases.c.name == normalise(database))
+    found = [_from_row(row) for row in connection.execute(query)]
+    names = set(matching(sorted({each.name for each in found}), pattern))
+    return sorted((each for each in found if each.name in names), key=lambda each: (each.database, each.name))
+
+
+def select_function_names(connection: Connection, database: str, pattern: str | None) -> list[str]:
+    """Return the names of the functions of a database that match a SHOW pattern, sorted."""
+    database_id = select_database(connection, database).id
+    query = select(functions.c.name).where(functions.c.database_id == database_id)
+    return matching(connection.execute(query).scalars().all(), pattern)
+
+
+def insert_function(connection: Connection, function: PermanentFunction, now_ms: int) -> None:
+    """Add a function.
+
+    Raises:
+        NoSuchDatabaseError: its database does not exist.
+        AlreadyExistsError: the database has a function of that name.
+    """
+    row = select_database(connection, function.database)
+    values = {"database_id": row.id, "created_ms": now_ms, **_values(function)}
+    try:
+        with connection.begin_nested():
+            connection.execute(insert(functions).values(**values))
+    except IntegrityError as error:
+        # Another client may have dropped the database meanwhile.
+        select_database(connection, function.database)
+        raise AlreadyExistsError("function", function.full_name) from error
+
+
+def update_function(connection: Connection, stored: PermanentFunction, function: PermanentFunction) -> None:
+    """Store a changed function in the place of ``stored``; it may have another name and database.
+
+    Raises:
+        NoSuchDatabaseError: its new database does not exist.
+        NoSuchFunctionError: the function was dropped meanwhile.
+        AlreadyExistsError: its new name is taken.
+    """
+    before = select_database(connection, stored.database)
+    after = before if function.database == stored.database else select_database(connection, function.database)
+    of_stored = (functions.c.database_id == before.id, functions.c.name == stored.name)
+    try:
+        with connection.begin_nested():
+            changed = update(functions).where(*of_stored).values(database_id=after.id, **_values(function))
+            if not connection.execute(changed).rowcount:
+                raise NoSuchFunctionError(stored.database, stored.name)
+    except IntegrityError as error:
+        select_database(connection, function.database)
+        raise AlreadyExistsError("function", function.full_name, "choose another name") from error
+
+
+def delete_function(connection: Connection, stored: PermanentFunction) -> None:
+    """Remove a function.
+
+    Raises:
+        NoSuchFunctionError: another client has dropped it meanwhile.
+    """
+    database_id = select(databases.c.id).where(databases.c.name == stored.database).scalar_subquery()
+    of_stored = (functions.c.database_id == database_id, functions.c.name == stored.name)
+    if not connection.execute(delete(functions).where(*of_stored)).rowcount:
+        raise NoSuchFunctionError(stored.database, stored.name)
+
+
+def delete_functions(connection: Connection, database_id: int) -> None:
+    """Remove all functions of a database."""
+    connection.execute(delete(functions).where(functions.c.database_id == database_id))
+
+
+def record_function_event(
+    connection: Connection, now_ms: int, type: EventType, function: PermanentFunction, **others: Any
+) -> None:
+    """Record an event with the function as it is afterwards. One round trip. Source: Hive CreateFunctionMessage."""
+    document = {
+        "database": function.database,
+        "name": function.name,
+        "class_name": function.class_name,
+        "resources": _resources(function),
+        "owner": function.owner,
+        "owner_type": function.owner_type.value,
+        "created_ms": stored_time(function.full_name, function.created_at),
+    }
+    message = {"object": document, **others}
+    notification_log.record(connection, now_ms, type, database=function.database, message=message)
+
+
+def _select() -> Select[Any]:
+    of_database = functions.c.database_id == databases.c.id
+    return select(functions, databases.c.name.label("database_name")).join(databases, of_database)
+
+
+def _from_row(row: Row[Any]) -> PermanentFunction:
+    return PermanentFunction(
+        database=row.database_name,
+        name=row.name,
+        class_name=row.class_name,
+        resources=tuple(FunctionResource(ResourceType(each["type"]), each["uri"]) for each in row.resources),
+        owner=row.owner,
+        owner_type=OwnerType(row.owner_type),
+        created_at=to_datetime(row.created_ms),
+    )
+
+
+def _values(function: PermanentFunction) -> dict[str, Any]:
+    return {
+        "name": function.name,
+        "class_name": function.class_name,
+        "resources": _resources(function),
+        "owner": check_owner(function.owner),
+        "owner_type": function.owner_type.value,
+    }
+
+
+def _resources(function: PermanentFunction) -> list[dict[str, str]]:
+    return [{"type": each.type.value, "uri": each.uri} for each in function.resources]
