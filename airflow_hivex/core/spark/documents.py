@@ -226,10 +226,12 @@ def _rows(table: pa.Table, columns: Sequence[Column], cluster: str) -> tuple[tup
         try:
             values.append(data.to_pylist(maps_as_pydicts="lossy" if _has_plain_maps(data.type) else None))
         except (ValueError, OverflowError) as error:
+            # Spark's texts are bytes, which no function checks.
+            advice = "BINARY" if isinstance(error, UnicodeDecodeError) else "STRING"
             raise JobError(
                 cluster,
                 f"column {column.name} of type {column.type} holds a value that Python cannot hold ({error}); "
-                "CAST it to STRING",
+                f"CAST it to {advice}",
             ) from error
     return tuple(zip(*values, strict=True)) if values else ((),) * table.num_rows
 

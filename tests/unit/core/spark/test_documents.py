@@ -168,6 +168,9 @@ def test_a_value_that_python_cannot_hold_is_a_clear_error() -> None:
     document = result_to_json(JobResult((Column("moment", "timestamp"),)), table)
     with pytest.raises(JobError, match=r"column moment of type timestamp .* CAST it to STRING"):
         result_from_json(document, "c1")
+    table = pa.table({"c0": pa.Array.from_buffers(pa.string(), 1, pa.array([b"\xff"]).buffers())})
+    with pytest.raises(JobError, match=r"column name of type string .* CAST it to BINARY"):
+        result_from_json(result_to_json(JobResult((Column("name", "string"),)), table), "c1")
 
 
 @pytest.mark.parametrize(
