@@ -17,7 +17,16 @@ from airflow_hivex.core.sql.tokens import location
 
 OpenSession = Callable[[str, str | None], Session]
 
-_OF_SESSION = (kinds.UseDatabase, kinds.UseCluster, kinds.SetSetting, kinds.ResetSetting)
+_OF_SESSION = (
+    kinds.UseDatabase,
+    kinds.UseCluster,
+    kinds.SetSetting,
+    kinds.ResetSetting,
+    kinds.SetConfiguration,
+    kinds.ResetConfiguration,
+    kinds.DropVariable,
+    kinds.DropTemporaryFunction,
+)
 _CREATES = (kinds.CreateTable, kinds.CreateView, kinds.CreateDatabase, kinds.CreateLink)
 
 
@@ -89,6 +98,8 @@ class Preflight:
                         # The statements behind it would run elsewhere.
                         return
                 finally:
+                    if isinstance(statement, kinds.CreateTemporaryView):
+                        self._made[normalise(f"{session.database}.{statement.view.name}")] = text.name
                     if isinstance(statement, _CREATES):
                         outputs = (name for name, use in zip(named, statement.uses, strict=True) if use.role.is_output)
                         self._made.update(dict.fromkeys(outputs, text.name))

@@ -37,6 +37,7 @@ from airflow_hivex.core.statements import (
     explicit_transactions,
     exports,
     functions,
+    immediate,
     links,
     listings,
     loads,
@@ -48,7 +49,10 @@ from airflow_hivex.core.statements import (
     row_changes,
     session_settings,
     statistics,
+    temporary_functions,
+    temporary_views,
     truncation,
+    variables,
     views,
 )
 from airflow_hivex.core.statements.batch_writes import insert_rows
@@ -129,6 +133,15 @@ _HANDLERS: dict[type, Handler] = {
     kinds.ShowPartitions: partition_lists.show_partitions,
     kinds.ShowCreateTable: listings.show_create_table,
     kinds.ShowClusters: listings.show_clusters,
+    kinds.CreateTemporaryView: temporary_views.create_temporary_view,
+    kinds.CreateTemporaryFunction: temporary_functions.create_temporary_function,
+    kinds.DropTemporaryFunction: temporary_functions.drop_temporary_function,
+    kinds.DeclareVariable: variables.declare_variable,
+    kinds.SetVariables: variables.set_variables,
+    kinds.DropVariable: variables.drop_variable,
+    kinds.ExecuteImmediate: immediate.execute_immediate,
+    kinds.SetConfiguration: session_settings.set_configuration,
+    kinds.ResetConfiguration: session_settings.reset_configuration,
     kinds.SetSetting: session_settings.set_setting,
     kinds.ResetSetting: session_settings.reset_setting,
     kinds.DescribeTable: listings.describe_table,
@@ -425,7 +438,9 @@ class Session:
     def _context(
         self, parameters: Mapping[str, object] | None, max_rows: int | None = None, text: str | None = None
     ) -> StatementContext:
-        return StatementContext(self._services, self._state, dict(parameters or {}), max_rows, text=text)
+        return StatementContext(
+            self._services, self._state, dict(parameters or {}), max_rows, text=text, execute=self._execute
+        )
 
     def _execute(
         self,
@@ -436,6 +451,7 @@ class Session:
     ) -> Result:
         context = self._context(parameters, max_rows, text)
         check_statement(context, statement, text)
+        temporary_views.check_temporary_views(context, statement)
         if self._state.transaction is not None and not statement.IN_TRANSACTIONS:
             # As in Hive: everybody sees its changes at once.
             raise InvalidOperationError(

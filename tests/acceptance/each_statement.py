@@ -11,6 +11,10 @@ from tests.evidence import drawn
 PRELUDE = [
     "CREATE TABLE s (id int, v string)",
     "INSERT INTO s VALUES (1, 'one'), (2, 'two'), (3, NULL), (40, 'new')",
+    "DECLARE lowest INT DEFAULT 2",
+    "CREATE TEMPORARY VIEW above AS SELECT id, v FROM s WHERE id >= lowest",
+    "CREATE TEMPORARY FUNCTION marked(v STRING) RETURNS STRING RETURN concat(v, '*')",
+    "SET spark.sql.shuffle.partitions = 3",
 ]
 STATEMENTS = [
     "INSERT INTO t SELECT CAST(id AS int), concat('v', id), timestamp'2024-05-01 10:00:00.123456',"
@@ -27,6 +31,7 @@ STATEMENTS = [
     "INSERT INTO o SELECT id, concat('ß', v) FROM s",
     "INSERT OVERWRITE o SELECT id + 1, v FROM o WHERE id > 1",
     "ANALYZE TABLE t COMPUTE STATISTICS FOR COLUMNS",
+    "INSERT INTO t SELECT id + 500 + lowest, marked(v), NULL, 'objects' FROM above",
 ]
 INSERT_ONLY = "TBLPROPERTIES ('transactional' = 'true', 'transactional_properties' = 'insert_only')"
 COMPACTIONS = ["minor", "major"]

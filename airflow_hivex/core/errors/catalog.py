@@ -85,6 +85,26 @@ class NoSuchFunctionError(NoSuchObjectError):
         self.function = function
 
 
+class NoSuchVariableError(NoSuchObjectError):
+    """The session has no such variable."""
+
+    code = "NO_SUCH_VARIABLE"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"Variable {name} does not exist in this session; DECLARE VARIABLE makes it.", name)
+        self.name = name
+
+
+class NoSuchTemporaryFunctionError(NoSuchObjectError):
+    """The session has no such temporary function."""
+
+    code = "NO_SUCH_TEMPORARY_FUNCTION"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"Temporary function {name} does not exist in this session.", name)
+        self.name = name
+
+
 class NotOnClusterError(NoSuchObjectError):
     """The object exists, but has no copy on the cluster asked for."""
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from airflow_hivex.core.model.objects import Column, SortColumn
 
 VERSION = 1
+PRELUDE = "hivex.prelude"
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +182,12 @@ class Changes:
     unmatched_by_source: ChangePart | None = None
     target_rest_view: str = ""
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Return its texts in Spark SQL."""
+        parts = (self.matched, self.unmatched, self.unmatched_by_source)
+        return (*(part.sql for part in parts if part is not None), self.source or "")
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -272,6 +279,7 @@ class Plan:
     ``scheduler_pool`` is the pool of Spark's fair scheduler that the job belongs to. ``loaded`` are files of LOAD DATA.
     With ``explain``, a form of EXPLAIN, the one row of the result is the text of Spark's plan, and nothing is run.
     A ``command`` is one of Spark's own about functions, whose rows come back.
+    A ``prelude`` has the statements that declare the variables and temporary functions that the texts name.
     """
 
     tag: str
@@ -290,7 +298,21 @@ class Plan:
     loaded: LoadedFiles | None = None
     explain: str | None = None
     command: str | None = None
+    prelude: tuple[str, ...] = field(default=(), repr=False)
     spark_conf: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Return all of its texts in Spark SQL."""
+        changes = () if self.changes is None else self.changes.texts
+        sources, inserts = (each.sql for each in self.sources), (each.sql for each in self.inserts)
+        return (self.sql, *changes, *sources, *inserts, self.command or "")
+
+    @property
+    def session_key(self) -> tuple[tuple[str, str], ...]:
+        """Return a key of the session that the job needs: its configuration and its prelude."""
+        prelude = tuple((PRELUDE, each) for each in self.prelude)
+        return (*sorted(self.spark_conf.items()), *prelude)
 
     @property
     def writes(self) -> tuple[Write, ...]:

@@ -26,6 +26,7 @@ from airflow_hivex.core.model.secrets import hide_in_uri
 from airflow_hivex.core.runners import connect_server
 from airflow_hivex.core.runners.connect_operations import ConnectOperation, is_known
 from airflow_hivex.core.runners.connect_watch import ANSWER_LIMIT_S, ConnectWatch, ask, release_of
+from airflow_hivex.core.runners.kept_sessions import kept_session
 from airflow_hivex.core.runners.running_jobs import RunningJob, RunningJobs
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ SILENCE_S = 60.0
 _RETRIES: dict[str, Any] = {"max_retries": 8, "max_backoff": 2000}
 """How a lost connection is tried again: for a dozen seconds. pyspark itself tries for ten minutes."""
 
-_Key = frozenset[tuple[str, str]]
+_Key = tuple[tuple[str, str], ...]
 
 
 class ConnectRunner:
@@ -92,7 +93,7 @@ class ConnectRunner:
     def _run(
         self, document: str, plan: Plan, cluster: str, running: RunningJob, write: ResumableWrite | None
     ) -> JobResult:
-        session = self._session(plan.spark_conf, cluster)
+        session = self._session(plan, cluster)
         watch = ConnectWatch(session, self._silence_s)
         operation = None if write is None else ConnectOperation(session, write)
 
@@ -192,14 +193,14 @@ class ConnectRunner:
             cluster, f"no Spark Connect server answers at {shown} ({error.details()}); start it, or mend the jobtracker"
         )
 
-    def _session(self, conf: Mapping[str, str], cluster: str) -> SparkSession:
-        """Return a session that only jobs with this configuration use, and that the server still knows.
+    def _session(self, plan: Plan, cluster: str) -> SparkSession:
+        """Return a session that only jobs with the plan's configuration and prelude use, and that the server knows.
 
         Raises:
             ClusterUnreachableError: the server does not answer.
             JobError: see :meth:`_release`.
         """
-        key = frozenset(conf.items())
+        key = plan.session_key
         with self._lock:
             if self._process != os.getpid():
                 # A connection does not survive a fork.
@@ -208,8 +209,8 @@ class ConnectRunner:
             session = self._sessions.get(key)
             if session is None or not _is_alive(session):
                 self._release(cluster)
-                session = self._sessions[key] = _new_session(connect_server.with_token(self._url))
-            return session
+                self._sessions.pop(key, None)
+            return kept_session(self._sessions, key, lambda: _new_session(connect_server.with_token(self._url)))
 
     def _leave(self, session: Any) -> None:
         """Note a session whose server did not answer, where a job may run on in vain."""

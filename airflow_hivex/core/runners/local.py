@@ -27,6 +27,7 @@ from airflow_hivex.core.model.plans import JobResult, Plan
 from airflow_hivex.core.model.progress import ProgressReport
 from airflow_hivex.core.runners import class_archive
 from airflow_hivex.core.runners.java import check_java
+from airflow_hivex.core.runners.kept_sessions import kept_session
 from airflow_hivex.core.runners.running_jobs import RunningJob, RunningJobs
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class LocalRunner:
         return self._jobs.run(plan.tag, cluster, lambda running: self._run(document, plan, cluster, running), report)
 
     def _run(self, document: str, plan: Plan, cluster: str, running: RunningJob) -> JobResult:
-        running.session = _SPARK.session(self._master, plan.spark_conf, cluster, running.cancelled)
+        running.session = _SPARK.session(self._master, plan, cluster, running.cancelled)
         if running.cancelled.is_set():
             raise JobCancelledError(cluster)
         from airflow_hivex.core.runners import jvm
@@ -101,10 +102,10 @@ class _ProcessSpark:
         self._lock = threading.Lock()
         self._base: Future[SparkSession] | None = None
         self._process = os.getpid()
-        self._sessions: dict[tuple[Future[SparkSession], frozenset[tuple[str, str]]], SparkSession] = {}
+        self._sessions: dict[tuple[object, ...], SparkSession] = {}
 
-    def session(self, master: str, conf: Mapping[str, str], cluster: str, cancelled: threading.Event) -> SparkSession:
-        """Return a session that only jobs with this configuration use; Spark is started when it does not run.
+    def session(self, master: str, plan: Plan, cluster: str, cancelled: threading.Event) -> SparkSession:
+        """Return a session that only jobs with the plan's configuration and prelude use; Spark is started if need be.
 
         Raises:
             JobCancelledError: ``cancelled`` was set while Spark started, which goes on for others.
@@ -116,17 +117,15 @@ class _ProcessSpark:
             if self._base is None or (self._base.done() and not _is_alive(self._base)):
                 self._process = os.getpid()
                 self._sessions.clear()
-                self._base = self._start(master, conf, cluster)
+                self._base = self._start(master, plan.spark_conf, cluster)
             base = self._base
         while not wait([base], _START_INTERVAL_S).done:
             if cancelled.is_set():
                 raise JobCancelledError(cluster)
         started = base.result()
         with self._lock:
-            key = base, frozenset(conf.items())
-            if key not in self._sessions:
-                self._sessions[key] = started.newSession()
-            return self._sessions[key]
+            key = base, plan.session_key
+            return kept_session(self._sessions, key, started.newSession)
 
     def has_started(self) -> bool:
         """Return whether Spark was started in this process, also if it has ended since."""

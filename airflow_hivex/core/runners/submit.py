@@ -14,7 +14,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 
 from airflow_hivex.core.errors import ClusterUnreachableError, HivexError, JobCancelledError
@@ -70,7 +70,7 @@ class SubmitRunner:
             running.look = partial(driver.progress, plan.tag)
             if running.cancelled.is_set():
                 raise JobCancelledError(cluster)
-            return documents.result_from_json(driver.run(plan.tag, document, _key(plan.spark_conf), cluster), cluster)
+            return documents.result_from_json(driver.run(plan.tag, document, _key(plan.session_key), cluster), cluster)
         finally:
             driver.release()
 
@@ -100,7 +100,7 @@ class SubmitRunner:
             ClusterUnreachableError: the cluster manager does not answer.
             JobError: spark-submit or Java is missing, or the configuration asks for another deploy mode.
         """
-        key = _key({name: value for name, value in conf.items() if submission.counts_at_start(name)})
+        key = _key([(name, value) for name, value in conf.items() if submission.counts_at_start(name)])
         with self._lock:
             if self._process != os.getpid():
                 self._process = os.getpid()
@@ -134,6 +134,6 @@ class _Interrupt:
             self._driver.close()
 
 
-def _key(conf: Mapping[str, str]) -> str:
+def _key(conf: Iterable[tuple[str, str]]) -> str:
     """Return a name for a configuration, which may hold secrets."""
-    return hashlib.sha256(json.dumps(sorted(conf.items())).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(sorted(conf)).encode()).hexdigest()

@@ -36,6 +36,7 @@ _LOOK_INTERVAL_S = 0.5
 _JAVA_LIMIT_S = 20.0
 _QUIET_S = 2.0
 """The time after which a job's progress is sent. The client reports none before three seconds."""
+_MOST_SESSIONS = 64
 _LOST = "the cluster has ended the application of this client; run it again"
 _QUIET = "FATAL"
 """The level of Spark's log once it runs: at ERROR each failed task leaves its stack there."""
@@ -128,6 +129,8 @@ class _Driver:
             spark = self._sessions.get(message["session"])
             if spark is None:
                 spark = self._sessions[message["session"]] = self._spark.newSession()
+                if len(self._sessions) > _MOST_SESSIONS:
+                    del self._sessions[next(iter(self._sessions))]
         tag = message["tag"]
         self._running[tag] = time.monotonic(), job.progress_of(spark, tag)
         try:

@@ -29,6 +29,7 @@ from airflow_hivex.core.spark import (
     file_copies,
     multi_inserts,
     originals,
+    preludes,
     row_changes,
     scans,
     selects,
@@ -68,7 +69,12 @@ def run(
     except HivexError as error:
         return documents.error_to_json(error)
     try:
-        with functions_of(spark), _tagged(spark, plan), _configured(spark, plan, is_shared=is_shared):
+        with (
+            functions_of(spark),
+            _tagged(spark, plan),
+            _configured(spark, plan, is_shared=is_shared),
+            preludes.declared(spark, plan.prelude, is_shared=is_shared),
+        ):
             return documents.result_to_json(*_execute(spark, plan, views, save))
     except Exception as error:
         log.debug("Job %s failed", plan.name, exc_info=True)
@@ -84,7 +90,11 @@ def frame(spark: SparkSession, plan: Plan) -> DataFrame:
     registered: list[str] = []
     try:
         _check_timestamp_type(spark, plan)
-        with functions_of(spark), configured(spark, plan.spark_conf):
+        with (
+            functions_of(spark),
+            configured(spark, plan.spark_conf),
+            preludes.declared(spark, plan.prelude, is_shared=True),
+        ):
             _check_time_zone(spark, plan)
             if originals.needs_one_file_a_task(plan):
                 # It may be computed when the session is configured otherwise, so its rows are found now.

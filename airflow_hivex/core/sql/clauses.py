@@ -169,8 +169,7 @@ SCHEMA TABLE TABLELINK TABLES TBLPROPERTIES TEMP TEMPORARY TRANSACTION TRANSACTI
 
 _INSTEAD = {
     "CREATE OR REPLACE TABLE": "INSERT OVERWRITE replaces the rows of a table",
-    "CREATE TEMP": "use WITH, or drop a table when it is not needed any more",
-    "CREATE TEMPORARY": "use WITH, or drop a table when it is not needed any more",
+    "CREATE GLOBAL": "make a view, or a temporary view in each session",
     "EXPORT": "`hivex export --hive` copies a table to files that Hive reads",
     "GRANT": "the metastore has no users and no rights",
     "KILL": "ABORT TRANSACTIONS ends a transaction with its statement",
@@ -180,7 +179,6 @@ _INSTEAD = {
     "REPLACE INTO": "use MERGE INTO",
     "REPLACE TABLE": "INSERT OVERWRITE replaces the rows of a table",
     "REVOKE": "the metastore has no users and no rights",
-    "SET": "Spark is configured by spark_conf of a cluster, the metastore by its settings",
     "SHOW CURRENT": "SELECT current_database() returns the current database",
     "SHOW TABLE EXTENDED": "DESCRIBE FORMATTED describes a table",
     "UNLOCK": "statements release their locks themselves; ABORT TRANSACTIONS releases those of others",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from airflow_hivex.core.model.statements import ObjectKind, UsedObject
+from airflow_hivex.core.model.statements import CreateTemporaryView, DropView, ObjectKind, UsedObject
 from airflow_hivex.core.sql.reader import read_all
 
 
@@ -31,7 +31,8 @@ def inspect(text: str, database: str | None = None) -> tuple[Inspection, ...]:
     """Inspect each statement of a text, in order.
 
     The names of common table expressions, aliases and sub-queries are not objects. Views count as they are named:
-    what they read is in the catalog, not in the text.
+    what they read is in the catalog, not in the text. A temporary view that the text makes stands for what its query
+    reads.
 
     Args:
         text: any number of statements, separated by semicolons. Markers need no values.
@@ -47,9 +48,14 @@ def inspect(text: str, database: str | None = None) -> tuple[Inspection, ...]:
 
 
 def _inspections(text: str, database: str | None) -> Iterator[Inspection]:
+    temporary: dict[str, tuple[UsedObject, ...]] = {}
     for each in read_all(text, database=database):
-        qualified = (_qualified(use, each.database) for use in each.statement.uses)
-        uses = sorted(qualified, key=lambda use: use.start or 0)
+        named = (found for use in each.statement.uses for found in _read_by(use, temporary))
+        uses = sorted((_qualified(use, each.database) for use in named), key=lambda use: use.start or 0)
+        if isinstance(each.statement, CreateTemporaryView):
+            temporary[each.statement.view.name] = tuple(uses)
+        elif isinstance(each.statement, DropView) and each.statement.view.database is None:
+            temporary.pop(each.statement.view.name, None)
         yield Inspection(
             each.statement.kind,
             each.span.start,
@@ -58,6 +64,14 @@ def _inspections(text: str, database: str | None) -> Iterator[Inspection]:
             outputs=tuple(use for use in uses if use.role.is_output),
             parameters=each.markers,
         )
+
+
+def _read_by(use: UsedObject, temporary: Mapping[str, tuple[UsedObject, ...]]) -> tuple[UsedObject, ...]:
+    """Return the object, or what the query of a temporary view reads that the text has made before."""
+    if use.kind is not ObjectKind.TABLE or use.database is not None or use.namespace is not None:
+        return (use,)
+    found = temporary.get(use.name or "")
+    return (use,) if found is None else tuple(replace(each, start=use.start, end=use.end) for each in found)
 
 
 def _qualified(use: UsedObject, database: str | None) -> UsedObject:

@@ -52,12 +52,12 @@ def read_query(cursor: Cursor) -> Query:
         reason = f"a query reads only; {foreign.key.upper()} is not a part of one in this release"
         raise unsupported_error(text, tokens[0].start, reason)
     query = QueryReader(text, tokens, links, cursor.markers, cursor.database).read(tree, table_statements)
-    query = replace(query, code_functions=_code_functions(tokens))
+    query = replace(query, code_functions=code_functions(tokens))
     cursor.markers.use(sorted(query.parameters))
     return query
 
 
-def _code_functions(tokens: Sequence[Token]) -> frozenset[str]:
+def code_functions(tokens: Sequence[Token]) -> frozenset[str]:
     """Return the functions among the tokens that call any method of Java, however they are quoted or qualified."""
     return frozenset(
         name_of(token).lower()

@@ -57,6 +57,13 @@ from airflow_hivex.core.sql.markers import Markers
 from airflow_hivex.core.sql.multi_inserts import at_multi_insert, read_multi_insert
 from airflow_hivex.core.sql.queries import at_query, read_query
 from airflow_hivex.core.sql.row_changes import read_delete, read_merge, read_update
+from airflow_hivex.core.sql.session_objects import (
+    TEMPORARY,
+    read_create_temporary,
+    read_declare,
+    read_drop_temporary,
+    read_execute,
+)
 from airflow_hivex.core.sql.session_settings import read_reset, read_set
 from airflow_hivex.core.sql.tables import read_create_table
 from airflow_hivex.core.sql.tokens import Cursor, Token, syntax_error, tokenize, unsupported_error
@@ -64,7 +71,7 @@ from airflow_hivex.core.sql.transactions import TRANSACTION_WORDS, read_transact
 from airflow_hivex.core.sql.views import read_alter_view, read_create_view, read_drop_view
 
 _OF_OTHER_RELEASES = """
-ADD CACHE CALL CLEAR COMPACT DECLARE DFS END EXECUTE EXPORT FETCH GRANT
+ADD CACHE CALL CLEAR COMPACT DFS END EXPORT FETCH GRANT
 IMPORT KILL LIST LOCK MAP MSCK PREPARE REDUCE REFRESH RELOAD REPAIR REPL REPLACE
 REVOKE UNCACHE UNLOCK
 """.split()  # noqa: SIM905
@@ -83,6 +90,8 @@ _READERS: Mapping[str, Callable[[Cursor], Statement]] = {
     "RESET": read_reset,
     "OPTIMIZE": read_optimize,
     "VACUUM": read_vacuum,
+    "DECLARE": read_declare,
+    "EXECUTE": read_execute,
 }
 
 _STAND_IN = Literal(1, "int")
@@ -278,6 +287,9 @@ def _create(cursor: Cursor, first: Token) -> Statement:
     static = any(cursor.at("STATIC", word) for word in LINK_WORDS) and cursor.accept("STATIC")
     if cursor.accept_one(*LINK_WORDS):
         return read_create_link(cursor, static=static)
+    replaces_temporary = any(cursor.at("OR", "REPLACE", word) for word in TEMPORARY) and cursor.accept("OR", "REPLACE")
+    if cursor.accept_one(*TEMPORARY):
+        return read_create_temporary(cursor, or_replace=replaces_temporary)
     or_replace = cursor.at("OR", "REPLACE", "VIEW") and cursor.accept("OR", "REPLACE")
     if cursor.accept("VIEW"):
         return read_create_view(cursor, or_replace=or_replace)
@@ -294,6 +306,8 @@ def _drop(cursor: Cursor, first: Token) -> Statement:
         return read_drop_view(cursor)
     if cursor.accept_one(*LINK_WORDS):
         return read_drop_link(cursor)
+    if cursor.accept_one(*TEMPORARY):
+        return read_drop_temporary(cursor)
     if not cursor.accept("TABLE"):
         raise unsupported_statement(cursor, first)
     return read_drop_table(cursor)

@@ -1,39 +1,49 @@
-"""SET and RESET of the settings of a session."""
+"""SET and RESET: the settings of a session, the configuration of its jobs, and its variables."""
 
 from __future__ import annotations
 
-from airflow_hivex.core.model.statements import ResetSetting, SetSetting
+from airflow_hivex.core.model.configuration import TIME_ZONE, refusal
+from airflow_hivex.core.model.statements import (
+    ResetConfiguration,
+    ResetSetting,
+    SetConfiguration,
+    SetSetting,
+    SetVariables,
+)
 from airflow_hivex.core.settings import SESSION_SETTINGS
-from airflow_hivex.core.sql.clauses import unsupported_statement
+from airflow_hivex.core.sql.session_objects import read_set_variables
 from airflow_hivex.core.sql.strings import unescape
 from airflow_hivex.core.sql.tokens import Cursor, Kind
 
 
-def read_set(cursor: Cursor) -> SetSetting:
-    """Return the statement whose word SET is read: ``SET name`` or ``SET name = value``.
+def read_set(cursor: Cursor) -> SetSetting | SetConfiguration | SetVariables:
+    """Return the statement whose word SET is read: ``SET``, ``SET name``, ``SET name = value``, ``SET VARIABLE ...``.
 
     Raises:
-        UnsupportedStatementError: it is not a setting of a session.
+        UnsupportedStatementError: a session has no such parameter.
     """
-    name = _read_name(cursor)
     if cursor.at_end:
-        return SetSetting(name)
-    cursor.expect_symbol("=")
-    first = cursor.next("a value")
-    others = cursor.tokens[cursor.index :]
-    cursor.index = len(cursor.tokens)
-    if not others and first.kind is Kind.STRING:
-        return SetSetting(name, unescape(first.text))
-    return SetSetting(name, cursor.text[first.start : (others or [first])[-1].end])
+        return SetConfiguration()
+    is_variable = cursor.peek(1) is not None and not cursor.at_symbol("=", ".", ahead=1)
+    if is_variable and cursor.accept_one("VARIABLE", "VAR"):
+        return read_set_variables(cursor)
+    if cursor.accept("TIME", "ZONE"):
+        return _read_time_zone(cursor)
+    name = _read_name(cursor)
+    value = _read_value(cursor) if cursor.accept_symbol("=") else None
+    return SetSetting(name, value) if name in SESSION_SETTINGS else SetConfiguration(name, value)
 
 
-def read_reset(cursor: Cursor) -> ResetSetting:
+def read_reset(cursor: Cursor) -> ResetSetting | ResetConfiguration:
     """Return the statement whose word RESET is read.
 
     Raises:
-        UnsupportedStatementError: it is not a setting of a session.
+        UnsupportedStatementError: a session has no such parameter.
     """
-    return ResetSetting(_read_name(cursor))
+    if cursor.at_end:
+        return ResetConfiguration()
+    name = _read_name(cursor)
+    return ResetSetting(name) if name in SESSION_SETTINGS else ResetConfiguration(name)
 
 
 def _read_name(cursor: Cursor) -> str:
@@ -41,7 +51,25 @@ def _read_name(cursor: Cursor) -> str:
     while not cursor.at_end and not cursor.at_symbol("="):
         cursor.next("the name of a setting")
     words = cursor.tokens[start : cursor.index]
-    name = "".join(token.text for token in words)
-    if name not in SESSION_SETTINGS:
-        raise unsupported_statement(cursor, cursor.tokens[0])
+    quoted = len(words) == 1 and words[0].kind is Kind.QUOTED
+    name = words[0].text[1:-1] if quoted else cursor.text[words[0].start : words[-1].end] if words else ""
+    reason = None if name in SESSION_SETTINGS else refusal(name)
+    if reason is not None:
+        raise cursor.unsupported(reason, words[0] if words else None)
     return name
+
+
+def _read_value(cursor: Cursor) -> str:
+    first = cursor.next("a value")
+    others = cursor.tokens[cursor.index :]
+    cursor.index = len(cursor.tokens)
+    if not others and first.kind is Kind.STRING:
+        return unescape(first.text)
+    return cursor.text[first.start : (others or [first])[-1].end]
+
+
+def _read_time_zone(cursor: Cursor) -> SetConfiguration:
+    if not cursor.at_kind(Kind.STRING):
+        reason = "SET TIME ZONE takes the name of a zone as a string, such as 'UTC'"
+        raise cursor.unsupported(reason, cursor.peek())
+    return SetConfiguration(TIME_ZONE, _read_value(cursor))

@@ -131,7 +131,9 @@ def definition(query: Query, names: Sequence[TableName], given: Iterable[Column]
 
 def _qualified(name: TableName) -> str:
     """Return the name of a table or link with its database, as Spark SQL and the reader of queries take it."""
-    assert name.database is not None
+    if name.database is None:
+        # A temporary view of the session.
+        return quoted(name.name)
     link = "" if name.namespace is None else f"@{quoted(name.namespace)}"
     return f"{quoted(name.database)}.{quoted(name.name)}{link}"
 

@@ -29,9 +29,10 @@ from airflow_hivex.core.model.operations import ResumableWrite
 from airflow_hivex.core.model.plans import JobResult, Plan
 from airflow_hivex.core.model.progress import ProgressReport
 from airflow_hivex.core.model.routes import Route
+from airflow_hivex.core.model.session_objects import SessionObjects
 from airflow_hivex.core.model.snapshots import AsOf, MaxLag
 from airflow_hivex.core.model.statement_locks import StatementLocks
-from airflow_hivex.core.model.statements import TableName
+from airflow_hivex.core.model.statements import Statement, TableName
 from airflow_hivex.core.model.write_ids import ValidTxnList
 from airflow_hivex.core.namespaces.capacity import Capacities
 from airflow_hivex.core.namespaces.links import Links
@@ -197,7 +198,7 @@ class SessionState:
 
     ``runner`` runs jobs instead of the cluster's own. ``report`` is called with the progress of a job that takes
     longer than a few seconds; None writes it to the log. ``max_lag`` is the lag of copies that its queries accept.
-    With ``server_jobs_only`` no job runs in this process.
+    With ``server_jobs_only`` no job runs in this process. ``objects`` are its temporary ones.
     """
 
     user: str
@@ -210,6 +211,7 @@ class SessionState:
     report: ProgressReport | None = None
     max_lag: MaxLag = field(default_factory=MaxLag)
     server_jobs_only: bool = False
+    objects: SessionObjects = field(default_factory=SessionObjects)
 
     def qualify(self, name: TableName) -> tuple[str, str]:
         """Return the database and name of a table as a statement names it.
@@ -229,13 +231,17 @@ class SessionState:
         return LinkName(name.database or self.database, name.name, name.namespace)
 
 
+Execute = Callable[[Statement, Mapping[str, object], int | None, str], Result]
+
+
 @dataclass(frozen=True, slots=True)
 class StatementContext:
     """One statement: the metastore, the session, and what came with the text.
 
     ``batch`` has the transaction that it is to run in, of a streaming batch. ``runner`` runs its jobs instead of the
     session's or the cluster's. ``batch_key`` is recorded with the commit of what it writes, which counts once.
-    ``text`` is the statement's.
+    ``text`` is the statement's. ``execute`` runs another statement of the session, with its parameters, the most rows
+    that it returns, and its text.
     """
 
     services: Services
@@ -246,6 +252,7 @@ class StatementContext:
     runner: Runner | None = None
     batch_key: BatchKey | None = None
     text: str | None = None
+    execute: Execute | None = None
 
     def run(self, cluster: Cluster, plan: Plan, write: ResumableWrite | None = None) -> JobResult:
         """Run a job of the statement's transaction on a cluster, whose ``write`` may be resumed by a later process.

@@ -13,8 +13,12 @@ from airflow_hivex.core.statements.links import linked
 
 def show_columns(context: StatementContext, statement: ShowColumns) -> Result:
     """SHOW COLUMNS: one name a row, partition keys last; those of a link are its source's."""
-    table = _table(context, statement.table)
-    names = [column.name for column in (*table.columns, *table.partition_keys)]
+    temporary = context.session.objects.view(statement.table)
+    if temporary is not None:
+        names = [column.name for column in temporary.columns]
+    else:
+        table = _table(context, statement.table)
+        names = [column.name for column in (*table.columns, *table.partition_keys)]
     wanted = matching(names, statement.pattern)
     shown = wanted if statement.is_sorted else [name for name in names if name in wanted]
     return Result(["col_name"], [(name,) for name in shown])

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from airflow_hivex.core.catalog.cluster_use import transactions_by_cluster
+from airflow_hivex.core.catalog.databases import matching
 from airflow_hivex.core.errors import NoSuchPartitionError
 from airflow_hivex.core.model.health import Health
 from airflow_hivex.core.model.links import Link
@@ -30,6 +31,7 @@ from airflow_hivex.core.statements.described_storage import properties_text, quo
 from airflow_hivex.core.statements.links import linked
 from airflow_hivex.core.statements.partition_definitions import partition_name_of
 from airflow_hivex.core.statements.routing import route
+from airflow_hivex.core.statements.temporary_views import describe_temporary_view
 
 _MOST_ASKED_AT_ONCE = 16
 
@@ -49,7 +51,9 @@ def show_tables(context: StatementContext, statement: ShowTables) -> Result:
     if not statement.views:
         links = context.services.links.show(database, statement.pattern)
         names = sorted([*names, *(link.name.in_database for link in links)])
-    return Result(["tab_name"], [(name,) for name in names])
+    # As in Spark, those of the session are listed with those of any database.
+    temporary = matching([*context.session.objects.views], statement.pattern)
+    return Result(["tab_name"], [(name,) for name in sorted({*names, *temporary})])
 
 
 _CLUSTER_COLUMNS = (
@@ -122,6 +126,9 @@ def describe_table(context: StatementContext, statement: DescribeTable) -> Resul
     With a column, what there is of that one, as rows of a name and a value.
     """
     catalog = context.services.catalog
+    temporary = context.session.objects.view(statement.table)
+    if temporary is not None:
+        return describe_temporary_view(temporary, statement.table.name, statement)
     link: Link | None = None
     if statement.table.namespace is None:
         database, name = context.session.qualify(statement.table)

@@ -6,7 +6,7 @@ Every job of a statement is planned by :func:`plan_job`, whichever runner it goe
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from airflow_hivex.core.catalog.binding import BoundPartition, BoundTable
 from airflow_hivex.core.catalog.directories import Directory
@@ -62,21 +62,21 @@ def plan_job(
         inserts: the INSERTs of a multi-table INSERT.
         loaded: the files of LOAD DATA.
     """
-    return with_safe_pushdown(
-        Plan(
-            tag=running.tag,
-            name=f"hivex transaction {running.txn_id} of {context.session.agent_info or context.session.user}",
-            sql=sql,
-            scans=tuple(scans),
-            parameters={name: context.parameters[name] for name in sorted(set(parameters))},
-            write=write,
-            changes=changes,
-            sources=tuple(sources),
-            inserts=tuple(inserts),
-            loaded=loaded,
-            spark_conf=cluster.spark_conf,
-        )
+    objects = context.session.objects
+    plan = Plan(
+        tag=running.tag,
+        name=f"hivex transaction {running.txn_id} of {context.session.agent_info or context.session.user}",
+        sql=sql,
+        scans=tuple(scans),
+        parameters={name: context.parameters[name] for name in sorted(set(parameters))},
+        write=write,
+        changes=changes,
+        sources=tuple(sources),
+        inserts=tuple(inserts),
+        loaded=loaded,
+        spark_conf={**cluster.spark_conf, **objects.configuration},
     )
+    return with_safe_pushdown(replace(plan, prelude=objects.prelude(plan.texts)))
 
 
 def scan(bound: BoundTable, cluster: Cluster, view: str, *, row_ids: bool = False, row_id: str | None = None) -> Scan:

@@ -58,7 +58,8 @@ _DEEPEST_VIEW = 100
 class RoutedQuery(Generic[S]):
     """A statement bound to a snapshot and routed: one bound table a reference, the targets of its writes, the route.
 
-    ``statement`` has the queries of ``views`` in place of their names, and the columns of row ids in place of ROW__ID.
+    ``statement`` has the queries of ``views`` in place of their names, and the columns of row ids in place of ROW__ID;
+    temporary views are those of the database with the empty name.
     ``problems`` are those of the clusters that cannot be used now. ``as_of`` is the earlier moment that is read on a
     cluster whose copies lag.
     """
@@ -196,27 +197,34 @@ def _without_views(
     names = Names(context)
 
     def text_of(reference: TableReference) -> str | None:
-        return known[names.of(reference.table)].view_expanded_text
+        temporary = session.objects.view(reference.table)
+        return known[names.of(reference.table)].view_expanded_text if temporary is None else temporary.text
 
     txn_id = None if running is None else running.txn_id
     valid_txns = None if running is None or running.joined is None else running.joined.snapshot
     views: set[QualifiedName] = set()
     for _ in range(_DEEPEST_VIEW):
-        names.look_up(reference.table for reference in statement.references)
-        wanted = {names.of(reference.table) for reference in statement.references}
+        temporary = {each.table.name for each in statement.references if session.objects.view(each.table) is not None}
+        named = [each.table for each in statement.references if session.objects.view(each.table) is None]
+        names.look_up(named)
+        wanted = {names.of(name) for name in named}
         wanted |= {session.qualify(name) for name in statement.targets}
         snapshot = context.services.catalog.snapshot(
             sorted(wanted), txn_id, valid_txns=valid_txns, known=known.values()
         )
         known.update(snapshot.tables)
-        viewed = {names.of(reference.table) for reference in statement.view_references}
+        viewed = {
+            names.of(each.table) for each in statement.view_references if session.objects.view(each.table) is None
+        }
         found = {name for name in viewed if known[name].is_view}
-        if not found:
+        if not found and not temporary:
             return statement, snapshot, frozenset(views), names
         views |= found
+        views.update(("", name) for name in temporary)
         statement = expanded(statement, text_of, context.parameters, session.database)
         check_views(context, statement, found, known)
-    raise InvalidObjectError("view", ".".join(sorted(found)[0]), f"its views are nested deeper than {_DEEPEST_VIEW}")
+    name = ".".join(sorted(found or wanted)[0])
+    raise InvalidObjectError("view", name, f"its views are nested deeper than {_DEEPEST_VIEW}")
 
 
 def _bind_and_route(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 
 from sqlalchemy import Connection
@@ -38,6 +39,10 @@ def create_view(context: StatementContext, statement: CreateView) -> Result:
     """
     database, name = context.session.qualify(statement.view)
     full_name = f"{database}.{name}"
+    for reference in statement.query.references:
+        if context.session.objects.view(reference.table) is not None:
+            reason = f"its query reads the temporary view {reference.table}, which ends with the session"
+            raise InvalidObjectError("view", full_name, reason)
     _check_names(context, database, full_name, statement)
     stored = _find(context, database, name)
     if stored is None and statement.must_exist:
@@ -57,7 +62,7 @@ def create_view(context: StatementContext, statement: CreateView) -> Result:
         cluster = chosen_cluster(context, routed)
         plan = plan_query(context, running, routed.statement.query, routed, cluster)
         given = context.run(cluster, replace(plan, max_rows=0)).columns
-        columns = _columns(full_name, statement, given)
+        columns = view_columns(full_name, statement.columns, given)
         names = _qualified(context, statement)
         query = statement.query
         view = Table(
@@ -95,6 +100,10 @@ def drop_view(context: StatementContext, statement: DropView) -> Result:
     """
     if statement.view.namespace is not None:
         refuse_link(context, "DROP VIEW", statement.view, if_exists=statement.if_exists)
+        return Result()
+    if context.session.objects.view(statement.view) is not None:
+        # It hides a view of the current database that has its name.
+        del context.session.objects.views[statement.view.name]
         return Result()
     database, name = context.session.qualify(statement.view)
     catalog = context.services.catalog
@@ -137,17 +146,19 @@ def _find(context: StatementContext, database: str, name: str) -> Table | None:
         return None
 
 
-def _columns(full_name: str, statement: CreateView, given: tuple[Column, ...]) -> tuple[Column, ...]:
+def view_columns(
+    full_name: str, named: Sequence[tuple[str, str | None]], given: tuple[Column, ...]
+) -> tuple[Column, ...]:
     """Return the view's columns: those of the query, under the names that the statement lists."""
     twice = [column.name for column in given if [each.name.lower() for each in given].count(column.name.lower()) > 1]
     if twice:
         raise InvalidObjectError("view", full_name, f"its query returns two columns {twice[0]}; give one another name")
-    if statement.columns and len(statement.columns) != len(given):
-        reason = f"it lists {len(statement.columns)} columns, and its query returns {len(given)}"
+    if named and len(named) != len(given):
+        reason = f"it lists {len(named)} columns, and its query returns {len(given)}"
         raise InvalidObjectError("view", full_name, reason)
     columns = tuple(
         replace(column, name=name, comment=comment)
-        for column, (name, comment) in zip(given, statement.columns or ((c.name, None) for c in given), strict=True)
+        for column, (name, comment) in zip(given, named or ((c.name, None) for c in given), strict=True)
     )
     if not all(column.name for column in columns):
         raise InvalidObjectError("view", full_name, "its query returns a column without a name; give it one by AS")

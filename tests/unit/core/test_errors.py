@@ -26,6 +26,8 @@ EXAMPLES: dict[str, tuple[object, ...]] = {
     "NoSuchPartitionError": ("d", "t", "ds=1"),
     "NoSuchFunctionError": ("d", "f"),
     "NoSuchColumnError": ("d.t", "x", ["a", "b"]),
+    "NoSuchVariableError": ("x",),
+    "NoSuchTemporaryFunctionError": ("f",),
     "NotOnClusterError": ("d.t", "c2", ["c1"]),
     "AlreadyExistsError": ("table", "d.t"),
     "InvalidObjectError": ("table", "d.t", "it has no columns"),

@@ -129,6 +129,18 @@ EXAMPLES: dict[type[Statement], dict[str, str]] = {
     kinds.ShowCopies: {"SHOW COPIES d.t": "describe d.t"},
     kinds.UseCluster: {"USE CLUSTER us-east-1": "use us-east-1", "USE CLUSTER": ""},
     kinds.ShowClusters: {"SHOW CLUSTERS": ""},
+    kinds.CreateTemporaryView: {"CREATE TEMP VIEW v AS SELECT * FROM d.a": "read d.a"},
+    kinds.CreateTemporaryFunction: {"CREATE TEMPORARY FUNCTION f(x INT) RETURNS INT RETURN x + 1": ""},
+    kinds.DropTemporaryFunction: {"DROP TEMPORARY FUNCTION IF EXISTS f": ""},
+    kinds.DeclareVariable: {"DECLARE OR REPLACE VARIABLE x, y INT DEFAULT (SELECT max(a) FROM d.b)": "read d.b"},
+    kinds.SetVariables: {
+        "SET VAR x = (SELECT max(a) FROM b), y = DEFAULT": "read b",
+        "SET VARIABLE (x, y) = (SELECT 1, a FROM d.b)": "read d.b",
+    },
+    kinds.DropVariable: {"DROP TEMPORARY VARIABLE x": ""},
+    kinds.ExecuteImmediate: {"EXECUTE IMMEDIATE 'SELECT * FROM t WHERE x = ?' INTO y USING 1": ""},
+    kinds.SetConfiguration: {"SET spark.sql.shuffle.partitions = 4": "", "SET": "", "SET TIME ZONE 'UTC'": ""},
+    kinds.ResetConfiguration: {"RESET spark.sql.shuffle.partitions": "", "RESET": ""},
     kinds.SetSetting: {"SET hivex.replica.max.lag = 10min": "", "SET hivex.replica.max.lag.commits": ""},
     kinds.ResetSetting: {"RESET hivex.replica.max.lag": ""},
     kinds.ExplainRoute: {"EXPLAIN ROUTE INSERT INTO t SELECT * FROM a": "describe t, describe a"},
@@ -291,3 +303,13 @@ def test_names_of_databases_keep_their_place_when_pickled() -> None:
     statement = read("CREATE DATABASE sales")
     assert pickle.loads(pickle.dumps(statement)).uses == statement.uses != ()
     assert statement == kinds.CreateDatabase("sales")
+
+
+def test_a_temporary_view_stands_for_what_it_reads() -> None:
+    text = """CREATE TEMP VIEW v AS SELECT * FROM d.a JOIN b; CREATE TEMP VIEW w AS SELECT * FROM v;
+        INSERT INTO t SELECT * FROM w JOIN d.w; DROP VIEW w; SELECT * FROM w"""
+    first, _, insert, _, last = inspect(text, "here")
+    assert (first.kind, first.outputs) == ("CREATE TEMPORARY VIEW", ())
+    found = [(use.database, use.name, text[use.start : use.end]) for use in insert.inputs]
+    assert sorted(found) == [("d", "a", "w"), ("d", "w", "d.w"), ("here", "b", "w")]
+    assert [(use.database, use.name) for use in last.inputs] == [("here", "w")]

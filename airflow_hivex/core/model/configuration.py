@@ -1,0 +1,76 @@
+"""The parameters that SET gives to the jobs of one session: those of Spark SQL, and those of Hive without an effect."""
+
+from __future__ import annotations
+
+import re
+
+from airflow_hivex.core.model.secrets import is_secret_name
+
+TIME_ZONE = "spark.sql.session.timeZone"
+
+_NAME = re.compile(r"[A-Za-z][\w-]*(?:\.[\w-]+)*")
+_OF_SPARK_SQL = "spark.sql."
+# Parameters of Hive and of its engines that say how fast a statement runs, or allow what is always allowed here.
+_WITHOUT_EFFECT = re.compile(r"(?:hive|tez|mapred|mapreduce|yarn|dfs|io|fs\.trash|hcatalog|parquet|orc)\.")
+_OF_THE_METASTORE = re.compile(r"(?:metastore|hivex|hive\.metastore|hive\.cluster)\.")
+# Jobs rely on these. Source: core/spark/configuration.py and text_conf.py.
+_FIXED = frozenset(
+    {
+        "spark.sql.variable.substitute",
+        "spark.sql.parser.singleCharacterPipeOperator.enabled",
+        "spark.sql.runSQLOnFiles",
+        "spark.sql.parser.escapedStringLiterals",
+        "spark.sql.legacy.consecutiveStringLiterals.enabled",
+        "spark.sql.ansi.doubleQuotedIdentifiers",
+        "spark.sql.caseSensitive",
+        "spark.sql.parser.quotedRegexColumnNames",
+        "spark.sql.legacy.ctePrecedencePolicy",
+        "spark.sql.legacy.setopsPrecedence.enabled",
+        "spark.sql.ansi.relationPrecedence",
+        "spark.sql.legacy.bangEqualsNot",
+        "spark.sql.legacy.parser.havingWithoutGroupByAsWhere",
+        "spark.sql.legacy.exponentLiteralAsDecimal.enabled",
+        "spark.sql.files.ignoreMissingFiles",
+        "spark.sql.files.ignoreCorruptFiles",
+        "spark.sql.files.ignoreInvalidPartitionPaths",
+        "spark.sql.files.maxRecordsPerFile",
+    }
+)
+# Source: Spark's StaticSQLConf, and its parameters that name classes, which run any code.
+_OF_THE_APPLICATION = re.compile(
+    r"spark\.sql\.(?:"
+    r"extensions|catalog|defaultCatalog|globalTempDatabase|warehouse\.dir|queryExecutionListeners|cache\.serializer|"
+    r"filesourceTableRelationCacheSize|codegen\.(?:cache|comments)|debug$|hive\.|maven\.|artifact\.|connect\.|"
+    r"pyspark\.|execution\.pyspark|execution\.pythonUDF|execution\.pythonUDTF|session\.local|"
+    r"sources\.schemaStringLengthThreshold|ui\.|event\.|"
+    r"broadcastExchange\.|subquery\.maxThread|resultQueryStage|legacy\.sessionInit|redaction\.|planChangeLog|"
+    r"streaming\.|thriftserver|metadataCacheTTL|shuffleDependency|scriptTransformation|operatorPipe|"
+    r"(?:.*\.)?\w*(?:[Cc]lass|Provider|Listeners?|committer)(?:\.|$)"
+    r")"
+)
+
+
+def refusal(name: str) -> str | None:
+    """Return why SET does not take a parameter; None if it does."""
+    if not _NAME.fullmatch(name):
+        return f"{name} is not a valid name of a parameter"
+    if is_secret_name(name):
+        return f"{name} is a secret; a secret belongs to spark_conf or storage_options of a cluster"
+    if _OF_THE_METASTORE.match(name):
+        return f"{name} is a setting of the metastore, the same for all sessions; change it there"
+    if has_no_effect(name):
+        return None
+    if not name.startswith(_OF_SPARK_SQL):
+        if name.startswith("spark."):
+            return f"{name} counts when Spark starts; it belongs to spark_conf of a cluster"
+        return f"{name} is not a parameter of Spark SQL or Hive; for a value of a script DECLARE a variable"
+    if name in _FIXED:
+        return f"{name} is the same for all statements; jobs rely on it"
+    if _OF_THE_APPLICATION.match(name):
+        return f"{name} counts for all sessions of a Spark application; it belongs to spark_conf of a cluster"
+    return None
+
+
+def has_no_effect(name: str) -> bool:
+    """Return whether a parameter is one of Hive or its engines that SET takes and that changes nothing."""
+    return _WITHOUT_EFFECT.match(name) is not None

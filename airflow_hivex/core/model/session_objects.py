@@ -1,0 +1,82 @@
+"""The objects of one session: temporary views and functions, variables, and configuration. They end with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from airflow_hivex.core.model.objects import Column
+from airflow_hivex.core.model.statements.names import TableName
+
+
+@dataclass(frozen=True, slots=True)
+class TemporaryView:
+    """A view of one session: its query, whose tables are named with their databases, and its columns."""
+
+    text: str
+    columns: tuple[Column, ...]
+    comment: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A variable of one session: its type, its value and its default as Python values, and both as Spark SQL."""
+
+    type: str
+    value: object
+    sql: str
+    default: object
+    default_sql: str
+
+
+@dataclass(slots=True)
+class SessionObjects:
+    """The temporary objects of a session by their normalised names, and the configuration of its jobs.
+
+    ``functions`` has the parts of each CREATE FUNCTION behind the name. ``without_effect`` are parameters of Hive that
+    a script has set and that change nothing here.
+    """
+
+    views: dict[str, TemporaryView] = field(default_factory=dict)
+    variables: dict[str, Variable] = field(default_factory=dict)
+    functions: dict[str, str] = field(default_factory=dict)
+    configuration: dict[str, str] = field(default_factory=dict)
+    without_effect: dict[str, str] = field(default_factory=dict)
+
+    def view(self, name: TableName) -> TemporaryView | None:
+        """Return the temporary view of a name; one with a database or a namespace names a table."""
+        if name.database is not None or name.namespace is not None:
+            return None
+        return self.views.get(name.name)
+
+    def prelude(self, texts: Iterable[str]) -> tuple[str, ...]:
+        """Return the statements that declare the functions and variables whose names occur in the texts of a job.
+
+        A job without them shares Spark's session with all others of its configuration.
+        """
+        declarations: Mapping[str, str] = {
+            **{name: _create_function(name, text) for name, text in self.functions.items()},
+            **{
+                name: f"DECLARE OR REPLACE VARIABLE {_quoted(name)} {each.type} DEFAULT {each.sql}"
+                for name, each in self.variables.items()
+            },
+        }
+        if not declarations:
+            return ()
+        named: set[str] = set()
+        unread = [text.lower() for text in texts]
+        while unread:
+            text = unread.pop()
+            new = {name for name in declarations if name not in named and name in text}
+            named |= new
+            unread += [declarations[name].lower() for name in new]
+        # A function may call one that was made before it.
+        return tuple(text for name, text in declarations.items() if name in named)
+
+
+def _create_function(name: str, text: str) -> str:
+    return f"CREATE OR REPLACE TEMPORARY FUNCTION {_quoted(name)} {text}"
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

@@ -1,0 +1,22 @@
+"""The sessions of Spark that a runner keeps: one for each configuration, and for each set of session objects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import TypeVar
+
+K = TypeVar("K", bound=Hashable)
+S = TypeVar("S")
+
+MOST_SESSIONS = 64
+"""The number of sessions that a process keeps. Each SET VARIABLE of a loop needs another one."""
+
+
+def kept_session(sessions: dict[K, S], key: K, make: Callable[[], S]) -> S:
+    """Return the session of a key, made if need be. The one that was used longest ago is left to whoever uses it."""
+    session = sessions.pop(key, None)
+    session = make() if session is None else session
+    sessions[key] = session
+    while len(sessions) > MOST_SESSIONS:
+        del sessions[next(iter(sessions))]
+    return session

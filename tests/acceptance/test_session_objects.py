@@ -1,0 +1,133 @@
+"""Temporary views and functions, variables and configuration: they reach each job of their session, and no other."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+
+import pytest
+
+from airflow_hivex.core import Metastore, Session
+from airflow_hivex.core.errors import (
+    AlreadyExistsError,
+    AnalysisError,
+    InvalidObjectError,
+    InvalidOperationError,
+    InvalidParametersError,
+    JobError,
+    NoSuchTableError,
+    NoSuchVariableError,
+)
+
+pytestmark = [pytest.mark.spark, pytest.mark.parametrize("metastore_url", ["sqlite"], indirect=True)]
+
+
+def rows(session: Session, sql: str) -> list[tuple[object, ...]]:
+    return session.sql(sql).rows
+
+
+@pytest.fixture
+def t(session: Session) -> Session:
+    session.sql("CREATE TABLE t (id int, v string) PARTITIONED BY (p int)")
+    session.sql("INSERT INTO t VALUES (1, 'a', 1), (2, 'b', 1), (3, NULL, 2)")
+    return session
+
+
+def test_a_temporary_view_stands_for_its_query_in_its_session(t: Session, metastore: Metastore) -> None:
+    t.sql("CREATE TEMPORARY VIEW w (ten COMMENT 'ids', v) AS SELECT id * 10, v FROM t WHERE p = 1")
+    assert rows(t, "SELECT * FROM w ORDER BY ten") == [(10, "a"), (20, "b")]
+    # It hides the table of the current database, whose rows it reads.
+    t.sql("CREATE OR REPLACE TEMP VIEW t AS SELECT * FROM t WHERE id > 1")
+    assert rows(t, "SELECT count(*) FROM t JOIN w ON t.id * 10 = w.ten") == [(1,)]
+    t.sql("UPDATE default.t SET v = 'seen' WHERE id IN (SELECT ten / 10 FROM w) AND id = 2")
+    assert rows(t, "SELECT v FROM default.t WHERE id = 2") == [("seen",)]
+    assert rows(t, "SHOW VIEWS") == [("t",), ("w",)]
+    assert rows(t, "DESCRIBE w") == [("ten", "int", "ids"), ("v", "string", None)]
+    for text in ("INSERT INTO t VALUES (9, 'x', 1)", "DROP TABLE t", "ALTER TABLE w RENAME TO x", "ANALYZE TABLE t"):
+        with pytest.raises(InvalidOperationError, match="it is a temporary view of the session"):
+            t.sql(text if not text.startswith("ANALYZE") else f"{text} COMPUTE STATISTICS")
+    with pytest.raises(InvalidObjectError, match="reads the temporary view w, which ends with the session"):
+        t.sql("CREATE VIEW kept AS SELECT * FROM w")
+    with pytest.raises(InvalidObjectError, match="its query reads the view itself"):
+        t.sql("CREATE OR REPLACE TEMPORARY VIEW w AS SELECT * FROM w")
+    with pytest.raises(AlreadyExistsError):
+        t.sql("CREATE TEMPORARY VIEW w AS SELECT 1 AS one")
+    with metastore.session(user="other") as other:
+        assert rows(other, "SELECT count(*) FROM t") == [(3,)]
+        with pytest.raises(NoSuchTableError):
+            other.sql("SELECT * FROM w")
+    t.sql("DROP VIEW t")
+    assert rows(t, "SELECT count(*) FROM t") == [(3,)]
+
+
+def test_configuration_of_a_session_counts_for_its_jobs_alone(t: Session, metastore: Metastore) -> None:
+    text = "SELECT CAST('x' AS int) AS n"
+    t.sql("SET spark.sql.ansi.enabled=false")
+    assert rows(t, text) == [(None,)]
+    with metastore.session(user="other") as other, pytest.raises(JobError):
+        other.sql(text)
+    assert rows(t, "SET spark.sql.ansi.enabled") == rows(t, "SET") == [("spark.sql.ansi.enabled", "false")]
+    t.sql("RESET")
+    with pytest.raises(JobError):
+        t.sql(text)
+    t.sql("SET hive.exec.dynamic.partition.mode = nonstrict")
+    with pytest.raises(InvalidOperationError, match="it is a setting of the metastore, True for all sessions"):
+        t.sql("SET hive.txn.xlock.write = false")
+
+
+def test_variables_keep_their_types_and_values(t: Session) -> None:
+    t.sql("DECLARE lowest INT DEFAULT 2")
+    assert rows(t, "SELECT id FROM t WHERE id >= lowest ORDER BY id") == [(2,), (3,)]
+    t.sql("SET VAR lowest = (SELECT max(id) FROM t)")
+    assert rows(t, "SELECT lowest, session.lowest FROM t WHERE id = lowest AND p = lowest - 1") == [(3, 3)]
+    t.sql("UPDATE t SET v = concat('is ', lowest) WHERE id = lowest")
+    t.sql("INSERT INTO t VALUES (lowest + 1, 'new', 2)")
+    assert rows(t, "SELECT v FROM t WHERE id >= 3 ORDER BY id") == [("is 3",), ("new",)]
+    with pytest.raises(InvalidOperationError, match="returns several rows"):
+        t.sql("SET VAR (lowest) = (SELECT id FROM t)")
+    with pytest.raises(NoSuchVariableError):
+        t.sql("SET VARIABLE lowest = 1, highest = 2")
+    t.sql("SET VAR lowest = DEFAULT")
+    t.sql("DECLARE kept = named_struct('at', timestamp'2024-05-01 10:00:00.123456', 'b', X'0aff', 'q', 'it\\'s \\\\')")
+    t.sql("DECLARE OR REPLACE others = array(map(date'2024-02-29', 1.50), map())")
+    t.sql("DECLARE lasting = INTERVAL '1 02:03:04.5' DAY TO SECOND")
+    ((lowest, kept, others, lasting),) = rows(t, "SELECT lowest, kept, others, lasting")
+    assert (lowest, lasting) == (2, timedelta(days=1, hours=2, minutes=3, seconds=4.5))
+    assert kept == {"at": datetime(2024, 5, 1, 10, 0, 0, 123456, UTC), "b": b"\n\xff", "q": "it's \\"}
+    assert others == [{date(2024, 2, 29): Decimal("1.50")}, {}]
+    t.sql("DROP TEMPORARY VARIABLE lowest")
+    with pytest.raises(AnalysisError):
+        t.sql("SELECT lowest")
+
+
+def test_temporary_functions_are_those_of_their_session(t: Session, metastore: Metastore) -> None:
+    t.sql("CREATE TEMPORARY FUNCTION plus(x INT, y INT DEFAULT 1) RETURNS INT RETURN x + y")
+    t.sql("CREATE TEMPORARY FUNCTION plus2(x INT) RETURNS INT RETURN plus(plus(x))")
+    t.sql("CREATE TEMPORARY VIEW w AS SELECT plus2(id) AS n FROM t")
+    assert rows(t, "SELECT n, plus(n, 10) FROM w ORDER BY n LIMIT 1") == [(3, 13)]
+    assert t.sql("DELETE FROM t WHERE plus2(id) > 4").rows_deleted == 1
+    with metastore.session(user="other") as other, pytest.raises(AnalysisError):
+        other.sql("SELECT plus(1)")
+    with pytest.raises(AlreadyExistsError, match="one of Spark's"):
+        t.sql("CREATE TEMPORARY FUNCTION lower(x INT) RETURNS INT RETURN 1")
+    with pytest.raises(AnalysisError):
+        t.sql("CREATE OR REPLACE TEMPORARY FUNCTION plus(x INT) RETURNS INT RETURN z")
+    with pytest.raises(InvalidOperationError, match="it runs any code"):
+        t.sql("CREATE TEMPORARY FUNCTION f(x STRING DEFAULT reflect('a', 'b')) RETURNS STRING RETURN x")
+    assert rows(t, "SELECT plus(1)") == [(2,)]
+
+
+def test_a_statement_may_be_a_value(t: Session) -> None:
+    t.sql("DECLARE found BIGINT")
+    t.sql("DECLARE text STRING DEFAULT 'SELECT count(*) FROM t WHERE id > ? AND v <> ?'")
+    t.sql("EXECUTE IMMEDIATE text INTO found USING 0, 'a'")
+    assert rows(t, "SELECT found") == [(1,)]
+    t.sql("EXECUTE IMMEDIATE 'INSERT INTO t VALUES (:n, concat(:v, 1), 3)' USING found AS n, 'x' AS v")
+    assert rows(t, "EXECUTE IMMEDIATE 'SELECT v FROM t WHERE p = :p' USING 3 AS p") == [("x1",)]
+    with pytest.raises(InvalidOperationError, match="returns several rows; INTO takes one"):
+        t.sql("EXECUTE IMMEDIATE 'SELECT id FROM t' INTO found")
+    with pytest.raises(InvalidParametersError, match="2 markers"):
+        t.sql("EXECUTE IMMEDIATE text USING 1")
+    with pytest.raises(InvalidOperationError, match="it cannot be nested"):
+        t.sql("EXECUTE IMMEDIATE 'EXECUTE IMMEDIATE text'")
+    assert rows(t, "SELECT found") == [(1,)]

@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import pytest
+
+from airflow_hivex.core.errors import StatementSyntaxError, UnsupportedStatementError
+from airflow_hivex.core.model.configuration import refusal
+from airflow_hivex.core.model.session_objects import SessionObjects, Variable
+from airflow_hivex.core.runners.kept_sessions import MOST_SESSIONS, kept_session
+from airflow_hivex.core.spark.configuration import FIXED_CONF
+from airflow_hivex.core.spark.text_conf import TEXT_CONF, TEXT_DEFAULTS
+from airflow_hivex.core.sql.reader import read
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("CREATE TEMPORARY VIEW v USING csv OPTIONS (path '/x')", "make an external table of them"),
+        ("CREATE TEMPORARY FUNCTION f AS 'x.Y'", "write its body in SQL"),
+        ("CREATE TEMPORARY FUNCTION f(x INT) RETURNS INT RETURN (SELECT max(y) FROM t)", "reads no tables"),
+        ("CREATE TEMPORARY FUNCTION f(x INT) RETURNS INT LANGUAGE PYTHON AS 'x'", "the language of a function is SQL"),
+        ("EXECUTE IMMEDIATE 'SELECT ?' USING 1 + 1", "DECLARE a variable for the expression"),
+        ("SET x = y", "is not a parameter of Spark SQL or Hive"),
+        ("SET hivevar:x = y", "is not a valid name of a parameter"),
+        ("SET spark.executor.memory = 1g", "belongs to spark_conf of a cluster"),
+        ("SET spark.hadoop.fs.s3a.secret.key = x", "is a secret"),
+        ("SET spark.sql.extensions = x", "counts for all sessions of a Spark application"),
+        ("SET spark.sql.sources.commitProtocolClass = x", "counts for all sessions"),
+        ("SET hivex.namespace.mode = open", "is a setting of the metastore"),
+        ("RESET spark.master", "belongs to spark_conf"),
+        ("CREATE TEMPORARY FUNCTION f(x INT) RETURNS INT RETURN x + :y", "write a constant for :y"),
+        ("DROP TEMPORARY VIEW v", "DROP VIEW drops a temporary view"),
+        ("SET TIME ZONE LOCAL", "takes the name of a zone"),
+    ],
+)
+def test_what_a_session_cannot_have_is_refused_with_the_way(text: str, reason: str) -> None:
+    with pytest.raises(UnsupportedStatementError) as error:
+        read(text)
+    assert reason in error.value.reason
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "reason"),
+    [
+        ("CREATE TEMPORARY VIEW d.v AS SELECT 1", 38, "give it a name of one part"),
+        ("CREATE TEMPORARY FUNCTION f(x INT) RETURNS INT", 47, "expected RETURN and an expression"),
+        ("CREATE TEMPORARY FUNCTION `a b`() RETURNS INT RETURN 1", 27, "is not a valid name of a function"),
+        ("DECLARE x", 10, "expected a type or DEFAULT"),
+        ("DECLARE x INT DEFAULT", 22, "expected an expression"),
+        ("SET VAR x = 1, x = 2", 16, "variable x is named twice"),
+        ("SET VAR (x) = 1", 15, "and a query"),
+        ("EXECUTE 'SELECT 1'", 9, "expected IMMEDIATE"),
+        ("EXECUTE IMMEDIATE 'SELECT 1' INTO x INTO y", 37, "expected INTO, USING or the end"),
+        ("DROP TEMPORARY VARIABLE a.b.c", 26, "give it a name of one part"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_at_its_place(text: str, column: int, reason: str) -> None:
+    with pytest.raises(StatementSyntaxError, match=reason) as error:
+        read(text)
+    assert (error.value.line, error.value.column) == (1, column)
+
+
+@pytest.mark.parametrize("name", sorted({*FIXED_CONF, *TEXT_CONF, *TEXT_DEFAULTS}))
+def test_configuration_that_jobs_rely_on_stays(name: str) -> None:
+    assert "jobs rely on it" in str(refusal(name))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "spark.sql.shuffle.partitions",
+        "spark.sql.autoBroadcastJoinThreshold",
+        "spark.sql.legacy.timeParserPolicy",
+        "spark.sql.session.timeZone",
+        "spark.sql.adaptive.enabled",
+        "hive.exec.parallel",
+        "mapreduce.job.queuename",
+    ],
+)
+def test_configuration_of_spark_sql_and_of_hive_is_taken(name: str) -> None:
+    assert refusal(name) is None
+
+
+def test_a_job_gets_the_objects_that_it_names_and_those_that_they_name() -> None:
+    objects = SessionObjects()
+    objects.functions = {
+        "plus": "(x INT) RETURNS INT RETURN x + 1",
+        "twice": "(x INT) RETURNS INT RETURN plus(plus(x))",
+    }
+    objects.variables = {
+        name: Variable("int", 1, "CAST('1' AS int)", 1, "CAST('1' AS int)") for name in ("low", "high")
+    }
+    assert objects.prelude(["SELECT 1"]) == ()
+    assert objects.prelude(["SELECT Twice(1) FROM t WHERE id > LOW"]) == (
+        "CREATE OR REPLACE TEMPORARY FUNCTION `plus` (x INT) RETURNS INT RETURN x + 1",
+        "CREATE OR REPLACE TEMPORARY FUNCTION `twice` (x INT) RETURNS INT RETURN plus(plus(x))",
+        "DECLARE OR REPLACE VARIABLE `low` int DEFAULT CAST('1' AS int)",
+    )
+
+
+def test_the_session_that_was_used_longest_ago_is_left() -> None:
+    kept: dict[int, object] = {}
+    first = kept_session(kept, 0, object)
+    for key in range(1, MOST_SESSIONS):
+        kept_session(kept, key, object)
+    assert kept_session(kept, 0, object) is first
+    kept_session(kept, MOST_SESSIONS, object)
+    assert 1 not in kept
+    assert kept_session(kept, 0, object) is first
