@@ -193,6 +193,18 @@ def test_types_nested_buckets_and_columns(session: Session, format: str) -> None
     assert rows(session) == []
 
 
+@pytest.mark.evidence(cases=1)
+@pytest.mark.parametrize(
+    "clause", ["USING parquet", "STORED AS PARQUET", "STORED AS JSONFILE", "USING csv", "ROW FORMAT DELIMITED"]
+)
+def test_a_table_of_another_format_is_insert_only(session: Session, metastore: Metastore, clause: str) -> None:
+    session.sql(f"CREATE TABLE t {clause} AS SELECT 1 AS id, 'a' AS v")
+    session.sql("INSERT INTO t VALUES (2, 'b')")
+    assert rows(session) == [(1, "a"), (2, "b")]
+    table = metastore.catalog.get_table("default", "t")
+    assert (table.is_insert_only, table.is_external) == (True, False)
+
+
 def test_a_reader_keeps_its_snapshot_and_nothing_is_left_by_a_failure(session: Session, metastore: Metastore) -> None:
     create(session, "parquet")
     session.sql("INSERT INTO t VALUES (1, 'a')")
@@ -223,7 +235,8 @@ def test_its_rows_cannot_be_changed(session: Session, statement: str) -> None:
     ("clauses", "reason"),
     [
         ("USING xml TBLPROPERTIES ('transactional_properties' = 'insert_only')", "not xml"),
-        ("STORED AS PARQUET", "stored as ORC, not parquet"),
+        ("STORED AS SEQUENCEFILE", "a managed table is stored as one of avro, .*, not sequencefile"),
+        ("STORED AS PARQUET TBLPROPERTIES ('transactional_properties' = 'default')", "stored as ORC, not parquet"),
         ("TBLPROPERTIES ('transactional_properties' = 'some')", "neither default nor insert_only"),
         (
             "TBLPROPERTIES ('transactional_properties' = 'insert_only', 'hivex.row.layout' = 'flat')",

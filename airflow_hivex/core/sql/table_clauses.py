@@ -128,7 +128,14 @@ def _row_format(cursor: Cursor, clauses: TableClauses) -> None:
 
 
 def _options(cursor: Cursor, clauses: TableClauses) -> None:
-    clauses.options = read_properties(cursor)
+    token = cursor.peek(-1)
+    options = read_properties(cursor)
+    path = next((name for name in options if name.lower() == "path"), None)
+    if path is not None:
+        # As in Spark, where it is another word for the location.
+        once(cursor, token, clauses.location is not None)
+        clauses.location = options.pop(path)
+    clauses.options = options
 
 
 def _partitioned(cursor: Cursor, clauses: TableClauses) -> None:
@@ -187,6 +194,7 @@ def _sort_column(cursor: Cursor) -> SortColumn:
 
 
 def _location(cursor: Cursor, clauses: TableClauses) -> None:
+    once(cursor, cursor.peek(-1), clauses.location is not None)
     clauses.location = read_string(cursor, "a location")
 
 

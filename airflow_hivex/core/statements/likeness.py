@@ -100,12 +100,8 @@ def _managed(name: str, definition: CreateTable, source: Table) -> CreateTable:
         known = " or ".join(INSERT_ONLY_FORMATS)
         reason = f"files of format {data_source}, which {source.full_name} has, are not written; write USING {known}"
         raise InvalidObjectError("table", name, reason)
-    properties = dict(definition.properties)
-    if data_source != "orc":
-        properties.setdefault(TRANSACTIONAL_PROPERTIES, INSERT_ONLY)
     return replace(
         definition,
-        properties=properties,
         bucket_columns=storage.bucket_columns,
         sort_columns=storage.sort_columns,
         num_buckets=storage.num_buckets,

@@ -103,6 +103,9 @@ def describe_table(
     if external:
         _check_external(full_name, data_source, properties, statement)
     else:
+        if data_source != "orc":
+            # Rows with ids are stored as ORC only.
+            properties = {TRANSACTIONAL_PROPERTIES: INSERT_ONLY, **properties}
         properties = managed_properties(full_name, data_source, properties)
     chosen = context.services.clusters.get(
         context.session.cluster or properties.get(CLUSTER) or cluster or home_cluster(context, database)
@@ -313,8 +316,8 @@ def managed_properties(table: str, format: str, properties: Mapping[str, str]) -
         raise InvalidObjectError(
             "table",
             table,
-            f"a transactional table is stored as ORC, not {format}; transactional_properties={INSERT_ONLY}, or an "
-            "external table, can be of another format",
+            f"a full ACID table is stored as ORC, not {format}; leave transactional_properties out, and the table is "
+            "insert-only",
         )
     _check_layout(table, properties)
     return {**properties, TRANSACTIONAL: "true", TRANSACTIONAL_PROPERTIES: kind}
@@ -323,7 +326,8 @@ def managed_properties(table: str, format: str, properties: Mapping[str, str]) -
 def _insert_only_properties(table: str, format: str, properties: Mapping[str, str]) -> dict[str, str]:
     if format not in INSERT_ONLY_FORMATS:
         known = ", ".join(INSERT_ONLY_FORMATS)
-        raise InvalidObjectError("table", table, f"an insert-only table is stored as one of {known}, not {format}")
+        reason = f"a managed table is stored as one of {known}, not {format}"
+        raise InvalidObjectError("table", table, reason)
     _check_layout(table, {**properties, TRANSACTIONAL_PROPERTIES: INSERT_ONLY})
     return {**properties, TRANSACTIONAL: "true", TRANSACTIONAL_PROPERTIES: INSERT_ONLY}
 
