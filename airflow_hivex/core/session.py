@@ -32,6 +32,7 @@ from airflow_hivex.core.statements import (
     comments,
     compactions,
     copies,
+    create_as_select,
     definitions,
     described_parts,
     explicit_transactions,
@@ -46,6 +47,7 @@ from airflow_hivex.core.statements import (
     partition_definitions,
     partition_lists,
     queries,
+    replacements,
     row_changes,
     session_settings,
     statistics,
@@ -76,7 +78,9 @@ Handler = Callable[[StatementContext, Any], Result]
 
 
 def _create_table(context: StatementContext, statement: kinds.CreateTable) -> Result:
-    create = definitions.create_table if statement.query is None else queries.run_create_table_as_select
+    if statement.query is not None:
+        return create_as_select.run_create_table_as_select(context, statement)
+    create = replacements.run_replace if statement.or_replace else definitions.create_table
     return create(context, statement)
 
 

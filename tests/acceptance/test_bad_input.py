@@ -102,6 +102,8 @@ REFUSED = [
     ("CREATE TABLE new (a int) CLUSTERED BY (b) INTO 2 BUCKETS", NoSuchColumnError, "b"),
     ("CREATE TABLE new (a int) SKEWED BY (b) ON (1)", NoSuchColumnError, "b"),
     ("CREATE TABLE new (a int) USING delta", InvalidObjectError, "stored as one of avro.*, not delta"),
+    ("CREATE OR REPLACE TABLE new LIKE t", UnsupportedStatementError, "does not replace"),
+    ("CREATE OR REPLACE TABLE IF NOT EXISTS t (a int)", StatementSyntaxError, "IF NOT EXISTS"),
     ("CREATE TABLE new (a int) USING csv OPTIONS (path 'a') LOCATION 'a'", StatementSyntaxError, "twice"),
     ("CREATE EXTERNAL TABLE new (a int) STORED AS RCFILE LOCATION 'x'", InvalidObjectError, "rcfile.*parquet"),
     ("CREATE EXTERNAL TABLE new (a int) USING text LOCATION 'x'", InvalidObjectError, "value string"),

@@ -151,11 +151,14 @@ def has_secondaries(connection: Connection, table: StoredTable) -> bool:
     return connection.execute(query).first() is not None
 
 
-def insert_table(connection: Connection, table: Table, now_ms: int, *, hidden: bool = False) -> StoredTable:
+def insert_table(
+    connection: Connection, table: Table, now_ms: int, *, hidden: bool = False, first_write_id: int = 1
+) -> StoredTable:
     """Add a table; an empty location becomes one below its database's that no other table holds.
 
     A ``hidden`` one is out of everybody's sight until :func:`reveal`: its row keeps its location
-    from being used again if its writer dies before that.
+    from being used again if its writer dies before that. ``first_write_id`` is above the write ids of a table of its
+    name that is still there.
 
     Raises:
         AlreadyExistsError: a table of that name exists in the database.
@@ -189,7 +192,7 @@ def insert_table(connection: Connection, table: Table, now_ms: int, *, hidden: b
     except IntegrityError as error:
         raise AlreadyExistsError("table", f"{database.name}.{name}") from error
     # Only now: the name is taken, so that the transaction that dropped the earlier table of the name has committed.
-    first = former_write_ids.next_of(connection, (database.name, name))
+    first = max(first_write_id, former_write_ids.next_of(connection, (database.name, name)))
     connection.execute(insert(next_write_ids).values(table_id=table_id, next=first))
     storage = replace(table.storage, primary=replace(primary, location=location))
     stored = StoredTable.of(replace(table, database=database.name, name=name, storage=storage), table_id)

@@ -94,6 +94,11 @@ class StatementLocks:
         """DROP TABLE."""
         return [*self.create_table(table.database), *self._change(table, None, LockType.EXCLUSIVE)]
 
+    def replace_table(self, table: Table) -> list[LockComponent]:
+        """Return the locks of a statement that puts a new table in the place of one; an external one is locked, too."""
+        exclusive = LockComponent(table.database, table.name, type=LockType.EXCLUSIVE, operation=_NONE)
+        return [*self.create_table(table.database), exclusive]
+
     def create_link(self, database: str, source: Table) -> list[LockComponent]:
         """CREATE LINK in a database: neither the database nor the source is dropped meanwhile."""
         return [*self.create_table(database), *self._change(source, None, LockType.SHARED_READ)]

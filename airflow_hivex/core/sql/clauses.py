@@ -168,7 +168,6 @@ SCHEMA TABLE TABLELINK TABLES TBLPROPERTIES TEMP TEMPORARY TRANSACTION TRANSACTI
 
 
 _INSTEAD = {
-    "CREATE OR REPLACE TABLE": "INSERT OVERWRITE replaces the rows of a table",
     "CREATE GLOBAL": "make a view, or a temporary view in each session",
     "EXPORT": "`hivex export --hive` copies a table to files that Hive reads",
     "GRANT": "the metastore has no users and no rights",
@@ -177,7 +176,6 @@ _INSTEAD = {
     "MSCK": "register partitions by ALTER TABLE ... ADD IF NOT EXISTS PARTITION",
     "REFRESH": "it is not needed: each statement reads the newest snapshot",
     "REPLACE INTO": "use MERGE INTO",
-    "REPLACE TABLE": "INSERT OVERWRITE replaces the rows of a table",
     "REVOKE": "the metastore has no users and no rights",
     "SHOW CURRENT": "SELECT current_database() returns the current database",
     "SHOW TABLE EXTENDED": "DESCRIBE FORMATTED describes a table",

@@ -65,14 +65,14 @@ from airflow_hivex.core.sql.session_objects import (
     read_execute,
 )
 from airflow_hivex.core.sql.session_settings import read_reset, read_set
-from airflow_hivex.core.sql.tables import read_create_table
+from airflow_hivex.core.sql.tables import read_create_table, read_replace_table
 from airflow_hivex.core.sql.tokens import Cursor, Token, syntax_error, tokenize, unsupported_error
 from airflow_hivex.core.sql.transactions import TRANSACTION_WORDS, read_transaction
 from airflow_hivex.core.sql.views import read_alter_view, read_create_view, read_drop_view
 
 _OF_OTHER_RELEASES = """
 ADD CACHE CALL CLEAR COMPACT DFS END EXPORT FETCH GRANT
-IMPORT KILL LIST LOCK MAP MSCK PREPARE REDUCE REFRESH RELOAD REPAIR REPL REPLACE
+IMPORT KILL LIST LOCK MAP MSCK PREPARE REDUCE REFRESH RELOAD REPAIR REPL
 REVOKE UNCACHE UNLOCK
 """.split()  # noqa: SIM905
 
@@ -81,6 +81,7 @@ _READERS: Mapping[str, Callable[[Cursor], Statement]] = {
     "UPDATE": read_update,
     "DELETE": read_delete,
     "MERGE": read_merge,
+    "REPLACE": read_replace_table,
     "LOAD": read_load,
     "TRUNCATE": read_truncate,
     "ANALYZE": read_analyze,
@@ -293,10 +294,12 @@ def _create(cursor: Cursor, first: Token) -> Statement:
     or_replace = cursor.at("OR", "REPLACE", "VIEW") and cursor.accept("OR", "REPLACE")
     if cursor.accept("VIEW"):
         return read_create_view(cursor, or_replace=or_replace)
+    or_replace = cursor.accept("OR", "REPLACE")
     modifier = next((word for word in ("EXTERNAL", "TRANSACTIONAL") if cursor.accept(word, "TABLE")), None)
     if modifier is None and not cursor.accept("TABLE"):
         raise unsupported_statement(cursor, first)
-    return read_create_table(cursor, external=modifier == "EXTERNAL", transactional=modifier == "TRANSACTIONAL")
+    external, transactional = modifier == "EXTERNAL", modifier == "TRANSACTIONAL"
+    return read_create_table(cursor, external=external, transactional=transactional, or_replace=or_replace)
 
 
 def _drop(cursor: Cursor, first: Token) -> Statement:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from airflow_hivex.core.model.objects import TRANSACTIONAL, Column
 from airflow_hivex.core.model.statements import CreateTable, CreateTableLike, Query
+from airflow_hivex.core.sql.clauses import unsupported_statement
 from airflow_hivex.core.sql.columns import read_columns
 from airflow_hivex.core.sql.queries import at_query, read_query
 from airflow_hivex.core.sql.table_clauses import TableClauses, format_of, read_clause
@@ -15,7 +16,12 @@ _OF_THE_SOURCE = ("OPTIONS", "PARTITIONED", "CLUSTERED", "SKEWED", "COMMENT")
 
 
 def read_create_table(
-    cursor: Cursor, *, external: bool = False, transactional: bool = False
+    cursor: Cursor,
+    *,
+    external: bool = False,
+    transactional: bool = False,
+    or_replace: bool = False,
+    must_exist: bool = False,
 ) -> CreateTable | CreateTableLike:
     """Return the statement whose words up to TABLE are read.
 
@@ -25,11 +31,15 @@ def read_create_table(
         StatementSyntaxError: it is not SQL, names a column twice, or gives a clause twice.
         UnsupportedStatementError: it asks for what a table here cannot have.
     """
+    if or_replace and cursor.at("IF", "NOT", "EXISTS"):
+        raise cursor.error("a table that replaces another one has no IF NOT EXISTS; leave one of both out")
     if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
     name_token = cursor.peek()
     table = cursor.table_name()
     if table.namespace is not None:
         raise cursor.error("a name with @ is that of a link, never of a table that is created", name_token)
+    if cursor.at("LIKE") and or_replace:
+        raise cursor.unsupported("CREATE TABLE ... LIKE does not replace a table; list the columns")
     if cursor.accept("LIKE"):
         return _read_like(
             cursor, CreateTable(table, external=external, if_not_exists=if_not_exists), transactional=transactional
@@ -67,7 +77,21 @@ def read_create_table(
         input_format=clauses.input_format,
         output_format=clauses.output_format,
         serde_library=clauses.serde_library,
+        or_replace=or_replace,
+        must_exist=must_exist,
     )
+
+
+def read_replace_table(cursor: Cursor) -> CreateTable | CreateTableLike:
+    """Return the statement whose word REPLACE is read.
+
+    Raises:
+        UnsupportedStatementError: it replaces rows, as in other dialects.
+    """
+    first = cursor.tokens[cursor.index - 1]
+    if not cursor.accept("TABLE"):
+        raise unsupported_statement(cursor, first)
+    return read_create_table(cursor, or_replace=True, must_exist=True)
 
 
 def _read_like(cursor: Cursor, new: CreateTable, *, transactional: bool) -> CreateTableLike:

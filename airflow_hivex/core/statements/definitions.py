@@ -84,7 +84,7 @@ def drop_database(context: StatementContext, statement: DropDatabase) -> Result:
         if not statement.if_exists:
             raise
         return Result()
-    _delete_tables(context, dropped)
+    delete_tables(context, dropped)
     return Result(txn_id=running.txn_id)
 
 
@@ -210,7 +210,7 @@ def drop_table(context: StatementContext, statement: DropTable) -> Result:
         if not statement.if_exists:
             raise
         return Result()
-    _delete_tables(context, dropped[-1:])
+    delete_tables(context, dropped[-1:])
     return result
 
 
@@ -263,7 +263,7 @@ def rename_table(context: StatementContext, statement: RenameTable) -> Result:
     return change_metadata(context, table, context.services.statement_locks.alter_table(table), change)
 
 
-def _delete_tables(context: StatementContext, dropped: Sequence[StoredTable]) -> None:
+def delete_tables(context: StatementContext, dropped: Sequence[StoredTable]) -> None:
     """Delete the files of dropped managed tables; what cannot be deleted stays noted in the metastore."""
     gone = []
     for table in dropped:

@@ -90,7 +90,8 @@ class CreateTable(RoutedStatement):
     ``format`` is the word after USING or STORED AS in lower case, None where none is given.
     ``partition_keys`` whose type is the empty string name columns of ``columns`` (or of the
     query), as in Spark's PARTITIONED BY (a, b). ``input_format``, ``output_format`` and ``serde_library``
-    are classes of Hive, where the statement names them.
+    are classes of Hive, where the statement names them. With ``or_replace`` the table takes the place of one of its
+    name, which ``must_exist`` in REPLACE TABLE.
     """
 
     KIND = "CREATE TABLE"
@@ -114,16 +115,19 @@ class CreateTable(RoutedStatement):
     input_format: str | None = None
     output_format: str | None = None
     serde_library: str | None = None
+    or_replace: bool = False
+    must_exist: bool = False
 
     @property
     def kind(self) -> str:
-        """Return CREATE TABLE, with AS SELECT where it has a query."""
-        return self.KIND if self.query is None else "CREATE TABLE AS SELECT"
+        """Return CREATE TABLE or REPLACE TABLE, with AS SELECT where it has a query."""
+        name = "REPLACE TABLE" if self.must_exist else "CREATE OR REPLACE TABLE" if self.or_replace else self.KIND
+        return name if self.query is None else f"{name} AS SELECT"
 
     @property
     def writes(self) -> tuple[tuple[TableName, tuple[Role, ...]], ...]:
-        """Return the new table."""
-        return ((self.table, (Role.CREATE,)),)
+        """Return the new table, and the one in whose place it comes."""
+        return ((self.table, (Role.CREATE, Role.DROP) if self.or_replace else (Role.CREATE,)),)
 
     @property
     def queries(self) -> tuple[Query, ...]:

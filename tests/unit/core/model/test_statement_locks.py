@@ -120,6 +120,11 @@ def shown(components: Sequence[LockComponent]) -> list[str]:
             ["SHARED_READ default NO_TXN", "EXCLUSIVE default/t NO_TXN"],
         ),
         (lambda locks: locks.drop_table(EXTERNAL), {}, ["SHARED_READ default NO_TXN"]),
+        (
+            lambda locks: locks.replace_table(EXTERNAL),
+            {"hive.acid.lockless.reads.enabled": True},
+            ["SHARED_READ default NO_TXN", "EXCLUSIVE default/e NO_TXN"],
+        ),
         (lambda locks: locks.drop_database("d"), {}, ["EXCLUSIVE d NO_TXN"]),
         # ALTER TABLE
         (lambda locks: locks.drop_partitions(PARTITIONED, ["ds=1"]), {}, ["EXCLUSIVE default/p/ds=1 NO_TXN"]),

@@ -56,6 +56,8 @@ EXAMPLES: dict[type[Statement], dict[str, str]] = {
     kinds.CreateTable: {
         "CREATE TABLE d.t (x INT)": "create d.t",
         "CREATE TABLE t AS SELECT * FROM a": "create t, read a",
+        "CREATE OR REPLACE TABLE t (x INT)": "create t, drop t",
+        "REPLACE TABLE t AS SELECT * FROM t": "create t, drop t, read t",
     },
     kinds.CreateTableLike: {
         "CREATE EXTERNAL TABLE t LIKE d.a LOCATION 'x'": "create t, describe d.a",
@@ -192,7 +194,7 @@ def test_a_routed_statement_binds_what_it_tells(kind: type[Statement]) -> None:
         roles = {(str(use.role), f"{use.database}.{use.name}" if use.database else use.name) for use in statement.uses}
         assert {name for role, name in roles if role == "read"} == read_names
         written = {str(name) for name in statement.targets}
-        assert {name for role, name in roles if role not in ("read", "create")} == written
+        assert {name for role, name in roles if role not in ("read", "create", "drop")} == written
 
 
 def test_a_merge_tells_database_and_namespace_of_its_target() -> None:

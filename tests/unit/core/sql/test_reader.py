@@ -485,7 +485,7 @@ def test_what_cannot_be_read_is_refused_at_its_place(text: str, line: int, colum
     [
         ("CREATE TEMPORARY TABLE t (a INT)", "; a table that is dropped at the end does the same"),
         ("CREATE GLOBAL TEMPORARY VIEW v AS SELECT 1", "; make a view, or a temporary view in each session"),
-        ("CREATE OR REPLACE TABLE t (a INT)", "CREATE OR REPLACE TABLE is"),
+        ("REPLACE INTO t VALUES (1)", "REPLACE INTO is not a statement of this release; use MERGE INTO"),
         ("CREATE FUNCTION f AS 'x'", "CREATE FUNCTION is"),
         ("ALTER TABLE t SET LOCATION '/x'", "ALTER TABLE ... SET LOCATION is"),
         ("GRANT SELECT ON t TO u", "GRANT is"),

@@ -1,0 +1,155 @@
+"""CREATE TABLE AS SELECT: a table and its rows appear at once, perhaps in the place of another table."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+from sqlalchemy import Connection
+
+from airflow_hivex.core.catalog import tables
+from airflow_hivex.core.errors import (
+    AlreadyExistsError,
+    HivexError,
+    InvalidObjectError,
+    InvalidOperationError,
+    NoSuchTableError,
+)
+from airflow_hivex.core.model.clusters import Cluster
+from airflow_hivex.core.model.objects import Column, StoredTable, Table
+from airflow_hivex.core.model.statements import CreateTable
+from airflow_hivex.core.model.transactions import Operation
+from airflow_hivex.core.model.writes import TableWrite
+from airflow_hivex.core.statements import planning
+from airflow_hivex.core.statements.context import Result, Running, StatementContext
+from airflow_hivex.core.statements.definitions import delete_tables
+from airflow_hivex.core.statements.locking import acquire
+from airflow_hivex.core.statements.pending import register_writes
+from airflow_hivex.core.statements.queries import plan_query
+from airflow_hivex.core.statements.replacements import replaced_table
+from airflow_hivex.core.statements.routing import chosen_cluster, route
+from airflow_hivex.core.statements.table_definitions import check_columns, describe_table
+from airflow_hivex.core.statements.transactions import own_transaction
+
+log = logging.getLogger(__name__)
+
+
+def run_create_table_as_select(context: StatementContext, statement: CreateTable) -> Result:
+    """Return a new table with the rows of a query, on the cluster that runs it; table and rows appear at once.
+
+    The query of one that replaces a table may read that table.
+    """
+    if not statement.or_replace and _existing(context, statement) is not None:
+        return _exists(context, statement)
+    with own_transaction(context) as running:
+        earlier = _claim_name(context, running, statement)
+        if earlier is not None and not statement.or_replace:
+            result = _exists(context, statement)
+            context.services.transactions.abort(running.txn_id, "the table exists already")
+            return result
+        routed = route(context, statement, running)
+        cluster = chosen_cluster(context, routed)
+        log.info("Transaction %s: %s", running.txn_id, routed.route.describe())
+        assert routed.statement.query is not None
+        plan = plan_query(context, running, routed.statement.query, routed, cluster)
+        given = context.run(cluster, replace(plan, max_rows=0)).columns
+        table = describe_table(context, _with_query_columns(statement, given), cluster.name)
+        if table.is_external:
+            raise InvalidOperationError(statement.kind, table.full_name, "the new table must be a managed one")
+        hidden, facts = _insert_hidden(context, running, table, cluster, earlier)
+        running.undo += [lambda: _delete_table_files(context, hidden, cluster)]
+        write = planning.write(hidden, cluster, facts, input_columns=[column.name for column in given])
+        written = context.run(cluster, replace(plan, write=write))
+        dropped: list[StoredTable] = []
+
+        def changes(connection: Connection) -> None:
+            if earlier is not None:
+                catalog = context.services.catalog.joining(connection)
+                dropped.append(catalog.drop_table(earlier.database, earlier.name, txn_id=running.txn_id))
+            tables.reveal(connection, hidden)
+            writes = [(hidden, facts, written.directories)]
+            register_writes(context.services, connection, writes, reveals_table=True)
+
+        context.services.transactions.commit(running.txn_id, changes)
+    delete_tables(context, dropped[-1:])
+    return Result(cluster=cluster.name, txn_id=running.txn_id, rows_written=written.rows_written, route=routed.route)
+
+
+def _existing(context: StatementContext, statement: CreateTable) -> StoredTable | None:
+    try:
+        return context.services.catalog.get_table(*context.session.qualify(statement.table))
+    except NoSuchTableError:
+        return None
+
+
+def _exists(context: StatementContext, statement: CreateTable) -> Result:
+    """Return the result of a statement whose table exists already.
+
+    Raises:
+        AlreadyExistsError: it has no IF NOT EXISTS.
+    """
+    if statement.if_not_exists:
+        return Result(rows_written=0)
+    raise AlreadyExistsError("table", ".".join(context.session.qualify(statement.table)))
+
+
+def _claim_name(context: StatementContext, running: Running, statement: CreateTable) -> StoredTable | None:
+    """Lock the name of the new table, and return the table that has it, if there is one.
+
+    Raises:
+        NoSuchTableError, InvalidOperationError: the table cannot be replaced.
+    """
+    locks = context.services.statement_locks
+    find = replaced_table if statement.or_replace else _existing
+    earlier = find(context, statement)
+    if earlier is None:
+        new_table = locks.create_table_as_select(*context.session.qualify(statement.table))
+        acquire(context, running, new_table, new_table=True)
+        # Who had the lock before may have made it.
+        earlier = find(context, statement)
+    if earlier is None or not statement.or_replace:
+        return earlier
+    acquire(context, running, locks.replace_table(earlier))
+    current = find(context, statement)
+    if current is None or current.id != earlier.id:
+        raise InvalidOperationError(
+            statement.kind, earlier.full_name, "it was replaced or dropped meanwhile; try again"
+        )
+    return current
+
+
+def _with_query_columns(statement: CreateTable, given: tuple[Column, ...]) -> CreateTable:
+    """Return the definition with the query's columns; PARTITIONED BY names some of them."""
+    if statement.columns:
+        raise InvalidObjectError("table", str(statement.table), "a column list does not go with AS SELECT")
+    check_columns(str(statement.table), given)
+    return replace(statement, columns=given)
+
+
+def _insert_hidden(
+    context: StatementContext, running: Running, table: Table, cluster: Cluster, earlier: StoredTable | None
+) -> tuple[StoredTable, TableWrite]:
+    """Return the new table, out of sight, and this transaction's write to it: a killed writer leaves its trace.
+
+    Its write ids come after those of the ``earlier`` table, whose last one is that of this transaction.
+    """
+    services = context.services
+    ids = [running.txn_id]
+
+    def work(connection: Connection) -> tuple[StoredTable, TableWrite]:
+        first = 1
+        if earlier is not None and earlier.is_transactional:
+            first = services.transactions.allocate_in(connection, ids, earlier.id)[running.txn_id] + 1
+        hidden = tables.insert_table(connection, table, services.clock(), hidden=True, first_write_id=first)
+        allocated = services.transactions.allocate_in(connection, ids, hidden.id, operation=Operation.INSERT)
+        return hidden, TableWrite(running.txn_id, allocated[running.txn_id], cluster.name)
+
+    return services.store.write(work)
+
+
+def _delete_table_files(context: StatementContext, hidden: Table, cluster: Cluster) -> None:
+    try:
+        context.services.files_to_change(cluster).delete_directory(hidden.storage.primary.location)
+    except HivexError as error:
+        # The hidden row still names the place for whoever cleans up.
+        log.warning("Files of %s could not be deleted: %s", hidden.full_name, error)
