@@ -166,12 +166,13 @@ def commit_transaction(services: Services, txn_id: int, changes: Callable[[Conne
             as :meth:`TransactionManager.commit`; in the first two cases its files are deleted.
     """
     try:
-        services.transactions.commit(txn_id, changes)
+        has_writes = services.transactions.commit(txn_id, changes)
     except TransactionAbortedError:
         _delete_pending(services, txn_id)
         raise
-    # The other writes belong to statements that were killed and never repeated.
-    _delete_pending(services, txn_id)
+    if has_writes:
+        # The other writes belong to statements that were killed and never repeated.
+        _delete_pending(services, txn_id)
 
 
 def abort_transaction(

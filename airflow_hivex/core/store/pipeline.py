@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 
 _BEGIN, _COMMIT = b"BEGIN ISOLATION LEVEL READ COMMITTED", b"COMMIT"
 # A plan is kept as long as nobody analyzes its tables. One from when they were small must not read the whole
-# of them when they have grown, so it is made for what indexes there are; every statement here has one.
-_WITHOUT_SCANS, _WITH_SCANS = b"SET LOCAL enable_seqscan = off", b"SET LOCAL enable_seqscan TO DEFAULT"
+# of them when they have grown, so it is made for what indexes there are. A table without one that fits, which is
+# small, costs so much by that setting that PostgreSQL would compile the statement for tens of milliseconds.
+_WITHOUT_SCANS = b"SELECT set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)"
+_WITH_SCANS = b"SET LOCAL enable_seqscan TO DEFAULT"
 _SUCCESSES = (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK)
 # Source: PostgreSQL pg_type: bool, int8, int2, int4.
 _DECODERS: Mapping[int, Callable[[bytes], Value]] = {16: lambda value: value == b"t", 20: int, 21: int, 23: int}

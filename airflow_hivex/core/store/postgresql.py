@@ -11,6 +11,9 @@ from sqlalchemy.exc import InvalidatePoolError
 
 from airflow_hivex.core.errors import StoreDriverMissingError
 
+_MOST_KEPT, _MOST_MORE = 12, 3
+"""The connections that threads of a process get, and those beyond, which are closed after each use."""
+
 
 def postgresql_engine(url: URL, **options: Any) -> Engine:
     """Return an engine for a PostgreSQL database.
@@ -19,7 +22,14 @@ def postgresql_engine(url: URL, **options: Any) -> Engine:
         StoreDriverMissingError: the driver cannot be imported.
     """
     try:
-        engine = create_engine(url, isolation_level="READ COMMITTED", **options)
+        engine = create_engine(
+            url,
+            isolation_level="READ COMMITTED",
+            pool_size=_MOST_KEPT,
+            max_overflow=_MOST_MORE,
+            pool_use_lifo=True,
+            **options,
+        )
     except ImportError as error:
         # Of psycopg without its binary part and without libpq, the first line says so.
         raise StoreDriverMissingError(str(error).partition("\n")[0].rstrip(".")) from error

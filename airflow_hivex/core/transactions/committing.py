@@ -47,8 +47,8 @@ class Committer:
         txn_id: int,
         changes: Callable[[Connection], None] | None,
         exclusive_write_locks: bool,
-    ) -> None:
-        """Commit a transaction together with ``changes``. Committing twice is a no-op.
+    ) -> TxnRow:
+        """Commit a transaction together with ``changes``; return its row. Committing twice is a no-op.
 
         Raises:
             ConflictFoundError: another transaction was first.
@@ -58,7 +58,7 @@ class Committer:
         (found,) = exchange.send(txn_rows.LOCK(txn_id=txn_id))
         row = row_from(txn_id, found)
         if row.state == TxnState.COMMITTED.value:
-            return
+            return row
         raise_if_settled(txn_id, row)
         with notification_log.deferred(connection) as events:
             if row.statements and self._register_writes is not None:
@@ -67,9 +67,10 @@ class Committer:
                 changes(connection)
         written, held = exchange.send(conflicts.WRITES(txn_id=txn_id), HELD_BY_TXN(txn_id=txn_id))
         self._settle(exchange, row, written, held, exclusive_write_locks, events)
+        return row
 
-    def commit_alone(self, exchange: Exchange, txn_id: int, exclusive_write_locks: bool) -> bool:
-        """Commit in two round trips; return False, with nothing done, if writes must be registered together with that.
+    def commit_alone(self, exchange: Exchange, txn_id: int, exclusive_write_locks: bool) -> TxnRow | None:
+        """Commit in two round trips; return None, with nothing done, if writes must be registered together with that.
 
         Raises:
             ConflictFoundError: another transaction was first.
@@ -80,12 +81,12 @@ class Committer:
         )
         row = row_from(txn_id, found)
         if row.state == TxnState.COMMITTED.value:
-            return True
+            return row
         raise_if_settled(txn_id, row)
         if row.statements and self._register_writes is not None:
-            return False
+            return None
         self._settle(exchange, row, written, held, exclusive_write_locks)
-        return True
+        return row
 
     def _settle(
         self,

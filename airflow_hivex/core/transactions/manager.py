@@ -207,8 +207,10 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
         changes: Callable[[Connection], None] | None = None,
         *,
         exclusive_write_locks: bool = False,
-    ) -> None:
+    ) -> bool:
         """Make all that the transaction wrote visible, together with ``changes``, by one row change.
+
+        Returns whether statements may have noted writes in it that are to be cleaned up now.
 
         ``changes`` (registering directories, a new table) is applied in the same database
         transaction while this transaction is still open, and is undone if the commit is refused.
@@ -226,11 +228,15 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
         """
         check_id(txn_id)
 
+        row: TxnRow | None = None
         try:
-            if changes is not None or not self._store.exchange(
-                lambda exchange: self._committer.commit_alone(exchange, txn_id, exclusive_write_locks), name="commit"
-            ):
-                self._store.write(
+            if changes is None:
+                row = self._store.exchange(
+                    lambda exchange: self._committer.commit_alone(exchange, txn_id, exclusive_write_locks),
+                    name="commit",
+                )
+            if row is None:
+                row = self._store.write(
                     lambda connection: self._committer.commit(connection, txn_id, changes, exclusive_write_locks),
                     name="commit",
                 )
@@ -243,9 +249,10 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
                 raise CommitOutcomeUnknownError(txn_id) from lookup_error
             if found.state is TxnState.OPEN:
                 # The server had lost it before applying it.
-                self.commit(txn_id, changes, exclusive_write_locks=exclusive_write_locks)
-            elif found.state is TxnState.ABORTED:
+                return self.commit(txn_id, changes, exclusive_write_locks=exclusive_write_locks)
+            if found.state is TxnState.ABORTED:
                 raise TransactionAbortedError(txn_id, found.reason) from error
+        return row is None or row.statements > 0
 
     def abort(self, txn_id: int, reason: str | None = None, code: AbortReason = AbortReason.NONE) -> None:
         """Make sure that nothing the transaction wrote is ever visible. Aborting twice is a no-op.

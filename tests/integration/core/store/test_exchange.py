@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 
 import pytest
 from sqlalchemy import BigInteger, Connection, String, bindparam, func, insert, select, text, update
@@ -23,6 +24,7 @@ _ADD = Prepared(
 )
 _FIND = Prepared(select(counters.c.name, counters.c.value).where(counters.c.name == bindparam("name", type_=String)))
 _PID = Prepared(select(func.pg_backend_pid()))
+_SETTING = Prepared(select(func.current_setting(bindparam("name", type_=String))))
 
 
 @pytest.fixture
@@ -170,6 +172,35 @@ def test_prepared_statements_that_a_pooler_forgot_are_prepared_again(postgresql_
     store.exchange(lambda exchange: exchange.finish(_INSERT(name="b", value=1)))
     assert find(store, "b") == [("b", 1)]
     store.close()
+
+
+def test_statement_without_an_index_is_not_compiled(postgresql_url: str) -> None:
+    store = Store(postgresql_url)
+    settings = ("enable_seqscan", "jit")
+    found = store.exchange(lambda exchange: exchange.send(*(_SETTING(name=name) for name in settings)))
+    assert found == [[("off",)], [("off",)]]
+    with store.read() as connection:
+        kept = [connection.execute(text(f"SHOW {name}")).scalar_one() for name in settings]
+    assert kept == ["on", "on"]
+    store.close()
+
+
+def test_threads_keep_their_connections(postgresql_url: str) -> None:
+    store = Store(postgresql_url)
+    meet = Barrier(12)
+
+    def ask(_: int) -> object:
+        def both(exchange: Exchange) -> object:
+            meet.wait(30)
+            return exchange.send(_PID())[0][0][0]
+
+        return store.exchange(both)
+
+    with ThreadPoolExecutor(12) as threads:
+        first, second = (set(threads.map(ask, range(12))) for _ in range(2))
+    store.close()
+    assert len(first) == 12
+    assert second == first
 
 
 def test_text_that_postgresql_cannot_hold_is_refused(postgresql_url: str) -> None:
