@@ -122,6 +122,8 @@ def _configure_airflow(directory: Path, connection: dict[str, Any]) -> None:
         "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
         "AIRFLOW__CORE__UNIT_TEST_MODE": "False",
         "AIRFLOW__LOGGING__LOGGING_LEVEL": "ERROR",
+        # It reports each written table that no DAG waits for as an error.
+        "AIRFLOW__LOGGING__NAMESPACE_LEVELS": "airflow.sdk.api.client=CRITICAL",
         "AIRFLOW_CONN_HIVEX_DEFAULT": json.dumps(connection),
     }
 

@@ -36,7 +36,8 @@ class LocationOutsideClusterError(HivexError, ProgrammingError):
     def __init__(self, location: str, cluster: str, filesystem: str) -> None:
         super().__init__(
             f"Location {location!r} lies outside cluster {cluster}, whose file system is "
-            f"{filesystem}. Give a path relative to it, or choose another cluster.",
+            f"{filesystem}. SQL reads and writes files below it only. Copy the files there and give the path relative "
+            "to it, or configure a cluster whose file system has them.",
             location,
             cluster,
             filesystem,

@@ -294,7 +294,10 @@ class ScopeReader:
         if link is not None:
             self.links_read.add(name.meta["start"])
         elif database is not None and _PATH.search(name.name):
-            raise self._unsupported(node, "a file is not read by its path; make an external table of it")
+            example = "CREATE EXTERNAL TABLE t (id INT) USING parquet LOCATION 'raw/t'"
+            raise self._unsupported(
+                node, f"a file is not read by its path; make an external table of its folder, such as {example}"
+            )
         table = TableName(
             link[1] if link is not None else normalise(name.name),
             normalise(database.name) if database is not None else None,
