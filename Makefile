@@ -103,13 +103,15 @@ lint: $(INSTALLED) ## Check format, style, types, the direction of imports and w
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/write-settings-page.py --check
+	$(BIN)/python -m scripts.reference_pages --check
 	$(BIN)/python scripts/check-words.py
 
 .PHONY: format
-format: $(INSTALLED) ## Put the code into the project's format, and write the page of settings
+format: $(INSTALLED) ## Put the code into the project's format, and write the pages of settings, operators, errors and events
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 	$(BIN)/python scripts/write-settings-page.py
+	$(BIN)/python -m scripts.reference_pages
 
 .PHONY: bench
 bench: setup postgresql jdbc ## Measure, and print the figures as a table and as JSON (BENCH="transactions" for some)

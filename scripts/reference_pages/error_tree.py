@@ -1,0 +1,55 @@
+"""The page of errors, from the classes of the error tree."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING
+
+from airflow_hivex.core import errors
+from airflow_hivex.core.errors import HivexError, Outcome, pep249
+from scripts.reference_pages.markdown import cell, table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_INTRODUCTION = """\
+# Errors
+
+<!-- Written by `make format` from airflow_hivex/core/errors. -->
+
+Every error of the warehouse is a `HivexError`, a class of `airflow_hivex.core.errors`. Its message says what happened,
+on which object, and what to do next. Three attributes are for programs:
+
+- `code` names the case. It stays the same when a message changes.
+- `retryable` tells whether the same call may succeed later. In Airflow, an error that is not retryable fails a task of
+  the operators of this provider at once, whatever its `retries`.
+- `outcome` is `Outcome.NOT_APPLIED` where nothing was changed, and `Outcome.UNKNOWN` where the metastore database was
+  lost during a change. A task with an unknown outcome is retried.
+
+Each error is also one of Python's database API (PEP 249). Errors survive pickling, and mask secrets.
+
+A class that is indented is a subclass of the one above it with less indentation.
+"""
+
+
+def page() -> str:
+    """Return the page."""
+    rows = [_row(error, depth) for error, depth in _tree(HivexError, 0)]
+    return f"{_INTRODUCTION}\n" + table(("error", "code", "retry", "PEP 249", "case"), rows)
+
+
+def _tree(error: type[HivexError], depth: int) -> Iterator[tuple[type[HivexError], int]]:
+    yield error, depth
+    public = [each for each in error.__subclasses__() if getattr(errors, each.__name__, None) is each]
+    for each in sorted(public, key=lambda each: each.__name__):
+        yield from _tree(each, depth + 1)
+
+
+def _row(error: type[HivexError], depth: int) -> tuple[str, ...]:
+    may_retry = "yes" if error.retryable else "no"
+    if error.outcome is Outcome.UNKNOWN:
+        may_retry = "outcome unknown"
+    of_api = next(base.__name__ for base in error.__mro__ if base.__module__ == pep249.__name__)
+    indentation = "&emsp;" * depth
+    description = inspect.getdoc(error) or ""
+    return (f"{indentation}`{error.__name__}`", f"`{error.code}`", may_retry, f"`{of_api}`", cell(description))
