@@ -131,3 +131,16 @@ def test_a_statement_may_be_a_value(t: Session) -> None:
     with pytest.raises(InvalidOperationError, match="it cannot be nested"):
         t.sql("EXECUTE IMMEDIATE 'EXECUTE IMMEDIATE text'")
     assert rows(t, "SELECT found") == [(1,)]
+
+
+def test_queries_with_pipes_and_computed_names_read_their_tables(t: Session) -> None:
+    text = "FROM default.t |> WHERE default.t.p = 1 |> EXTEND id * 2 AS d |> SELECT d, v |> ORDER BY d DESC |> LIMIT 1"
+    assert rows(t, text) == [(4, "b")]
+    assert rows(t, "FROM t |> LIMIT 3 |> AGGREGATE count(*) AS n, max(id) GROUP BY p AS q |> ORDER BY q") == [
+        (1, 2, 2),
+        (2, 1, 3),
+    ]
+    t.sql("INSERT INTO t FROM t |> LEFT JOIN (FROM t |> WHERE p = 1) AS u USING (id) |> SELECT id + 10, u.v, 5")
+    assert rows(t, "SELECT * FROM t WHERE p = 5 |> SELECT id, v |> ORDER BY id") == [(11, "a"), (12, "b"), (13, None)]
+    found = t.sql("SELECT IDENTIFIER('max')(IDENTIFIER('t.id')) FROM IDENTIFIER(:name)", {"name": "default.t"})
+    assert found.rows == [(13,)]

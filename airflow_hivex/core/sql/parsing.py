@@ -125,7 +125,9 @@ def _tree(text: str, found: list[SqlglotToken], tokens: Sequence[Token]) -> exp.
 
 
 def _at(tokens: Sequence[Token], offset: int) -> int:
-    return bisect_right(tokens, offset, key=lambda token: token.start) - 1
+    # Of the pipe syntax they do not stand in the order of the text.
+    places = [(token.start, index) for index, token in enumerate(tokens) if token.start <= offset]
+    return max(places)[1] if places else -1
 
 
 def _mistaken(tokens: Sequence[Token], offset: int, names: Collection[int]) -> list[int]:
@@ -185,19 +187,22 @@ class _Translation:
 
     def _pieces(self) -> Iterator[tuple[str, int, int]]:
         """For each token, what stands for it in sqlglot's text, its index, and where it ends in the user's."""
-        end = 0
+        taken = 0
         for index, token in enumerate(self._tokens):
-            if token.start < end or index in self._left_out:
+            if index < taken or index in self._left_out:
                 continue
             end = token.end
-            if token.start in self._links:
+            if token.start in self._links and token.kind in (Kind.WORD, Kind.QUOTED) and token.end > token.start:
                 end = self._links[token.start][0]
+                # The table, @ and the namespace.
+                taken = index + 3
                 yield "link", index, end
             elif token.is_symbol("@"):
                 reason = "@ stands between a table and the namespace of its link only"
                 raise syntax_error(self._text, token.start, reason)
             elif self._is_hexadecimal(index):
                 end = self._tokens[index + 1].end
+                taken = index + 2
                 yield "''", index, end
             else:
                 piece = self._piece(index, token)
@@ -217,7 +222,7 @@ class _Translation:
         def at_own(kind: TokenType, text: str) -> SqlglotToken:
             return SqlglotToken(kind, text, token.line, token.col, own.start, end - 1, comments=[])
 
-        if own.start in self._links:
+        if own.start in self._links and own.end > own.start:
             yield at_own(TokenType.VAR, "link")
         elif index in self._lateral_aliases and token.token_type is TokenType.ALIAS:
             yield at_own(TokenType.ALIAS, "AS")

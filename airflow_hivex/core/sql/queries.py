@@ -12,8 +12,10 @@ from itertools import pairwise
 from sqlglot import exp
 
 from airflow_hivex.core.model.identifiers import normalise
+from airflow_hivex.core.model.row_ids import ROW_ID
 from airflow_hivex.core.model.statements import Query
 from airflow_hivex.core.sql.parsing import parse
+from airflow_hivex.core.sql.pipes import has_pipes, without_pipes
 from airflow_hivex.core.sql.references import QueryReader
 from airflow_hivex.core.sql.scopes import Links
 from airflow_hivex.core.sql.tokens import Cursor, Kind, Token, name_of, syntax_error, unsupported_error
@@ -46,7 +48,12 @@ def read_query(cursor: Cursor) -> Query:
     _refuse_tokens(text, tokens)
     links = _find_links(tokens)
     table_statements = _table_statements(tokens)
-    tree = parse(text, tokens, links, table_statements)
+    if has_pipes(tokens):
+        _refuse_with_pipes(text, tokens)
+        unpiped = without_pipes(text, tokens)
+        tree = parse(text, unpiped, links, _table_statements(unpiped))
+    else:
+        tree = parse(text, tokens, links, table_statements)
     foreign = tree.find(*_NO_PART_OF_A_QUERY)
     if foreign is not None:
         reason = f"a query reads only; {foreign.key.upper()} is not a part of one in this release"
@@ -77,12 +84,8 @@ def _refuse_tokens(text: str, tokens: Sequence[Token]) -> None:
         following = tokens[index + 1] if index + 1 < len(tokens) else None
         if token.is_symbol("?"):
             raise unsupported_error(text, token.start, "markers without a name (?) are not bound; write :name")
-        if token.is_symbol("|>"):
-            raise unsupported_error(text, token.start, "the pipe syntax |> is not of this release")
         if token.is_symbol(",") and (following is None or following.is_symbol(")") or following.word == "FROM"):
             raise syntax_error(text, token.start, "nothing follows this comma")
-        if token.word == "IDENTIFIER" and following is not None and following.is_symbol("("):
-            raise unsupported_error(text, token.start, "IDENTIFIER(...) hides what is read; write the name itself")
         if token.word == "BUCKET" and index > 1 and tokens[index - 2].word == "TABLESAMPLE":
             reason = (
                 "TABLESAMPLE (BUCKET ...) is not supported: Hive reads whole buckets, Spark would take rows at random; "
@@ -93,6 +96,14 @@ def _refuse_tokens(text: str, tokens: Sequence[Token]) -> None:
             raise unsupported_error(text, token.start, "a query reads only; INSERT is not a part of one")
         if token.word == "TABLE" and _is_table_argument(tokens, index):
             raise unsupported_error(text, token.start, "a table as a function's argument is not of this release")
+
+
+def _refuse_with_pipes(text: str, tokens: Sequence[Token]) -> None:
+    """Refuse what depends on the order in which the columns of a query are found."""
+    for token in tokens:
+        if token.kind in (Kind.WORD, Kind.QUOTED) and normalise(name_of(token)) == normalise(ROW_ID):
+            reason = f"{ROW_ID} and the pipe syntax |> do not go together; read it in a sub-query of SELECT"
+            raise unsupported_error(text, token.start, reason)
 
 
 def _is_table_argument(tokens: Sequence[Token], index: int) -> bool:

@@ -49,6 +49,7 @@ from airflow_hivex.core.sql.databases import (
     read_drop_database,
     read_use,
 )
+from airflow_hivex.core.sql.identifiers import with_names
 from airflow_hivex.core.sql.inserts import read_insert
 from airflow_hivex.core.sql.links import LINK_WORDS, read_alter_link, read_create_link, read_drop_link
 from airflow_hivex.core.sql.loads import read_load
@@ -136,12 +137,14 @@ def read(text: str, parameters: Mapping[str, object] | None = None, *, database:
         UnsupportedStatementError: it is SQL that this release does not run.
         InvalidParametersError: ``text`` is not a text, or markers and parameters do not fit each other.
     """
-    tokens = tokenize(_checked(text))
+    text, named = with_names(_checked(text), parameters)
+    tokens = tokenize(text)
     end = next((index for index, token in enumerate(tokens) if token.is_symbol(";")), len(tokens))
     second = next((token for token in tokens[end:] if not token.is_symbol(";")), None)
     if end == 0:
         raise syntax_error(text, tokens[0].start if tokens else 0, "there is no statement here")
     markers = Markers(parameters)
+    markers.use(sorted(named))
     cursor = Cursor(text, tokens[:end], markers, None if database is None else normalise(database))
     statement = _whole_statement(cursor)
     if second is not None:
@@ -171,7 +174,8 @@ def read_all(text: str, *, database: str | None = None) -> Iterator[ReadStatemen
         InvalidParametersError: ``text`` is not a text.
     """
     database = None if database is None else normalise(database)
-    for tokens in _statements(_checked(text)):
+    text, _ = with_names(_checked(text), None)
+    for tokens in _statements(text):
         markers = Markers(None, stand_in=_STAND_IN)
         cursor = Cursor(text, tokens, markers, database)
         statement = _whole_statement(cursor)
