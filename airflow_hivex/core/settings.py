@@ -17,6 +17,8 @@ log = logging.getLogger(__name__)
 
 # SQL may run code of its author's choice on the clusters.
 ALLOW_CODE = "hivex.allow.code.execution"
+# Folders outside of the clusters that LOAD DATA may read.
+LOAD_PATHS = "hivex.load.paths"
 NAMESPACE_MODE = "hivex.namespace.mode"
 
 MAX_LAG = "hivex.replica.max.lag"

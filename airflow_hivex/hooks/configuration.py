@@ -51,6 +51,11 @@ class Configuration:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     @property
+    def of_metastore(self) -> Mapping[str, Any]:
+        """Return the settings of the metastore; without `hivex.load.paths`, tasks load files of the clusters alone."""
+        return {"hivex.load.paths": [], **self.settings}
+
+    @property
     def key(self) -> str:
         """Equal for two configurations that open the same metastore."""
         return json.dumps([self.url, self.clusters, self.default_cluster, self.settings], sort_keys=True, default=str)

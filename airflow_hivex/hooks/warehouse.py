@@ -227,7 +227,7 @@ class WarehouseHook(BaseHook):
                     configuration.url,
                     clusters=configuration.clusters,
                     default_cluster=configuration.default_cluster,
-                    settings=configuration.settings,
+                    settings=configuration.of_metastore,
                 )
             )
         except (HivexError, AirflowNotFoundException) as error:
@@ -248,7 +248,7 @@ class WarehouseHook(BaseHook):
                     configuration.url,
                     clusters=configuration.clusters,
                     default_cluster=configuration.default_cluster,
-                    settings=configuration.settings,
+                    settings=configuration.of_metastore,
                 )
             return metastore
 

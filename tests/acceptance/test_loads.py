@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyarrow import orc
+from pyarrow import orc, parquet
 
-from airflow_hivex.core import Session
+from airflow_hivex.core import Metastore, Session
 from airflow_hivex.core.errors import (
     ColumnCountMismatchError,
     InvalidOperationError,
@@ -77,6 +77,114 @@ def test_partitions_are_named_or_stand_in_the_rows(t: Session, tmp_path: Path) -
     ]
 
 
+_TEXT = "INPUTFORMAT 'org.apache.hadoop.mapred.TextInputFormat' SERDE '{}'"
+LAZY_SIMPLE = _TEXT.format("org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe")
+JSON = _TEXT.format("org.apache.hive.hcatalog.data.JsonSerDe")
+FILES = {
+    "STORED AS TEXTFILE": ("a.txt", b"1\x01a\n2\x01\\N\n"),
+    "ROW FORMAT DELIMITED FIELDS TERMINATED BY '|'": ("a.txt", b"1|a\n2|\\N\n"),
+    "USING csv OPTIONS (header 'true')": ("a.csv", b'id,v\n1,"a"\n2,\\N\n'),
+    "STORED AS JSONFILE": ("a.json", b'{"v": "a", "id": 1}\n{"id": 2}\n'),
+}
+
+
+@pytest.mark.evidence(cases=2)
+@pytest.mark.parametrize("clause", FILES)
+def test_files_of_each_format_are_loaded_from_anywhere(session: Session, tmp_path: Path, clause: str) -> None:
+    name, content = FILES[clause]
+    for folder in ("c1/in", "c2/in", "elsewhere"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / name).write_bytes(content)
+    session.sql(f"CREATE TABLE t (id bigint, v string) {clause}")
+    for source in ("INPATH 'in'", f"LOCAL INPATH '{tmp_path}/elsewhere/{name}'", f"INPATH 'file://{tmp_path}/c2/in'"):
+        assert session.sql(f"LOAD DATA {source} OVERWRITE INTO TABLE t").rows_written == 2
+        assert rows(session, "SELECT * FROM t ORDER BY id") == [(1, "a"), (2, None)]
+    # Only those of the table's cluster are moved.
+    assert [(tmp_path / folder / name).exists() for folder in ("c1/in", "c2/in", "elsewhere")] == [False, True, True]
+
+
+def test_files_of_another_format_than_the_table_are_named(session: Session, tmp_path: Path) -> None:
+    session.sql("CREATE TABLE p (id int, v string) PARTITIONED BY (ds string, hr int)")
+    for name, content in {"one": b"1\x01a\n", "two": b"2\x01b\x015\n", "three": b"3\x01c\x01y\x016\n"}.items():
+        (tmp_path / name).write_bytes(content)
+    session.sql(f"LOAD DATA LOCAL INPATH '{tmp_path}/one' INTO TABLE p PARTITION (ds = 'x', hr = 1) {LAZY_SIMPLE}")
+    session.sql(f"LOAD DATA LOCAL INPATH '{tmp_path}/two' INTO TABLE p PARTITION (ds = 'x', hr) {LAZY_SIMPLE}")
+    session.sql(f"LOAD DATA LOCAL INPATH '{tmp_path}/three' INTO TABLE p {LAZY_SIMPLE}")
+    (tmp_path / "four").write_bytes(b'{"v": "d", "id": 4, "hr": 7}\n')
+    session.sql(f"LOAD DATA LOCAL INPATH '{tmp_path}/four' INTO TABLE p PARTITION (ds = 'x') {JSON}")
+    assert rows(session, "SELECT id, v, ds, hr FROM p ORDER BY id") == [
+        (1, "a", "x", 1),
+        (2, "b", "x", 5),
+        (3, "c", "y", 6),
+        (4, "d", "x", 7),
+    ]
+
+
+def test_columns_of_parquet_files_are_found_by_name_or_else_by_place(session: Session, tmp_path: Path) -> None:
+    session.sql("CREATE TABLE t (id bigint, v string) STORED AS PARQUET")
+    parquet.write_table(pa.table({"V": ["a"], "ID": [1]}), tmp_path / "named")
+    parquet.write_table(pa.table({"x": [2], "y": ["b"]}), tmp_path / "placed")
+    for name in ("named", "placed"):
+        session.sql(f"LOAD DATA LOCAL INPATH '{tmp_path}/{name}' INTO TABLE t")
+    (tmp_path / "more").mkdir()
+    parquet.write_table(pa.table({"id": [3], "v": ["c"]}), tmp_path / "more" / "a")
+    parquet.write_table(pa.table({"id": [4], "v": ["d"], "w": ["not lost"]}), tmp_path / "more" / "b")
+    with pytest.raises(ColumnCountMismatchError, match="not 3"):
+        session.sql(f"LOAD DATA LOCAL INPATH '{tmp_path}/more' INTO TABLE t")
+    assert rows(session, "SELECT * FROM t ORDER BY id") == [(1, "a"), (2, "b")]
+
+
+@pytest.mark.parametrize("in_transaction", [False, True])
+def test_file_that_is_written_meanwhile_is_refused(
+    metastore_url: str, clusters: dict[str, dict[str, str]], tmp_path: Path, in_transaction: bool
+) -> None:
+    file = tmp_path / "c1" / "in" / "f.json"
+
+    def write_on(point: str) -> None:
+        if "allocate" in point and file.exists():
+            with file.open("ab") as data:
+                data.write(b'{"id": 2}\n')
+
+    with (
+        Metastore.open(metastore_url, clusters=clusters, default_cluster="c1", fault=write_on) as metastore,
+        metastore.session() as session,
+    ):
+        session.sql("CREATE TABLE t (id bigint) STORED AS JSONFILE")
+        file.parent.mkdir(parents=True)
+        file.write_bytes(b'{"id": 1}\n')
+        if in_transaction:
+            session.sql("START TRANSACTION")
+        with pytest.raises(InvalidOperationError, match=r"file f\.json of in was changed while it was read"):
+            session.sql("LOAD DATA INPATH 'in' INTO TABLE t")
+        if in_transaction:
+            session.sql("COMMIT")
+        assert rows(session, "SELECT * FROM t") == []
+        assert file.exists()
+        assert not [path for path in (tmp_path / "c1" / "default.db").rglob("*") if path.name.endswith("_0")]
+
+
+def test_folders_beyond_the_clusters_may_be_closed(
+    metastore_url: str, clusters: dict[str, dict[str, str]], tmp_path: Path
+) -> None:
+    for folder in ("open", "closed"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "f").write_text("a\n")
+    (tmp_path / "open" / "link").symlink_to(tmp_path / "closed" / "f")
+    settings = {"hivex.load.paths": str(tmp_path / "open")}
+    with (
+        Metastore.open(metastore_url, clusters=clusters, default_cluster="c1", settings=settings) as metastore,
+        metastore.session() as session,
+    ):
+        session.sql("CREATE TABLE t (v string) USING text")
+        for path in (f"LOCAL INPATH '{tmp_path}/closed/f'", f"INPATH 'file://{tmp_path}/closed'", "LOCAL INPATH '/'"):
+            with pytest.raises(InvalidOperationError, match=r"hivex\.load\.paths"):
+                session.sql(f"LOAD DATA {path} INTO TABLE t")
+        with pytest.raises(InvalidOperationError, match=r"hivex\.load\.paths"):
+            session.sql(f"LOAD DATA LOCAL INPATH '{tmp_path}/open/link' INTO TABLE t")
+        session.sql(f"LOAD DATA LOCAL INPATH '{tmp_path}/open/f' INTO TABLE t")
+        assert rows(session, "SELECT * FROM t") == [("a",)]
+
+
 def test_a_transaction_may_be_rolled_back(t: Session, tmp_path: Path) -> None:
     file = tmp_path / "c1" / "in" / "f"
     write(file, id=[1], v=["a"])
@@ -103,6 +211,13 @@ def test_a_transaction_may_be_rolled_back(t: Session, tmp_path: Path) -> None:
         ("LOAD DATA INPATH 'types' INTO TABLE nowhere", NoSuchTableError, "nowhere"),
         ("LOAD DATA INPATH 'types' INTO TABLE w", InvalidOperationError, "it is a view"),
         ("LOAD DATA INTO TABLE t", StatementSyntaxError, "INPATH"),
+        (
+            "LOAD DATA LOCAL INPATH '{c1}/default.db/t' INTO TABLE t",
+            InvalidOperationError,
+            r"belongs to table default\.t",
+        ),
+        ("LOAD DATA INPATH 'file:///../x' INTO TABLE t", LocationOutsideClusterError, "c1"),
+        ("LOAD DATA INPATH 'types' INTO TABLE t PARTITION (p)", InvalidOperationError, "no partition keys"),
     ],
 )
 def test_what_cannot_be_loaded_is_refused(
@@ -115,7 +230,7 @@ def test_what_cannot_be_loaded_is_refused(
     text.parent.mkdir()
     text.write_text("id,v\n1,a\n")
     with pytest.raises(error, match=reason):
-        t.sql(statement)
+        t.sql(statement.replace("{c1}", str(tmp_path / "c1")))
     assert rows(t, "SELECT * FROM t") == [(0, "old")]
     assert text.exists()
     assert rows(t, "SHOW LOCKS") == []

@@ -208,3 +208,9 @@ def test_fields_of_the_form_show_examples() -> None:
         # Airflow shows placeholders of its own fields only.
         assert name not in described["ui-field-behaviour"]["placeholders"]
         assert "such as" in fields[name]["description"] or ":////" in fields[name]["description"]
+
+
+def test_tasks_load_files_of_the_clusters_alone_unless_the_connection_says_more() -> None:
+    assert from_connection(connection({"metastore_url": "sqlite:////m.db"})).of_metastore["hivex.load.paths"] == []
+    given = connection({"metastore_url": "sqlite:////m.db", "settings": {"hivex.load.paths": "/landing"}})
+    assert from_connection(given).of_metastore["hivex.load.paths"] == "/landing"

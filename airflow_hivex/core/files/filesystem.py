@@ -8,6 +8,7 @@ import shutil
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,16 @@ from airflow_hivex.core.files.object_stores import is_object_store, open_object_
 from airflow_hivex.core.model.directories import UNFINISHED
 
 _MOST_TRIES = 10
+_TIMES_OF_CHANGE = ("mtime", "LastModified", "last_modified", "modificationTime", "updated")
+"""The names that file systems of fsspec have for the time of a file's last change."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileStamp:
+    """The size of a file in bytes, and the time of its last change as its file system has it."""
+
+    size_bytes: int
+    changed: str
 
 
 class ClusterFiles:
@@ -229,6 +240,24 @@ class ClusterFiles:
             except (FileNotFoundError, NotADirectoryError):
                 return None
             return int(facts["size"] or 0) if facts["type"] == FILE else None
+
+    def stamp(self, location: str) -> FileStamp | None:
+        """Return the size and the time of the last change of a file, None if no file is there.
+
+        Raises:
+            StorageError: the file system cannot be read.
+        """
+        path = self._path(location)
+        with _storage(path):
+            self._fs.invalidate_cache(path.rpartition("/")[0])
+            try:
+                facts = self._fs.info(path)
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+            if facts["type"] != FILE:
+                return None
+            changed = next((str(facts[name]) for name in _TIMES_OF_CHANGE if facts.get(name)), "")
+            return FileStamp(int(facts["size"] or 0), changed)
 
     def read_chunks(self, location: str, size: int) -> Iterator[bytes]:
         """Yield the content of a file in pieces of at most ``size`` bytes.

@@ -88,11 +88,16 @@ class Scan:
 
 @dataclass(frozen=True, slots=True)
 class LoadedFiles:
-    """Files of no table that the query reads under the name ``view``: those that ``pattern`` matches, a URI."""
+    """Files of no table that the query reads under the name ``view``: those of ``paths``, which are URIs.
+
+    ``columns`` are those that the target takes, in its order. ``options`` are those of a reader of the format.
+    """
 
     view: str
     format: str
-    pattern: str
+    paths: tuple[str, ...]
+    columns: tuple[Column, ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

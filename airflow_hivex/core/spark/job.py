@@ -21,12 +21,13 @@ from pyspark.sql import DataFrame, SparkSession
 from airflow_hivex.core.errors import HivexError, InvalidOperationError, JobError
 from airflow_hivex.core.model.column_types import primitives
 from airflow_hivex.core.model.objects import Column
-from airflow_hivex.core.model.plans import JobResult, LoadedFiles, Plan
+from airflow_hivex.core.model.plans import JobResult, Plan
 from airflow_hivex.core.spark import (
     bound,
     compactions,
     documents,
     file_copies,
+    loaded_files,
     multi_inserts,
     originals,
     preludes,
@@ -35,7 +36,7 @@ from airflow_hivex.core.spark import (
     selects,
     writes,
 )
-from airflow_hivex.core.spark.configuration import READ_OPTIONS, TIME_ZONE, TIMESTAMP_TYPE, configure, configured
+from airflow_hivex.core.spark.configuration import TIME_ZONE, TIMESTAMP_TYPE, configure, configured
 from airflow_hivex.core.spark.failures import as_error, with_table_names
 from airflow_hivex.core.spark.functions import functions_of, is_connect
 from airflow_hivex.core.spark.progress import DriverProgress
@@ -121,12 +122,6 @@ def _query(spark: SparkSession, plan: Plan, registered: list[str]) -> DataFrame:
     return bound.query(spark, plan.sql, _arguments(spark, plan.parameters), registered)
 
 
-def _register_files(spark: SparkSession, loaded: LoadedFiles) -> str:
-    rows = spark.read.format(loaded.format).options(**READ_OPTIONS).load(loaded.pattern)
-    rows.createOrReplaceTempView(loaded.view)
-    return loaded.view
-
-
 def cancel(spark: SparkSession, tag: str) -> None:
     """Stop the jobs that run under a plan's tag now. It is called from another thread than the job's."""
     if is_connect(spark):
@@ -161,7 +156,7 @@ def _run(spark: SparkSession, plan: Plan, views: Sequence[str], save: Save | Non
         for scan in plan.scans:
             registered += scans.register(spark, scan)
         if plan.loaded is not None:
-            registered.append(_register_files(spark, plan.loaded))
+            registered.append(loaded_files.register(spark, plan.loaded))
         arguments = _arguments(spark, plan.parameters)
         if plan.changes is not None:
             assert plan.write is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -95,10 +96,11 @@ def run_explain_query(context: StatementContext, statement: ExplainQuery) -> Res
     return in_transaction(context, work, read_only=True)
 
 
-def run_insert(context: StatementContext, statement: Insert) -> Result:
+def run_insert(context: StatementContext, statement: Insert, check: Callable[[], None] | None = None) -> Result:
     """Return the rows written: by this process where they are constants, else by a job on the table's primary.
 
-    None are written where the table has the statement's batch already.
+    None are written where the table has the statement's batch already. ``check`` is called after the rows were
+    written and before they count; its error takes them back.
     """
     key = context.batch_key
     if key is not None and context.session.transaction is not None:
@@ -134,7 +136,7 @@ def run_insert(context: StatementContext, statement: Insert) -> Result:
             input_columns=statement.columns or (),
         )
         written = _write(context, running, statement, routed, cluster, write)
-        end_write(context, running, write, written)
+        end_write(context, running, write, written, check)
         return Result(
             cluster=cluster.name, txn_id=running.txn_id, rows_written=written.rows_written, route=routed.route
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -128,15 +128,26 @@ def _shared_delta(context: StatementContext, running: Running, table_id: int) ->
     return batch.write_ids
 
 
-def end_write(context: StatementContext, running: Running, write: OpenWrite, written: JobResult) -> None:
+def end_write(
+    context: StatementContext,
+    running: Running,
+    write: OpenWrite,
+    written: JobResult,
+    check: Callable[[], None] | None = None,
+) -> None:
     """:func:`end_writes` for a statement that writes one table."""
-    end_writes(context, running, [(write, written.directories)])
+    end_writes(context, running, [(write, written.directories)], check)
 
 
 def end_writes(
-    context: StatementContext, running: Running, done: Sequence[tuple[OpenWrite, Sequence[WrittenDirectory]]]
+    context: StatementContext,
+    running: Running,
+    done: Sequence[tuple[OpenWrite, Sequence[WrittenDirectory]]],
+    check: Callable[[], None] | None = None,
 ) -> None:
     """Make what the job wrote count: commit it with the statement's own transaction, else note it for its commit.
+
+    ``check`` is called before that; its error takes the directories back.
 
     Raises:
         WriteConflictError, TransactionAbortedError: the transaction cannot commit.
@@ -151,6 +162,8 @@ def end_writes(
             running.undo.append(
                 partial(delete_directories, services, write.table, directories, write.facts.cluster, write.write)
             )
+        if check is not None:
+            check()
 
         def register(connection: Connection) -> None:
             changed: dict[int, bool] = {}
@@ -168,6 +181,9 @@ def end_writes(
 
         services.transactions.commit(running.txn_id, register)
         return
+
+    if check is not None:
+        check()
 
     def record(connection: Connection) -> None:
         pending_writes.one_at_a_time(connection, [running.txn_id])

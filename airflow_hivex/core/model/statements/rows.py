@@ -271,7 +271,11 @@ class ChangeRows(RoutedStatement):
 
 @dataclass(frozen=True, slots=True)
 class LoadData(Statement):
-    """LOAD DATA [LOCAL] INPATH 'path' [OVERWRITE] INTO TABLE name [PARTITION (...)]."""
+    """LOAD DATA [LOCAL] INPATH 'path' [OVERWRITE] INTO TABLE name [PARTITION (...)] [INPUTFORMAT '' SERDE ''].
+
+    ``static`` and ``dynamic`` are the partition columns with a value and without one. ``format`` is that of the files,
+    None for that of the table; ``options`` are those of its reader.
+    """
 
     KIND = "LOAD DATA"
 
@@ -280,6 +284,9 @@ class LoadData(Statement):
     is_local: bool = False
     overwrite: bool = False
     static: Mapping[str, Literal] = field(default_factory=dict)
+    dynamic: tuple[str, ...] = ()
+    format: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def uses(self) -> Uses:

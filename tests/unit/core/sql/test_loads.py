@@ -20,9 +20,33 @@ def test_what_is_no_load_is_refused(text: str) -> None:
         read(text)
 
 
-def test_other_formats_are_refused() -> None:
-    with pytest.raises(UnsupportedStatementError, match="ORC"):
-        read("LOAD DATA INPATH 'x' INTO TABLE t INPUTFORMAT 'a' SERDE 'b'")
+TEXT = "org.apache.hadoop.mapred.TextInputFormat"
+
+
+def test_files_have_the_format_of_the_named_classes() -> None:
+    serde = "org.apache.hadoop.hive.serde2.OpenCSVSerde"
+    statement = read(f"LOAD DATA INPATH 'x' INTO TABLE t PARTITION (p = 1, q) INPUTFORMAT '{TEXT}' SERDE '{serde}'")
+    assert isinstance(statement, LoadData)
+    assert (statement.static, statement.dynamic) == ({"p": Literal(1, "int")}, ("q",))
+    assert (statement.format, statement.options["sep"]) == ("csv", ",")
+
+
+@pytest.mark.parametrize(
+    ("classes", "error", "reason"),
+    [
+        ("INPUTFORMAT 'a' SERDE 'b'", UnsupportedStatementError, "input format a are not read"),
+        (f"INPUTFORMAT '{TEXT}' SERDE 'b'", UnsupportedStatementError, "b is not one of the SerDes"),
+        (f"INPUTFORMAT '{TEXT}'", StatementSyntaxError, "SERDE"),
+        (
+            f"INPUTFORMAT '{TEXT}' SERDE 'org.apache.hadoop.hive.ql.io.orc.OrcSerde'",
+            StatementSyntaxError,
+            "does not read files of input format",
+        ),
+    ],
+)
+def test_formats_that_are_not_read_are_refused(classes: str, error: type[Exception], reason: str) -> None:
+    with pytest.raises(error, match=reason):
+        read(f"LOAD DATA INPATH 'x' INTO TABLE t {classes}")
 
 
 def test_rename_partition() -> None:

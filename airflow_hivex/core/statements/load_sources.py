@@ -1,0 +1,144 @@
+"""The files of a LOAD DATA: where they lie, whether the statement may read them, and whether they have changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from airflow_hivex.core.catalog import tables
+from airflow_hivex.core.errors import InvalidOperationError, LocationOutsideClusterError
+from airflow_hivex.core.files.filesystem import ClusterFiles, FileStamp
+from airflow_hivex.core.model.clusters import Cluster
+from airflow_hivex.core.model.locations import parse_root
+from airflow_hivex.core.model.objects import Table
+from airflow_hivex.core.model.statements import LoadData
+from airflow_hivex.core.settings import LOAD_PATHS
+from airflow_hivex.core.statements.context import StatementContext
+
+_ANYWHERE = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class LoadSource:
+    """The files of a LOAD DATA with their sizes and times. ``is_own`` says that they lie below the cluster's root."""
+
+    files: ClusterFiles
+    place: Cluster
+    location: str
+    stamps: Mapping[str, FileStamp]
+    is_own: bool
+
+    @property
+    def locations(self) -> tuple[str, ...]:
+        """Return the locations of the files."""
+        return tuple(f"{self.location}/{name}" if name else self.location for name in self.stamps)
+
+    @property
+    def uris(self) -> tuple[str, ...]:
+        """Return the URIs of the files."""
+        return tuple(self.place.uri(location) for location in self.locations)
+
+    def changed(self) -> str | None:
+        """Return the name of a file that has changed since it was listed, None if all are as they were."""
+        for name, location in zip(self.stamps, self.locations, strict=True):
+            if self.files.stamp(location) != self.stamps[name]:
+                return name or self.location
+        return None
+
+
+def find_source(context: StatementContext, statement: LoadData, table: Table) -> LoadSource:
+    """Return the files of a statement.
+
+    A path without a scheme is one of the table's cluster, with LOCAL one of this machine. Other URIs are read if
+    ``hivex.load.paths`` names them.
+
+    Raises:
+        InvalidOperationError: there are no files, they are a table's or lie in subdirectories, or may not be read.
+        LocationOutsideClusterError: a path without a scheme leads out of the cluster.
+    """
+    place, location, is_own = _place(context, statement, table)
+    files = ClusterFiles(place.filesystem, place.storage_options)
+    uri = place.uri(location)
+    if not is_own:
+        local = files.local_path(location)
+        # Links may lead anywhere.
+        real = uri if local is None else Path(local).resolve().as_uri()
+        _check_allowed(context, statement, table, {uri, real})
+        _check_no_table(context, statement, table, {uri, real})
+    else:
+        target = files.link_target(location)
+        if target is not None:
+            reason = f"{statement.path} leads by symbolic links to {target}, out of the root of its cluster"
+            raise InvalidOperationError("LOAD DATA", table.full_name, reason)
+        _check_no_table(context, statement, table, {uri})
+    names = files.list_loose_files(location)
+    if not names:
+        raise InvalidOperationError("LOAD DATA", table.full_name, f"there are no files in {statement.path}")
+    below = next((name for name in names if "/" in name), None)
+    if below is not None:
+        reason = f"{statement.path} has subdirectories, as of {below}; load one directory at a time"
+        raise InvalidOperationError("LOAD DATA", table.full_name, reason)
+    stamps = {}
+    for name in names:
+        stamp = files.stamp(f"{location}/{name}" if name else location)
+        if stamp is None:
+            reason = f"file {name or statement.path} was deleted while the statement began; try again"
+            raise InvalidOperationError("LOAD DATA", table.full_name, reason)
+        stamps[name] = stamp
+    return LoadSource(files, place, location, stamps, is_own)
+
+
+def _place(context: StatementContext, statement: LoadData, table: Table) -> tuple[Cluster, str, bool]:
+    """Return the file system of the files, their location there, and whether it is the table's cluster."""
+    clusters = context.services.clusters
+    cluster = clusters.get(table.storage.primary.cluster)
+    if statement.is_local:
+        # Paths of this machine, which is where jobs run.
+        local = replace(cluster, filesystem="file:///", storage_options={})
+        path = statement.path
+        if parse_root(path) is None:
+            path = f"{Path.cwd()}/{path}"
+        return local, local.relative(path), False
+    try:
+        return cluster, cluster.relative(statement.path), True
+    except LocationOutsideClusterError:
+        root = parse_root(statement.path)
+        # Keys in a URI would be shown with it.
+        if root is None or "://" not in statement.path or "@" in root.authority:
+            raise
+    for name in clusters:
+        other = clusters.get(name)
+        relative = other.root.relative(statement.path)
+        if relative is not None:
+            return other, relative, False
+    top = replace(root, names=())
+    same = (root.scheme, root.authority) == (cluster.root.scheme, cluster.root.authority)
+    options = cluster.storage_options if same else {}
+    return replace(cluster, filesystem=top.uri, storage_options=options), "/".join(root.names), False
+
+
+def _check_allowed(context: StatementContext, statement: LoadData, table: Table, uris: Iterable[str]) -> None:
+    allowed = context.services.settings[LOAD_PATHS]
+    if _ANYWHERE in allowed:
+        return
+    roots = [root for root in map(parse_root, allowed) if root is not None]
+    if all(any(root.relative(uri) is not None for root in roots) for uri in uris):
+        return
+    reason = f"{statement.path} is not below the root of its cluster, and not below a folder that {LOAD_PATHS} names"
+    raise InvalidOperationError("LOAD DATA", table.full_name, reason)
+
+
+def _check_no_table(context: StatementContext, statement: LoadData, table: Table, uris: Iterable[str]) -> None:
+    services = context.services
+    places = [
+        (name, relative)
+        for name in services.clusters
+        for uri in uris
+        if (relative := services.clusters.get(name).root.relative(uri)) is not None
+    ]
+    with services.store.read() as connection:
+        owner = next(filter(None, (tables.owner_at(connection, *place) for place in places)), None)
+    if owner is not None:
+        reason = f"{statement.path} belongs to {owner}; read it by INSERT INTO ... SELECT"
+        raise InvalidOperationError("LOAD DATA", table.full_name, reason)
