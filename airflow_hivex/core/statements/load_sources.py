@@ -12,6 +12,7 @@ from airflow_hivex.core.files.filesystem import ClusterFiles, FileStamp
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.locations import parse_root
 from airflow_hivex.core.model.objects import Table
+from airflow_hivex.core.model.secrets import hide_in_uri
 from airflow_hivex.core.model.statements import LoadData
 from airflow_hivex.core.settings import LOAD_PATHS
 from airflow_hivex.core.statements.context import StatementContext
@@ -105,7 +106,8 @@ def _place(context: StatementContext, statement: LoadData, table: Table) -> tupl
     except LocationOutsideClusterError:
         root = parse_root(statement.path)
         # Keys in a URI would be shown with it.
-        if root is None or "://" not in statement.path or "@" in root.authority:
+        has_keys = hide_in_uri(statement.path) != statement.path
+        if root is None or "://" not in statement.path or has_keys:
             raise
     for name in clusters:
         other = clusters.get(name)
