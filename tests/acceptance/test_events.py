@@ -115,9 +115,10 @@ READS = {
         # Transactions and write ids: a snapshot has them, and the commit that follows leaves the event.
         *("open", "heartbeat", "heartbeat_in", "heartbeat_range", "allocate_write_ids", "allocate_in"),
         *("add_dynamic_partitions", "seed_txn_ids", "seed_write_ids", "begin_again", "commit"),
-        *("abort", "abort_in", "abort_many", "abort_timed_out"),
+        *("abort", "abort_in", "abort_many", "abort_timed_out", "described"),
     },
-    "locks": {"acquire", "check", "drop_timed_out", "heartbeat", "show", "unlock"},
+    # The changes that a commit at once has are those of statements.
+    "locks": {"acquire", "check", "commit_at_once", "drop_timed_out", "heartbeat", "show", "unlock"},
     "commits": {"mark", "after", "of_transactions", "volumes"},
     "cache": {"cancel_prewarm", "catch_up", "close", "prewarm", "state"},
     "notification_log": {"current_event_id", "events", "lag", "purge"},

@@ -6,13 +6,15 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, func, insert, select, update
+from sqlalchemy import Connection, Row, String, bindparam, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from airflow_hivex.core.errors import AlreadyExistsError, InvalidOperationError, NoSuchDatabaseError
 from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE, check_name, check_owner, normalise
 from airflow_hivex.core.model.objects import Database
 from airflow_hivex.core.store.schema import databases, functions, links, quotas, tables
+
+_OF_NAME = select(databases).where(databases.c.name == bindparam("name", type_=String))
 
 
 def insert_database(connection: Connection, database: Database, now_ms: int) -> str:
@@ -45,7 +47,7 @@ def select_database(connection: Connection, name: str) -> Row[Any]:
     Raises:
         NoSuchDatabaseError: there is none of that name.
     """
-    row = connection.execute(select(databases).where(databases.c.name == normalise(name))).one_or_none()
+    row = connection.execute(_OF_NAME, {"name": normalise(name)}).one_or_none()
     if row is None:
         raise NoSuchDatabaseError(normalise(name))
     return row

@@ -47,7 +47,8 @@ class TableMethods(StorePart):
 
         def work(connection: Connection) -> StoredTable:
             inserted = tables.insert_table(connection, placed, self._clock())
-            stored = tables.select_table(connection, inserted.database, inserted.name)
+            calls = table_calls([(inserted.database, inserted.name)])
+            (stored,) = tables.tables_from_rows(*self._store.ask(*calls, connection=connection))
             self._record_change(connection, EventType.CREATE_TABLE, stored, write_ids, txn_id, of_table(stored))
             return self._seen_from(stored, None)
 

@@ -8,6 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, delete, insert, select, update
+from sqlalchemy.dialects.postgresql import insert as postgresql_insert
+from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.exc import IntegrityError
 
 from airflow_hivex.core.catalog.databases import matching, select_database
@@ -52,6 +54,13 @@ SELECT_SECONDARIES = (
     .where(_COPIES.partition_id.is_(None))
     .order_by(_COPIES.cluster)
 )
+
+_INSERT_STORAGE = insert(storage_descriptors).returning(storage_descriptors.c.id)
+_INSERT_NEW = {
+    "postgresql": postgresql_insert(tables).on_conflict_do_nothing().returning(tables.c.id),
+    "sqlite": sqlite_insert(tables).on_conflict_do_nothing().returning(tables.c.id),
+}
+_INSERT_NEXT = insert(next_write_ids)
 
 
 def select_table(connection: Connection, database: str, name: str) -> StoredTable:
@@ -167,33 +176,20 @@ def insert_table(
     """
     name = check_name("table", table.name)
     database = select_database(connection, table.database)
-    storage_id = connection.execute(
-        insert(storage_descriptors).values(**storage_to_values(table.storage)).returning(storage_descriptors.c.id)
-    ).scalar_one()
+    storage_id = connection.execute(_INSERT_STORAGE, storage_to_values(table.storage)).scalar_one()
     primary = table.storage.primary
     location = primary.location
     if not location and not table.is_view:
         location = free_location(connection, primary.cluster, f"{database.location}/{name}")
     values = table_to_values(table) | {"name": name, "location": location}
     created_ms = now_ms if table.created_at is None else stored_time(table.full_name, table.created_at)
-    try:
-        with connection.begin_nested():
-            table_id = connection.execute(
-                insert(tables)
-                .values(
-                    database_id=database.id,
-                    storage_descriptor_id=storage_id,
-                    created_ms=created_ms,
-                    dropped=hidden,
-                    **values,
-                )
-                .returning(tables.c.id)
-            ).scalar_one()
-    except IntegrityError as error:
-        raise AlreadyExistsError("table", f"{database.name}.{name}") from error
+    row = {"database_id": database.id, "storage_descriptor_id": storage_id, "created_ms": created_ms, **values}
+    table_id = connection.execute(_INSERT_NEW[connection.dialect.name], {**row, "dropped": hidden}).scalar_one_or_none()
+    if table_id is None:
+        raise AlreadyExistsError("table", f"{database.name}.{name}")
     # Only now: the name is taken, so that the transaction that dropped the earlier table of the name has committed.
     first = max(first_write_id, former_write_ids.next_of(connection, (database.name, name)))
-    connection.execute(insert(next_write_ids).values(table_id=table_id, next=first))
+    connection.execute(_INSERT_NEXT, {"table_id": table_id, "next": first})
     storage = replace(table.storage, primary=replace(primary, location=location))
     stored = StoredTable.of(replace(table, database=database.name, name=name, storage=storage), table_id)
     if not table.is_view:

@@ -39,7 +39,7 @@ from airflow_hivex.core.statements.context import Result, StatementContext
 from airflow_hivex.core.statements.conversions import convert_table, is_conversion
 from airflow_hivex.core.statements.likeness import definition_like
 from airflow_hivex.core.statements.links import refuse_link
-from airflow_hivex.core.statements.locking import acquire
+from airflow_hivex.core.statements.locking import acquire, commit_at_once
 from airflow_hivex.core.statements.metadata_changes import change_metadata, check_location
 from airflow_hivex.core.statements.table_definitions import check_properties, check_text, describe_table
 from airflow_hivex.core.statements.transactions import own_transaction
@@ -172,16 +172,21 @@ def store_table(
         AlreadyExistsError: a table of that name exists.
     """
     services = context.services
+    locks = services.statement_locks.create_table(table.database)
+
+    def create(connection: Connection, txn_id: int | None = None) -> None:
+        created = services.catalog.joining(connection).create_table(table, txn_id=txn_id)
+        if also is not None:
+            also(connection, created)
+
+    if not table.is_transactional:
+        txn_id = commit_at_once(context, locks, create)
+        if txn_id is not None:
+            return Result(txn_id=txn_id)
     with own_transaction(context) as running:
-        acquire(context, running, services.statement_locks.create_table(table.database))
-
-        def changes(connection: Connection) -> None:
-            txn_id = running.txn_id if table.is_transactional else None
-            created = services.catalog.joining(connection).create_table(table, txn_id=txn_id)
-            if also is not None:
-                also(connection, created)
-
-        services.transactions.commit(running.txn_id, changes)
+        acquire(context, running, locks)
+        writer = running.txn_id if table.is_transactional else None
+        services.transactions.commit(running.txn_id, lambda connection: create(connection, writer))
         return Result(txn_id=running.txn_id)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+
+from sqlalchemy import Connection
 
 from airflow_hivex.core.errors import LockNotAcquiredError, NoSuchLockError
 from airflow_hivex.core.model.locks import LockComponent
@@ -51,6 +53,17 @@ def acquire(
     if not response.is_acquired:
         raise LockNotAcquiredError(response.message or "The locks are held by somebody else.")
     running.check_not_cancelled()
+
+
+def commit_at_once(
+    context: StatementContext, components: Sequence[LockComponent], changes: Callable[[Connection], None]
+) -> int | None:
+    """Commit changes that need no open transaction, if nobody's lock is in their way; see ``LockManager``.
+
+    Returns the id of the transaction, None if the statement must open one and wait for its locks.
+    """
+    session = context.session
+    return context.services.locks.commit_at_once(components, changes, user=session.user, agent_info=session.agent_info)
 
 
 def check_not_outrun(

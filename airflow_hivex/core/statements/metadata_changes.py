@@ -15,7 +15,7 @@ from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
 from airflow_hivex.core.snapshots.valid_lists import read_valid_txns, read_valid_write_ids
 from airflow_hivex.core.statements.context import Result, Running, StatementContext
-from airflow_hivex.core.statements.locking import acquire
+from airflow_hivex.core.statements.locking import acquire, commit_at_once
 from airflow_hivex.core.statements.transactions import own_transaction
 
 _PATTERN = re.compile(r"[*?\[\]{}]")
@@ -35,6 +35,16 @@ def change_metadata(
     """
     services = context.services
     table_id = table.id
+    if before is None and not table.is_transactional:
+
+        def plain(connection: Connection) -> None:
+            if not lock_for_change(connection, [table_id]):
+                raise NoSuchTableError(table.database, table.name)
+            change(connection, None, None)
+
+        txn_id = commit_at_once(context, locks, plain)
+        if txn_id is not None:
+            return Result(txn_id=txn_id)
     with own_transaction(context) as running:
         acquire(context, running, locks)
         if before is not None:

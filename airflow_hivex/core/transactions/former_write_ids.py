@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlalchemy import Connection, case, delete, select
+from sqlalchemy import Connection, String, bindparam, case, delete, select
 from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
@@ -20,6 +20,11 @@ from airflow_hivex.core.store.schema import former_write_ids, next_write_ids
 
 _KEPT_MS = 10 * 86_400_000
 """No cache has an entry from before that, where the notification log is kept for a shorter time, as by default."""
+
+_NEXT_OF = select(former_write_ids.c.next).where(
+    former_write_ids.c.database == bindparam("of_database", type_=String),
+    former_write_ids.c.table == bindparam("of_table", type_=String),
+)
 
 
 def leave_names(connection: Connection, left: Sequence[StoredTable], now_ms: int) -> None:
@@ -46,6 +51,4 @@ def leave_names(connection: Connection, left: Sequence[StoredTable], now_ms: int
 
 def next_of(connection: Connection, name: QualifiedName) -> int:
     """Return the first write id that no earlier table of a name has taken. One round trip."""
-    former = former_write_ids.c
-    query = select(former.next).where(former.database == name[0], former.table == name[1])
-    return connection.execute(query).scalar_one_or_none() or 1
+    return connection.execute(_NEXT_OF, {"of_database": name[0], "of_table": name[1]}).scalar_one_or_none() or 1

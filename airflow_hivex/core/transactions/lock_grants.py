@@ -122,6 +122,35 @@ _NOTE = Prepared(
 )
 
 
+def _checking(level: LockLevel) -> Prepared:
+    """Return a row if no lock might be in the way of a request for a lock."""
+    ahead = (_AHEAD.c.strictness >= bindparam("mildest", type_=Integer), _AHEAD.c.lock_id < counters.c.value)
+    guards = [~select(_AHEAD.c.lock_id).where(meets, *ahead).exists() for meets in _MEETING[level]]
+    return Prepared(select(counters.c.value).where(_OF_LOCK_IDS, *guards))
+
+
+_CHECK = {level: _checking(level) for level in LockLevel}
+
+
+def checks_at_once(matrix: LockMatrix, components: Sequence[LockComponent]) -> list[Call]:
+    """Return calls that find out whether locks could be granted now. Each but the first one answers with a row if so.
+
+    Requests that come later wait for the end of the caller's database transaction.
+    """
+    if not components:
+        return []
+    checks = []
+    for component in components:
+        given = {
+            LockLevel.DB: {},
+            LockLevel.TABLE: {"full_table": component.full_table},
+            LockLevel.PARTITION: {"full_table": component.full_table, "resource": component.resource},
+        }[component.level]
+        mildest = min(ahead.strictness for ahead in matrix.blocking[component.type])
+        checks.append(_CHECK[component.level](database=component.database, mildest=mildest, **given))
+    return [_TAKE_ID(), *checks]
+
+
 def grant_at_once(
     exchange: Exchange,
     matrix: LockMatrix,

@@ -39,7 +39,8 @@ from airflow_hivex.core.store.exchange import Exchange
 from airflow_hivex.core.store.partition_names import partition_to_column
 from airflow_hivex.core.store.schema import counters, locks
 from airflow_hivex.core.transactions.allocation import is_id
-from airflow_hivex.core.transactions.lock_grants import grant_at_once, is_simple
+from airflow_hivex.core.transactions.changes_at_once import commit_at_once
+from airflow_hivex.core.transactions.lock_grants import checks_at_once, grant_at_once, is_simple
 from airflow_hivex.core.transactions.lock_queue import blocker_of
 from airflow_hivex.core.transactions.lock_requests import check_components, check_request, note_components
 from airflow_hivex.core.transactions.lock_rows import (
@@ -153,6 +154,29 @@ class LockManager:
         if response.is_acquired:
             self._store.reach("while holding")
         return response
+
+    def commit_at_once(
+        self,
+        components: Sequence[LockComponent],
+        changes: Callable[[Connection], None],
+        *,
+        user: str = "",
+        agent_info: str | None = None,
+    ) -> int | None:
+        """Commit ``changes`` in one database transaction, if ``components`` could be granted at its end.
+
+        Nothing of the changes is seen before that. Returns the id of the transaction, which has committed, or None
+        with nothing done if a lock might be in the way; then open a transaction and :meth:`acquire` the locks.
+
+        Raises:
+            StoreUnavailableError: nothing was applied; a lost connection with an unknown outcome is looked up first.
+        """
+        if not is_simple(components, None):
+            return None
+        checks = checks_at_once(self._matrix, list(dict.fromkeys(components)))
+        return commit_at_once(
+            self._store, self._transactions, self._clock, changes, checks, user=user, agent_info=agent_info
+        )
 
     def check(self, lock_id: int) -> LockResponse:
         """Ask again for a request that was left waiting; also a heartbeat of it and its transaction.

@@ -109,10 +109,34 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
         """
         if count < 1:
             raise TransactionNotOpenError([], f"{count} transactions cannot be opened")
+        new = self.described(user=user, host=host, agent_info=agent_info, timeout=timeout, type=type, key=key)
+        if key is None:
+            return self._open(new, min(count, int(self._settings["hive.txn.max.open.batch"])))
+        if count != 1:
+            raise InvalidTransactionRequestError(f"A key is for one transaction, not for {count}.")
+        check_key(key)
+        return [self._open_once(new, key)]
+
+    def described(
+        self,
+        *,
+        user: str = "",
+        host: str | None = None,
+        agent_info: str | None = None,
+        timeout: int | None = None,
+        type: TxnType = TxnType.DEFAULT,
+        key: str | None = None,
+    ) -> NewTransaction:
+        """Return the values of a new transaction, for :meth:`open`.
+
+        Raises:
+            TransactionNotOpenError: ``timeout`` is not positive, or ten years are exceeded.
+            InvalidTextError: ``user`` has a character that cannot be stored.
+        """
         timeout_s = self._default_timeout_s(type) if timeout is None else int(timeout)
         if not 1 <= timeout_s <= _LONGEST_TIMEOUT_S:
             raise TransactionNotOpenError([], f"a time-out of {timeout_s} s is not possible")
-        new = NewTransaction(
+        return NewTransaction(
             type=type,
             timeout_s=timeout_s,
             user=check_text("The name of a user", user)[:128],
@@ -120,12 +144,6 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
             agent_info=None if agent_info is None else told(agent_info, _AGENT_INFO_LENGTH),
             key=key,
         )
-        if key is None:
-            return self._open(new, min(count, int(self._settings["hive.txn.max.open.batch"])))
-        if count != 1:
-            raise InvalidTransactionRequestError(f"A key is for one transaction, not for {count}.")
-        check_key(key)
-        return [self._open_once(new, key)]
 
     def _open(self, new: NewTransaction, count: int) -> list[int]:
         opened: list[int] = []

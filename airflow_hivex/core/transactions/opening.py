@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import BigInteger, Integer, String, bindparam, func, insert, literal_column, select, update
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Integer,
+    String,
+    bindparam,
+    func,
+    insert,
+    literal_column,
+    select,
+    update,
+)
 
 from airflow_hivex.core.errors import InvalidTransactionRequestError
 from airflow_hivex.core.model.texts import is_storable
 from airflow_hivex.core.model.transactions import TxnType
 from airflow_hivex.core.snapshots.txn_states import IS_OPEN
-from airflow_hivex.core.store.exchange import Exchange, Prepared
+from airflow_hivex.core.store.exchange import Call, Exchange, Prepared, Value
 from airflow_hivex.core.store.schema import counters, txns
 from airflow_hivex.core.transactions.txn_rows import SELECT_ROW, TxnRow
 
@@ -28,38 +40,30 @@ _TAKE_IDS_AND_COUNT = Prepared(
 )
 _OF_KEY = Prepared(SELECT_ROW.where(txns.c.key == bindparam("key", type_=String)))
 _ID = counters.c.value - bindparam("before_last", type_=BigInteger)
-# Its own statement, so that it sees all that were opened before the counter was ours.
-_INSERT = Prepared(
-    insert(txns).from_select(
-        [
-            txns.c.id,
-            txns.c.min_open_id,
-            txns.c.state,
-            txns.c.type,
-            txns.c.started_ms,
-            txns.c.heartbeat_ms,
-            txns.c.timeout_s,
-            txns.c.user,
-            txns.c.host,
-            txns.c.agent_info,
-            txns.c.key,
-        ],
-        select(
-            _ID,
-            func.coalesce(_LOWEST_OPEN, _ID),
-            literal_column("'o'"),
-            bindparam("type", type_=Integer),
-            bindparam("now_ms", type_=BigInteger),
-            bindparam("now_ms", type_=BigInteger),
-            bindparam("timeout_s", type_=Integer),
-            bindparam("user", type_=String),
-            bindparam("host", type_=String),
-            bindparam("agent_info", type_=String),
-            bindparam("key", type_=String),
-        ).where(_OF_TXN_IDS),
-        include_defaults=False,
-    )
-)
+_NOW_MS = bindparam("now_ms", type_=BigInteger)
+_VALUES: dict[str, ColumnElement[Any]] = {
+    "id": _ID,
+    "min_open_id": func.coalesce(_LOWEST_OPEN, _ID),
+    "state": literal_column("'o'"),
+    "type": bindparam("type", type_=Integer),
+    "started_ms": _NOW_MS,
+    "heartbeat_ms": _NOW_MS,
+    "timeout_s": bindparam("timeout_s", type_=Integer),
+    "user": bindparam("user", type_=String),
+    "host": bindparam("host", type_=String),
+    "agent_info": bindparam("agent_info", type_=String),
+    "key": bindparam("key", type_=String),
+}
+
+
+def _inserting(values: Mapping[str, ColumnElement[Any]]) -> Prepared:
+    """Return the statement of a new row; its own, so that it sees all that were opened before the counter was ours."""
+    row = select(*values.values()).where(_OF_TXN_IDS)
+    return Prepared(insert(txns).from_select(list(values), row, include_defaults=False))
+
+
+_INSERT = _inserting(_VALUES)
+_INSERT_COMMITTED = _inserting({**_VALUES, "state": literal_column("'c'"), "ended_ms": _NOW_MS})
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +76,19 @@ class NewTransaction:
     host: str
     agent_info: str | None
     key: str | None
+
+    def row(self, now_ms: int, before_last: int = 0) -> dict[str, Value]:
+        """Return the values of its row, whose id is so far below the last one that was taken."""
+        return {
+            "before_last": before_last,
+            "type": self.type.value,
+            "now_ms": now_ms,
+            "timeout_s": self.timeout_s,
+            "user": self.user,
+            "host": self.host,
+            "agent_info": self.agent_info,
+            "key": self.key,
+        }
 
 
 class KeyTakenError(Exception):
@@ -92,19 +109,7 @@ def open_transactions(
     Raises:
         KeyTakenError: there is a transaction with this key.
     """
-    rows = [
-        _INSERT(
-            before_last=before_last,
-            type=new.type.value,
-            now_ms=now_ms,
-            timeout_s=new.timeout_s,
-            user=new.user,
-            host=new.host,
-            agent_info=new.agent_info,
-            key=new.key,
-        )
-        for before_last in reversed(range(count))
-    ]
+    rows = [_INSERT(**new.row(now_ms, before_last)) for before_last in reversed(range(count))]
     # The counter's row is locked until the end: ids become visible in their order.
     take_ids = (_TAKE_IDS if check is None else _TAKE_IDS_AND_COUNT)(count=count)
     if check is None and new.key is None:
@@ -119,6 +124,14 @@ def open_transactions(
         exchange.finish(*rows)
     last = int(taken[0][0])
     return list(range(last - count + 1, last + 1))
+
+
+def committed(new: NewTransaction, now_ms: int) -> tuple[Call, Call]:
+    """Return the calls that store a transaction as committed; the first one answers with its id.
+
+    Others that open transactions wait for the end of the caller's database transaction: send them late.
+    """
+    return _TAKE_IDS(count=1), _INSERT_COMMITTED(**new.row(now_ms))
 
 
 def check_key(key: str) -> None:

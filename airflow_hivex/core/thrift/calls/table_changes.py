@@ -22,7 +22,7 @@ from airflow_hivex.core.namespaces.foreign_names import foreign_tables, foreign_
 from airflow_hivex.core.sql.views import tables_of
 from airflow_hivex.core.statements import definitions, views
 from airflow_hivex.core.statements.metadata_changes import change_metadata, check_location
-from airflow_hivex.core.statements.table_definitions import check_properties, home_cluster
+from airflow_hivex.core.statements.table_definitions import check_properties
 from airflow_hivex.core.statements.truncation import run_truncate
 from airflow_hivex.core.thrift.bindings import ttypes
 from airflow_hivex.core.thrift.calls.registry import call
@@ -87,8 +87,9 @@ def _create(endpoint: Endpoint, client: Client, hive: Any, properties: Mapping[s
     context = endpoint.context(client, name, properties, hive.owner or None)
     clusters = endpoint.services.clusters
     chosen = (hive.parameters or {}).get(CLUSTER)
-    cluster = clusters.get(client.cluster(name, properties) or chosen or home_cluster(context, name.name))
     database = endpoint.catalog.get_database(name.name)
+    home = database.parameters.get(CLUSTER) or clusters.default
+    cluster = clusters.get(client.cluster(name, properties) or chosen or home)
     table = _converted(name, hive, cluster, default=f"{database.location}/{(hive.tableName or '').lower()}")
     check_spark_options(endpoint.services.settings, table.full_name, table.parameters)
     is_placed = bool(hive.sd is not None and hive.sd.location)
