@@ -105,7 +105,7 @@ class Write:
     """The target of the plan's query: one base or delta directory per partition.
 
     The query gives ``columns`` by position, then the dynamic partition columns; ``static`` has the
-    text values of the static ones (None for NULL), which lead in ``partition_columns``.
+    text values of the static ones (None for NULL). It gives those of its own names ``by_name``.
     With ``overwrite`` the directory is ``base_W``, else ``delta_W_W_S``.
     ``format`` and ``options`` are those of the files, which is ``orc`` in all layouts but ``plain``.
     ``columns`` of the table that an INSERT with a column list left out are in ``missing`` and get NULL.
@@ -125,6 +125,7 @@ class Write:
     options: Mapping[str, str] = field(default_factory=dict)
     static: Mapping[str, str | None] = field(default_factory=dict)
     input_columns: tuple[str, ...] = ()
+    by_name: bool = False
     bucket_columns: tuple[str, ...] = ()
     sort_columns: tuple[SortColumn, ...] = ()
     num_buckets: int = -1

@@ -7,6 +7,7 @@ Source: docs/reference/directories.md.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from airflow_hivex.core.errors import ColumnCountMismatchError, InvalidOperationError, NoSuchColumnError
 from airflow_hivex.core.model import file_properties
@@ -167,6 +168,17 @@ def bucket_types(write: Write) -> list[str]:
     # Only primitive types can be bucketed by.
     chosen = [types[name.lower()] for name in write.bucket_columns]
     return [each.name for each in chosen if isinstance(each, Primitive)]
+
+
+def named_columns(write: Write, names: Sequence[str]) -> tuple[Column, ...]:
+    """Return the columns that the columns of a query go to by their names, in the order of the query.
+
+    Raises:
+        ColumnCountMismatchError: two of them have one name.
+        NoSuchColumnError: the table does not have one of them, or the PARTITION clause gives it a value.
+        InvalidOperationError: the write is of a kind that cannot be made.
+    """
+    return given_columns(replace(write, input_columns=tuple(names)), len(names))
 
 
 def given_columns(write: Write, count: int) -> tuple[Column, ...]:

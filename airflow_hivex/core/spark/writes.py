@@ -31,10 +31,13 @@ def write_rows(rows: DataFrame, write: Write, save: Save | None = None) -> tuple
 
     Raises:
         ColumnCountMismatchError: the query brings more or fewer columns than are taken.
+        NoSuchColumnError: the query brings a column by name that the table does not have.
         TypeMismatchError: a column needs an explicit CAST.
     """
-    given = layout.given_columns(write, len(rows.columns))
-    complete = _complete(assign(rows, given, write.table), write)
+    given = (
+        layout.named_columns(write, rows.columns) if write.by_name else layout.given_columns(write, len(rows.columns))
+    )
+    complete = _complete(assign(rows, given, write.table, fields_by_name=write.by_name), write)
     staging = Staging(write, save)
     keys = [column.name for column in layout.dynamic_columns(write)]
     made = NewDirectories(write)

@@ -57,7 +57,8 @@ def _of_statement(statement: Any, known_columns: ColumnsOf, database: str | None
     match statement:
         case Insert(rows=None):
             target, query = statement.target, statement.query
-            names = statement.columns or _without_static(columns_of(target), statement.static)
+            by_place = statement.columns or _without_static(columns_of(target), statement.static)
+            names = None if statement.by_name else by_place
         case CreateTable() if statement.query is not None:
             target, query, names = statement.table, statement.query, None
         case _:

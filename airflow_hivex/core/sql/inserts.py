@@ -28,6 +28,7 @@ class InsertHead:
     partition: Mapping[str, Literal | None]
     if_not_exists: bool
     columns: tuple[str, ...] | None
+    by_name: bool
 
     @classmethod
     def read(cls, cursor: Cursor) -> Self:
@@ -35,8 +36,8 @@ class InsertHead:
 
         Raises:
             StatementSyntaxError: it is not SQL.
-            UnsupportedStatementError: it writes a directory, by name, or a link, or has IF NOT EXISTS without
-                one whole partition.
+            UnsupportedStatementError: it writes a directory or a link, or has IF NOT EXISTS without one whole
+                partition.
         """
         if cursor.at("WITH", "SCHEMA", "EVOLUTION"):
             raise cursor.unsupported("INSERT WITH SCHEMA EVOLUTION is not supported; add the columns by ALTER TABLE")
@@ -53,12 +54,14 @@ class InsertHead:
         target = cursor.table_name()
         partition: dict[str, Literal | None] = read_partition(cursor) if cursor.accept("PARTITION") else {}
         if_not_exists = _read_if_not_exists(cursor, overwrite == "OVERWRITE", partition)
-        if cursor.at("BY", "NAME"):
-            raise cursor.unsupported("INSERT ... BY NAME is not a statement of this release; list the columns")
+        by_name = cursor.accept("BY", "NAME")
         if cursor.at("REPLACE"):
             raise cursor.unsupported("INSERT ... REPLACE is not a statement of this release")
+        token = cursor.peek()
         columns = cursor.names("a column") if _at_columns(cursor) else None
-        return cls(target, overwrite == "OVERWRITE", partition, if_not_exists, columns)
+        if by_name and columns is not None:
+            raise cursor.error("BY NAME takes the columns of the query; leave the list out", token)
+        return cls(target, overwrite == "OVERWRITE", partition, if_not_exists, columns, by_name)
 
     def insert(self, query: Query, rows: Rows | None = None) -> Insert:
         """Return the statement that takes its rows from a query."""
@@ -71,6 +74,7 @@ class InsertHead:
             static={key: literal for key, literal in self.partition.items() if literal is not None},
             rows=rows,
             if_not_exists=self.if_not_exists,
+            by_name=self.by_name,
         )
 
 
@@ -79,12 +83,12 @@ def read_insert(cursor: Cursor) -> Insert:
 
     Raises:
         StatementSyntaxError: it is not SQL, or a row of VALUES is longer than another.
-        UnsupportedStatementError: it writes a directory, by name, a link, or a DEFAULT.
+        UnsupportedStatementError: it writes a directory, a link, or a DEFAULT.
     """
     head = InsertHead.read(cursor)
     if not at_query(cursor):
         raise cursor.expected("VALUES or a query")
-    rows, query = _read_source(cursor)
+    rows, query = (None, read_query(cursor)) if head.by_name else _read_source(cursor)
     return head.insert(query, rows)
 
 

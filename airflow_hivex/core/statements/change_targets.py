@@ -32,7 +32,7 @@ def check_change(statement: ChangeRows, target: Table) -> frozenset[DataOperatio
     clauses = [clause for part in parts if part is not None for clause in part.clauses]
     for clause in clauses:
         if clause.action is ChangeAction.INSERT:
-            _check_insert(statement, clause, target)
+            _check_insert(clause, target)
         elif clause.action is ChangeAction.UPDATE:
             _check_update(statement, clause, target)
     return frozenset(_OPERATIONS[clause.action] for clause in clauses)
@@ -59,20 +59,12 @@ def _check_update(statement: ChangeRows, clause: ChangeClause, target: Table) ->
             )
 
 
-def _check_insert(statement: ChangeRows, clause: ChangeClause, target: Table) -> None:
+def _check_insert(clause: ChangeClause, target: Table) -> None:
     names = [column.name for column in (*target.columns, *target.partition_keys)]
     if clause.columns is None:
         if not clause.by_name and clause.values != len(names):
             raise ColumnCountMismatchError(target.full_name, len(names), clause.values, names)
         return
-    given = {name.lower() for name in clause.columns}
     for name in clause.columns:
         if name.lower() not in {each.lower() for each in names}:
             raise NoSuchColumnError(target.full_name, name, names)
-    for key in target.partition_keys:
-        if key.name.lower() not in given:
-            raise InvalidOperationError(
-                f"INSERT with a column list in a {statement.operation}",
-                target.full_name,
-                f"the list lacks partition key {key.name}",
-            )

@@ -18,7 +18,11 @@ from airflow_hivex.core.model.statements import Insert
 
 
 def check_insert(statement: Insert, target: Table) -> dict[str, str | None]:
-    """Return the static partition values as stored (None for NULL), after the statement was held against the table."""
+    """Return the static partition values as stored (None for NULL), after a comparison with the table.
+
+    A partition key without a value there is dynamic, whether the PARTITION clause names it or not, and NULL where a
+    column list leaves it out.
+    """
     if target.not_written:
         raise InvalidOperationError("INSERT", target.full_name, target.not_written)
     keys = {key.name.lower(): key for key in target.partition_keys}
@@ -27,17 +31,12 @@ def check_insert(statement: Insert, target: Table) -> dict[str, str | None]:
     for name in statement.partition:
         if name not in keys:
             raise NoSuchColumnError(target.full_name, f"{name} among its partition keys", list(keys))
-    if statement.partition and set(statement.partition) != set(keys):
-        missing = ", ".join(key for key in keys if key not in statement.partition)
-        raise InvalidObjectError("partition", f"of {target.full_name}", f"the PARTITION clause lacks {missing}")
+    static_names = [name for name in keys if name in statement.static]
+    if statement.if_not_exists and len(static_names) < len(keys):
+        missing = ", ".join(name for name in keys if name not in statement.static)
+        reason = f"IF NOT EXISTS asks for one partition, and the PARTITION clause lacks {missing}"
+        raise InvalidObjectError("partition", f"of {target.full_name}", reason)
     dynamic = [name for name in keys if name not in statement.static]
-    static_names = list(keys)[: len(statement.static)]
-    if set(static_names) != set(statement.static):
-        raise InvalidObjectError(
-            "partition",
-            f"of {target.full_name}",
-            f"dynamic key {dynamic[0]} stands before a static one; give values to the leading keys",
-        )
     static_keys = [keys[name] for name in static_names]
     values = stored_values(target.full_name, static_keys, [statement.static[name].value for name in static_names])  # type: ignore[misc]
     _check_column_list(statement, target, dynamic)
@@ -56,11 +55,6 @@ def _check_column_list(statement: Insert, target: Table, dynamic: list[str]) -> 
             raise NoSuchColumnError(target.full_name, name, takes)
         if given.count(name) > 1:
             raise ColumnCountMismatchError(target.full_name, len(set(given)), len(given), given)
-    missing = [name for name in dynamic if name not in given]
-    if missing:
-        raise InvalidOperationError(
-            "INSERT with a column list", target.full_name, f"the list lacks partition key {missing[0]}"
-        )
 
 
 def static_partition(target: Table, static: Mapping[str, str | None]) -> str | None:

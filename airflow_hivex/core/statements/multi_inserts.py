@@ -58,6 +58,7 @@ def run_multi_insert(context: StatementContext, statement: MultiInsert) -> Resul
                 static=branch.static,
                 partition=branch.partition,
                 input_columns=branch.insert.columns or (),
+                by_name=branch.insert.by_name,
                 number=number,
             )
             for number, branch in enumerate(chosen)

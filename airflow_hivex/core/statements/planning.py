@@ -139,6 +139,7 @@ def write(
     *,
     static: Mapping[str, str | None] | None = None,
     input_columns: Sequence[str] = (),
+    by_name: bool = False,
 ) -> Write:
     """Return where a job on the table's primary cluster writes."""
     storage = table.storage
@@ -155,6 +156,7 @@ def write(
         options=table.file_options,
         static=dict(static or {}),
         input_columns=tuple(input_columns),
+        by_name=by_name,
         bucket_columns=storage.bucket_columns,
         sort_columns=storage.sort_columns,
         num_buckets=storage.num_buckets,

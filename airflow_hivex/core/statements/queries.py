@@ -134,6 +134,7 @@ def run_insert(context: StatementContext, statement: Insert, check: Callable[[],
             static=static,
             partition=whole,
             input_columns=statement.columns or (),
+            by_name=statement.by_name,
         )
         written = _write(context, running, statement, routed, cluster, write)
         end_write(context, running, write, written, check)

@@ -54,6 +54,7 @@ def begin_write(
     static: Mapping[str, str | None],
     partition: str | None,
     input_columns: Sequence[str] = (),
+    by_name: bool = False,
     operation: Operation | None = None,
     number: int = 0,
 ) -> OpenWrite:
@@ -115,7 +116,7 @@ def begin_write(
         facts, pending = resumed.facts, resumed
     if pending is not None:
         running.undo.append(partial(take_back, services, [pending], own=True))
-    write = planning.write(table, cluster, facts, static=static, input_columns=input_columns)
+    write = planning.write(table, cluster, facts, static=static, input_columns=input_columns, by_name=by_name)
     return OpenWrite(table, facts, write, pending)
 
 

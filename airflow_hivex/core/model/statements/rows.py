@@ -98,7 +98,8 @@ class Insert(RoutedStatement):
     ``partition`` lists the PARTITION clause in order: a value (None for NULL) where it is static,
     absent in ``static`` where it is dynamic. ``columns`` is the column list, if one was given.
     ``rows`` holds the constants of a VALUES list where all of them are constants: then the
-    statement can be run without Spark; ``query`` is always there.
+    statement can be run without Spark; ``query`` is always there. With ``by_name`` the columns of the query go to those
+    of the same names.
     """
 
     KIND = "INSERT"
@@ -111,6 +112,7 @@ class Insert(RoutedStatement):
     static: Mapping[str, Literal] = field(default_factory=dict)
     rows: tuple[tuple[Literal, ...], ...] | None = None
     if_not_exists: bool = False
+    by_name: bool = False
 
     @property
     def kind(self) -> str:
