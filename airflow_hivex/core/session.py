@@ -54,6 +54,7 @@ from airflow_hivex.core.statements import (
     temporary_functions,
     temporary_views,
     truncation,
+    upkeep,
     variables,
     views,
 )
@@ -137,6 +138,9 @@ _HANDLERS: dict[type, Handler] = {
     kinds.ShowPartitions: partition_lists.show_partitions,
     kinds.ShowCreateTable: listings.show_create_table,
     kinds.ShowClusters: listings.show_clusters,
+    kinds.RepairPartitions: upkeep.repair_partitions,
+    kinds.RefreshTable: upkeep.refresh_table,
+    kinds.TouchTable: upkeep.touch_table,
     kinds.CreateTemporaryView: temporary_views.create_temporary_view,
     kinds.CreateTemporaryFunction: temporary_functions.create_temporary_function,
     kinds.DropTemporaryFunction: temporary_functions.drop_temporary_function,

@@ -179,6 +179,18 @@ class ClusterFiles:
             inside = {name[len(path) :].strip("/") for name, _, _ in entries_below(self._fs, path, depth)}
         return sorted(each for each in inside if each and each.count("/") == depth)
 
+    def list_folders(self, location: str) -> list[str]:
+        """Return the names of the folders in a directory, without hidden ones; none where it does not exist.
+
+        Raises:
+            StorageError: it cannot be listed.
+        """
+        path = self._path(location)
+        with _storage(path):
+            self._fs.invalidate_cache(path)
+            found = [name.rpartition("/")[2] for name, kind, _ in entries_below(self._fs, path, 0) if kind == FOLDER]
+        return sorted(name for name in found if not name.startswith((".", "_")))
+
     def find_directories(self, location: str, name: str, depth: int) -> list[str]:
         """Return the folders ``depth`` levels below a location that hold a directory of this name, relative to it.
 

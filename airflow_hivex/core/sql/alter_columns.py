@@ -24,7 +24,7 @@ def read_change_of_columns(cursor: Cursor, table: TableName) -> ChangeOfColumns 
         UnsupportedStatementError: it is about a field of a struct, or a default, or a constraint.
     """
     if cursor.accept("ADD", "COLUMNS") or cursor.accept("ADD", "COLUMN"):
-        return AddColumns(table, read_added_columns(cursor))
+        return AddColumns(table, read_added_columns(cursor, several=True))
     if cursor.accept("REPLACE", "COLUMNS"):
         return ReplaceColumns(table, read_added_columns(cursor))
     if cursor.accept("DROP", "COLUMNS") or cursor.accept("DROP", "COLUMN"):
@@ -57,6 +57,9 @@ def _column(cursor: Cursor) -> str:
 def _hive_change(cursor: Cursor, table: TableName) -> ChangeColumn:
     """``old new type [COMMENT '...'] [FIRST | AFTER c]``; in Spark's older form the name stands once."""
     column = _column(cursor)
+    if cursor.at("COMMENT") and cursor.at_kind(Kind.STRING, ahead=1):
+        cursor.expect("COMMENT")
+        return ChangeColumn(table, column, comment=read_string(cursor, "a comment"))
     following = cursor.peek(1)
     once_named = following is None or following.kind not in (Kind.WORD, Kind.QUOTED)
     name = column if once_named else _column(cursor)

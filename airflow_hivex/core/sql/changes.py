@@ -14,11 +14,14 @@ from airflow_hivex.core.model.statements import (
     Literal,
     RenamePartition,
     RenameTable,
+    RepairPartitions,
     SetPrimaryCluster,
     SetTableProperties,
     TableName,
+    TouchTable,
     Truncate,
 )
+from airflow_hivex.core.sql.advice import instead_of_change
 from airflow_hivex.core.sql.alter_columns import ChangeOfColumns, read_change_of_columns
 from airflow_hivex.core.sql.clauses import (
     read_partition_predicate,
@@ -30,6 +33,7 @@ from airflow_hivex.core.sql.compactions import read_compact
 from airflow_hivex.core.sql.copies import read_drop_copy, read_set_primary
 from airflow_hivex.core.sql.literals import read_string
 from airflow_hivex.core.sql.tokens import Cursor, Token
+from airflow_hivex.core.sql.upkeep import read_upkeep
 
 
 def read_drop_table(cursor: Cursor) -> DropTable:
@@ -57,14 +61,10 @@ AlterTable: TypeAlias = (
     | Compact
     | DropCopy
     | SetPrimaryCluster
+    | RepairPartitions
+    | TouchTable
     | ChangeOfColumns
 )
-
-
-_INSTEAD = {
-    "CONCATENATE": "COMPACT 'major' merges its files",
-    "RECOVER": "register partitions by ADD IF NOT EXISTS PARTITION",
-}
 
 
 def read_alter_table(cursor: Cursor, first: Token) -> AlterTable:
@@ -79,9 +79,9 @@ def read_alter_table(cursor: Cursor, first: Token) -> AlterTable:
         return read_drop_copy(cursor, table, None)
     if cursor.accept("SET", "PRIMARY", "CLUSTER"):
         return read_set_primary(cursor, table)
-    columns = read_change_of_columns(cursor, table)
-    if columns is not None:
-        return columns
+    found = read_upkeep(cursor, table) or read_change_of_columns(cursor, table)
+    if found is not None:
+        return found
     if cursor.accept("PARTITION"):
         return _change_partition(cursor, table, first)
     if cursor.accept("COMPACT"):
@@ -96,9 +96,8 @@ def read_alter_table(cursor: Cursor, first: Token) -> AlterTable:
         raise cursor.expected("ADD, COMPACT, DROP, RENAME, SET or UNSET")
     following = cursor.peek(1)
     rest = f" {following.word}" if following is not None and following.word else ""
-    advice = _INSTEAD.get(operation.word)
     reason = f"ALTER TABLE ... {operation.word}{rest} is not a statement of this release"
-    raise cursor.unsupported(f"{reason}; {advice}" if advice else reason, first)
+    raise cursor.unsupported(f"{reason}{instead_of_change(f'{operation.word}{rest}')}", first)
 
 
 def read_set_properties(cursor: Cursor, table: TableName) -> SetTableProperties:
@@ -112,6 +111,10 @@ def read_set_properties(cursor: Cursor, table: TableName) -> SetTableProperties:
 
 
 def _change_partition(cursor: Cursor, table: TableName, first: Token) -> RenamePartition | Compact | DropCopy:
+    if cursor.at("COLUMN"):
+        words = "PARTITION COLUMN"
+        reason = f"ALTER TABLE ... {words} is not a statement of this release{instead_of_change(words)}"
+        raise cursor.unsupported(reason, first)
     specification = read_static_partition(cursor)
     operation = cursor.peek()
     if cursor.accept("COMPACT"):
@@ -119,7 +122,9 @@ def _change_partition(cursor: Cursor, table: TableName, first: Token) -> RenameP
     if cursor.accept("DROP", "COPY"):
         return read_drop_copy(cursor, table, specification)
     if operation is not None and operation.word and not cursor.at("RENAME"):
-        reason = f"ALTER TABLE ... PARTITION ... {operation.word} is not a statement of this release"
+        following = cursor.peek(1)
+        advice = instead_of_change(f"{operation.word} {following.word if following is not None else ''}")
+        reason = f"ALTER TABLE ... PARTITION ... {operation.word} is not a statement of this release{advice}"
         raise cursor.unsupported(reason, first)
     cursor.expect("RENAME", "TO", "PARTITION")
     return RenamePartition(table, specification, read_static_partition(cursor))

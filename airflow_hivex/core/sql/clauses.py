@@ -6,6 +6,7 @@ from airflow_hivex.core.errors import UnsupportedStatementError
 from airflow_hivex.core.model.predicates import And, ColumnReference, Comparison, IsNull, Not, Predicate
 from airflow_hivex.core.model.statements import Literal
 from airflow_hivex.core.model.write_ids import MAX_ID
+from airflow_hivex.core.sql.advice import STATEMENT_WORDS, instead
 from airflow_hivex.core.sql.literals import read_constant, read_string, unquote
 from airflow_hivex.core.sql.tokens import Cursor, Kind, Token
 
@@ -159,44 +160,13 @@ def once(cursor: Cursor, token: Token | None, present: object) -> None:
         raise cursor.error(f"{token.text if token else 'the clause'} is given twice", token)
 
 
-_STATEMENT_WORDS = """
-ADD ALTER AND CATALOG CATALOGS CHANGE CLUSTER COLUMN COLUMNS COMPACT COMPACTIONS CONNECTOR CREATE CURRENT DATABASE
-DATA DBPROPERTIES DIRECTORY DROP EXTENDED EXTERNAL FUNCTION FUNCTIONS GLOBAL INDEX INPATH INTO LINK LINKS LOCAL
-LOCATION LOCKS MACRO MANAGED MATERIALIZED NAMESPACE OR OWNER PROCEDURE PROPERTIES QUERY REPAIR REPLACE ROLE ROLES
-SCHEMA TABLE TABLELINK TABLES TBLPROPERTIES TEMP TEMPORARY TRANSACTION TRANSACTIONS UNSET USER VARIABLE VIEW VIEWS
-""".split()  # noqa: SIM905
-
-
-_INSTEAD = {
-    "CREATE GLOBAL": "make a view, or a temporary view in each session",
-    "EXPORT": "`hivex export --hive` copies a table to files that Hive reads",
-    "GRANT": "the metastore has no users and no rights",
-    "KILL": "ABORT TRANSACTIONS ends a transaction with its statement",
-    "LOCK": "statements acquire their locks themselves; SHOW LOCKS lists them",
-    "MSCK": "register partitions by ALTER TABLE ... ADD IF NOT EXISTS PARTITION",
-    "REFRESH": "it is not needed: each statement reads the newest snapshot",
-    "REPLACE INTO": "use MERGE INTO",
-    "REVOKE": "the metastore has no users and no rights",
-    "SHOW CURRENT": "SELECT current_database() returns the current database",
-    "SHOW TABLE EXTENDED": "DESCRIBE FORMATTED describes a table",
-    "UNLOCK": "statements release their locks themselves; ABORT TRANSACTIONS releases those of others",
-}
-"""What to do instead of the statements that begin with these words."""
-
-
-def instead(words: str) -> str:
-    """Return the advice for a statement that begins with ``words``, behind a semicolon; empty if there is none."""
-    found = next((advice for beginning, advice in _INSTEAD.items() if f"{words} ".startswith(f"{beginning} ")), None)
-    return "" if found is None else f"; {found}"
-
-
 def unsupported_statement(cursor: Cursor, first: Token) -> UnsupportedStatementError:
     """Return the error that names a statement by the words it begins with."""
     words = [first.word]
     ahead = cursor.tokens.index(first) + 1
     for token in cursor.tokens[ahead : ahead + 3]:
         # No name stands behind SHOW.
-        if token.word not in _STATEMENT_WORDS and not (words == ["SHOW"] and token.word):
+        if token.word not in STATEMENT_WORDS and not (words == ["SHOW"] and token.word):
             break
         words.append(token.word)
     beginning = " ".join(words)

@@ -11,15 +11,24 @@ from airflow_hivex.core.sql.types import read_type
 _NOT_KEPT = ("NOT", "NULL", "DEFAULT", "GENERATED", "COLLATE", "REFERENCES", "FIRST", "AFTER")
 
 
-def read_added_columns(cursor: Cursor) -> tuple[Column, ...]:
+def read_added_columns(cursor: Cursor, *, several: bool = False) -> tuple[Column, ...]:
     """Return the columns of ADD COLUMNS, in parentheses or one alone; Hive's CASCADE and RESTRICT mean nothing here.
+
+    ``several`` may also stand without parentheses.
 
     Raises:
         StatementSyntaxError: it is not a list of columns.
         UnsupportedStatementError: a column is given a place, or belongs to a struct.
     """
     if not cursor.at_symbol("("):
-        return (read_column(cursor),)
+        found = {(column := read_column(cursor)).name: column}
+        while several and cursor.accept_symbol(","):
+            token = cursor.peek()
+            column = read_column(cursor)
+            if column.name in found:
+                raise cursor.error(f"column {column.name} is named twice", token)
+            found[column.name] = column
+        return tuple(found.values())
     columns = tuple(read_columns(cursor).values())
     cursor.accept_one("CASCADE", "RESTRICT")
     return columns

@@ -69,6 +69,8 @@ def read_alter_database(cursor: Cursor, first: Token) -> AlterDatabase | MoveDat
     if cursor.accept("OWNER"):
         cursor.expect("USER")
         return AlterDatabase(name, owner=cursor.identifier("the name of a user"))
+    if cursor.at("MANAGEDLOCATION"):
+        raise cursor.unsupported("a database has one location for all of its tables; SET LOCATION changes it")
     if cursor.accept("LOCATION"):
         return AlterDatabase(name, location=read_string(cursor, "a location"))
     _expect_properties_word(cursor)
@@ -103,6 +105,8 @@ def read_use(cursor: Cursor) -> UseDatabase | UseCluster:
     """USE name, or USE CLUSTER with or without a name; the cursor stands behind USE."""
     if cursor.accept("CLUSTER"):
         return UseCluster(None if cursor.at_end else read_cluster(cursor))
+    if cursor.at("CATALOG") and cursor.peek(1) is not None:
+        raise cursor.unsupported("there is one catalog; namespaces are databases, and USE names one")
     if cursor.peek(1) is not None:
         cursor.accept_one(*DATABASE_WORDS)
     return UseDatabase(cursor.database_name())

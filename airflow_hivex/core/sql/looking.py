@@ -196,9 +196,16 @@ def read_describe(cursor: Cursor, first: Token) -> DescribeTable | DescribeDatab
     partition = read_static_partition(cursor) if cursor.accept("PARTITION") else None
     column = None
     if not cursor.at_end:
-        column = cursor.name("the name of a column")
-        if cursor.at_symbol("."):
-            raise cursor.unsupported("DESCRIBE of a field of a column is not a statement of this release", first)
+        column = _described_column(cursor, first)
         if partition is None and cursor.accept("PARTITION"):
             partition = read_static_partition(cursor)
     return DescribeTable(table, extended, partition, column)
+
+
+def _described_column(cursor: Cursor, first: Token) -> str:
+    if cursor.at("AS", "JSON"):
+        raise cursor.unsupported("DESCRIBE ... AS JSON is not supported; leave AS JSON out")
+    column = cursor.name("the name of a column")
+    if cursor.at_symbol("."):
+        raise cursor.unsupported("DESCRIBE of a field of a column is not a statement of this release", first)
+    return column

@@ -69,12 +69,13 @@ from airflow_hivex.core.sql.session_settings import read_reset, read_set
 from airflow_hivex.core.sql.tables import read_create_table, read_replace_table
 from airflow_hivex.core.sql.tokens import Cursor, Token, syntax_error, tokenize, unsupported_error
 from airflow_hivex.core.sql.transactions import TRANSACTION_WORDS, read_transaction
+from airflow_hivex.core.sql.upkeep import read_msck, read_refresh, read_repair
 from airflow_hivex.core.sql.views import read_alter_view, read_create_view, read_drop_view
 
 _OF_OTHER_RELEASES = """
-ADD CACHE CALL CLEAR COMPACT DFS END EXPORT FETCH GRANT
-IMPORT KILL LIST LOCK MAP MSCK PREPARE REDUCE REFRESH RELOAD REPAIR REPL
-REVOKE UNCACHE UNLOCK
+ADD CACHE CALL CLEAR COMPACT COPY DFS END EXPORT FETCH GRANT
+IMPORT KILL LIST LOCK MAP PREPARE REDUCE RELOAD REPL
+REVOKE SOURCE UNCACHE UNDROP UNLOCK
 """.split()  # noqa: SIM905
 
 _READERS: Mapping[str, Callable[[Cursor], Statement]] = {
@@ -93,6 +94,9 @@ _READERS: Mapping[str, Callable[[Cursor], Statement]] = {
     "OPTIMIZE": read_optimize,
     "VACUUM": read_vacuum,
     "DECLARE": read_declare,
+    "MSCK": read_msck,
+    "REPAIR": read_repair,
+    "REFRESH": read_refresh,
     "EXECUTE": read_execute,
 }
 

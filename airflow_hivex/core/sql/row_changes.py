@@ -17,6 +17,7 @@ from airflow_hivex.core.model.statements import (
     Query,
     TableName,
 )
+from airflow_hivex.core.sql.clauses import unsupported_statement
 from airflow_hivex.core.sql.pieces import Pieces
 from airflow_hivex.core.sql.tokens import Cursor, Kind, Token
 
@@ -31,6 +32,8 @@ def read_delete(cursor: Cursor) -> ChangeRows:
         StatementSyntaxError: it is not SQL.
         UnsupportedStatementError: the target is a link, or a sub-query reads no table of the warehouse.
     """
+    if cursor.at("JAR"):
+        raise unsupported_statement(cursor, cursor.tokens[0])
     cursor.expect("FROM")
     target = _Named.read(cursor)
     text = _Pieces(cursor).add(f"SELECT {target.quoted}.*, 0 AS `{CLAUSE}`").add(" FROM ")
@@ -70,7 +73,7 @@ def read_merge(cursor: Cursor) -> ChangeRows:
         UnsupportedStatementError: the target is a link, a field of a struct is assigned, or a DEFAULT.
     """
     if cursor.at("WITH", "SCHEMA"):
-        raise cursor.unsupported("MERGE WITH SCHEMA EVOLUTION is not a statement of this release")
+        raise cursor.unsupported("MERGE WITH SCHEMA EVOLUTION is not supported; add the columns by ALTER TABLE")
     cursor.expect("INTO")
     target = _Named.read(cursor)
     cursor.expect("USING")

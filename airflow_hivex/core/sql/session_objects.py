@@ -18,6 +18,7 @@ from airflow_hivex.core.model.statements import (
     SetVariables,
     Statement,
 )
+from airflow_hivex.core.sql.advice import instead
 from airflow_hivex.core.sql.literals import read_constant, read_string
 from airflow_hivex.core.sql.pieces import Pieces
 from airflow_hivex.core.sql.queries import code_functions
@@ -136,7 +137,7 @@ def read_drop_temporary(cursor: Cursor) -> Statement:
     kind = cursor.peek()
     if cursor.accept_one("VARIABLE", "FUNCTION") is None:
         word = "" if kind is None else kind.word
-        advice = "; DROP VIEW drops a temporary view" if word == "VIEW" else ""
+        advice = "; DROP VIEW drops a temporary view" if word == "VIEW" else instead("DROP TEMPORARY")
         reason = f"DROP TEMPORARY {word} is not a statement of this release{advice}"
         raise cursor.unsupported(reason, cursor.tokens[0])
     if_exists = cursor.accept("IF", "EXISTS")

@@ -15,6 +15,15 @@ from airflow_hivex.core.sql.session_objects import read_set_variables
 from airflow_hivex.core.sql.strings import unescape
 from airflow_hivex.core.sql.tokens import Cursor, Kind
 
+_INSTEAD = {
+    "-": "SET lists what the session has set, and SET name shows one value",
+    "AUTOCOMMIT": "each statement commits by itself; START TRANSACTION and COMMIT join several",
+    "CATALOG": "there is one catalog; namespaces are databases, and USE names one",
+    "HIVECONF": "SET takes the name of a parameter alone, without hiveconf:",
+    "HIVEVAR": "variables of Hive are not replaced in texts; DECLARE a variable, or write :name markers",
+    "ROLE": "the metastore has no users, roles and rights; the rights of the database and of file systems count",
+}
+
 
 def read_set(cursor: Cursor) -> SetSetting | SetConfiguration | SetVariables:
     """Return the statement whose word SET is read: ``SET``, ``SET name``, ``SET name = value``, ``SET VARIABLE ...``.
@@ -53,7 +62,7 @@ def _read_name(cursor: Cursor) -> str:
     words = cursor.tokens[start : cursor.index]
     quoted = len(words) == 1 and words[0].kind is Kind.QUOTED
     name = words[0].text[1:-1] if quoted else cursor.text[words[0].start : words[-1].end] if words else ""
-    reason = None if name in SESSION_SETTINGS else refusal(name)
+    reason = None if name in SESSION_SETTINGS else _INSTEAD.get(words[0].text.upper() if words else "") or refusal(name)
     if reason is not None:
         raise cursor.unsupported(reason, words[0] if words else None)
     return name

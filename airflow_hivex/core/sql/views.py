@@ -57,6 +57,7 @@ def read_create_view(cursor: Cursor, *, or_replace: bool) -> CreateView:
             once(cursor, token, properties is not None)
             properties = read_properties(cursor)
         else:
+            _refuse_with(cursor)
             raise cursor.expected("COMMENT, TBLPROPERTIES or AS and a query")
     return CreateView(
         view,
@@ -69,6 +70,11 @@ def read_create_view(cursor: Cursor, *, or_replace: bool) -> CreateView:
     )
 
 
+def _refuse_with(cursor: Cursor) -> None:
+    if cursor.at("WITH"):
+        raise cursor.unsupported("a view keeps the columns that it was made with; leave WITH out")
+
+
 def read_alter_view(cursor: Cursor) -> CreateView | RenameTable | SetTableProperties:
     """Return the statement whose words up to VIEW are read."""
     view = cursor.table_name()
@@ -76,6 +82,7 @@ def read_alter_view(cursor: Cursor) -> CreateView | RenameTable | SetTableProper
         return RenameTable(view, cursor.table_name())
     if cursor.at("SET") or cursor.at("UNSET"):
         return read_set_properties(cursor, view)
+    _refuse_with(cursor)
     if not cursor.at("AS"):
         raise cursor.expected("AS, RENAME, SET or UNSET")
     return CreateView(view, _read_definition(cursor), or_replace=True, must_exist=True)

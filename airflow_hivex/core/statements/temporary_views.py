@@ -11,6 +11,7 @@ from airflow_hivex.core.model.statements import (
     DescribeTable,
     DropView,
     ObjectKind,
+    RefreshTable,
     Role,
     ShowColumns,
     Statement,
@@ -23,7 +24,7 @@ from airflow_hivex.core.statements.routing import chosen_cluster, route
 from airflow_hivex.core.statements.transactions import in_transaction
 from airflow_hivex.core.statements.views import view_columns
 
-_TAKE_THEM = (DropView, DescribeTable, ShowColumns)
+_TAKE_THEM = (DropView, DescribeTable, ShowColumns, RefreshTable)
 
 
 def create_temporary_view(context: StatementContext, statement: CreateTemporaryView) -> Result:

@@ -108,6 +108,7 @@ from airflow_hivex.core.model.statements.transactions import (
     ShowTransactions,
     StartTransaction,
 )
+from airflow_hivex.core.model.statements.upkeep import RefreshTable, RepairPartitions, TouchTable
 from airflow_hivex.core.model.statements.uses import ObjectKind, Role, UsedObject
 
 __all__ = [
@@ -163,8 +164,10 @@ __all__ = [
     "ObjectKind",
     "PlacedName",
     "Query",
+    "RefreshTable",
     "RenamePartition",
     "RenameTable",
+    "RepairPartitions",
     "ReplaceColumns",
     "ReplicateTable",
     "ResetConfiguration",
@@ -200,6 +203,7 @@ __all__ = [
     "TableName",
     "TableReference",
     "TextEdit",
+    "TouchTable",
     "Truncate",
     "UseCluster",
     "UseDatabase",

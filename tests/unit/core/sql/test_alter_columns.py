@@ -22,6 +22,8 @@ T = TableName("t")
             "REPLACE COLUMNS (x INT, y array<string>)",
             ReplaceColumns(T, (Column("x", "int"), Column("y", "array<string>"))),
         ),
+        ("ADD COLUMNS x int, y string", AddColumns(T, (Column("x", "int"), Column("y", "string")))),
+        ("CHANGE COLUMN x COMMENT 'c'", ChangeColumn(T, "x", comment="c")),
         ("DROP COLUMN x", DropColumns(T, ("x",))),
         ("DROP COLUMNS IF EXISTS (x, `y z`)", DropColumns(T, ("x", "y z"), if_exists=True)),
         ("DROP COLUMNS x, y", DropColumns(T, ("x", "y"))),
@@ -52,6 +54,8 @@ def test_changes_of_columns(text: str, expected: object) -> None:
         "ALTER COLUMN x int",
         "ALTER COLUMN x TYPE int TYPE int",
         "REPLACE COLUMNS (x int, x int)",
+        "ADD COLUMNS x int, x int",
+        "ADD COLUMNS x int,",
         "REPLACE COLUMNS (x int) FIRST",
     ],
 )

@@ -20,7 +20,7 @@ from airflow_hivex.core.sql.reader import read
         ("CREATE TEMPORARY FUNCTION f(x INT) RETURNS INT LANGUAGE PYTHON AS 'x'", "the language of a function is SQL"),
         ("EXECUTE IMMEDIATE 'SELECT ?' USING 1 + 1", "DECLARE a variable for the expression"),
         ("SET x = y", "is not a parameter of Spark SQL or Hive"),
-        ("SET hivevar:x = y", "is not a valid name of a parameter"),
+        ("SET hivevar:x = y", "DECLARE a variable"),
         ("SET spark.executor.memory = 1g", "belongs to spark_conf of a cluster"),
         ("SET spark.hadoop.fs.s3a.secret.key = x", "is a secret"),
         ("SET spark.sql.extensions = x", "counts for all sessions of a Spark application"),

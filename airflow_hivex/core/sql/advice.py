@@ -1,0 +1,137 @@
+"""What to do instead of statements that are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+STATEMENT_WORDS = """
+ADD ALTER AND CATALOG CATALOGS CHANGE CLUSTER COLUMN COLUMNS COMPACT COMPACTIONS CONNECTOR CREATE CURRENT DATA
+DATABASE DATACONNECTOR DBPROPERTIES DIRECTORY DROP DUMP EXTENDED EXTERNAL FILE FLOW FUNCTION FUNCTIONS GLOBAL INDEX
+INPATH INTO JAR JARS LINK LINKS LOAD LOCAL LOCATION LOCKS MACRO MANAGED MATERIALIZED NAMESPACE OR OWNER PLAN POOL
+PROCEDURE PROPERTIES QUERY REMOTE REPAIR REPLACE RESOURCE ROLE ROLES SCHEDULED SCHEMA STREAMING TABLE TABLELINK TABLES
+TBLPROPERTIES TEMP TEMPORARY TRANSACTION TRANSACTIONS UNSET USER VARIABLE VIEW VIEWS
+""".split()  # noqa: SIM905
+"""Words that name a kind of statement, behind its first."""
+
+
+_NO_RIGHTS = "the metastore has no users, roles and rights; the rights of the database and of file systems count"
+_NO_JARS = "name jars and files in spark.jars, spark.files or spark.archives of the cluster's spark_conf"
+_NO_CATALOGS = "there is one catalog; namespaces are databases"
+_AIRFLOW = "Airflow schedules statements, and its pools limit them"
+_NO_MATERIALIZED = "CREATE TABLE ... AS SELECT keeps the rows of a query, and MERGE or INSERT OVERWRITE renews them"
+_INSTEAD = {
+    "ADD": _NO_JARS,
+    "ALTER DATABASE": "SET DBPROPERTIES ('key' = '') empties a property, and SET LOCATION moves new tables",
+    "ALTER INDEX": "ORC files have indexes of their own; sort or partition the table",
+    "ALTER MATERIALIZED": _NO_MATERIALIZED,
+    "ALTER RESOURCE": _AIRFLOW,
+    "ALTER SCHEDULED": _AIRFLOW,
+    "BEGIN": "run the statements one after the other, in a transaction by START TRANSACTION and COMMIT",
+    "CACHE": "a table that CREATE TABLE ... AS SELECT makes keeps rows for later statements",
+    "CALL": "run the statements of the procedure one after the other",
+    "CLEAR": "statements cache no rows, so that it is not needed",
+    "COPY": "LOAD DATA, or INSERT from an external table of the files, copies rows",
+    "CREATE CONNECTOR": "the rows of other databases come in by Airflow's operators or by Spark",
+    "CREATE DATACONNECTOR": "the rows of other databases come in by Airflow's operators or by Spark",
+    "CREATE FLOW": "a DAG writes a table from others",
+    "CREATE FUNCTION": "CREATE TEMPORARY FUNCTION makes a function of SQL for a session",
+    "CREATE OR REPLACE FUNCTION": "CREATE TEMPORARY FUNCTION makes a function of SQL for a session",
+    "CREATE GLOBAL": "make a view, or a temporary view in each session",
+    "CREATE INDEX": "ORC files have indexes of their own; sort or partition the table",
+    "CREATE MANAGED": "CREATE TABLE makes a managed table",
+    "CREATE MATERIALIZED": _NO_MATERIALIZED,
+    "CREATE POOL": _AIRFLOW,
+    "CREATE PROCEDURE": "run the statements of the procedure one after the other",
+    "CREATE REMOTE": "the rows of other databases come in by Airflow's operators or by Spark",
+    "CREATE RESOURCE": _AIRFLOW,
+    "CREATE ROLE": _NO_RIGHTS,
+    "CREATE SCHEDULED": _AIRFLOW,
+    "CREATE STREAMING": "a stream writes a table by session.warehouse or a batch of transactions",
+    "DELETE JAR": _NO_JARS,
+    "DFS": "the tools of the file system list and copy files",
+    "DROP CONNECTOR": "the rows of other databases come in by Airflow's operators or by Spark",
+    "DROP FUNCTION": "DROP TEMPORARY FUNCTION drops a function of the session",
+    "DROP INDEX": "ORC files have indexes of their own; sort or partition the table",
+    "DROP MATERIALIZED": _NO_MATERIALIZED,
+    "DROP PROCEDURE": "run the statements of the procedure one after the other",
+    "DROP ROLE": _NO_RIGHTS,
+    "DROP TEMPORARY": "DROP VIEW and DROP TEMPORARY FUNCTION drop objects of the session",
+    "EXPORT": "`hivex export --hive` copies a table to files that Hive reads",
+    "GRANT": _NO_RIGHTS,
+    "IMPORT": "`hivex import` takes over tables of a Hive metastore, and LOAD DATA files",
+    "KILL": "ABORT TRANSACTIONS ends a transaction with its statement",
+    "LIST": _NO_JARS,
+    "LOCK": "statements acquire their locks themselves; SHOW LOCKS lists them",
+    "PREPARE": "EXECUTE IMMEDIATE and :name markers run a statement with other values",
+    "REFRESH FUNCTION": "functions go to Spark with each statement, so that it is not needed",
+    "REFRESH": "it is not needed: each statement reads the newest snapshot",
+    "RELOAD": "functions go to Spark with each statement, so that it is not needed",
+    "REPL": "REPLICATE TABLE and ALTER DATABASE ... SET PRIMARY CLUSTER copy rows to other clusters",
+    "REPLACE INTO": "use MERGE INTO",
+    "REVOKE": _NO_RIGHTS,
+    "SHOW CATALOGS": _NO_CATALOGS,
+    "SHOW CONF": "SET shows the configuration of the session, and `hivex metastore status` that of the metastore",
+    "SHOW CONNECTORS": "the rows of other databases come in by Airflow's operators or by Spark",
+    "SHOW CURRENT ROLES": _NO_RIGHTS,
+    "SHOW CURRENT": "SELECT current_database() returns the current database",
+    "SHOW GRANT": _NO_RIGHTS,
+    "SHOW INDEX": "ORC files have indexes of their own; sort or partition the table",
+    "SHOW INDEXES": "ORC files have indexes of their own; sort or partition the table",
+    "SHOW MATERIALIZED": _NO_MATERIALIZED,
+    "SHOW PRINCIPALS": _NO_RIGHTS,
+    "SHOW PROCEDURES": "run the statements of the procedure one after the other",
+    "SHOW ROLE": _NO_RIGHTS,
+    "SHOW ROLES": _NO_RIGHTS,
+    "SHOW TABLE EXTENDED": "DESCRIBE FORMATTED describes a table",
+    "SOURCE": "`hivex sql -f` runs a file",
+    "UNCACHE": "statements cache no rows, so that it is not needed",
+    "UNDROP": "files of a dropped table are deleted; DROP has no way back",
+    "UNLOCK": "statements release their locks themselves; ABORT TRANSACTIONS releases those of others",
+}
+"""What to do instead of the statements that begin with these words; longer beginnings come first."""
+
+
+def instead(words: str) -> str:
+    """Return the advice for a statement that begins with ``words``, behind a semicolon; empty if there is none."""
+    return _advice(words, _INSTEAD)
+
+
+_EXTERNAL_AGAIN = (
+    "drop the external table, whose files stay, and create it again; CREATE TABLE ... AS SELECT rewrites a managed one"
+)
+_INSTEAD_OF_CHANGE = {
+    "ARCHIVE": "COMPACT 'major' merges its files",
+    "CLUSTER": "ALTER TABLE ... COMPACT 'rebalance' ORDER BY sorts its rows",
+    "CLUSTERED": "CREATE TABLE ... CLUSTERED BY ... AS SELECT makes a table with other buckets",
+    "CONCATENATE": "COMPACT 'major' merges its files",
+    "CONVERT": "tables have the formats of files that Hive and Spark read",
+    "CREATE": "a table has no branches and tags; links show a table in another database",
+    "DISABLE": "tables are protected by the rights of the database, not by a mark",
+    "ENABLE": "tables are protected by the rights of the database, not by a mark",
+    "EXCHANGE": "INSERT INTO the other table, and DROP PARTITION, in one transaction if need be",
+    "EXECUTE": "COMPACT merges its files, and VACUUM deletes old ones",
+    "NOT": "SKEWED BY has no effect here",
+    "SKEWED": "SKEWED BY has no effect here",
+    "UNARCHIVE": "partitions are never archived",
+    "UPDATE": "columns are kept in the metastore, and ALTER TABLE ... ADD COLUMNS changes them",
+    "ADD CONSTRAINT": "leave the constraint out; statements that write check their rows",
+    "DROP CONSTRAINT": "leave the constraint out; statements that write check their rows",
+    "PARTITION COLUMN": "CREATE TABLE ... AS SELECT makes a table whose partition keys have other types",
+    "SET FILEFORMAT": _EXTERNAL_AGAIN,
+    "SET LOCATION": _EXTERNAL_AGAIN,
+    "SET SERDE": _EXTERNAL_AGAIN,
+    "SET SERDEPROPERTIES": _EXTERNAL_AGAIN,
+    "SET OWNER": "the owner of a table is the user that has created it, and has no rights that others lack",
+    "SET SKEWED": "SKEWED BY has no effect here",
+}
+"""What to do instead of ALTER TABLE with these words."""
+
+
+def instead_of_change(words: str) -> str:
+    """Return the advice for an ALTER TABLE by the words behind the name, behind a semicolon; empty if there is none."""
+    return _advice(words, _INSTEAD_OF_CHANGE)
+
+
+def _advice(words: str, given: Mapping[str, str]) -> str:
+    found = next((advice for beginning, advice in given.items() if f"{words} ".startswith(f"{beginning} ")), None)
+    return "" if found is None else f"; {found}"
