@@ -7,14 +7,13 @@ statements of both servers are the same bytes. PostgreSQL flushes each commit to
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import re
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -27,6 +26,7 @@ from airflow_hivex.core.thrift.messages import CALL, Head, encoded, written_head
 from airflow_hivex.core.thrift.scanning import MessageScanner
 from benchmarks.harness import Figure, compare, interleave
 from benchmarks.hive_metastore import connect, hive_metastore
+from benchmarks.teams import Worker, case, team
 from benchmarks.transactions import SERVER_OPTIONS, raise_loopback
 from tests.hive_endpoint import descriptor, partition, table
 from tests.postgresql import start_durable_postgresql
@@ -78,7 +78,7 @@ def measure(folder: Path) -> list[Figure]:
         for port in ports.values():
             prepare(connect(port))
         at_rest = memory_mb()
-        teams = {name: stack.enter_context(team(port)) for name, port in ports.items()}
+        teams = {name: stack.enter_context(team(Replay, port, CLIENTS)) for name, port in ports.items()}
         for work, (count, goals) in CALLS.items():
             for clients, goal in goals.items():
                 cases = {name: case(members[:clients], work, count) for name, members in teams.items()}
@@ -148,7 +148,7 @@ def values(number: int) -> tuple[str, str]:
 # -- clients -----------------------------------------------------------------------------
 
 
-class Replay:
+class Replay(Worker):
     """A connection that sends encoded calls."""
 
     def __init__(self, port: int, number: int) -> None:
@@ -166,8 +166,7 @@ class Replay:
         """Do some work so many times."""
         known = self._calls.get(name)
         if known is None:
-            for _ in range(count):
-                getattr(self, name)()
+            super().work(name, count)
             return
         for number in range(count):
             self._send(known[number % len(known)])
@@ -238,55 +237,6 @@ class Replay:
 def call(name: str, args: Any) -> bytes:
     """An encoded call."""
     return written_head(Head(name.encode(), CALL, 1, True, 0), CALL) + encoded(args)
-
-
-@contextmanager
-def team(port: int) -> Iterator[list[Any]]:
-    """Connections to client processes that are ready to work."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["benchmarks.endpoint"])
-    members, processes = [], []
-    try:
-        for number in range(CLIENTS):
-            ours, theirs = context.Pipe()
-            process = context.Process(target=_serve, args=(port, number, theirs), daemon=True)
-            process.start()
-            theirs.close()
-            members.append(ours)
-            processes.append(process)
-        for member in members:
-            member.recv()
-        yield members
-    finally:
-        for member in members:
-            member.close()
-        for process in processes:
-            process.join(30)
-            process.kill()
-
-
-def _serve(port: int, number: int, orders: Any) -> None:
-    own = Replay(port, number)
-    orders.send(None)
-    while True:
-        try:
-            work, count = orders.recv()
-        except EOFError:
-            return
-        own.work(work, count)
-        orders.send(None)
-
-
-def case(members: list[Any], work: str, count: int) -> Callable[[], None]:
-    """A round: each client does the work so many times."""
-
-    def round_() -> None:
-        for member in members:
-            member.send((work, count))
-        for member in members:
-            member.recv()
-
-    return round_
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import multiprocessing
 import os
 import random
 import socket
@@ -17,17 +16,17 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from airflow_hivex.core import Metastore
 from airflow_hivex.core.model.locks import DataOperation, LockComponent, LockType
 from airflow_hivex.core.model.objects import ClusterStorageDescriptor, Column, StorageDescriptor, Table
 from benchmarks.harness import Figure, compare, interleave
 from benchmarks.hive_metastore import connect, hive_metastore
+from benchmarks.teams import Worker, case, team
 from tests.postgresql import start_durable_postgresql
 
 CLIENTS = 8
@@ -67,12 +66,13 @@ def measure(folder: Path) -> list[Figure]:
             _prepare(url)
         port = stack.enter_context(hive_metastore(folder, server.create_database()))
         peer = "Hive 2.3, same PostgreSQL"
-        teams = {name: stack.enter_context(_team(HivexClient, url)) for name, url in urls.items()}
-        teams[peer] = stack.enter_context(_team(HiveClient, port))
+        teams = {name: stack.enter_context(team(HivexClient, url, CLIENTS)) for name, url in urls.items()}
+        teams[peer] = stack.enter_context(team(HiveClient, port, CLIENTS))
         figures = []
         for work, counts in (("transactions", TRANSACTIONS), ("lock cycles", CYCLES)):
             for clients, count in counts.items():
-                cases = {name: _case(team, clients, work, count) for name, team in teams.items()}
+                method, each = work.replace(" ", "_"), count // clients
+                cases = {name: case(members[:clients], method, each) for name, members in teams.items()}
                 seconds = interleave(cases, rounds=ROUNDS, warm_up=2)
                 goal = 1 / 1.3 if clients == 1 else 1 / 2
                 figures += [
@@ -90,7 +90,7 @@ def measure(folder: Path) -> list[Figure]:
 # -- the work of one client ----------------------------------------------------------------
 
 
-class HivexClient:
+class HivexClient(Worker):
     """A process's own metastore."""
 
     def __init__(self, url: str, number: int) -> None:
@@ -117,7 +117,7 @@ class HivexClient:
         return _name(self._number, self._random.randrange(TABLES))
 
 
-class HiveClient:
+class HiveClient(Worker):
     """The same for Hive's server."""
 
     def __init__(self, port: int, number: int) -> None:
@@ -152,57 +152,6 @@ class HiveClient:
         response = self._client.lock(ttypes.LockRequest([component], txn_id, "bench", "localhost", "bench"))
         assert response.state == ttypes.LockState.ACQUIRED
         return int(response.lockid)
-
-
-# -- teams of clients ----------------------------------------------------------------------
-
-
-@contextmanager
-def _team(client: Callable[[Any, int], Any], where: object) -> Iterator[list[Any]]:
-    """Connections to client processes that are ready to work."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["benchmarks.transactions"])
-    team, processes = [], []
-    try:
-        for number in range(CLIENTS):
-            ours, theirs = context.Pipe()
-            process = context.Process(target=_serve, args=(client, where, number, theirs), daemon=True)
-            process.start()
-            theirs.close()
-            team.append(ours)
-            processes.append(process)
-        for member in team:
-            member.recv()
-        yield team
-    finally:
-        for member in team:
-            member.close()
-        for process in processes:
-            process.join(30)
-            process.kill()
-
-
-def _serve(client: Callable[[Any, int], Any], where: object, number: int, orders: Any) -> None:
-    own = client(where, number)
-    orders.send(None)
-    while True:
-        try:
-            work, count = orders.recv()
-        except EOFError:
-            return
-        for _ in range(count):
-            getattr(own, work)()
-        orders.send(None)
-
-
-def _case(team: list[Any], clients: int, work: str, count: int) -> Callable[[], None]:
-    def case() -> None:
-        for member in team[:clients]:
-            member.send((work.replace(" ", "_"), count // clients))
-        for member in team[:clients]:
-            member.recv()
-
-    return case
 
 
 # -- preparations --------------------------------------------------------------------------
