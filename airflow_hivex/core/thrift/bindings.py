@@ -12,8 +12,13 @@ from typing import Any
 
 from fb303 import FacebookService
 from hive_metastore import ThriftHiveMetastore, ttypes
+from thrift.Thrift import TType
 
 __all__ = ["Method", "all_methods", "method", "ttypes"]
+
+
+_OPTIONAL = frozenset({"environment_context", "hiveObject", "catName", "getOpenTxnsRequest"})
+"""Structures that a client may leave out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +30,8 @@ class Method:
     result: type[Any] | None
     exceptions: dict[type[Any], str]
     has_success: bool
+    needed: tuple[str, ...] = ()
+    """The structures among its arguments without which it cannot be served."""
 
     def declared(self, error: Any) -> str | None:
         """Return the field of the result for an exception, None where the method does not declare it."""
@@ -41,7 +48,9 @@ def method(name: str) -> Method | None:
         result = getattr(service, f"{name}_result", None)
         fields = [field for field in (result.thrift_spec if result is not None else ()) if field]
         exceptions = {field[3][0]: field[2] for field in fields if field[0] != 0}
-        return Method(name, arguments, result, exceptions, any(field[0] == 0 for field in fields))
+        structures = [field[2] for field in arguments.thrift_spec or () if field and field[1] == TType.STRUCT]
+        needed = tuple(each for each in structures if each not in _OPTIONAL)
+        return Method(name, arguments, result, exceptions, any(field[0] == 0 for field in fields), needed)
     return None
 
 

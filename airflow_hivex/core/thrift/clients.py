@@ -48,6 +48,18 @@ def user_and_cluster(user: str) -> tuple[str, str | None]:
     return (name, cluster) if at and name and cluster else (user, None)
 
 
+def without_password(user: str) -> tuple[str, str | None]:
+    """Return a user and the password of ``alice:secret`` or ``alice:secret@c2``; None without a password.
+
+    The call that names a user has no place for a password. Where a client gives one, logs and locks do not show it.
+    """
+    name, colon, rest = user.partition(":")
+    if not (name and colon):
+        return user, None
+    secret, at, cluster = rest.rpartition("@")
+    return (f"{name}@{cluster}", secret) if at else (name, rest)
+
+
 @dataclass(slots=True)
 class Client:
     """The state of one connection."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_hivex.core.errors import HivexError
 from airflow_hivex.core.thrift import messages
-from airflow_hivex.core.thrift.bindings import method
+from airflow_hivex.core.thrift.bindings import Method, method, ttypes
 from airflow_hivex.core.thrift.calls.registry import Call, Raw
 from airflow_hivex.core.thrift.clients import Client
 from airflow_hivex.core.thrift.exceptions import exception_of, sentence_of
@@ -288,6 +288,9 @@ class Connection(asyncio.Protocol):
         """Return the reply of a call, and how it ended. Runs in a thread of its own."""
         assert self._client is not None
         known = call.method
+        missing = [each for each in known.needed if getattr(args, each) is None]
+        if missing:
+            return self._refused(head, known, f"{_shown(head)}: its argument {missing[0]} is missing")
         try:
             result = call.serve(self._server.endpoint, self._client, args)
         except HivexError as error:
@@ -306,6 +309,13 @@ class Connection(asyncio.Protocol):
             return written_head(head, messages.REPLY) + result.field + messages.STOP, "ok"
         values = {"success": result} if known.has_success and result is not None else {}
         return self._written(head, known.result, **values), "ok"
+
+    def _refused(self, head: Head, known: Method, sentence: str) -> tuple[bytes, str]:
+        """Return the reply to a call that cannot be served as it is: repeating it is in vain."""
+        field = known.exceptions.get(ttypes.MetaException)
+        if field is None:
+            return application_exception(head, messages.PROTOCOL_ERROR, sentence), "malformed"
+        return self._written(head, known.result, **{field: ttypes.MetaException(sentence)}), "malformed"
 
     @staticmethod
     def _written(head: Head, result: type[Any] | None, **values: Any) -> bytes:

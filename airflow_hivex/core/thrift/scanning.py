@@ -47,7 +47,7 @@ class MessageScanner:
             MalformedMessageError: the bytes cannot become a message.
         """
         if self._state == 0:
-            if len(buffer) < 12:
+            if len(buffer) < 8:
                 return None
             end = self._header_end(buffer)
             if end > len(buffer):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from airflow_hivex.core.model.secrets import remember
 from airflow_hivex.core.thrift.bindings import ttypes
 from airflow_hivex.core.thrift.calls.registry import call
-from airflow_hivex.core.thrift.clients import CLUSTER_KEY, Client, user_and_cluster
+from airflow_hivex.core.thrift.clients import CLUSTER_KEY, Client, user_and_cluster, without_password
 from airflow_hivex.core.thrift.endpoint import Endpoint
 
 _ALIVE = 2
@@ -58,7 +59,9 @@ def do_nothing(_endpoint: Endpoint, _client: Client, _args: Any) -> None:
 @call("set_ugi")
 def set_ugi(endpoint: Endpoint, client: Client, args: Any) -> list[str]:
     """Note the user of the connection; ``alice@c2`` names a cluster, too."""
-    user, cluster = user_and_cluster(args.user_name or "")
+    given, secret = without_password(args.user_name or "")
+    remember([secret])
+    user, cluster = user_and_cluster(given)
     if cluster is not None:
         if cluster in endpoint.services.clusters:
             client.user_cluster = cluster
@@ -66,9 +69,9 @@ def set_ugi(endpoint: Endpoint, client: Client, args: Any) -> list[str]:
             # A principal of Kerberos has a realm there.
             cluster = None
     if not client.is_authenticated:
-        client.user = user if cluster is not None else args.user_name or ""
+        client.user = user if cluster is not None else given
     client.groups = tuple(args.group_names or ())
-    return [args.user_name or "", *client.groups]
+    return [given, *client.groups]
 
 
 @call("setMetaConf")

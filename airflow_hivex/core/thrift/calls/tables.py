@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from airflow_hivex.core.catalog.given_lists import GivenList
-from airflow_hivex.core.errors import NoSuchDatabaseError, NoSuchObjectError
+from airflow_hivex.core.errors import MissingWriteIdListError, NoSuchDatabaseError, NoSuchObjectError
 from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.objects import TableType
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
@@ -88,15 +88,38 @@ def recall_table_req(endpoint: Endpoint, client: Client, args: Any) -> bytes | N
     return None if kept is None else _wrapped(endpoint.table_bytes(kept, name.given, cluster))
 
 
+_NO_ACCESS = 1
+"""Hive's access type of a table that the client cannot read."""
+_READS_TRANSACTIONAL = frozenset({"HIVEFULLACIDREAD", "HIVEMANAGEDINSERTREAD"})
+
+
 def _tables(
-    endpoint: Endpoint, client: Client, name: DatabaseName, names: Sequence[str], pattern: str | None = None
+    endpoint: Endpoint,
+    client: Client,
+    name: DatabaseName,
+    names: Sequence[str],
+    pattern: str | None = None,
+    *,
+    reads_transactional: bool = False,
 ) -> list[Any]:
+    """Return tables by their names. A list of tables describes them, and one must not hide all others.
+
+    So a transactional table has no location for a client that would read its directories as plain files.
+    """
     cluster = client.cluster(name)
     if pattern is not None:
         names = endpoint.catalog.list_tables(name.name, pattern)
     lists: dict[str, GivenList] = dict.fromkeys((each for each in names if "@" not in each), None)
-    stored = endpoint.catalog.get_tables(name.name, list(lists), lists, cluster)
-    found = {each.name: endpoint.hive_table(each, name.given, cluster) for each in stored}
+    try:
+        stored = endpoint.catalog.get_tables(name.name, list(lists), lists, cluster)
+    except MissingWriteIdListError:
+        stored = endpoint.catalog.get_tables(name.name, list(lists), None, cluster)
+    found = {}
+    for table in stored:
+        hive = endpoint.hive_table(table, name.given, cluster)
+        if table.is_transactional and not reads_transactional:
+            hive.sd.location, hive.accessType = None, _NO_ACCESS
+        found[table.name] = hive
     for each in names:
         if "@" in each:
             try:
@@ -118,7 +141,12 @@ def get_table_objects_by_name_req(endpoint: Endpoint, client: Client, args: Any)
     request = args.req
     name = read_database(request.dbName, request.catName)
     pattern = request.tablesPattern if not request.tblNames else None
-    return ttypes.GetTablesResult(tables=_tables(endpoint, client, name, request.tblNames or (), pattern))
+    declared = () if request.capabilities is None else request.capabilities.values or ()
+    reads = ttypes.ClientCapability.INSERT_ONLY_TABLES in declared or not _READS_TRANSACTIONAL.isdisjoint(
+        map(str.upper, request.processorCapabilities or ())
+    )
+    found = _tables(endpoint, client, name, request.tblNames or (), pattern, reads_transactional=reads)
+    return ttypes.GetTablesResult(tables=found)
 
 
 # -- names: a list of names cannot mislead a client without a write id list

@@ -152,13 +152,36 @@ def test_server_stops_after_the_calls_that_run(endpoint: Serving, hive: Any) -> 
         socket.create_connection(("127.0.0.1", endpoint.port), timeout=30)
 
 
-def test_error_of_one_call_reaches_its_client_only(endpoint: Serving, hive: Any, metastore: Metastore) -> None:
+def test_call_without_its_request_is_refused_alone(endpoint: Serving, hive: Any) -> None:
     with hive_client(endpoint.port) as other:
-        with pytest.raises(TApplicationException, match="internal error"):
-            # A request that is missing is not one of the errors of the interface.
-            other.get_table_req(None)
+        for ask in (other.get_table_req, other.get_partitions_by_expr, other.create_function, other.create_database):
+            with pytest.raises(ttypes.MetaException, match=r"its argument .* is missing"):
+                ask(None)
+        with pytest.raises(TApplicationException, match="its argument rqst is missing"):
+            # Hive's interface declares no exception of this method that fits.
+            other.commit_txn(None)
         assert other.getStatus() == 2
     assert hive.get_all_databases() == ["default"]
+
+
+@pytest.mark.parametrize("length", [-1, -(2**31), 2**31 - 1])
+def test_name_of_an_impossible_length_ends_its_connection_at_once(endpoint: Serving, length: int) -> None:
+    with socket.create_connection(("127.0.0.1", endpoint.port), timeout=30) as channel:
+        channel.sendall(b"\x80\x01\x00\x01" + struct.pack(">i", length))
+        assert end_of(channel)
+
+
+def test_secret_in_the_name_of_a_user_is_not_shown(
+    endpoint: Serving, caplog: pytest.LogCaptureFixture, metastore: Metastore
+) -> None:
+    with caplog.at_level("DEBUG"), hive_client(endpoint.port, "bob:pa55word@c1") as hive:
+        hive.create_table(table("default", "t"))
+        (txn_id,) = hive.open_txns(ttypes.OpenTxnRequest(1, None, "host")).txn_ids
+        with pytest.raises(ttypes.NoSuchObjectException):
+            hive.get_table("default", "nope")
+    assert metastore.transactions.get(txn_id).user == "bob"
+    assert "bob" in caplog.text
+    assert "pa55word" not in caplog.text
 
 
 SEEDS = [

@@ -107,11 +107,6 @@ def test_transactional_table_needs_a_write_id_list(hive: Any, metastore: Metasto
         hive.get_table("default", "acid")
     with pytest.raises(ttypes.MetaException, match=r"default\.acid is transactional"):
         hive.get_table_req(ttypes.GetTableRequest("default", "acid"))
-    # Hive's interface declares no exception of this method.
-    with pytest.raises(TApplicationException, match="a client that sends validWriteIdList"):
-        hive.get_table_objects_by_name("default", ["acid"])
-    with pytest.raises(ttypes.MetaException, match="is transactional"):
-        hive.get_table_objects_by_name_req(ttypes.GetTablesRequest("default", ["acid"]))
     assert hive.get_all_tables("default") == ["acid"]
     listed = hive.get_valid_write_ids(ttypes.GetValidWriteIdsRequest(["default.acid"])).tblValidWriteIds[0]
     text = f"default.acid:{listed.writeIdHighWaterMark}:{listed.minOpenWriteId}::"
@@ -123,6 +118,29 @@ def test_transactional_table_needs_a_write_id_list(hive: Any, metastore: Metasto
         hive.get_table_req(ttypes.GetTableRequest("default", "acid", validWriteIdList=other))
     hive.drop_table("default", "acid", True)
     assert hive.get_all_tables("default") == []
+
+
+def test_list_of_tables_has_transactional_ones_without_their_place(hive: Any, metastore: Metastore) -> None:
+    with metastore.session(user="ann") as session:
+        session.sql("CREATE TABLE acid (id INT, note STRING)")
+    hive.create_table(table("default", "plain", tableType="EXTERNAL_TABLE"))
+    names = ["plain", "acid", "nope"]
+    plain = hive.get_table("default", "plain")
+    for found in (
+        hive.get_table_objects_by_name("default", names),
+        hive.get_table_objects_by_name_req(ttypes.GetTablesRequest("default", names)).tables,
+    ):
+        assert found[0] == plain
+        assert (found[1].tableName, found[1].sd.location, found[1].accessType) == ("acid", None, 1)
+        assert [column.name for column in found[1].sd.cols] == ["id", "note"]
+        assert len(found) == 2
+    capable = [
+        {"capabilities": ttypes.ClientCapabilities([ttypes.ClientCapability.INSERT_ONLY_TABLES])},
+        {"processorCapabilities": ["HIVEFULLACIDREAD"]},
+    ]
+    for given in capable:
+        found = hive.get_table_objects_by_name_req(ttypes.GetTablesRequest("default", names, **given)).tables
+        assert found[1].sd.location.endswith("/default.db/acid")
 
 
 def test_client_that_names_no_cluster_sees_the_default_location(

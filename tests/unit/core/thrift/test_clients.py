@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_hivex.core.thrift.clients import Client, DatabaseName, read_database, user_and_cluster
+from airflow_hivex.core.thrift.clients import Client, DatabaseName, read_database, user_and_cluster, without_password
 
 
 @pytest.mark.parametrize(
@@ -28,6 +28,21 @@ def test_catalog_of_a_name_is_a_cluster(text: str | None, catalog: str | None, f
 )
 def test_user_may_name_a_cluster(user: str, found: tuple[str, str | None]) -> None:
     assert user_and_cluster(user) == found
+
+
+@pytest.mark.parametrize(
+    ("user", "found"),
+    [
+        ("bob:password@c1", ("bob@c1", "password")),
+        ("bob:pass@word@c1", ("bob@c1", "pass@word")),
+        ("bob:", ("bob", "")),
+        ("bob:password", ("bob", "password")),
+        ("hive/host@EXAMPLE.ORG", ("hive/host@EXAMPLE.ORG", None)),
+        (":x", (":x", None)),
+    ],
+)
+def test_password_of_a_user_is_cut_off(user: str, found: tuple[str, str | None]) -> None:
+    assert without_password(user) == found
 
 
 def test_nearest_name_of_a_cluster_decides() -> None:
