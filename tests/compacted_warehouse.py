@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
@@ -61,8 +61,12 @@ class CompactedWarehouse:
         overwrite: bool = False,
         deletes: Sequence[Row] | None = None,
         ends: str = "commit",
+        before_commit: Callable[[], object] | None = None,
     ) -> list[Row]:
-        """One directory of a new transaction, which then commits, aborts, or is left as it is; the new rows."""
+        """One directory of a new transaction, which then commits, aborts, or is left as it is; the new rows.
+
+        ``before_commit`` is what others do meanwhile.
+        """
         found = self._table(table)
         transactions = self.metastore.transactions
         operation = Operation.DELETE if deletes is not None else Operation.UPDATE if overwrite else Operation.INSERT
@@ -79,6 +83,8 @@ class CompactedWarehouse:
         else:
             name = base_name(write_id) if overwrite else delta_name(write_id, write_id, 0)
             self._make(table, partition, name, rows)
+        if before_commit is not None:
+            before_commit()
         if ends == "abort":
             transactions.abort(txn_id)
         if ends != "commit":
@@ -153,10 +159,11 @@ class CompactedWarehouse:
                 query = query.where(d.partition_id == partition_ids(connection, found, [partition]).get(partition))
             return [row.name for row in connection.execute(query)]
 
-    def read(self, session: Session, table: str) -> list[Row]:
-        """The rows that a session sees, sorted; a file that is gone is an error."""
-        found = session.snapshot_files(table)
-        valid = ValidWriteIdList.parse(found.valid_write_ids)
+    def read(self, session: Session, table: str, version: int | None = None) -> list[Row]:
+        """The rows that a session sees, or those of a version, sorted; a file that is gone is an error."""
+        found = session.snapshot_files(table, version=version)
+        # Whoever reads files leaves rows out only where the snapshot says so.
+        valid = ValidWriteIdList.parse(found.valid_write_ids if found.is_filtered else None)
         rows: list[Row] = []
         gone: set[Row] = set()
         for file in found.files:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from airflow_hivex.core.opening import RETENTION_VARIABLE
 from airflow_hivex.core.runners import class_archive
 from airflow_hivex.core.store.engine import ENGINE_LISTENERS, Store
 from airflow_hivex.core.store.migrating import VERSION_TABLE, prepare
@@ -32,6 +33,8 @@ assert unsynchronized
 os.environ.setdefault(spark_options.VARIABLE, spark_options.java_options())
 # They have an archive of classes of their own.
 os.environ.setdefault(class_archive.VARIABLE, "")
+# The cleaner deletes at once what a compaction has replaced. Tests of earlier versions have a setting of their own.
+os.environ.setdefault(RETENTION_VARIABLE, "0")
 
 _COUNTED = pytest.StashKey[evidence.Counted]()
 

@@ -37,7 +37,7 @@ from airflow_hivex.core.namespaces.closure import NamedStatement
 from airflow_hivex.core.namespaces.homes import NamespaceHomes
 from airflow_hivex.core.namespaces.links import Links
 from airflow_hivex.core.namespaces.namespaces import Namespaces
-from airflow_hivex.core.opening import ClusterProperties, open_catalog, open_clusters
+from airflow_hivex.core.opening import ClusterProperties, open_catalog, open_clusters, with_environment
 from airflow_hivex.core.preflight import ExpectedRoute, Preflight
 from airflow_hivex.core.replication.namespace_moves import NamespaceMoves
 from airflow_hivex.core.replication.primary import PrimaryClusters
@@ -147,7 +147,7 @@ class Metastore:
             StoreTooOldError, StoreTooNewError: the database has the schema of another release.
             StoreUnavailableError: the database cannot be reached.
         """
-        checked = Settings(settings or {})
+        checked = with_environment(Settings(settings or {}))
         store = Store(url, fault)
         clock = clock or DatabaseClock(store)
         try:
@@ -213,7 +213,7 @@ class Metastore:
             SettingsError: a parameter, the URL or a cluster's description is not usable.
             StoreUnavailableError: the database file is in a place where there can be none.
         """
-        checked = Settings(settings or {})
+        checked = with_environment(Settings(settings or {}))
         store = Store(url, create=False)
         try:
             configured = open_clusters(store, checked, clusters, default_cluster)

@@ -18,7 +18,7 @@ from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.compaction.entries import end_of_dropped
 from airflow_hivex.core.errors import HivexError, InvalidClusterPropertiesError
 from airflow_hivex.core.files.object_stores import is_object_store, open_object_store
-from airflow_hivex.core.settings import Settings
+from airflow_hivex.core.settings import HISTORY_RETENTION, Settings
 from airflow_hivex.core.spark import storage
 from airflow_hivex.core.store.engine import Store
 
@@ -27,11 +27,26 @@ log = logging.getLogger(__name__)
 RAWSTORE_VARIABLE = "HIVEX_RAWSTORE_IMPL"
 """The environment variable with ``metastore.rawstore.impl`` of a process whose settings do not have it."""
 
+RETENTION_VARIABLE = "HIVEX_HISTORY_RETENTION"
+"""The environment variable with ``hivex.history.retention`` of a process whose settings do not have it."""
+
 ClusterProperties = Mapping[str, Any] | str | Path
 
 _LOCAL_JOBTRACKER = "hivex.local.jobtracker"
 _IN_PROCESS = "local[*]"
 _AUTO = "auto"
+
+
+def with_environment(settings: Settings) -> Settings:
+    """Return the settings, with the retention of earlier versions from the environment where they do not have it.
+
+    Raises:
+        InvalidSettingError: its value is not usable.
+    """
+    value = os.environ.get(RETENTION_VARIABLE)
+    if not value or settings.is_given(HISTORY_RETENTION):
+        return settings
+    return settings.with_overrides({HISTORY_RETENTION: value})
 
 
 def open_catalog(store: Store, settings: Settings, clusters: Clusters, clock: Clock) -> ObjectStore:

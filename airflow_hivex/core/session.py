@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -48,6 +49,7 @@ from airflow_hivex.core.statements import (
     partition_lists,
     queries,
     replacements,
+    restoring,
     row_changes,
     session_settings,
     statistics,
@@ -56,6 +58,7 @@ from airflow_hivex.core.statements import (
     truncation,
     upkeep,
     variables,
+    versions,
     views,
 )
 from airflow_hivex.core.statements.batch_writes import insert_rows
@@ -93,6 +96,7 @@ _HANDLERS: dict[type, Handler] = {
     kinds.ChangeRows: row_changes.run_change,
     kinds.LoadData: loads.run_load,
     kinds.Truncate: truncation.run_truncate,
+    kinds.RestoreTable: restoring.run_restore,
     kinds.Analyze: statistics.run_analyze,
     kinds.AnalyzeTables: statistics.run_analyze_tables,
     kinds.MultiInsert: multi_inserts.run_multi_insert,
@@ -154,6 +158,7 @@ _HANDLERS: dict[type, Handler] = {
     kinds.ResetSetting: session_settings.reset_setting,
     kinds.DescribeTable: listings.describe_table,
     kinds.DescribeDatabase: listings.describe_database,
+    kinds.DescribeHistory: versions.describe_history,
     kinds.ExplainRoute: listings.explain_route,
     kinds.ShowTransactions: administration.show_transactions,
     kinds.ShowLocks: administration.show_locks,
@@ -325,12 +330,17 @@ class Session:
         with own_errors("The inspection"):
             return inspect(text, self._state.database)
 
-    def snapshot_files(self, table: str) -> SnapshotFiles:
+    def snapshot_files(
+        self, table: str, *, version: int | None = None, timestamp: datetime | str | None = None
+    ) -> SnapshotFiles:
         """Return the files of a table or link in a new snapshot, or in that of the transaction, for other engines.
+
+        ``version`` is the write id of an earlier version, ``timestamp`` a time at which a version was the present one.
 
         Raises:
             NoSuchTableError: it does not exist.
             InvalidOperationError: it is a view.
+            NoSuchVersionError, VersionExpiredError: it has never had the version, or the version cannot be read now.
             RoutingError: the pinned cluster does not have it.
             StorageError: its directories cannot be listed.
         """
@@ -338,7 +348,13 @@ class Session:
         check_name(self._context(None), name, table)
         if name.namespace is None and self._services.catalog.get_table(*self._state.qualify(name)).is_view:
             raise InvalidOperationError("snapshot_files", table, "it is a view, which has no files")
-        statement = read(f"SELECT * FROM {table}", database=self._state.database)  # noqa: S608 - it was read as a name
+        text = f"SELECT * FROM {table}"  # noqa: S608 - it was read as a name
+        parameters: dict[str, object] = {}
+        if version is not None:
+            text, parameters = f"{text} VERSION AS OF :version", {"version": version}
+        elif timestamp is not None:
+            text, parameters = f"{text} TIMESTAMP AS OF :timestamp", {"timestamp": timestamp}
+        statement = read(text, parameters, database=self._state.database)
         assert isinstance(statement, kinds.Select)
         with own_errors("The search for files"):
             return snapshot_files(self._context(None), statement)
@@ -465,6 +481,7 @@ class Session:
             raise InvalidOperationError(
                 statement.kind, f"transaction {self.txn_id}", "run it on its own, before or after the transaction"
             )
+        context = replace(context, kind=statement.kind)
         result = _HANDLERS[type(statement)](context, statement)
         if max_rows is not None and len(result.rows) > max_rows:
             # Spark stops a query at its limit; lists such as that of SHOW PARTITIONS end here.

@@ -21,6 +21,9 @@ ALLOW_CODE = "hivex.allow.code.execution"
 LOAD_PATHS = "hivex.load.paths"
 NAMESPACE_MODE = "hivex.namespace.mode"
 
+HISTORY_RETENTION = "hivex.history.retention"
+"""Also a property of tables, with a text as the parameter takes it."""
+
 MAX_LAG = "hivex.replica.max.lag"
 MAX_LAG_COMMITS = "hivex.replica.max.lag.commits"
 

@@ -21,6 +21,7 @@ from airflow_hivex.core.errors import (
     JobCancelledError,
     NoSuchTableError,
     NoSuchTransactionError,
+    NoSuchVersionError,
     TransactionAbortedError,
 )
 from airflow_hivex.core.model.locks import DataOperation, LockComponent, LockState, LockType
@@ -495,3 +496,95 @@ def test_database_is_not_dropped_by_a_transaction_that_has_ended(
     ):
         dropping.sql("DROP DATABASE d CASCADE")
     session.sql("INSERT INTO d.t VALUES (1)")
+
+
+# -- earlier versions ------------------------------------------------------------------
+
+
+@pytest.mark.spark
+@pytest.mark.evidence(cases=1)
+@on_sqlite
+@pytest.mark.parametrize("layout", ["flat", "hive"])
+def test_queries_read_versions_next_to_the_present_rows(metastore_url: str, tmp_path: Path, layout: str) -> None:
+    clusters = {"c1": {"filesystem": tmp_path.as_uri(), "jobtracker": "local[2]"}}
+    settings = {"hivex.history.retention": "1h"}
+    with Metastore.open(metastore_url, clusters=clusters, settings=settings) as metastore:
+        session = metastore.session()
+        rows = _rows(session)
+        session.sql(
+            f"CREATE TABLE t (id int, v int) PARTITIONED BY (p string) TBLPROPERTIES ('hivex.row.layout'='{layout}')"
+        )
+        session.sql("INSERT INTO t VALUES (1, 10, 'a'), (2, 20, 'a')")  # 2
+        session.sql("INSERT INTO t VALUES (3, 30, 'b')")  # 3
+        session.sql("MERGE INTO t USING (SELECT 2 id) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET v = 21")  # 4
+        session.sql("ALTER TABLE t CHANGE COLUMN v w int")  # 5
+        session.sql("DELETE FROM t WHERE id = 1")  # 6
+        session.sql("CREATE VIEW before AS SELECT id, v FROM t VERSION AS OF 3")
+        for partition in ("a", "b"):
+            metastore.compactor.request("default", "t", f"p={partition}", "major")
+            metastore.compactor.work()
+        metastore.compactor.clean()
+        assert rows("SELECT id, v FROM t VERSION AS OF 2") == [(1, 10), (2, 20)]
+        assert rows("SELECT id, v FROM before WHERE id > 1") == [(2, 20), (3, 30)]
+        assert rows("SELECT o.id, o.w, n.w FROM t FOR SYSTEM_VERSION AS OF 5 o LEFT JOIN t n ON n.id = o.id") == [
+            *((1, 10, None), (2, 21, 21), (3, 30, 30))
+        ]
+        assert rows("SELECT (SELECT count(*) FROM t VERSION AS OF 4 WHERE p = 'a'), count(*) FROM t") == [(2, 2)]
+        session.sql("INSERT INTO t SELECT id, v, p FROM t VERSION AS OF 2 WHERE id = 1")
+        assert rows("SELECT id, w FROM t") == [(1, 10), (2, 21), (3, 30)]
+        assert rows("SELECT id, w FROM t VERSION AS OF 6") == [(2, 21), (3, 30)]
+
+
+@pytest.mark.spark
+@on_sqlite
+def test_versions_of_insert_only_tables_and_of_a_transaction(metastore_url: str, tmp_path: Path) -> None:
+    clusters = {"c1": {"filesystem": tmp_path.as_uri(), "jobtracker": "local[2]"}}
+    settings = {"hivex.history.retention": "1h"}
+    with Metastore.open(metastore_url, clusters=clusters, settings=settings) as metastore:
+        session = metastore.session()
+        rows = _rows(session)
+        session.sql("CREATE TABLE t (id int) TBLPROPERTIES ('transactional_properties'='insert_only')")
+        for number in (1, 2, 3):
+            session.sql(f"INSERT INTO t VALUES ({number})")  # 2, 3, 4
+        metastore.compactor.request("default", "t", None, "minor")
+        metastore.compactor.work()
+        session.sql("INSERT OVERWRITE TABLE t SELECT id + 10 FROM t")  # 5
+        assert rows("SELECT id FROM t VERSION AS OF 3") == [(1,), (2,)]
+        assert rows("SELECT id FROM t VERSION AS OF 4") == [(1,), (2,), (3,)]
+        session.sql("START TRANSACTION")
+        session.sql("INSERT INTO t VALUES (99)")
+        assert rows("SELECT id FROM t VERSION AS OF 5") == [(11,), (12,), (13,)]
+        assert rows("SELECT id FROM t VERSION AS OF 2") == [(1,)]
+        assert rows("SELECT count(*) FROM t") == [(4,)]
+        session.sql("COMMIT")
+
+
+@pytest.mark.spark
+@on_sqlite
+def test_restored_version_is_a_new_commit(metastore_url: str, tmp_path: Path) -> None:
+    clusters = {"c1": {"filesystem": tmp_path.as_uri(), "jobtracker": "local[2]"}}
+    settings = {"hivex.history.retention": "1h"}
+    with Metastore.open(metastore_url, clusters=clusters, settings=settings) as metastore:
+        session = metastore.session()
+        rows = _rows(session)
+        session.sql("CREATE TABLE t (id int, v int) PARTITIONED BY (p string)")
+        session.sql("INSERT INTO t VALUES (1, 10, 'a'), (2, 20, 'b')")  # 2
+        session.sql("ALTER TABLE t CHANGE COLUMN v w int")  # 3
+        session.sql("ALTER TABLE t ADD COLUMNS (x int)")  # 4
+        session.sql("INSERT INTO t VALUES (3, 30, 3, 'c')")  # 5
+        session.sql("TRUNCATE TABLE t PARTITION (p = 'a')")  # 6
+        with pytest.raises(NoSuchVersionError):
+            session.sql("RESTORE TABLE t TO VERSION AS OF 99")
+        result = session.sql("RESTORE TABLE t TO VERSION AS OF 2")  # 7
+        assert result.rows_written == 2
+        assert rows("SELECT id, w, x, p FROM t") == [(1, 10, None, "a"), (2, 20, None, "b")]
+        assert rows("SELECT id, w, x, p FROM t VERSION AS OF 6") == [(2, 20, None, "b"), (3, 30, 3, "c")]
+        assert session.sql("DESCRIBE HISTORY t LIMIT 1").rows[0][5] == "RESTORE TABLE"
+        session.sql("START TRANSACTION")
+        session.sql("RESTORE t VERSION AS OF 6")
+        session.sql("ROLLBACK")
+        assert rows("SELECT id FROM t") == [(1,), (2,)]
+
+
+def _rows(session: Session) -> Callable[[str], list[tuple[object, ...]]]:
+    return lambda query: sorted(session.sql(query).rows, key=str)

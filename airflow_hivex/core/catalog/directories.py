@@ -26,6 +26,7 @@ from airflow_hivex.core.store.schema import (
     partitions,
     pending_writes,
     statistics,
+    table_commits,
     tables,
     txn_components,
     txn_to_write_id,
@@ -279,6 +280,7 @@ def forget_tables(connection: Connection, ids: Sequence[int]) -> None:
         txn_to_write_id,
         written_batches,
         kept_snapshots,
+        table_commits,
     ):
         connection.execute(delete(child).where(child.c.table_id.in_(ids)))
     connection.execute(delete(tables).where(tables.c.id.in_(ids), tables.c.dropped))

@@ -31,6 +31,7 @@ from airflow_hivex.core.store.schema import (
     partitions,
     tables,
 )
+from airflow_hivex.core.transactions import commit_record
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,7 @@ def _read_moments(
     return found
 
 
-def begin_with(connection: Connection, table_id: int, txn_id: int | None) -> None:
+def begin_with(connection: Connection, table_id: int, txn_id: int | None, now_ms: int) -> None:
     """Let the history of a table begin with a change of its definition, by its transaction if it has one.
 
     The changes of one table wait for each other, so that the last one stands.
@@ -102,6 +103,7 @@ def begin_with(connection: Connection, table_id: int, txn_id: int | None) -> Non
     last = select(counters.c.value + 1).where(counters.c.name == "txn").scalar_subquery()
     first = last if txn_id is None else txn_id
     connection.execute(update(tables).where(tables.c.id == table_id).values(history_txn_id=first))
+    commit_record.record_break(connection, table_id, now_ms)
 
 
 def raise_floor(connection: Connection, table_id: int, partition_id: int | None, write_id: int) -> None:

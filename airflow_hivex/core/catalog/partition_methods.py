@@ -230,7 +230,7 @@ class PartitionMethods(StorePart):
             self._end_compactions(connection, [stored.id], list(ids), self._clock())
             if dropped:
                 tables.raise_versions(connection, [stored.id])
-                history.begin_with(connection, stored.id, txn_id)
+                history.begin_with(connection, stored.id, txn_id, self._clock())
                 message = of_partitions(gone)
                 self._record_change(connection, EventType.DROP_PARTITION, stored, write_ids, txn_id, message)
             if lost:
@@ -315,7 +315,7 @@ class PartitionMethods(StorePart):
                 self._end_compactions(connection, [stored.id], [new_name], self._clock())
             partitions.rename_partition(connection, stored, row, new_name)
             tables.raise_versions(connection, [stored.id])
-            history.begin_with(connection, stored.id, txn_id)
+            history.begin_with(connection, stored.id, txn_id, self._clock())
             message = of_partitions(self._stored(connection, stored, [row.id]), was=name)
             self._record_change(connection, EventType.ALTER_PARTITION, stored, write_ids, txn_id, message)
 

@@ -11,11 +11,12 @@ from sqlalchemy import Connection
 from airflow_hivex.core.catalog import directories, history, partitions, quotas, tables
 from airflow_hivex.core.catalog.directories import NewDirectory
 from airflow_hivex.core.errors import NoSuchPartitionError
-from airflow_hivex.core.model.directories import parse_directory
+from airflow_hivex.core.model.directories import DirectoryKind, parse_directory
 from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.originals import ORIGINAL_WRITE_ID
 from airflow_hivex.core.model.plans import WrittenDirectory
 from airflow_hivex.core.model.writes import TableWrite
+from airflow_hivex.core.transactions import commit_record
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class Registration:
     ``partitions`` exist afterwards even where no directory lies in them; those that are missing are added if
     ``adds_partitions``. ``replaces`` says that the rows were there before, in other directories. With ``is_batch``
     the directories are those of a streaming batch, to which an earlier transaction of it may have added.
-    ``reveals_table`` says that the table appears with this commit.
+    ``reveals_table`` says that the table appears with this commit. ``operation`` is the statement, for the record.
     """
 
     table: StoredTable
@@ -47,6 +48,7 @@ class Registration:
     replaces: bool = False
     is_batch: bool = False
     reveals_table: bool = False
+    operation: str = ""
 
     @property
     def grows(self) -> bool:
@@ -88,6 +90,7 @@ class Registration:
             adds_partitions=True,
             is_batch=write.batch is not None,
             reveals_table=reveals_table,
+            operation=write.statement or ("INSERT OVERWRITE" if write.overwrite else write.operation.name),
         )
 
     @classmethod
@@ -184,7 +187,7 @@ def _register(connection: Connection, registration: Registration, now_ms: int) -
             ids |= partitions.partition_ids(connection, table, missing)
     if any(each.kind == "original" for each in found):
         # Before that the rows were those of a plain table.
-        history.begin_with(connection, table.id, registration.txn_id)
+        history.begin_with(connection, table.id, registration.txn_id, now_ms)
     directories.insert_directories(
         connection,
         table,
@@ -195,4 +198,20 @@ def _register(connection: Connection, registration: Registration, now_ms: int) -
         now_ms=now_ms,
         may_grow=registration.is_batch,
     )
+    if not registration.replaces:
+        _note_commit(connection, registration)
     return sorted(added.values())
+
+
+def _note_commit(connection: Connection, registration: Registration) -> None:
+    """Note the statement and its rows for the record of the commit."""
+    written, table_id = registration.directories, registration.table.id
+    if registration.operation:
+        commit_record.note_operation(connection, table_id, registration.operation)
+    commit_record.note_volume(
+        connection,
+        table_id,
+        added=sum(each.rows for each in written if each.kind != DirectoryKind.DELETE_DELTA.value),
+        deleted=sum(each.rows for each in written if each.kind == DirectoryKind.DELETE_DELTA.value),
+        size_bytes=sum(each.size_bytes for each in written),
+    )

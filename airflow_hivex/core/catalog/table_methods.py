@@ -17,7 +17,7 @@ from airflow_hivex.core.events.notification_log import EventType
 from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.objects import ClusterStorageDescriptor, StoredTable, Table, TableType
 from airflow_hivex.core.store.batches import batches
-from airflow_hivex.core.transactions import former_write_ids
+from airflow_hivex.core.transactions import commit_record, former_write_ids
 
 
 class TableMethods(StorePart):
@@ -132,6 +132,8 @@ class TableMethods(StorePart):
                 storage=replace(table.storage, primary=stored.storage.primary, secondaries=stored.storage.secondaries),
             )
             tables.update_table(connection, stored, placed)
+            if placed.columns != stored.columns:
+                commit_record.note_columns(connection, stored.id, stored.columns)
             changed = tables.select_table(connection, database, table.name)
             message = of_table(changed, was=stored.name)
             self._record_change(connection, EventType.ALTER_TABLE, changed, write_ids, txn_id, message, was=stored)

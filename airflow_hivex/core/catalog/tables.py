@@ -36,7 +36,7 @@ from airflow_hivex.core.store.schema import (
     storage_descriptors,
     tables,
 )
-from airflow_hivex.core.transactions import former_write_ids
+from airflow_hivex.core.transactions import commit_record, former_write_ids
 
 SELECT_TABLES = (
     select(
@@ -190,6 +190,9 @@ def insert_table(
     # Only now: the name is taken, so that the transaction that dropped the earlier table of the name has committed.
     first = max(first_write_id, former_write_ids.next_of(connection, (database.name, name)))
     connection.execute(_INSERT_NEXT, {"table_id": table_id, "next": first})
+    if table.is_transactional:
+        commit_record.record_creation(connection, table_id, first - 1, table.owner or "", now_ms)
+        commit_record.note_operation(connection, table_id, commit_record.CREATION)
     storage = replace(table.storage, primary=replace(primary, location=location))
     stored = StoredTable.of(replace(table, database=database.name, name=name, storage=storage), table_id)
     if not table.is_view:

@@ -56,6 +56,7 @@ class Cleaner:
         roots: Roots,
     ) -> None:
         self._store = store
+        self._settings = settings
         self._clock = clock
         self._clusters = clusters
         self._roots = roots
@@ -150,7 +151,7 @@ class Cleaner:
         found = list(works.values())
         if found:
             with self._store.read() as connection:
-                read_works(connection, found, without_locks=self._without_locks, now_ms=self._clock())
+                read_works(connection, found, self._settings, without_locks=self._without_locks, now_ms=self._clock())
         # What was written to a table that is gone went with it, and its components as well.
         return [work for work in found if work.entry is not None or work.table is not None]
 
@@ -259,9 +260,10 @@ class Cleaner:
             connection.execute(delete(directory_copies).where(directory_copies.c.directory_id.in_(batch)))
             connection.execute(delete(directories).where(directories.c.id.in_(batch)))
         if any(name in work.obsolete for name in gone_names):
-            left = work.replacing or tuple(each for name, each in work.registered.items() if name not in gone_names)
-            spans = [found.max_write_id for each in left if (found := parse_directory(each.name)) is not None]
-            raise_floor(connection, work.table_id, None if work.place is None else work.place.id, max(spans, default=0))
+            left = [name for name in work.registered if name not in gone_names]
+            spans = [found.max_write_id for name in left if (found := parse_directory(name)) is not None]
+            floor = work.floor or max(spans, default=0)
+            raise_floor(connection, work.table_id, None if work.place is None else work.place.id, floor)
         if work.aborted is not None:
             cleaning = self._cleaning.joining(connection)
             cleaning.forget_aborted(work.table_id, work.partition, work.aborted.txn_ids)

@@ -23,8 +23,11 @@ from airflow_hivex.core.model.cleaning import (
     replacing,
 )
 from airflow_hivex.core.model.compaction import Compaction
+from airflow_hivex.core.model.directories import parse_directory
 from airflow_hivex.core.model.objects import Table
+from airflow_hivex.core.model.table_properties import history_retention_ms
 from airflow_hivex.core.model.write_ids import ValidTxnList, ValidWriteIdList
+from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.schema import directories, partitions
 
@@ -69,6 +72,7 @@ class CleaningWork:
     valid_txns: ValidTxnList | None = None
     obsolete: frozenset[str] = frozenset()
     replacing: tuple[RegisteredDirectory, ...] = ()
+    floor: int = 0
     waiting: tuple[str, ...] = ()
     blockers: tuple[Blocker, ...] = ()
     outcome: CleaningOutcome = CleaningOutcome.CLEANED
@@ -94,7 +98,9 @@ class CleaningWork:
         )
 
 
-def read_works(connection: Connection, works: Sequence[CleaningWork], *, without_locks: bool, now_ms: int) -> None:
+def read_works(
+    connection: Connection, works: Sequence[CleaningWork], settings: Settings, *, without_locks: bool, now_ms: int
+) -> None:
     """Read all about the places, and decide what is obsolete there."""
     by_id = {t.id: t for t in select_tables_by_id(connection, {work.table_id for work in works})}
     # Before the directories: of what is settled now, all is registered that ever will be.
@@ -103,6 +109,7 @@ def read_works(connection: Connection, works: Sequence[CleaningWork], *, without
         {each: table.full_name for each, table in by_id.items()},
         without_locks=without_locks,
         now_ms=now_ms,
+        retentions={each: history_retention_ms(settings, table.parameters) for each, table in by_id.items()},
     )
     places = read_partitions(connection, works)
     elsewhere = secondaries_of(connection, [place.id for place in places.values()])
@@ -160,8 +167,13 @@ def _decide(work: CleaningWork, readers: Readers) -> None:
                 blockers.append(blocker)
                 free &= answers[key]
     work.obsolete = free
-    needed = replacing(names, readers.now(work.table_id, highest), free)
+    now = readers.now(work.table_id, highest)
+    needed = replacing(names, now, free)
     work.replacing = tuple(work.registered[name] for name in sorted(needed))
+    # A version within the retention reads what has replaced these for the first one.
+    first = readers.first_version(work.table_id, highest)
+    replacing_then = needed if first is None else replacing(names, first, free)
+    work.floor = max((each.max_write_id for name in replacing_then if (each := parse_directory(name))), default=0)
     work.waiting = tuple(sorted(replaced - free))
     work.blockers = tuple(blockers)
     if work.waiting:

@@ -13,16 +13,31 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from sqlalchemy import Connection, and_, select
+from sqlalchemy import Connection, and_, or_, select
 
 from airflow_hivex.core.clock import to_datetime
 from airflow_hivex.core.model.cleaning import Blocker, View, capped, settled_below
 from airflow_hivex.core.model.locks import DataOperation
 from airflow_hivex.core.model.transactions import TxnState
+from airflow_hivex.core.model.versions import without
 from airflow_hivex.core.model.write_ids import ValidTxnList, ValidWriteIdList
+from airflow_hivex.core.settings import HISTORY_RETENTION
 from airflow_hivex.core.snapshots.valid_lists import read_valid_txns, read_valid_write_ids
-from airflow_hivex.core.store.schema import databases, kept_snapshots, locks, tables, txn_components, txns
+from airflow_hivex.core.store.batches import batches
+from airflow_hivex.core.store.schema import (
+    databases,
+    kept_snapshots,
+    locks,
+    table_commits,
+    tables,
+    txn_components,
+    txns,
+)
+
+# SQLite takes no deeper conditions than 1,000.
+_TABLES_A_BATCH = 200
 
 
 @dataclass(slots=True)
@@ -56,10 +71,19 @@ class Readers:
 
     The snapshot comes first, then the locks, then the transactions: who is not among them has begun after the
     snapshot and sees all that it sees, and who had no locks yet counts as a reader of everything.
-    ``without_locks`` says that readers take no locks here, so that any transaction may read any table.
+    ``without_locks`` says that readers take no locks here, so that any transaction may read any table. ``retentions``
+    are the times in ms for which earlier versions of the tables can be read.
     """
 
-    def __init__(self, connection: Connection, names: Mapping[int, str], *, without_locks: bool, now_ms: int) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        names: Mapping[int, str],
+        *,
+        without_locks: bool,
+        now_ms: int,
+        retentions: Mapping[int, int],
+    ) -> None:
         self._connection = connection
         self._names = names
         self._without_locks = without_locks
@@ -67,6 +91,20 @@ class Readers:
         self.valid_txns = read_valid_txns(connection)
         self._open = _read_open(connection)
         self._kept = _read_kept(connection, now_ms)
+        # After the snapshot: all commits that it sees are recorded.
+        self._since = {table_id: now_ms - kept_ms for table_id, kept_ms in retentions.items() if kept_ms}
+        self._later = _read_later(connection, self._since)
+
+    def first_version(self, table_id: int, highest: int | None) -> View | None:
+        """Return the view of the version of a table with which its retention begins; None if that is the present."""
+        later = self._later.get(table_id)
+        if not later:
+            return None
+        now = self.now(table_id, highest)
+        write_ids = tuple(sorted(each.write_id for each in later))
+        changes = [each.txn_id for each in later if each.changes_columns]
+        seen = without(now.write_ids, write_ids)
+        return View(now.valid_txns, seen, now.highest, write_ids, min(changes, default=None))
 
     def now(self, table_id: int, highest: int | None) -> View:
         """Return the view of a reader of a table that begins now, up to a write id."""
@@ -81,12 +119,16 @@ class Readers:
         return self._write_ids[seen][table_id]
 
     def of_table(self, table_id: int, highest: int | None) -> list[tuple[Blocker, View]]:
-        """Return the readers of a table, each with the least that it sees: kept snapshots, then the oldest."""
+        """Return the readers of a table, each with the least that it sees: kept snapshots, versions, the oldest."""
         now = self.now(table_id, highest)
         found = []
         for blocker, settled_txn in self._kept.get(table_id, ()):
             seen = capped(self.valid_txns, settled_txn)
             found.append((blocker, View(seen, self.write_ids(table_id, seen), now.highest)))
+        first = self.first_version(table_id, highest)
+        if first is not None:
+            begin = to_datetime(self._since[table_id])
+            found.append((Blocker(0, "", "-", f"versions since {begin} ({HISTORY_RETENTION})", begin), first))
         for each in self._open:
             if self._without_locks or each.is_undecided or table_id in each.tables:
                 # Its files may be read right now.
@@ -157,3 +199,24 @@ def _read_open(connection: Connection) -> list[_Open]:
             found[txn_id].tables.add(table_id)
             found[txn_id].is_reading |= operation == DataOperation.SELECT.value
     return list(found.values())
+
+
+class _Later(NamedTuple):
+    """A commit that a version does not have."""
+
+    write_id: int
+    txn_id: int
+    changes_columns: bool
+
+
+def _read_later(connection: Connection, since: Mapping[int, int]) -> Mapping[int, list[_Later]]:
+    """Return the commits to each table after a time. One statement for each 200 tables."""
+    c = table_commits.c
+    found: defaultdict[int, list[_Later]] = defaultdict(list)
+    for batch in batches(sorted(since.items()), _TABLES_A_BATCH):
+        conditions = [and_(c.table_id == table_id, c.committed_ms > since_ms) for table_id, since_ms in batch]
+        columns = (c.table_id, c.write_id, c.txn_id, c.columns_before.is_not(None))
+        query = select(*columns).where(c.write_id.is_not(None), c.txn_id.is_not(None), or_(*conditions))
+        for table_id, *row in connection.execute(query):
+            found[table_id].append(_Later(*row))
+    return found

@@ -16,7 +16,7 @@ from airflow_hivex.core.sql.reader import read
 if TYPE_CHECKING:
     from airflow_hivex.core.session import Result, Session
 
-_WITH_A_SNAPSHOT = (kinds.RoutedStatement, kinds.LoadData, kinds.Truncate)
+_WITH_A_SNAPSHOT = (kinds.RoutedStatement, kinds.LoadData, kinds.Truncate, kinds.RestoreTable)
 _ALONE = (
     kinds.ExplainRoute,
     kinds.ExplainQuery,

@@ -29,6 +29,7 @@ from airflow_hivex.core.errors import StorageError
 from airflow_hivex.core.model.cleaning import obsolete
 from airflow_hivex.core.model.findings import Finding, FindingKind
 from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE, normalise
+from airflow_hivex.core.model.table_properties import history_retention_ms
 from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.engine import Store
@@ -69,6 +70,7 @@ class Doctor:
         self._clusters = clusters
         self._roots = roots
         self._sleep = sleep
+        self._settings = settings
         self._without_locks = bool(settings["hive.acid.lockless.reads.enabled"]) or not settings["hive.txn.read.locks"]
 
     def examine(
@@ -190,7 +192,15 @@ class Doctor:
         if not differences:
             return
         names = {key: table.table.full_name for key, table in rows.items()}
-        readers = Readers(connection, names, without_locks=self._without_locks, now_ms=self._clock())
+        readers = Readers(
+            connection,
+            names,
+            without_locks=self._without_locks,
+            now_ms=self._clock(),
+            retentions={
+                key: history_retention_ms(self._settings, table.table.parameters) for key, table in rows.items()
+            },
+        )
         named: defaultdict[tuple[int, int | None], list[str]] = defaultdict(list)
         for table_id in {key[0].table_id for key in differences}:
             for row in rows[table_id].directories:

@@ -51,6 +51,7 @@ from airflow_hivex.core.errors.connections import (
     ClosedError,
     NoResultSetError,
 )
+from airflow_hivex.core.errors.history import NoSuchVersionError, VersionExpiredError
 from airflow_hivex.core.errors.hive import (
     HiveClientMissingError,
     HiveMetastoreError,
@@ -216,6 +217,7 @@ __all__ = [
     "NoSuchTemporaryFunctionError",
     "NoSuchTransactionError",
     "NoSuchVariableError",
+    "NoSuchVersionError",
     "NoUsableClusterError",
     "NotAMetastoreError",
     "NotEnoughHistoryError",
@@ -256,6 +258,7 @@ __all__ = [
     "UnknownSettingError",
     "UnsupportedJobTrackerError",
     "UnsupportedStatementError",
+    "VersionExpiredError",
     "ViewIsNotALinkError",
     "WriteConflictError",
     "WriteTakenBackError",

@@ -19,6 +19,7 @@ from airflow_hivex.core.model.directories import (
     directory_state,
     parse_directory,
 )
+from airflow_hivex.core.model.versions import is_beyond
 from airflow_hivex.core.model.write_ids import ValidCleanerWriteIdList, ValidTxnList, ValidWriteIdList
 
 NO_CLEANUP = "no_cleanup"
@@ -46,7 +47,10 @@ class Deletion:
 
 @dataclass(frozen=True, slots=True)
 class Blocker:
-    """An open transaction that may still read what is obsolete; ``agent_info`` names its DAG run and task."""
+    """An open transaction that may still read what is obsolete; ``agent_info`` names its DAG run and task.
+
+    With the id 0 it is not a transaction, and ``agent_info`` says for whom directories are kept.
+    """
 
     txn_id: int
     user: str
@@ -55,6 +59,8 @@ class Blocker:
     started_at: datetime
 
     def __str__(self) -> str:
+        if not self.txn_id:
+            return self.agent_info or ""
         of = f" ({self.agent_info})" if self.agent_info else ""
         return f"transaction {self.txn_id} of {self.user or 'nobody'} on {self.host}{of}, open since {self.started_at}"
 
@@ -80,11 +86,17 @@ class CleaningTask:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The transactions and write ids that somebody may look at a table by, none of them above ``highest``."""
+    """The transactions and write ids that somebody may look at a table by, none of them above ``highest``.
+
+    For an earlier version ``later`` are the sorted write ids that were committed after it, and ``columns_txn_id`` is
+    the transaction that has changed its columns.
+    """
 
     valid_txns: ValidTxnList
     write_ids: ValidWriteIdList
     highest: int
+    later: tuple[int, ...] = ()
+    columns_txn_id: int | None = None
 
 
 def obsolete(names: Iterable[str], view: View) -> frozenset[str]:
@@ -115,7 +127,7 @@ def replacing(names: Iterable[str], view: View, gone: Collection[str]) -> frozen
 
 
 def _state(names: Iterable[str], view: View) -> DirectoryState | None:
-    seen = [name for name in names if not _is_base_above(name, view.highest)]
+    seen = [name for name in names if not _is_base_above(name, view.highest) and not _is_of_later(name, view)]
     write_ids = ValidCleanerWriteIdList.from_snapshot(view.write_ids, view.highest)
     try:
         return directory_state(seen, write_ids, view.valid_txns)
@@ -126,6 +138,11 @@ def _state(names: Iterable[str], view: View) -> DirectoryState | None:
 def _is_base_above(name: str, highest: int) -> bool:
     found = parse_directory(name)
     return found is not None and found.kind is DirectoryKind.BASE and found.max_write_id > highest
+
+
+def _is_of_later(name: str, view: View) -> bool:
+    found = parse_directory(name)
+    return bool(view.later) and found is not None and is_beyond(found, view.later, view.columns_txn_id)
 
 
 def capped(valid_txns: ValidTxnList, highest: int) -> ValidTxnList:

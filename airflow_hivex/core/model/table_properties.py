@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from airflow_hivex.core.errors import InvalidObjectError
+from airflow_hivex.core.errors import InvalidObjectError, SettingsError
 from airflow_hivex.core.model.objects import BUCKETING_VERSION, TRANSACTIONAL, TRANSACTIONAL_PROPERTIES
+from airflow_hivex.core.settings import HISTORY_RETENTION, Settings
 
 _CLAUSES = {
     "location": "the clause LOCATION",
@@ -40,6 +41,27 @@ def check_properties(table: str, properties: Mapping[str, str], *, external: boo
     if given.get("external") == "true" and not external:
         reason = "property EXTERNAL does not make a table external; write CREATE EXTERNAL TABLE"
         raise InvalidObjectError("table", table, reason)
+    if HISTORY_RETENTION in properties:
+        _retention_s(table, properties[HISTORY_RETENTION])
     if bucketed and given.get(BUCKETING_VERSION, "2") != "2":
         reason = f"rows are put into buckets by bucketing version 2 only, not {given[BUCKETING_VERSION]}"
         raise InvalidObjectError("table", table, reason)
+
+
+def history_retention_ms(settings: Settings, parameters: Mapping[str, str]) -> int:
+    """Return how long earlier versions of a table can be read, by its property or else the setting of that name."""
+    own = parameters.get(HISTORY_RETENTION)
+    if own is not None:
+        try:
+            return 1000 * _retention_s("", own)
+        except InvalidObjectError:
+            # A client of Hive has set it, who was not told.
+            pass
+    return 1000 * int(settings[HISTORY_RETENTION])
+
+
+def _retention_s(table: str, value: str) -> int:
+    try:
+        return int(Settings({HISTORY_RETENTION: value})[HISTORY_RETENTION])
+    except SettingsError as error:
+        raise InvalidObjectError("table", table, f"its property is not valid: {error}") from error

@@ -16,7 +16,7 @@ class TableWrite:
 
     ``partition`` is the one that the statement names, None if the rows decide or the table has none. ``operation`` is
     INSERT, or that of a statement that changes rows; INSERT OVERWRITE counts as UPDATE. ``batch`` has the first and
-    last write id of a streaming batch, whose transactions share a delta.
+    last write id of a streaming batch, whose transactions share a delta. ``statement`` is the kind of the statement.
     """
 
     txn_id: int
@@ -27,6 +27,7 @@ class TableWrite:
     partition: str | None = None
     operation: Operation = Operation.INSERT
     batch: tuple[int, int] | None = None
+    statement: str = ""
 
     @property
     def directory_names(self) -> tuple[str, ...]:

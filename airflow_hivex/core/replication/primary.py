@@ -257,7 +257,7 @@ class PrimaryClusters:
                 )
             self._replicator.finish_copies(connection, running)
             changed = primaries.replace_primary(connection, table, target, survey.remainder.withdrawn)
-            history.begin_with(connection, table.id, running.txn_id)
+            history.begin_with(connection, table.id, running.txn_id, self._services.clock())
             message = of_table(
                 changed,
                 was=changed.name,

@@ -8,6 +8,7 @@ from typing import TypeAlias
 from airflow_hivex.core.model.statements import (
     DescribeDatabase,
     DescribeFunction,
+    DescribeHistory,
     DescribeQuery,
     DescribeTable,
     ShowCapacity,
@@ -34,7 +35,7 @@ from airflow_hivex.core.sql.clauses import (
 from airflow_hivex.core.sql.compactions import read_show_compactions
 from airflow_hivex.core.sql.databases import DATABASE_WORDS
 from airflow_hivex.core.sql.links import LINK_WORDS
-from airflow_hivex.core.sql.literals import read_string
+from airflow_hivex.core.sql.literals import read_integer, read_string
 from airflow_hivex.core.sql.partition_lists import read_show_partitions
 from airflow_hivex.core.sql.queries import at_query, read_query
 from airflow_hivex.core.sql.tokens import Cursor, Kind, Token
@@ -163,7 +164,9 @@ def _pattern(cursor: Cursor) -> str | None:
     return None
 
 
-def read_describe(cursor: Cursor, first: Token) -> DescribeTable | DescribeDatabase | DescribeQuery | DescribeFunction:
+def read_describe(
+    cursor: Cursor, first: Token
+) -> DescribeTable | DescribeDatabase | DescribeQuery | DescribeFunction | DescribeHistory:
     """Return the statement whose word DESCRIBE or DESC is read."""
     if cursor.peek(1) is not None and cursor.accept_one(*DATABASE_WORDS):
         extended = cursor.peek(1) is not None and cursor.accept("EXTENDED")
@@ -176,10 +179,11 @@ def read_describe(cursor: Cursor, first: Token) -> DescribeTable | DescribeDatab
         if not at_query(cursor):
             raise cursor.expected("a query")
         return DescribeQuery(read_query(cursor))
-    if following is not None and cursor.accept("FUNCTION"):
-        return _describe_function(cursor)
+    other = None if following is None else _describe_other(cursor, following)
+    if other is not None:
+        return other
     if following is not None and following.kind in (Kind.WORD, Kind.QUOTED):
-        if cursor.at("HISTORY") or cursor.at("DETAIL"):
+        if cursor.at("DETAIL"):
             word = cursor.next("a name")
             raise cursor.unsupported(
                 f"DESCRIBE {word.word} is not a statement of this release; for a table of that name write "
@@ -209,3 +213,18 @@ def _described_column(cursor: Cursor, first: Token) -> str:
     if cursor.at_symbol("."):
         raise cursor.unsupported("DESCRIBE of a field of a column is not a statement of this release", first)
     return column
+
+
+def _describe_other(cursor: Cursor, following: Token) -> DescribeFunction | DescribeHistory | None:
+    if cursor.accept("FUNCTION"):
+        return _describe_function(cursor)
+    is_named = following.kind in (Kind.WORD, Kind.QUOTED)
+    return _describe_history(cursor) if is_named and cursor.accept("HISTORY") else None
+
+
+def _describe_history(cursor: Cursor) -> DescribeHistory:
+    if cursor.at_kind(Kind.WORD, Kind.QUOTED, ahead=1) and not cursor.at("LIMIT"):
+        cursor.accept("TABLE")
+    table = cursor.table_name()
+    limit = read_integer(cursor, "a number of commits") if cursor.accept("LIMIT") else None
+    return DescribeHistory(table, limit)

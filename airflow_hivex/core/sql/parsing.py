@@ -40,13 +40,9 @@ _AFTER_LATERAL_VIEW = _STRUCTURE | {"PIVOT", "UNPIVOT", "WINDOW", "MAP", "REDUCE
 _MOST_NAMES = 20
 _SYMBOLS = {">>>": ">>", "!>": "<=", "!<": ">="}
 _MISSING_PART = re.compile(r"Required keyword: '\w+' missing for <class '(?:\w+\.)*(\w+)'>\.?")
-_VERSIONS = "a table is read as it is now; other versions of it, and its changes, are not supported"
+_CHANGES = "the changes of a table are not supported in a query"
 _NOT_SUPPORTED: Mapping[tuple[str, ...], str] = {
-    ("CHANGES", "FROM"): _VERSIONS,
-    ("VERSION", "AS", "OF"): _VERSIONS,
-    ("TIMESTAMP", "AS", "OF"): _VERSIONS,
-    ("SYSTEM_VERSION", "AS", "OF"): _VERSIONS,
-    ("SYSTEM_TIME", "AS", "OF"): _VERSIONS,
+    ("CHANGES", "FROM"): _CHANGES,
     ("EXACT", "NEAREST"): "joins with the NEAREST rows are not supported",
     ("APPROX", "NEAREST"): "joins with the NEAREST rows are not supported",
     ("WATERMARK",): "WATERMARK is for streams; a query of this warehouse does not support it",

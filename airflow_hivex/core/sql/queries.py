@@ -19,6 +19,7 @@ from airflow_hivex.core.sql.pipes import has_pipes, without_pipes
 from airflow_hivex.core.sql.references import QueryReader
 from airflow_hivex.core.sql.scopes import Links
 from airflow_hivex.core.sql.tokens import Cursor, Kind, Token, name_of, syntax_error, unsupported_error
+from airflow_hivex.core.sql.versions import take_versions, with_versions
 
 _QUERY_WORDS = ("SELECT", "WITH", "VALUES", "FROM", "TABLE")
 _SET_WORDS = ("UNION", "ALL", "DISTINCT", "EXCEPT", "INTERSECT", "MINUS")
@@ -45,6 +46,8 @@ def read_query(cursor: Cursor) -> Query:
     if not tokens:
         raise cursor.expected("a query")
     cursor.index = len(cursor.tokens)
+    end = tokens[-1].end
+    tokens, versions = take_versions(cursor, tokens)
     _refuse_tokens(text, tokens)
     links = _find_links(tokens)
     table_statements = _table_statements(tokens)
@@ -59,7 +62,7 @@ def read_query(cursor: Cursor) -> Query:
         reason = f"a query reads only; {foreign.key.upper()} is not a part of one in this release"
         raise unsupported_error(text, tokens[0].start, reason)
     query = QueryReader(text, tokens, links, cursor.markers, cursor.database).read(tree, table_statements)
-    query = replace(query, code_functions=code_functions(tokens))
+    query = replace(with_versions(query, versions, end), code_functions=code_functions(tokens))
     cursor.markers.use(sorted(query.parameters))
     return query
 

@@ -70,6 +70,7 @@ from airflow_hivex.core.sql.tables import read_create_table, read_replace_table
 from airflow_hivex.core.sql.tokens import Cursor, Token, syntax_error, tokenize, unsupported_error
 from airflow_hivex.core.sql.transactions import TRANSACTION_WORDS, read_transaction
 from airflow_hivex.core.sql.upkeep import read_msck, read_refresh, read_repair
+from airflow_hivex.core.sql.versions import read_restore
 from airflow_hivex.core.sql.views import read_alter_view, read_create_view, read_drop_view
 
 _OF_OTHER_RELEASES = """
@@ -86,6 +87,7 @@ _READERS: Mapping[str, Callable[[Cursor], Statement]] = {
     "REPLACE": read_replace_table,
     "LOAD": read_load,
     "TRUNCATE": read_truncate,
+    "RESTORE": read_restore,
     "ANALYZE": read_analyze,
     "USE": read_use,
     "REPLICATE": read_replicate,

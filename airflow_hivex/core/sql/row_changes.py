@@ -20,6 +20,7 @@ from airflow_hivex.core.model.statements import (
 from airflow_hivex.core.sql.clauses import unsupported_statement
 from airflow_hivex.core.sql.pieces import Pieces
 from airflow_hivex.core.sql.tokens import Cursor, Kind, Token
+from airflow_hivex.core.sql.versions import at_version, read_version
 
 _SOURCE = "__merge_source"
 _NO_ALIAS = ("USING", "ON", "SET", "WHERE", "WHEN")
@@ -169,6 +170,8 @@ class _MergeSource:
         is_function = cursor.at_symbol("(")
         if is_function:
             _skip_parentheses(cursor)
+        if not is_function and at_version(cursor):
+            read_version(cursor)
         alias = _alias(cursor)
         # What is kept has the new names of its columns already.
         is_renamed = alias is not None and _column_names(cursor)

@@ -118,6 +118,10 @@ def _read_definition(cursor: Cursor) -> Query:
     if query.parameters:
         marker = sorted(query.parameters)[0]
         raise cursor.unsupported(f"a view is kept without values for markers; write a constant for :{marker}", token)
+    for each in query.references:
+        if each.version is not None and each.version.marker is not None:
+            reason = f"a view is kept without values for markers; write a constant for :{each.version.marker}"
+            raise cursor.unsupported(reason, token)
     return query
 
 
@@ -130,7 +134,7 @@ def definition(query: Query, names: Sequence[TableName], given: Iterable[Column]
     ``names`` are those of each reference with their databases, ``given`` the columns that the query brings,
     ``named`` what the view calls them.
     """
-    text = query.render([_qualified(name) for name in names])
+    text, _ = query.render_with_places([_qualified(name) for name in names], with_versions=True)
     columns = ", ".join(f"{quoted(column.name)} AS {quoted(name)}" for column, name in zip(given, named, strict=True))
     # The query may end with a comment.
     return f"SELECT {columns} FROM ({text}\n)"  # noqa: S608 - a view is SQL of its user
@@ -196,6 +200,9 @@ def _expanded(
     if not any(texts):
         return query
     for reference, view in zip(query.references, texts, strict=True):
+        if view is not None and reference.version is not None:
+            reason = f"{reference.table} is a view, which has no versions; name those of the tables that it reads"
+            raise unsupported_error(query.text, reference.start, reason)
         if view is not None and reference.alias_position is not None:
             reason = f"TABLESAMPLE of view {reference.table} is not of this release; sample the tables behind it"
             raise unsupported_error(query.text, reference.start, reason)
@@ -203,7 +210,8 @@ def _expanded(
         [
             query.text[reference.start : reference.end] if text is None else f"({text})"
             for reference, text in zip(query.references, texts, strict=True)
-        ]
+        ],
+        with_versions=True,
     )
     read = _read(whole, parameters, database)
     starts = [place.start for place in places]

@@ -144,13 +144,15 @@ class Running(TransactionJob):
     """The statement that a session is running: its transaction and the tag of all its jobs.
 
     ``joined`` is set when the transaction goes on after the statement. ``snapshot`` is what the
-    statement reads, once it is taken. ``waiting_lock_id`` is the request for locks that it waits for.
+    statement reads, once it is taken, ``earliest`` what the oldest version of a table that it reads has.
+    ``waiting_lock_id`` is the request for locks that it waits for.
     ``operation`` is the resumable one of its job. ``undo`` is called once it is certain that what the statement
     has written never counts: it deletes that.
     """
 
     joined: JoinedTransaction | None = None
     snapshot: ValidTxnList | None = None
+    earliest: ValidTxnList | None = None
     cancelled: bool = False
     waiting_lock_id: int | None = None
     operation: ResumableWrite | None = None
@@ -241,7 +243,7 @@ class StatementContext:
     ``batch`` has the transaction that it is to run in, of a streaming batch. ``runner`` runs its jobs instead of the
     session's or the cluster's. ``batch_key`` is recorded with the commit of what it writes, which counts once.
     ``text`` is the statement's. ``execute`` runs another statement of the session, with its parameters, the most rows
-    that it returns, and its text.
+    that it returns, and its text. ``kind`` is the statement's name in the record of commits.
     """
 
     services: Services
@@ -253,6 +255,7 @@ class StatementContext:
     batch_key: BatchKey | None = None
     text: str | None = None
     execute: Execute | None = None
+    kind: str = ""
 
     def run(self, cluster: Cluster, plan: Plan, write: ResumableWrite | None = None) -> JobResult:
         """Run a job of the statement's transaction on a cluster, whose ``write`` may be resumed by a later process.

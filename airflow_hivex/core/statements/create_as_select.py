@@ -142,7 +142,7 @@ def _insert_hidden(
             first = services.transactions.allocate_in(connection, ids, earlier.id)[running.txn_id] + 1
         hidden = tables.insert_table(connection, table, services.clock(), hidden=True, first_write_id=first)
         allocated = services.transactions.allocate_in(connection, ids, hidden.id, operation=Operation.INSERT)
-        return hidden, TableWrite(running.txn_id, allocated[running.txn_id], cluster.name)
+        return hidden, TableWrite(running.txn_id, allocated[running.txn_id], cluster.name, statement=context.kind)
 
     return services.store.write(work)
 

@@ -17,6 +17,7 @@ from airflow_hivex.core.snapshots.valid_lists import read_valid_txns, read_valid
 from airflow_hivex.core.statements.context import Result, Running, StatementContext
 from airflow_hivex.core.statements.locking import acquire, commit_at_once
 from airflow_hivex.core.statements.transactions import own_transaction
+from airflow_hivex.core.transactions import commit_record
 
 _PATTERN = re.compile(r"[*?\[\]{}]")
 
@@ -58,6 +59,8 @@ def change_metadata(
                 change(connection, None, None)
                 return
             services.transactions.allocate_in(connection, [running.txn_id], table_id)
+            if context.kind:
+                commit_record.note_operation(connection, table_id, context.kind)
             valid_txns = read_valid_txns(connection, running.txn_id)
             write_ids = read_valid_write_ids(connection, {table_id: table.full_name}, valid_txns)[table_id]
             change(connection, write_ids, running.txn_id)

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from airflow_hivex.core.catalog.binding import BoundTable, bind, route_input
+from airflow_hivex.core.catalog.versions import bind_version
 from airflow_hivex.core.clusters.router import choose_cluster
 from airflow_hivex.core.errors import (
     HivexError,
@@ -32,6 +33,7 @@ from airflow_hivex.core.model.statements import (
 )
 from airflow_hivex.core.settings import ALLOW_CODE, MAX_LAG
 from airflow_hivex.core.sql.views import expanded
+from airflow_hivex.core.statements import versions
 from airflow_hivex.core.statements.closed_names import check_views
 from airflow_hivex.core.statements.context import Running, StatementContext
 from airflow_hivex.core.statements.lagging import ReadTable, read_earlier
@@ -156,6 +158,9 @@ def _earlier(
     is_stale = any(lack.reason == "stale" for lack in lacks)
     if routed.route.cluster is not None or not context.session.max_lag.accepts_any or not is_stale:
         return routed
+    if any(reference.version is not None for reference in routed.statement.references):
+        # A version is what the statement says it is.
+        return routed
     if not may_lag or context.session.transaction is not None:
         reason = f"{routed.route.reason} {MAX_LAG} holds for a SELECT outside of transactions only."
         return replace(routed, route=replace(routed.route, reason=reason))
@@ -251,6 +256,12 @@ def _bind_and_route(
     for reference in references:
         table, link = reading.table(reference.table), names.link(reference.table)
         predicate = reference_predicate(table, reference, link)
+        if reference.version is not None:
+            found_version = versions.find(context, reading.snapshot, table, reference.version, running)
+            contents = shown(versions.contents_of(context, table, predicate, candidates), link)
+            at = (found_version.version, found_version.floors)
+            bound.append(bind_version(table, contents, predicate, reading.snapshot, candidates, *at))
+            continue
         contents = reading.contents(table, predicate, candidates)
         written = shown_of_own(own.get(table.id, {}), contents, link)
         bound.append(bind(table, shown(contents, link), predicate, reading.snapshot, candidates, written))

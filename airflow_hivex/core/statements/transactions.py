@@ -158,7 +158,7 @@ def commit_kept(context: StatementContext, running: Running, tables: Iterable[St
     services = context.services
     retention_s = int(services.settings["hivex.dataframe.retention.time"])
     table_ids = {table.id for table in tables if table.is_transactional}
-    snapshot = running.snapshot
+    snapshot = running.earliest or running.snapshot
 
     def keep(connection: Connection) -> None:
         assert snapshot is not None

@@ -100,6 +100,7 @@ def begin_write(
             partition,
             kind,
             _shared_delta(context, running, table.id),
+            context.kind,
         )
         if joined is None:
             return facts, None

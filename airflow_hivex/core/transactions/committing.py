@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TypeAlias
 
 from sqlalchemy import BigInteger, Connection, bindparam, literal_column, update
@@ -15,7 +16,8 @@ from airflow_hivex.core.model.transactions import TxnState, TxnType
 from airflow_hivex.core.snapshots.txn_states import IS_OPEN
 from airflow_hivex.core.store.exchange import Call, Exchange, Prepared, Rows, joined
 from airflow_hivex.core.store.schema import txns
-from airflow_hivex.core.transactions import conflicts, txn_rows
+from airflow_hivex.core.transactions import commit_record, conflicts, txn_rows
+from airflow_hivex.core.transactions.commit_record import CommitFacts
 from airflow_hivex.core.transactions.lock_rows import HELD_BY_TXN, releasing
 from airflow_hivex.core.transactions.txn_rows import TxnRow, raise_if_settled, row_from
 
@@ -60,13 +62,13 @@ class Committer:
         if row.state == TxnState.COMMITTED.value:
             return row
         raise_if_settled(txn_id, row)
-        with notification_log.deferred(connection) as events:
+        with notification_log.deferred(connection) as events, commit_record.collected(connection) as facts:
             if row.statements and self._register_writes is not None:
                 self._register_writes(connection, txn_id)
             if changes is not None:
                 changes(connection)
         written, held = exchange.send(conflicts.WRITES(txn_id=txn_id), HELD_BY_TXN(txn_id=txn_id))
-        self._settle(exchange, row, written, held, exclusive_write_locks, events)
+        self._settle(exchange, row, written, held, exclusive_write_locks, events, facts)
         return row
 
     def commit_alone(self, exchange: Exchange, txn_id: int, exclusive_write_locks: bool) -> TxnRow | None:
@@ -96,6 +98,7 @@ class Committer:
         held: Rows,
         exclusive_write_locks: bool,
         events: Sequence[Call] = (),
+        facts: Mapping[int, CommitFacts] = MappingProxyType({}),
     ) -> None:
         """Commit a transaction whose row is locked. One round trip, and one more to look for conflicts."""
         kind = TxnType(row.type)
@@ -109,6 +112,7 @@ class Committer:
         calls: list[Call] = []
         if kind not in _WITHOUT_COMPLETED_COMPONENTS:
             calls += conflicts.completing(row.id, writes, now)
+        calls += commit_record.recording(row.id, writes, facts, now)
         if any(write.operation for write in writes):
             calls.append(conflicts.forgetting_components(row.id))
         calls += releasing(row.id, [(lock_id, state) for lock_id, state in held])

@@ -26,7 +26,7 @@ from airflow_hivex.core.store.schema import (
     txns,
     write_set,
 )
-from airflow_hivex.core.transactions import kept_snapshots
+from airflow_hivex.core.transactions import commit_record, kept_snapshots
 from airflow_hivex.core.transactions.locks import LockManager
 from airflow_hivex.core.transactions.manager import TransactionManager
 
@@ -82,6 +82,7 @@ class Housekeeper:
         record_capacity: Callable[[], int] | None = None,
     ) -> None:
         self._store = store
+        self._settings = settings
         self._clock = clock
         self._transactions = transactions
         self._locks = locks
@@ -123,6 +124,7 @@ class Housekeeper:
             )
             self._store.write(lambda connection: kept_snapshots.purge(connection, self._clock()), name="purge")
             self._store.write(purge_moments, name="purge")
+            self._store.write(self._purge_record, name="purge")
             if self._keep_compactions is not None:
                 # After the transactions of dead workers were aborted.
                 requeued, removed = self._keep_compactions()
@@ -143,6 +145,12 @@ class Housekeeper:
             self._log_purged_ms = now
             result = replace(result, events=self._log.purge(now - self._log_kept_ms))
         return result
+
+    def _purge_record(self, connection: Connection) -> int:
+        """Remove the recorded commits that no version within the retention of its table needs."""
+        return commit_record.purge(
+            connection, self._clock(), commit_record.own_retentions(connection, self._settings), self._settings
+        )
 
     def _purge_transactions(self, connection: Connection) -> int:
         """Remove ended transactions that left nothing to clean, but never the one with the highest id.

@@ -46,6 +46,17 @@ def keep(
         connection.execute(insert(kept_snapshots), rows)
 
 
+def keep_lower(
+    connection: Connection, txn_id: int, table_id: int, settled_txn_id: int, *, now_ms: int, retention_s: int, user: str
+) -> None:
+    """Keep an earlier snapshot of a table for an open transaction, or the lower one of several. Two round trips."""
+    k = kept_snapshots.c
+    removed = delete(kept_snapshots).where(k.txn_id == txn_id, k.table_id == table_id).returning(k.settled_txn_id)
+    before = connection.execute(removed).scalars().all()
+    lowest = min([settled_txn_id, *before])
+    keep(connection, txn_id, [table_id], ValidTxnList(lowest), now_ms=now_ms, retention_s=retention_s, user=user)
+
+
 def purge(connection: Connection, now_ms: int) -> int:
     """Remove those that have expired, and return their number."""
     return connection.execute(delete(kept_snapshots).where(kept_snapshots.c.expires_ms <= now_ms)).rowcount

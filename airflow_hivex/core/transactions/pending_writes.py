@@ -94,6 +94,7 @@ def begin(
         "overwrite": facts.overwrite,
         "partition": facts.partition,
         "operation": facts.operation.value,
+        "kind": facts.statement,
         "began": began,
     }
     number = connection.execute(
@@ -306,6 +307,7 @@ def _from_row(row: Any) -> PendingWrite:
         overwrite=document["overwrite"],
         partition=document["partition"],
         operation=Operation(document["operation"]),
+        statement=document.get("kind", ""),
     )
     return PendingWrite(
         id=row.id,

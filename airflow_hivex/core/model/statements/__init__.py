@@ -56,6 +56,7 @@ from airflow_hivex.core.model.statements.links import (
 from airflow_hivex.core.model.statements.looking import (
     DescribeDatabase,
     DescribeFunction,
+    DescribeHistory,
     DescribeTable,
     ShowColumns,
     ShowCreateTable,
@@ -85,6 +86,7 @@ from airflow_hivex.core.model.statements.rows import (
     Insert,
     LoadData,
     MultiInsert,
+    RestoreTable,
     Select,
     Truncate,
 )
@@ -139,6 +141,7 @@ __all__ = [
     "DeclareVariable",
     "DescribeDatabase",
     "DescribeFunction",
+    "DescribeHistory",
     "DescribeQuery",
     "DescribeTable",
     "DropColumns",
@@ -172,6 +175,7 @@ __all__ = [
     "ReplicateTable",
     "ResetConfiguration",
     "ResetSetting",
+    "RestoreTable",
     "Role",
     "Rollback",
     "RoutedStatement",

@@ -126,6 +126,21 @@ class DescribeTable(Statement):
 
 
 @dataclass(frozen=True, slots=True)
+class DescribeHistory(Statement):
+    """DESCRIBE HISTORY name [LIMIT n]."""
+
+    KIND = "DESCRIBE HISTORY"
+
+    table: TableName
+    limit: int | None = None
+
+    @property
+    def uses(self) -> Uses:
+        """Return the table."""
+        return table_uses(self.table, Role.DESCRIBE)
+
+
+@dataclass(frozen=True, slots=True)
 class DescribeDatabase(Statement):
     """DESCRIBE DATABASE [EXTENDED] name."""
 

@@ -9,6 +9,7 @@ from airflow_hivex.core.model.plans import LoadedFiles
 from airflow_hivex.core.model.predicates import Predicate
 from airflow_hivex.core.model.row_ids import RowIdReads
 from airflow_hivex.core.model.statements.names import Span, TableName
+from airflow_hivex.core.model.versions import VersionAsOf
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +21,7 @@ class TableReference:
     ``alias_position`` if something stands between the two (``t TABLESAMPLE (1 PERCENT) AS x``).
     ``filters`` are the conjuncts that every row taken from here must satisfy, of those that
     read nothing but columns that may be this table's. ``row_id`` is the name of one more column with
-    the ids of its rows, None where the query reads none.
+    the ids of its rows, None where the query reads none. ``version`` is an earlier version that is read.
     """
 
     table: TableName
@@ -31,6 +32,7 @@ class TableReference:
     filters: tuple[Predicate, ...] = ()
     alias_position: int | None = None
     row_id: str | None = None
+    version: VersionAsOf | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,17 +70,25 @@ class Query:
         """Return the query with the table of each reference replaced by the view of the same position."""
         return self.render_with_places(views)[0]
 
-    def render_with_places(self, views: Sequence[str]) -> tuple[str, tuple[Span, ...]]:
-        """As :meth:`render`, with the place of each view in the new text."""
+    def render_with_places(self, views: Sequence[str], *, with_versions: bool = False) -> tuple[str, tuple[Span, ...]]:
+        """As :meth:`render`, with the place of each view in the new text.
+
+        The text that names versions of tables goes with their names, or stays ``with_versions``.
+        """
         tables: list[TextEdit] = []
         edits = list(self.qualifiers)
         for reference, view in zip(self.references, views, strict=True):
             alias = "" if reference.has_alias else f" AS `{reference.alias}`"
-            if reference.alias_position is None:
+            alias_position, version = reference.alias_position, reference.version
+            if version is not None and with_versions:
+                alias_position = alias_position or version.end
+            elif version is not None:
+                edits.append(TextEdit(version.start, version.end, ""))
+            if alias_position is None:
                 tables.append(TextEdit(reference.start, reference.end, view + alias))
             else:
                 tables.append(TextEdit(reference.start, reference.end, view))
-                edits.append(TextEdit(reference.alias_position, reference.alias_position, alias))
+                edits.append(TextEdit(alias_position, alias_position, alias))
         text = ""
         starts: dict[TextEdit, int] = {}
         position = self.start

@@ -13,6 +13,7 @@ from airflow_hivex.core.model.statements.base import RoutedStatement, Statement
 from airflow_hivex.core.model.statements.names import TableName
 from airflow_hivex.core.model.statements.queries import Query, TableReference
 from airflow_hivex.core.model.statements.uses import Role, Uses, database_uses, table_uses
+from airflow_hivex.core.model.versions import VersionAsOf
 
 
 class ChangeAction(enum.Enum):
@@ -309,6 +310,21 @@ class Truncate(Statement):
     def uses(self) -> Uses:
         """Return the table."""
         return table_uses(self.table, Role.DELETE)
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreTable(Statement):
+    """RESTORE [TABLE] name [TO] VERSION AS OF n | TIMESTAMP AS OF time."""
+
+    KIND = "RESTORE TABLE"
+
+    table: TableName
+    version: VersionAsOf
+
+    @property
+    def uses(self) -> Uses:
+        """Return the table."""
+        return table_uses(self.table, Role.OVERWRITE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -160,6 +160,10 @@ ROWS = {
         "INSERT INTO functions (id, database_id, name, class_name, resources, owner, owner_type, created_ms) "
         "VALUES (1, 2, 'f', 'org.example.F', '[{\"type\": \"JAR\", \"uri\": \"hdfs:///f.jar\"}]', 'ann', 'USER', 23)",
     ),
+    "0025": (
+        'INSERT INTO table_commits (id, table_id, write_id, txn_id, committed_ms, "user", agent_info, operation, '
+        "rows_added, rows_deleted, size_bytes) VALUES (1, 5, 1, 3, 25, 'ann', 'dag=d', 'INSERT', 1, 2, 3)",
+    ),
 }
 """Rows as releases of each schema have written them, by the first revision that has the columns."""
 

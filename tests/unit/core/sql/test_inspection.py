@@ -44,6 +44,7 @@ EXAMPLES: dict[type[Statement], dict[str, str]] = {
         "LOAD DATA LOCAL INPATH '/x' OVERWRITE INTO TABLE t": "overwrite t",
     },
     kinds.Truncate: {"TRUNCATE TABLE t": "delete t"},
+    kinds.RestoreTable: {"RESTORE TABLE d.t TO VERSION AS OF 3": "overwrite d.t"},
     kinds.Analyze: {
         "ANALYZE TABLE t COMPUTE STATISTICS FOR COLUMNS": "read t, alter t",
         "ANALYZE TABLE t COMPUTE STATISTICS NOSCAN": "alter t",
@@ -112,6 +113,7 @@ EXAMPLES: dict[type[Statement], dict[str, str]] = {
     kinds.ShowCreateTable: {"SHOW CREATE TABLE t": "describe t"},
     kinds.DescribeTable: {"DESCRIBE FORMATTED d.t x": "describe d.t"},
     kinds.DescribeDatabase: {"DESCRIBE DATABASE d": "describe d"},
+    kinds.DescribeHistory: {"DESCRIBE HISTORY d.t LIMIT 3": "describe d.t"},
     kinds.StartTransaction: {"START TRANSACTION": ""},
     kinds.Commit: {"COMMIT": ""},
     kinds.Rollback: {"ROLLBACK": ""},

@@ -170,9 +170,6 @@ def test_two_aliases_of_one_name_are_left_to_spark() -> None:
         ("SELECT * FROM a.b.c.d", 15, "catalogs|database.table"),
         ("SELECT * FROM parquet.`/data/x`", 15, "path"),
         ("SELECT * FROM csv.`a.csv`", 15, "path"),
-        ("SELECT * FROM t VERSION AS OF 3", 15, "earlier version"),
-        ("SELECT * FROM t TIMESTAMP AS OF '2013-01-01'", 15, "earlier version"),
-        ("SELECT * FROM t FOR VERSION AS OF 3", 15, "earlier version"),
         ("SELECT * FROM t WITH (nolock)", 15, "behind the table"),
         ("SELECT * FROM IDENTIFIER(lower('t'))", 15, "IDENTIFIER"),
         ("SELECT * FROM f(TABLE t)", 17, "argument"),
@@ -306,8 +303,6 @@ def test_what_spark_parses_is_read(text: str) -> None:
     ("text", "column"),
     [
         ("SELECT * FROM t CHANGES FROM VERSION 1 TO VERSION 5", 17),
-        ("SELECT * FROM t SYSTEM_TIME AS OF current_date()", 17),
-        ("SELECT * FROM t FOR SYSTEM_VERSION AS OF 7", 21),
         ("SELECT * FROM t JOIN u APPROX NEAREST 5 BY DISTANCE t.a - u.a", 24),
         ("SELECT * FROM t WATERMARK ts DELAY OF INTERVAL 1 MINUTE", 17),
     ],

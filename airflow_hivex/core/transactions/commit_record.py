@@ -1,0 +1,198 @@
+"""The record of the commits to tables: what each transaction has done, and in which order they have committed.
+
+What registers writes and changes definitions notes facts while a transaction commits, and the commit writes them as
+one row for each table, with its last statements. Functions here take part in the caller's transaction.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from sqlalchemy import BigInteger, ColumnElement, Connection, String, Text, bindparam, cast, delete, insert, select
+from sqlalchemy.types import TypeEngine
+
+from airflow_hivex.core.model.objects import Column
+from airflow_hivex.core.model.table_properties import history_retention_ms
+from airflow_hivex.core.model.transactions import Operation
+from airflow_hivex.core.settings import HISTORY_RETENTION, Settings
+from airflow_hivex.core.store.batches import batches
+from airflow_hivex.core.store.exchange import Call, Prepared
+from airflow_hivex.core.store.schema import table_commits, tables, txns
+from airflow_hivex.core.transactions.conflicts import Write
+
+CREATION = "CREATE TABLE"
+"""The operation of the first row of a table, and of the transaction that creates it."""
+
+_COLLECTED = "hivex_commit_facts"
+_ALTERED = "ALTER TABLE"
+_LONGEST = 256
+_C = table_commits.c
+_BY_LETTER = {each.value: each.name for each in (Operation.INSERT, Operation.UPDATE, Operation.DELETE)}
+
+
+@dataclass(slots=True)
+class CommitFacts:
+    """What one transaction does to a table: the statements, the rows and bytes that it writes, the columns before it.
+
+    An update counts its rows as added and as deleted.
+    """
+
+    operations: list[str] = field(default_factory=list)
+    rows_added: int = 0
+    rows_deleted: int = 0
+    size_bytes: int = 0
+    columns_before: str | None = None
+
+    @property
+    def operation(self) -> str:
+        """Return the names of the statements, each once."""
+        return ", ".join(dict.fromkeys(self.operations))[:_LONGEST]
+
+
+@contextmanager
+def collected(connection: Connection) -> Iterator[Mapping[int, CommitFacts]]:
+    """Collect the facts of the block by table id, for the commit that follows."""
+    facts: dict[int, CommitFacts] = {}
+    info = connection.info
+    info[_COLLECTED] = facts
+    try:
+        yield facts
+    finally:
+        info.pop(_COLLECTED, None)
+
+
+def _facts_of(connection: Connection, table_id: int) -> CommitFacts | None:
+    facts: dict[int, CommitFacts] | None = connection.info.get(_COLLECTED)
+    return None if facts is None else facts.setdefault(table_id, CommitFacts())
+
+
+def note_operation(connection: Connection, table_id: int, operation: str) -> None:
+    """Note the statement by which the transaction that commits changes a table."""
+    facts = _facts_of(connection, table_id)
+    if facts is not None:
+        facts.operations.append(operation)
+
+
+def note_volume(connection: Connection, table_id: int, *, added: int, deleted: int, size_bytes: int) -> None:
+    """Note rows and bytes that the transaction that commits has written to a table."""
+    facts = _facts_of(connection, table_id)
+    if facts is not None:
+        facts.rows_added += added
+        facts.rows_deleted += deleted
+        facts.size_bytes += size_bytes
+
+
+def note_columns(connection: Connection, table_id: int, before: Sequence[Column]) -> None:
+    """Note the columns that a table has had until the transaction that commits."""
+    facts = _facts_of(connection, table_id)
+    if facts is not None and facts.columns_before is None:
+        facts.columns_before = json.dumps([asdict(column) for column in before])
+
+
+_GIVEN: Mapping[str, TypeEngine[Any]] = {
+    "table_id": BigInteger(),
+    "write_id": BigInteger(),
+    "txn_id": BigInteger(),
+    "committed_ms": BigInteger(),
+    "operation": String(),
+    "rows_added": BigInteger(),
+    "rows_deleted": BigInteger(),
+    "size_bytes": BigInteger(),
+    "columns_before": Text(),
+}
+_INSERT = insert(table_commits)
+_RECORD = Prepared(
+    insert(table_commits)
+    .from_select(
+        [*_GIVEN, "user", "agent_info"],
+        select(
+            *(bindparam(name, type_=kind).label(name) for name, kind in _GIVEN.items()), txns.c.user, txns.c.agent_info
+        ).where(txns.c.id == bindparam("txn_id", type_=BigInteger())),
+    )
+    .inline()
+)
+
+
+def recording(txn_id: int, writes: Iterable[Write], facts: Mapping[int, CommitFacts], now_ms: int) -> list[Call]:
+    """Return the calls that record the commit of a transaction, one for each table that it has a write id of."""
+    letters: dict[tuple[int, int], list[str]] = {}
+    for write in writes:
+        if write.write_id:
+            named = letters.setdefault((write.table_id, write.write_id), [])
+            if write.operation in _BY_LETTER:
+                named.append(_BY_LETTER[write.operation])
+    calls = []
+    for (table_id, write_id), named in letters.items():
+        found = facts.get(table_id) or CommitFacts()
+        calls.append(
+            _RECORD(
+                table_id=table_id,
+                write_id=write_id,
+                txn_id=txn_id,
+                committed_ms=now_ms,
+                operation=found.operation or ", ".join(sorted(set(named))) or _ALTERED,
+                rows_added=found.rows_added,
+                rows_deleted=found.rows_deleted,
+                size_bytes=found.size_bytes,
+                columns_before=found.columns_before,
+            )
+        )
+    return calls
+
+
+def record_creation(connection: Connection, table_id: int, write_id: int, user: str, now_ms: int) -> None:
+    """Record that a table begins, empty, with the write id before its first one. One round trip."""
+    _record(connection, table_id, write_id, CREATION, user, now_ms)
+
+
+def record_break(connection: Connection, table_id: int, now_ms: int) -> None:
+    """Record that versions of a table before now cannot be read any more. One round trip."""
+    _record(connection, table_id, None, "", "", now_ms)
+
+
+def _record(
+    connection: Connection, table_id: int, write_id: int | None, operation: str, user: str, now_ms: int
+) -> None:
+    row = {"table_id": table_id, "write_id": write_id, "committed_ms": now_ms, "user": user, "operation": operation}
+    connection.execute(_INSERT, {**row, "rows_added": 0, "rows_deleted": 0, "size_bytes": 0})
+
+
+def own_retentions(connection: Connection, settings: Settings) -> dict[int, int]:
+    """Return the retention in ms of each table that has a property for it, by table id. One round trip."""
+    has_own = cast(tables.c.parameters, Text).contains(HISTORY_RETENTION, autoescape=True)
+    rows = connection.execute(select(tables.c.id, tables.c.parameters).where(has_own))
+    return {row.id: history_retention_ms(settings, row.parameters) for row in rows}
+
+
+def purge(connection: Connection, now_ms: int, own: Mapping[int, int], settings: Settings) -> int:
+    """Remove the rows that no version within the retention needs, and return their number.
+
+    ``own`` are the retentions of tables that have one of their own. Of each table the newest commit before its
+    retention stays: it is the version with which the retention begins.
+    """
+    of_others = [_C.table_id.not_in(batch) for batch in batches(sorted(own))]
+    removed = _purge_before(connection, now_ms - history_retention_ms(settings, {}), *of_others)
+    for table_id, own_ms in own.items():
+        removed += _purge_before(connection, now_ms - own_ms, _C.table_id == table_id)
+    return removed
+
+
+def _purge_before(connection: Connection, before_ms: int, *of_tables: ColumnElement[bool]) -> int:
+    newer = table_commits.alias("newer")
+    is_superseded = (
+        select(newer.c.id)
+        .where(
+            newer.c.table_id == _C.table_id,
+            newer.c.id > _C.id,
+            newer.c.committed_ms <= before_ms,
+            newer.c.write_id.is_not(None),
+        )
+        .exists()
+    )
+    return connection.execute(
+        delete(table_commits).where(_C.committed_ms <= before_ms, is_superseded, *of_tables)
+    ).rowcount
