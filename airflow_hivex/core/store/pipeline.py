@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg.errors import InvalidSqlStatementName, error_from_result
 from psycopg.pq import ExecStatus, PipelineStatus, TransactionStatus
+from sqlalchemy import Select, func, literal_column
 
 from airflow_hivex.core.model.texts import check_text
-from airflow_hivex.core.store.exchange import Call, ExchangeError, Rows, Value
+from airflow_hivex.core.store.exchange import Call, ExchangeError, Prepared, Rows, Value
 
 if TYPE_CHECKING:
     from psycopg.pq.abc import PGconn, PGresult
@@ -20,7 +21,12 @@ _BEGIN, _COMMIT = b"BEGIN ISOLATION LEVEL READ COMMITTED", b"COMMIT"
 # A plan is kept as long as nobody analyzes its tables. One from when they were small must not read the whole
 # of them when they have grown, so it is made for what indexes there are. A table without one that fits, which is
 # small, costs so much by that setting that PostgreSQL would compile the statement for tens of milliseconds.
-_WITHOUT_SCANS = b"SELECT set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)"
+_WITHOUT_SCANS = Prepared(
+    Select(
+        func.set_config(literal_column("'enable_seqscan'"), literal_column("'off'"), literal_column("true")),
+        func.set_config(literal_column("'jit'"), literal_column("'off'"), literal_column("true")),
+    )
+)
 _WITH_SCANS = b"SET LOCAL enable_seqscan TO DEFAULT"
 _SUCCESSES = (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK)
 # Source: PostgreSQL pg_type: bool, int8, int2, int4.
@@ -53,12 +59,17 @@ class PostgresqlExchange:
         return self._round_trip(calls, commit=True)
 
     def _round_trip(self, calls: Sequence[Call], *, commit: bool) -> list[Rows]:
+        results: list[PGresult] = []
+        begins = self._pgconn.transaction_status == TransactionStatus.IDLE
+        before = [_BEGIN] if begins else []
+        if begins or not self._owns:
+            calls = (_WITHOUT_SCANS(), *calls)
+            skipped = len(before) + 1
+        else:
+            skipped = len(before)
         commands = [(call.statement.name, self._values(call)) for call in calls]
         prepared = self._prepared
         new = {name: call for (name, _), call in zip(commands, calls, strict=True) if name not in prepared}
-        results: list[PGresult] = []
-        begins = self._pgconn.transaction_status == TransactionStatus.IDLE
-        before = [*([_BEGIN] if begins else []), *([_WITHOUT_SCANS] if begins or not self._owns else [])]
         after = [_COMMIT] if commit else [] if self._owns else [_WITH_SCANS]
         count = len(new) + len(before) + len(commands) + len(after)
         try:
@@ -76,8 +87,8 @@ class PostgresqlExchange:
         if new:
             self._note_prepared(new, results)
         self._check(results, is_lost=False)
-        first = len(new) + len(before)
-        return [self._rows(result) for result in results[first : first + len(commands)]]
+        first = len(new) + skipped
+        return [self._rows(result) for result in results[first : count - len(after)]]
 
     def _send(
         self,

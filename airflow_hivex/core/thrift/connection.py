@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from struct import Struct
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from airflow_hivex.core.errors import HivexError
 from airflow_hivex.core.thrift import messages
@@ -26,6 +27,8 @@ access_log = logging.getLogger("airflow_hivex.metastore.access")
 
 LONGEST_REMEMBERED = 64 << 10
 """The most bytes of a call whose decoded arguments are remembered."""
+_MOST_AHEAD = 64 << 10
+"""The bytes that a client may send while its call runs, before no more are read."""
 
 _U32 = Struct(">I")
 _FIRST_BYTES = {
@@ -48,6 +51,8 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._client: Client | None = None
         self._is_blocked = False
+        self._is_paused = False
+        self._has_ended = False
         self.is_busy = False
         self.used_at = server.monotonic()
 
@@ -55,16 +60,16 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take a connection, unless there are too many."""
-        assert isinstance(transport, asyncio.Transport)
         server = self._server
-        self._transport = transport
+        # That of libuv is none of asyncio's by its class.
+        self._transport = cast("asyncio.Transport", transport)
         peer = transport.get_extra_info("peername")
         shown = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) and len(peer) > 1 else "local"
         self._client = server.endpoint.client(shown)
         if server.is_stopping or len(server.connections) >= server.limits.connections:
             server.metrics.refused += 1
             log.warning("A connection of %s is refused: there are %s", shown, len(server.connections))
-            transport.abort()
+            self._transport.abort()
             return
         server.connections.add(self)
         server.metrics.connections = len(server.connections)
@@ -85,12 +90,13 @@ class Connection(asyncio.Protocol):
         self._buffer += data
         if not self.is_busy:
             self._advance()
+        elif len(self._buffer) > _MOST_AHEAD:
+            self._pause()
 
     def pause_writing(self) -> None:
         """Serve no more calls of a client that does not read its answers."""
         self._is_blocked = True
-        if self._transport is not None:
-            self._transport.pause_reading()
+        self._pause()
 
     def resume_writing(self) -> None:
         """Continue when the client has read its answers."""
@@ -99,8 +105,9 @@ class Connection(asyncio.Protocol):
             self._resume()
 
     def eof_received(self) -> bool:
-        """Close the connection when the client does."""
-        return False
+        """Close the connection when the client does, after the calls that it has sent."""
+        self._has_ended = True
+        return self.is_busy
 
     def close(self) -> None:
         """Close the connection after all that was written has gone."""
@@ -276,13 +283,26 @@ class Connection(asyncio.Protocol):
         self._run_elsewhere(head, lambda: self._answer(head, call, args))
 
     def _run_elsewhere(self, head: Head, answer: Callable[[], tuple[bytes, str]]) -> None:
-        """Answer a call in another thread, and read nothing of this client until then."""
+        """Answer a call in another thread, and serve no other call of this client until then."""
         began = self._server.monotonic()
         self.is_busy = True
-        if self._transport is not None:
-            self._transport.pause_reading()
-        future = asyncio.get_running_loop().run_in_executor(self._server.executor, answer)
-        future.add_done_callback(lambda done: self._done(head, began, done))
+        if self._server.is_encrypted:
+            # TLS has no half of a connection: its end is not read before the answer is written.
+            self._pause()
+        self._server.executor.submit(self._answer_elsewhere, asyncio.get_running_loop(), head, began, answer)
+
+    def _answer_elsewhere(
+        self, loop: asyncio.AbstractEventLoop, head: Head, began: float, answer: Callable[[], tuple[bytes, str]]
+    ) -> None:
+        try:
+            reply, outcome = answer()
+        except BaseException as error:
+            log.error("%s was not answered: %s", _shown(head), error)
+            reply = application_exception(head, messages.INTERNAL_ERROR, f"{_shown(head)}: {error}")
+            outcome = type(error).__name__
+        # Without a chain of futures, which takes as long as a short call. A server that has stopped has no loop.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(self._done, head, began, reply, outcome)
 
     def _answer(self, head: Head, call: Call, args: Any) -> tuple[bytes, str]:
         """Return the reply of a call, and how it ended. Runs in a thread of its own."""
@@ -323,19 +343,9 @@ class Connection(asyncio.Protocol):
             return b""
         return written_head(head, messages.REPLY) + encoded(result(**values))
 
-    def _done(self, head: Head, began: float, done: asyncio.Future[tuple[bytes, str]]) -> None:
+    def _done(self, head: Head, began: float, reply: bytes, outcome: str) -> None:
         self.is_busy = False
         self.used_at = self._server.monotonic()
-        if done.cancelled():
-            self.close()
-            return
-        error = done.exception()
-        if error is not None:
-            log.error("%s was not answered: %s", _shown(head), error)
-            reply = application_exception(head, messages.INTERNAL_ERROR, f"{_shown(head)}: {error}")
-            outcome = type(error).__name__
-        else:
-            reply, outcome = done.result()
         self._reply(head, reply)
         self._note(head, outcome, began, from_memory=False)
         if self._server.is_stopping:
@@ -344,10 +354,20 @@ class Connection(asyncio.Protocol):
         if not self._is_blocked:
             self._resume()
 
+    def _pause(self) -> None:
+        if self._transport is not None and not self._is_paused:
+            self._is_paused = True
+            self._transport.pause_reading()
+
     def _resume(self) -> None:
-        if self._transport is not None and not self._transport.is_closing():
+        if self._transport is None or self._transport.is_closing():
+            return
+        if self._is_paused:
+            self._is_paused = False
             self._transport.resume_reading()
-            self._advance()
+        self._advance()
+        if self._has_ended and not self.is_busy:
+            self.close()
 
     def _reply(self, head: Head, reply: bytes) -> None:
         # The client does not wait for the answer of a oneway call.

@@ -53,6 +53,7 @@ class Server:
         self.monotonic = monotonic
         self.remembered: OrderedDict[tuple[bytes, bytes], tuple[Call, Any]] = OrderedDict()
         self._tls = tls
+        self.is_encrypted = tls is not None
         self._server: asyncio.Server | None = None
         self._idle: asyncio.Task[None] | None = None
 

@@ -56,7 +56,17 @@ def serve(endpoint: Endpoint, listening: Listening, ready: Callable[[int, int | 
         OSError: an address cannot be used.
         InvalidSettingError: the certificate is not valid.
     """
-    asyncio.run(_serve(endpoint, listening, ready))
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(_serve(endpoint, listening, ready))
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """Return the event loop of libuv, which serves calls in half the time; None for that of asyncio without it."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
 
 
 async def _serve(endpoint: Endpoint, listening: Listening, ready: Callable[[int, int | None], None]) -> None:

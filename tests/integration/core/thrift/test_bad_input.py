@@ -79,6 +79,20 @@ def test_half_a_message_waits_for_the_rest_and_others_are_served(endpoint: Servi
             received += channel.recv(65536)
 
 
+def test_calls_that_come_while_one_runs_are_all_answered(endpoint: Serving, hive: Any) -> None:
+    hive.create_table(table("default", "p", keys={"n": "int"}))
+    slow = call(
+        "add_partitions",
+        ThriftHiveMetastore.add_partitions_args([partition("default", "p", str(n)) for n in range(200)]),
+    )
+    quick = call("get_all_databases", ThriftHiveMetastore.get_all_databases_args())
+    # More than is read ahead, and the client says that nothing follows.
+    number = (200 << 10) // len(quick)
+    received = send(endpoint.port, slow + quick * number)
+    assert struct.pack(">i", 200) in received
+    assert received.count(b"\x00\x00\x00\x07default") == number
+
+
 def test_text_that_is_not_utf_8_is_told_and_the_connection_lives_on(endpoint: Serving) -> None:
     bad = call("get_table", ThriftHiveMetastore.get_table_args("default", "tXt")).replace(b"tXt", b"t\xfft")
     good = call("get_all_databases", ThriftHiveMetastore.get_all_databases_args())
