@@ -68,6 +68,7 @@ from airflow_hivex.core.statements.exports import Export
 from airflow_hivex.core.statements.own_errors import own_errors
 from airflow_hivex.core.statements.routing import route
 from airflow_hivex.core.statements.snapshot_files import SnapshotFiles, snapshot_files
+from airflow_hivex.core.statements.table_changes import Version, changes_query
 from airflow_hivex.core.streaming import TransactionBatch
 from airflow_hivex.core.warehouse import Warehouse
 
@@ -358,6 +359,32 @@ class Session:
         assert isinstance(statement, kinds.Select)
         with own_errors("The search for files"):
             return snapshot_files(self._context(None), statement)
+
+    def changes(
+        self, table: str, since: Version | None, until: Version | None = None, max_rows: int | None = None
+    ) -> Result:
+        """Return the rows that a full ACID table has got and lost between two versions.
+
+        Each row has the columns of the table in the later version, ``_change_type``, which is ``insert`` or
+        ``delete``, and its ``_row_id``. An update deletes a row and inserts one. Changes that are undone in between
+        are not there.
+
+        Args:
+            table: ``table`` or ``database.table``.
+            since: the write id of the earlier version, or a time; None returns all rows of the later one as new.
+            until: the write id of the later version, or a time; None stands for the present version.
+            max_rows: the most rows that are returned; None returns all.
+
+        Raises:
+            NoSuchVersionError, VersionExpiredError: the table has never had a version, or it cannot be read any more.
+            InvalidParametersError: a version is neither a write id nor a time, or ``until`` is before ``since``.
+            InvalidOperationError: the table is insert-only, or has no versions.
+        """
+        name = read_table_name(table)
+        check_name(self._context(None), name, table)
+        with own_errors("The search for changes"):
+            text = changes_query(self._context(None), name, since, until)
+        return self.sql(text, max_rows=max_rows)
 
     def export_for_hive(self, table: str, directory: str | Path, partitions: Sequence[str] = ()) -> Export:
         """Copy the rows that a table has now to a new local directory, as full ACID files that Hive itself can read.

@@ -16,6 +16,7 @@ from airflow_hivex.core.statements.closed_names import check_name, check_stateme
 from airflow_hivex.core.statements.context import Result, StatementContext
 from airflow_hivex.core.statements.frames import query_frame, write_frame
 from airflow_hivex.core.statements.own_errors import own_errors
+from airflow_hivex.core.statements.table_changes import ChangeStream, Version, changes_query
 
 if TYPE_CHECKING:
     from airflow_hivex.core.runners.given import Frame, GivenSession
@@ -87,6 +88,49 @@ class Warehouse:
             if isinstance(statement, Select):
                 return query_frame(context, statement, self._spark)
             return self._execute(statement, parameters)
+
+    def changes(self, name: str, since: Version | None, until: Version | None = None) -> Frame:
+        """Return the rows that a full ACID table has got and lost between two versions; see :meth:`Session.changes`.
+
+        Raises:
+            HivexError: as :meth:`Session.changes`.
+        """
+        table = read_table_name(name)
+        check_name(self._context(None), table, name)
+        with own_errors("The search for changes"):
+            text = changes_query(self._context(None), table, since, until)
+        rows = self.sql(text)
+        assert not isinstance(rows, Result)
+        return rows
+
+    def for_each_batch(
+        self, name: str, function: Callable[[Frame, int], object], *, stream: str, since: Version | None = None
+    ) -> int:
+        """Call a function with the changes of a table that a stream has not processed yet; return the calls.
+
+        The function gets a DataFrame as :meth:`changes` returns it, and the number of the batch. It is called until
+        the stream has reached the present version. How far the stream has come is kept in the metastore. A batch whose
+        function has failed, or whose process was killed, comes again with the same rows and number: a function that
+        writes with ``app_id`` and ``batch_id`` has each change once. One process at a time may process a stream.
+
+        ``since`` is the version after which a new stream begins; without it, its first batch has all rows.
+
+        Raises:
+            VersionExpiredError: the stream has fallen behind the retention of the table.
+            InvalidParametersError: ``stream`` is not a text of 1 to 128 printable characters.
+            HivexError: as :meth:`Session.changes`.
+        """
+        table = read_table_name(name)
+        context = self._context(None)
+        check_name(context, table, name)
+        with own_errors("The stream of changes"):
+            batches = ChangeStream(context, table, stream, since)
+        calls = 0
+        while (batch := batches.begin()) is not None:
+            function(self.changes(name, batch.since, batch.until), batch.batch_id)
+            batches.end(batch)
+            calls += 1
+        return calls
 
     def write(
         self,

@@ -18,8 +18,10 @@ from airflow_hivex.core.errors import (
     AnalysisError,
     ColumnCountMismatchError,
     InvalidOperationError,
+    InvalidParametersError,
     NoSuchColumnError,
     NoSuchTableError,
+    NoSuchVersionError,
     RoutingError,
     StatementSyntaxError,
     TypeMismatchError,
@@ -295,3 +297,63 @@ def test_a_frame_outlives_the_cleaning_of_its_files_for_a_time(
         (task,) = metastore.compactor.clean()
         assert len(task.deleted) == 2
         assert session.sql("SELECT count(*) FROM kept").rows == [(2,)]
+
+
+def test_changes_are_the_rows_that_a_table_has_got_and_lost(warehouse: Warehouse, session: Session) -> None:
+    session.sql("ALTER TABLE t SET TBLPROPERTIES ('hivex.history.retention' = '1h')")
+    before = int(session.sql("DESCRIBE HISTORY t LIMIT 1").rows[0][0])  # type: ignore[call-overload]
+    session.sql("UPDATE t SET v = 'A' WHERE id = 1")
+    session.sql("ALTER TABLE t CHANGE COLUMN v w string")
+    session.sql("INSERT INTO t VALUES (4, 'd', 1), (5, 'e', 1)")
+    session.sql("DELETE FROM t WHERE id IN (3, 5)")
+    result = session.changes("t", since=before)
+    assert result.columns == ["id", "w", "p", "_change_type", "_row_id"]
+    assert sorted((row[3], *row[:3]) for row in result.rows) == [
+        ("delete", 1, "a", 1),
+        ("delete", 3, None, None),
+        ("insert", 1, "A", 1),
+        ("insert", 4, "d", 1),
+    ]
+    assert [(row[3], row[0]) for row in session.changes("t", since=before, until=before + 1).rows if row[0] != 1] == []
+    assert session.changes("t", since=before + 4).rows == []
+    assert warehouse.changes("t", since=None, until=before).count() == 2
+    for since, until, error in (
+        (before + 1, before, InvalidParametersError),
+        (-1, None, InvalidParametersError),
+        ("noon", None, InvalidParametersError),
+        (99, None, NoSuchVersionError),
+    ):
+        with pytest.raises(error):
+            session.changes("t", since=since, until=until)
+    session.sql("CREATE TABLE o (id int) TBLPROPERTIES ('transactional_properties'='insert_only')")
+    with pytest.raises(InvalidOperationError, match="insert-only"):
+        session.changes("o", since=1)
+
+
+def test_stream_of_changes_has_each_change_once(warehouse: Warehouse, session: Session) -> None:
+    session.sql("ALTER TABLE t SET TBLPROPERTIES ('hivex.history.retention' = '1h')")
+    session.sql("CREATE TABLE log (change string, id int)")
+    calls: list[int] = []
+    dies_after = [0]
+
+    def process(rows: DataFrame, batch_id: int) -> None:
+        calls.append(batch_id)
+        log = rows.selectExpr("_change_type AS change", "id")
+        warehouse.write(log, "log", app_id="log of t", batch_id=batch_id)
+        if len(calls) in dies_after:
+            raise RuntimeError("killed after its commit")
+
+    def logged() -> list[tuple[object, ...]]:
+        return sorted(session.sql("SELECT change, id FROM log").rows)
+
+    assert warehouse.for_each_batch("t", process, stream="log of t") == 1
+    assert logged() == [("insert", 1), ("insert", 3)]
+    assert warehouse.for_each_batch("t", process, stream="log of t") == 0
+    session.sql("UPDATE t SET v = 'x' WHERE id = 3")
+    dies_after[0] = 2
+    with pytest.raises(RuntimeError):
+        warehouse.for_each_batch("t", process, stream="log of t")
+    session.sql("DELETE FROM t WHERE id = 1")
+    assert warehouse.for_each_batch("t", process, stream="log of t") == 2
+    assert calls == [0, 1, 1, 2]
+    assert logged() == [("delete", 1), ("delete", 3), ("insert", 1), ("insert", 3), ("insert", 3)]

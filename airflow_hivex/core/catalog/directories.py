@@ -16,6 +16,7 @@ from airflow_hivex.core.model.directories import parse_directory
 from airflow_hivex.core.model.objects import StoredTable, Table
 from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.schema import (
+    change_streams,
     cluster_storage_descriptors,
     completed_txn_components,
     directories,
@@ -281,6 +282,7 @@ def forget_tables(connection: Connection, ids: Sequence[int]) -> None:
         written_batches,
         kept_snapshots,
         table_commits,
+        change_streams,
     ):
         connection.execute(delete(child).where(child.c.table_id.in_(ids)))
     connection.execute(delete(tables).where(tables.c.id.in_(ids), tables.c.dropped))

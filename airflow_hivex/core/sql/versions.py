@@ -146,10 +146,10 @@ def _time(cursor: Cursor) -> VersionAsOf:
         cursor.expect_symbol(")")
     else:
         literal = _typed(cursor)
-    moment = None if literal is None else _moment(literal.value)
-    if moment is None:
+    found = None if literal is None else moment(literal.value)
+    if found is None:
         raise cursor.error("a time is a text such as '2026-01-31 12:30:00', in UTC or with a zone", token)
-    return VersionAsOf(time=moment)
+    return VersionAsOf(time=found)
 
 
 def _typed(cursor: Cursor) -> Literal | None:
@@ -159,7 +159,8 @@ def _typed(cursor: Cursor) -> Literal | None:
     return read_constant(cursor)
 
 
-def _moment(value: object) -> datetime | None:
+def moment(value: object) -> datetime | None:
+    """Return a text, date or time as a time with its zone, which is UTC by default; None for any other value."""
     if isinstance(value, str):
         try:
             value = datetime.fromisoformat(value.strip())

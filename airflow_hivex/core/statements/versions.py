@@ -47,7 +47,7 @@ def describe_history(context: StatementContext, statement: DescribeHistory) -> R
     """DESCRIBE HISTORY: the recorded commits of a table, the newest first, with times of UTC as texts."""
     services = context.services
     table = services.catalog.get_table(*context.session.qualify(statement.table))
-    _check_has_versions("DESCRIBE HISTORY", table)
+    check_has_versions("DESCRIBE HISTORY", table)
     with services.store.read() as connection:
         found = read_commits(connection, table.id, statement.limit)
     rows: list[tuple[object, ...]] = []
@@ -74,7 +74,7 @@ def find(
         InvalidOperationError: the table has no versions.
         NoSuchVersionError, VersionExpiredError: the table has never had this one, or does not have it any more.
     """
-    _check_has_versions("VERSION AS OF", table)
+    check_has_versions("VERSION AS OF", table)
     found = _find(context, snapshot, table, wanted)
     if running is None or found.version.settled_txn_id is None:
         return found
@@ -82,7 +82,12 @@ def find(
     return _find(context, snapshot, table, wanted)
 
 
-def _check_has_versions(operation: str, table: StoredTable) -> None:
+def check_has_versions(operation: str, table: StoredTable) -> None:
+    """Refuse a table that has no versions.
+
+    Raises:
+        InvalidOperationError: it is a view, or not transactional.
+    """
     if table.is_view:
         reason = "it is a view, which has no versions; name those of the tables that it reads"
     elif not table.is_transactional:

@@ -27,7 +27,7 @@ from airflow_hivex.core.store.schema.compactions import compaction_queue, comple
 from airflow_hivex.core.store.schema.counters import counters
 from airflow_hivex.core.store.schema.directories import copy_places, directories, directory_copies
 from airflow_hivex.core.store.schema.events import notification_log, recorded_events
-from airflow_hivex.core.store.schema.history import table_commits
+from airflow_hivex.core.store.schema.history import change_streams, table_commits
 from airflow_hivex.core.store.schema.locks import locks
 from airflow_hivex.core.store.schema.moves import moved_copies, namespace_moves
 from airflow_hivex.core.store.schema.namespaces import capacity_history, link_partitions, links, namespace_homes, quotas
@@ -51,6 +51,7 @@ __all__ = [
     "Name",
     "caches",
     "capacity_history",
+    "change_streams",
     "cluster_roots",
     "cluster_storage_descriptors",
     "compaction_queue",

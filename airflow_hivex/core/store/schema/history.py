@@ -30,3 +30,15 @@ table_commits = Table(
 The first row of a table is its creation, with the write id before its first one. ``columns_before`` are the columns
 that a commit has changed, as JSON. A row without a write id notes that earlier versions cannot be read: a partition
 was dropped or renamed, or a table became transactional."""
+
+change_streams = Table(
+    "change_streams",
+    metadata,
+    Column("table_id", Id, ForeignKey("tables.id"), primary_key=True, autoincrement=False),
+    Column("stream", String(128), primary_key=True),
+    Column("batch_id", BigInteger, nullable=False),
+    Column("since_write_id", BigInteger),
+    Column("until_write_id", BigInteger),
+)
+"""How far each stream of the changes of a table has come: its next batch has the changes after ``since_write_id``, or
+all rows if that is empty. ``until_write_id`` is set while the batch is processed, and the same when it is repeated."""

@@ -163,6 +163,7 @@ ROWS = {
     "0025": (
         'INSERT INTO table_commits (id, table_id, write_id, txn_id, committed_ms, "user", agent_info, operation, '
         "rows_added, rows_deleted, size_bytes) VALUES (1, 5, 1, 3, 25, 'ann', 'dag=d', 'INSERT', 1, 2, 3)",
+        "INSERT INTO change_streams (table_id, stream, batch_id, since_write_id) VALUES (5, 'copy', 2, 1)",
     ),
 }
 """Rows as releases of each schema have written them, by the first revision that has the columns."""

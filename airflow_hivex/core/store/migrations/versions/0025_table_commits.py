@@ -1,4 +1,4 @@
-"""The record of commits of each table."""
+"""The record of commits of each table, and streams of their changes."""
 
 from __future__ import annotations
 
@@ -35,8 +35,19 @@ def upgrade() -> None:
     )
     op.create_index("ix_table_commits_table_id_id", "table_commits", ["table_id", "id"])
     op.create_index("ix_table_commits_committed_ms", "table_commits", ["committed_ms"])
+    op.create_table(
+        "change_streams",
+        sa.Column("table_id", _ID, autoincrement=False, nullable=False),
+        sa.Column("stream", sa.String(128), nullable=False),
+        sa.Column("batch_id", sa.BigInteger(), nullable=False),
+        sa.Column("since_write_id", sa.BigInteger(), nullable=True),
+        sa.Column("until_write_id", sa.BigInteger(), nullable=True),
+        sa.ForeignKeyConstraint(["table_id"], ["tables.id"]),
+        sa.PrimaryKeyConstraint("table_id", "stream"),
+    )
 
 
 def downgrade() -> None:
     """Undo it."""
+    op.drop_table("change_streams")
     op.drop_table("table_commits")

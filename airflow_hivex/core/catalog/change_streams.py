@@ -1,0 +1,65 @@
+"""How far streams of the changes of tables have come. Functions here take part in the caller's transaction.
+
+A batch is noted before it is processed, and forgotten when it is done: one that is repeated has the same rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, func, insert, select, text, update
+
+from airflow_hivex.core.store.schema import change_streams, table_commits
+
+_S, _C = change_streams.c, table_commits.c
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeBatch:
+    """One batch of a stream: the changes after ``since``, or all rows without it, up to the version ``until``."""
+
+    batch_id: int
+    since: int | None
+    until: int
+
+
+def newest_version(connection: Connection, table_id: int) -> int | None:
+    """Return the write id of the last commit to a table, after which no earlier one will be recorded.
+
+    On PostgreSQL it waits for commits that are being recorded. Two round trips.
+    """
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("LOCK TABLE table_commits IN SHARE MODE"))
+    last = select(func.max(_C.id)).where(_C.table_id == table_id, _C.write_id.is_not(None)).scalar_subquery()
+    return connection.execute(select(_C.write_id).where(_C.id == last)).scalar_one_or_none()
+
+
+def begin_batch(connection: Connection, table_id: int, stream: str, since: int | None) -> ChangeBatch | None:
+    """Return the next batch of a stream, the same as before if that was not finished; None without new commits.
+
+    ``since`` counts for a stream that begins. Four round trips.
+    """
+    of_stream = (_S.table_id == table_id, _S.stream == stream)
+    row = connection.execute(select(change_streams).where(*of_stream).with_for_update()).one_or_none()
+    if row is not None and row.until_write_id is not None:
+        return ChangeBatch(row.batch_id, row.since_write_id, row.until_write_id)
+    until = newest_version(connection, table_id)
+    begin = since if row is None else row.since_write_id
+    if until is None or until == begin:
+        return None
+    batch_id = 0 if row is None else row.batch_id
+    if row is None:
+        values = {"table_id": table_id, "stream": stream, "batch_id": 0, "since_write_id": begin}
+        connection.execute(insert(change_streams).values(**values, until_write_id=until))
+    else:
+        connection.execute(update(change_streams).where(*of_stream).values(until_write_id=until))
+    return ChangeBatch(batch_id, begin, until)
+
+
+def end_batch(connection: Connection, table_id: int, stream: str, batch: ChangeBatch) -> None:
+    """Note that a batch is done; nothing changes if another process has done so. One round trip."""
+    connection.execute(
+        update(change_streams)
+        .where(_S.table_id == table_id, _S.stream == stream, _S.batch_id == batch.batch_id)
+        .values(batch_id=batch.batch_id + 1, since_write_id=batch.until, until_write_id=None)
+    )

@@ -1,0 +1,130 @@
+"""The changes of a table between two of its versions: the query that returns them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from airflow_hivex.core.catalog import change_streams
+from airflow_hivex.core.catalog.change_streams import ChangeBatch
+from airflow_hivex.core.errors import InvalidOperationError, InvalidParametersError
+from airflow_hivex.core.model.batches import BatchKey
+from airflow_hivex.core.model.objects import Column, StoredTable
+from airflow_hivex.core.model.statements import TableName
+from airflow_hivex.core.model.versions import TableVersion, VersionAsOf
+from airflow_hivex.core.sql.versions import moment
+from airflow_hivex.core.sql.views import quoted
+from airflow_hivex.core.statements import versions
+from airflow_hivex.core.statements.context import StatementContext
+
+_OPERATION = "changes"
+_OLD, _NEW = "__old", "__new"
+CHANGE_TYPE, ROW_ID_COLUMN = "_change_type", "_row_id"
+
+Version = int | datetime | str
+"""A write id, or a time."""
+
+
+def changes_query(context: StatementContext, name: TableName, since: Version | None, until: Version | None) -> str:
+    """Return the query of the rows that a table has got and lost between two versions.
+
+    Without ``since`` all rows of the later version are new; without ``until`` that is the present version. A row that
+    was added and deleted in between is not there. The columns are those of the later version.
+
+    Raises:
+        InvalidOperationError: the table is insert-only, so that its rows have no ids, or has no versions.
+        InvalidParametersError: a version is not a write id or a time, or the versions are in the wrong order.
+        NoSuchVersionError, VersionExpiredError: the table has never had one of them, or it cannot be read any more.
+    """
+    table = context.services.catalog.get_table(*context.session.qualify(name))
+    if table.is_insert_only:
+        reason = "it is insert-only, and its rows have no ids by which changes are told"
+        raise InvalidOperationError(_OPERATION, table.full_name, reason)
+    snapshot = context.services.catalog.snapshot([(table.database, table.name)])
+
+    def found(value: Version | None) -> TableVersion:
+        wanted = VersionAsOf(before_now_ms=0) if value is None else _version(value)
+        return versions.find(context, snapshot, table, wanted, None).version
+
+    new = found(until)
+    columns = [*(new.columns or table.columns), *table.partition_keys]
+    if since is None:
+        return _select(table, new, _NEW, "insert", columns, columns)
+    old = found(since)
+    if not set(new.later) <= set(old.later):
+        raise InvalidParametersError(
+            f"Version {old.write_id} of table {table.full_name} is later than version {new.write_id}; give the "
+            "earlier one as since."
+        )
+    seen = old.seen(snapshot.write_ids[table.id])
+    write_id = f"{_NEW}.ROW__ID.writeid"
+    is_new = f"{write_id} > {seen.high_watermark}"
+    if seen.open_ids:
+        is_new += f" OR {write_id} IN ({', '.join(map(str, seen.open_ids))})"
+    inserted = _select(table, new, _NEW, "insert", columns, columns)
+    of_then = [*(old.columns or table.columns), *table.partition_keys]
+    deleted = _select(table, old, _OLD, "delete", columns, of_then)
+    still = f"SELECT ROW__ID AS id FROM {_name(table)} VERSION AS OF {new.write_id}"  # noqa: S608 - quoted names
+    gone = f"{deleted} LEFT ANTI JOIN ({still}) AS __still ON {_OLD}.ROW__ID = __still.id"
+    return f"{inserted} WHERE {is_new} UNION ALL {gone}"
+
+
+def _select(
+    table: StoredTable,
+    version: TableVersion,
+    alias: str,
+    change: str,
+    columns: Sequence[Column],
+    of_version: Sequence[Column],
+) -> str:
+    """Return a query of one version with the columns of another one; a column that it lacks is NULL."""
+    then = {column.in_files.lower(): column.name for column in of_version}
+    values = [
+        f"{alias}.{quoted(then[column.in_files.lower()])} AS {quoted(column.name)}"
+        if column.in_files.lower() in then
+        else f"CAST(NULL AS {column.type}) AS {quoted(column.name)}"
+        for column in columns
+    ]
+    values += [f"'{change}' AS {CHANGE_TYPE}", f"{alias}.ROW__ID AS {ROW_ID_COLUMN}"]
+    source = f"{_name(table)} VERSION AS OF {version.write_id} AS {alias}"
+    return f"SELECT {', '.join(values)} FROM {source}"  # noqa: S608 - quoted names
+
+
+def _name(table: StoredTable) -> str:
+    return f"{quoted(table.database)}.{quoted(table.name)}"
+
+
+def _version(value: Version) -> VersionAsOf:
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return VersionAsOf(write_id=value)
+    time = None if isinstance(value, int) else moment(value)
+    if time is None:
+        raise InvalidParametersError(f"{value!r} is not a valid version; give a write id, or a time.")
+    return VersionAsOf(time=time)
+
+
+class ChangeStream:
+    """The batches of one stream of the changes of a table."""
+
+    def __init__(self, context: StatementContext, name: TableName, stream: str, since: Version | None) -> None:
+        # The name of a stream is the app_id of what its function writes.
+        BatchKey(stream, 0)
+        table = context.services.catalog.get_table(*context.session.qualify(name))
+        versions.check_has_versions(_OPERATION, table)
+        self._context, self._table, self._stream = context, table, stream
+        self._since: int | None = None
+        if since is not None:
+            snapshot = context.services.catalog.snapshot([(table.database, table.name)])
+            self._since = versions.find(context, snapshot, table, _version(since), None).version.write_id
+
+    def begin(self) -> ChangeBatch | None:
+        """Return the next batch, or the one that was not finished; None when there are no new commits."""
+        return self._context.services.store.write(
+            lambda connection: change_streams.begin_batch(connection, self._table.id, self._stream, self._since)
+        )
+
+    def end(self, batch: ChangeBatch) -> None:
+        """Note that a batch is processed."""
+        self._context.services.store.write(
+            lambda connection: change_streams.end_batch(connection, self._table.id, self._stream, batch)
+        )
