@@ -43,6 +43,7 @@ def get_provider_info() -> dict[str, Any]:
                     "airflow_hivex.operators.compaction",
                     "airflow_hivex.operators.compaction_worker",
                     "airflow_hivex.operators.copying",
+                    "airflow_hivex.operators.link_statements",
                     "airflow_hivex.operators.links",
                     "airflow_hivex.operators.namespaces",
                     "airflow_hivex.operators.page_links",

@@ -28,7 +28,8 @@ class ReadAndWritten(NamedTuple):
 def tables_of(sql: str | Sequence[str], hivex_conn_id: str, database: str) -> ReadAndWritten:
     """Return the tables that statements read and write, by their text alone.
 
-    A link ``t@y`` is the table ``t`` of the namespace ``y``. A statement that cannot be read has no tables.
+    A link ``t@y`` that is read is the table ``t`` of the namespace ``y``. One that is created or changed is itself. A
+    statement that cannot be read has no tables.
 
     :param database: the current database at the beginning
     """
@@ -39,8 +40,10 @@ def tables_of(sql: str | Sequence[str], hivex_conn_id: str, database: str) -> Re
     script = sql if isinstance(sql, str) else ";\n".join(sql)
     try:
         for statement in inspect(script, database):
-            inputs |= dict.fromkeys(_tables(statement.inputs, hivex_conn_id))
-            outputs |= dict.fromkeys(_tables(statement.outputs, hivex_conn_id))
+            inputs |= dict.fromkeys(_tables(statement.inputs, hivex_conn_id, database))
+            outputs |= dict.fromkeys(_tables(statement.outputs, hivex_conn_id, database))
+            if statement.kind == "USE":
+                database = str(statement.inputs[0].name)
     except HivexError as error:
         log.debug("The tables of a statement are not known: %s", error)
     return ReadAndWritten(tuple(inputs), tuple(outputs))
@@ -61,11 +64,16 @@ def report(hook: HivexHook, statement: str, parameters: Any, cursor: Cursor) -> 
         collector.add_output_asset(hook, uri=str(uri))
 
 
-def _tables(uses: Sequence[UsedObject], hivex_conn_id: str) -> list[TableUri]:
+def _tables(uses: Sequence[UsedObject], hivex_conn_id: str, database: str) -> list[TableUri]:
     from airflow_hivex.core.model.statements import ObjectKind, Role
 
+    def uri(use: UsedObject) -> TableUri:
+        if use.namespace and use.role.is_output:
+            return table_uri(hivex_conn_id, use.database or database, f"{use.name}@{use.namespace}")
+        return table_uri(hivex_conn_id, use.namespace or use.database or "default", str(use.name))
+
     return [
-        table_uri(hivex_conn_id, use.namespace or use.database or "default", use.name)
+        uri(use)
         for use in uses
         if use.kind is ObjectKind.TABLE and use.name is not None and use.role is not Role.DESCRIBE
     ]

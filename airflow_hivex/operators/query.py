@@ -235,14 +235,18 @@ class HivexQueryOperator(BaseOperator):
         """Return the result of a deferrable task whose statements are done."""
         course = query.course
         hook = WarehouseHook(self.hivex_conn_id)
-        return self._end(context, hook, [] if course.is_of_group else course.committed, result)
+        return self._end(context, hook, [] if course.is_of_group else course.committed, course.links, result)
 
-    def _end(self, context: Context, hook: WarehouseHook, txn_ids: Sequence[int], result: Any) -> Any:
-        """Declare the tables, send the events of transactions that have committed, and return the result."""
+    def _end(
+        self, context: Context, hook: WarehouseHook, txn_ids: Sequence[int], links: Sequence[Any], result: Any
+    ) -> Any:
+        """Declare the tables, send the events of transactions and links, and return the result."""
         from airflow_hivex.operators.asset_events import declare_inlets, send_events
+        from airflow_hivex.operators.link_statements import declare_links
 
         self._committed = list(txn_ids)
         declare_inlets(self, hook, split_statements(self.sql), self.database)
+        declare_links(self, context, self.hivex_conn_id, links, with_events=self.asset_events)
         if self.asset_events:
             send_events(self, context, hook, txn_ids, with_partition_keys=self.asset_partitions)
         if self.output_table and isinstance(result, dict):
@@ -263,8 +267,10 @@ class HivexQueryOperator(BaseOperator):
 
     def _deferred_query(self, context: Context, course: Course) -> DeferredQuery:
         from airflow_hivex.core.sql.scripts import share_parameters
+        from airflow_hivex.operators.link_statements import link_change
 
         statements = self._statements()
+        hook = WarehouseHook(self.hivex_conn_id)
 
         def run_here(session: Session, statement: str, values: Mapping[str, Any] | None) -> dict[str, Any]:
             with StatementThread(session, self.conflict_retries) as thread:
@@ -277,6 +283,7 @@ class HivexQueryOperator(BaseOperator):
                 finally:
                     self._thread = None
             self._log(result)
+            course.links += link_change(hook, session, statement, result, context["ti"].try_number)
             return result_as_json(result)
 
         return DeferredQuery(
@@ -334,9 +341,11 @@ class HivexQueryOperator(BaseOperator):
 
     def _run(self, context: Context, txn_id: int | None) -> Any:
         from airflow_hivex.core.sql.scripts import share_parameters
+        from airflow_hivex.operators.link_statements import link_change
 
         statements = self._statements()
         txn_ids: list[int] = []
+        links: list[Any] = []
         shared = share_parameters(statements, self.parameters)
         hook = WarehouseHook(self.hivex_conn_id)
         with (
@@ -360,6 +369,7 @@ class HivexQueryOperator(BaseOperator):
                     result = thread.sql(statement, values, self.max_rows)
                     self._log(result)
                     txn_ids += [] if result.txn_id is None else [result.txn_id]
+                    links += link_change(hook, session, statement, result, context["ti"].try_number)
                 session.check_ended()
             finally:
                 self._thread = None
@@ -367,7 +377,7 @@ class HivexQueryOperator(BaseOperator):
             self.log.info("Read %s", result.as_of.describe())
         described = result_as_json(result) if self.handler is None else {}
         delivered = self._output().deliver(result, described)
-        return self._end(context, hook, txn_ids if txn_id is None else [], delivered)
+        return self._end(context, hook, txn_ids if txn_id is None else [], links, delivered)
 
     def _log(self, result: Result) -> None:
         if result.rows_written is not None:

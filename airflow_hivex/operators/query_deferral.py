@@ -40,7 +40,8 @@ class Course:
     ``done`` statements are complete, ``database`` and ``cluster`` are those of the session after them, ``txn_id`` is
     the transaction of the next one, which was aborted for the sake of others so many times as ``conflicts`` tells.
     ``ends_at`` is the end of the task's ``execution_timeout``, in ISO 8601. The transaction of a group
-    (``is_of_group``) is that of all statements. ``committed`` are the transactions of the statements that are done.
+    (``is_of_group``) is that of all statements. ``committed`` are the transactions of the statements that are done,
+    ``links`` their changes of links (``operators/link_statements.py``).
     """
 
     database: str | None
@@ -52,6 +53,7 @@ class Course:
     ends_at: str | None = None
     is_of_group: bool = False
     committed: list[int] = field(default_factory=list)
+    links: list[Any] = field(default_factory=list)
 
     @classmethod
     def begin(cls, database: str | None, cluster: str | None, timeout: timedelta | None) -> Course:
