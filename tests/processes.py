@@ -32,6 +32,7 @@ CONTEXT.set_forkserver_preload(
         "tests.acceptance.compacting_process",
         "tests.acceptance.joining_process",
         "tests.acceptance.replicating_process",
+        "tests.airflow.committing_process",
         "pandas",
     ]
 )

@@ -24,9 +24,11 @@ TABLE = "shop.orders"
 
 @task
 def tell() -> list[dict[str, Any]]:
-    """Return the commits that have started the run."""
+    """Return the commits that have started the run, oldest first."""
     events = get_current_context()["triggering_asset_events"]
     commits = [event.extra["payload"] for asset in events for event in events[asset] if "payload" in event.extra]
+    # Airflow gives the events in any order.
+    commits.sort(key=lambda commit: commit["event_id"])
     for commit in commits:
         log.info("Transaction %s at %s: %s", commit["txn_id"], commit["time"], commit["write_ids"])
     return commits

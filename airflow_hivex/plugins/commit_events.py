@@ -2,6 +2,10 @@
 
 Airflow stores the events of watchers in the process of the triggerer that has access to its database, and calls
 listeners before it commits. The session of that process and thread is the one that stores the event.
+
+The same transaction also renews the request for a run of each DAG that the asset schedules. Airflow gives a run the
+events up to the time of its request, which is that of the first event since the last run. Without the renewal the later
+ones would wait for the next commit.
 """
 
 from __future__ import annotations
@@ -28,7 +32,8 @@ def on_asset_event_emitted(asset_event: AssetEvent) -> None:
         return
     from airflow import settings
     from airflow._shared.state import AssetScope, AssetStateStoreWriterKind
-    from airflow.models.asset import AssetModel
+    from airflow._shared.timezones import timezone
+    from airflow.models.asset import AssetDagRunQueue, AssetModel
     from airflow.state.metastore import MetastoreBackend
 
     from airflow_hivex.triggers.commits import DELIVERED
@@ -44,6 +49,9 @@ def on_asset_event_emitted(asset_event: AssetEvent) -> None:
             kind=AssetStateStoreWriterKind.WATCHER,
             session=session,
         )
+        # It waits for a scheduler that makes the run at this moment. Airflow then adds a new request.
+        requests = session.query(AssetDagRunQueue).filter_by(asset_id=asset.id)
+        requests.update({AssetDagRunQueue.created_at: timezone.utcnow()})
 
 
 def _event_id(extra: Any) -> int | None:

@@ -69,6 +69,19 @@ def told(uri: str) -> list[dict[str, Any]]:
     return [extra["payload"] for extra in found]
 
 
+def unrequested(uri: str) -> int:
+    """How many events of an asset are later than the request for a run, which gets the events up to it."""
+    from airflow.models.asset import AssetDagRunQueue, AssetEvent, AssetModel
+    from airflow.utils.session import create_session
+    from sqlalchemy import func, select
+
+    with create_session() as session:
+        requested = select(func.max(AssetDagRunQueue.created_at)).join(AssetModel).where(AssetModel.uri == uri)
+        query = select(func.count()).select_from(AssetEvent).join(AssetModel, AssetModel.id == AssetEvent.asset_id)
+        later = query.where(AssetModel.uri == uri, AssetEvent.timestamp > requested.scalar_subquery())
+        return session.scalar(later) or 0
+
+
 def watching() -> int:
     """How many watchers have noted where they begin."""
     from airflow.models.asset_state_store import AssetStateStoreModel
@@ -220,6 +233,7 @@ def test_watcher_goes_on_after_the_last_event_that_airflow_has_stored(
     asyncio.run(watch(uri, "club.a", store=1, lose=3))
     asyncio.run(watch(uri, "club.a", store=3, lose=0))
     assert [payload["txn_id"] for payload in told(uri)] == committed
+    assert unrequested(uri) == 0
     # One transaction with several tables is one event.
     hook.run(["INSERT INTO club.a VALUES (9)", "INSERT INTO club.b VALUES (9)"], autocommit=False)
     hook.get_metastore().notification_log.current_event_id()

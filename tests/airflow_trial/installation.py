@@ -48,7 +48,7 @@ def wait_for(what: str, happened: Callable[[], Any], limit_s: float = PATIENCE_S
 
 
 class Installation:
-    """Airflow in a folder, with a metastore on the same PostgreSQL server.
+    """Airflow in a folder, with a metastore on the same PostgreSQL server unless ``metastore_url`` names another one.
 
     ``dags`` is the folder of the DAG files, which have ``dag_count`` DAGs. The connection ``hivex_default`` describes
     ``clusters``, which is one that runs Spark in the tasks unless given. ``environment`` is added to that of Airflow.
@@ -60,12 +60,13 @@ class Installation:
         clusters: Mapping[str, Any] | None = None,
         dags: Path = Path(__file__).parent / "dags",
         dag_count: int = 6,
+        metastore_url: str | None = None,
         **environment: str,
     ) -> None:
         self.folder = folder
         self._dag_count = dag_count
         self._server = start_postgresql()
-        self.metastore_url = self._server.create_database()
+        self.metastore_url = metastore_url or self._server.create_database()
         port = free_port()
         self.url = f"http://127.0.0.1:{port}"
         self.clusters = clusters or {"c1": {"filesystem": (folder / "c1").as_uri(), "jobtracker": "local[2]"}}
