@@ -91,7 +91,7 @@ SETTINGS: tuple[Setting, ...] = (
     _row("hive.txn.xlock.iow", "bool", True, "", _ANY, "INSERT OVERWRITE takes an exclusive lock"),
     _row("hive.txn.xlock.write", "bool", True, "", _ANY, "UPDATE and DELETE take exclusive write locks"),
     _row("hive.txn.xlock.ctas", "bool", True, "", _ANY, "CREATE TABLE AS SELECT takes an exclusive lock on the new name"),
-    _row("hive.txn.xlock.mergeinsert", "bool", False, "", _ANY, "the insert branch of MERGE counts as an update", instead="a MERGE that only inserts locks as INSERT does", as_if=False),
+    _row("hive.txn.xlock.mergeinsert", "bool", False, "", _ANY, "the insert branch of MERGE counts as an update, so that two cannot insert one key"),
     _row("hive.txn.read.locks", "bool", True, "", _ANY, "reads take shared locks"),
     _row("hive.txn.nonacid.read.locks", "bool", True, "", _ANY, "reads of tables without transactions take shared locks"),
     _row("hive.txn.ext.locking.enabled", "bool", False, "", _ANY, "external tables are locked too"),

@@ -322,3 +322,22 @@ def _compiled() -> int:
     """How many pieces of generated code Spark has compiled in this process."""
     metrics: Any = getattr(SparkContext.getOrCreate()._jvm, "org.apache.spark.metrics.source.CodegenMetrics")
     return int(metrics.METRIC_COMPILATION_TIME().getCount())
+
+
+@on_sqlite
+def test_merges_that_only_insert_do_not_insert_one_key_twice(
+    metastore_url: str, clusters: dict[str, dict[str, str]]
+) -> None:
+    settings = {"hive.txn.xlock.mergeinsert": True}
+    merge = "MERGE INTO t USING (SELECT 1 AS id) s ON t.id = s.id WHEN NOT MATCHED THEN INSERT VALUES (1, :who)"
+    with (
+        Metastore.open(metastore_url, clusters=clusters, default_cluster="c1", settings=settings) as metastore,
+        metastore.session(user="first") as first,
+        metastore.session(user="second") as second,
+    ):
+        first.sql("CREATE TABLE t (id int, v string)")
+        # The one that waits has begun before the other has committed.
+        with ThreadPoolExecutor(2) as pool:
+            merged = [pool.submit(each.sql, merge, {"who": who}) for each, who in ((first, "a"), (second, "b"))]
+            assert sorted(each.result().rows_written or 0 for each in merged) == [0, 1]
+        assert rows(first, "SELECT count(*) FROM t") == [(1,)]

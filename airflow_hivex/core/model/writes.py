@@ -17,6 +17,7 @@ class TableWrite:
     ``partition`` is the one that the statement names, None if the rows decide or the table has none. ``operation`` is
     INSERT, or that of a statement that changes rows; INSERT OVERWRITE counts as UPDATE. ``batch`` has the first and
     last write id of a streaming batch, whose transactions share a delta. ``statement`` is the kind of the statement.
+    With ``counts_inserts`` the rows that a change of rows inserts count as changed, too (hive.txn.xlock.mergeinsert).
     """
 
     txn_id: int
@@ -28,6 +29,7 @@ class TableWrite:
     operation: Operation = Operation.INSERT
     batch: tuple[int, int] | None = None
     statement: str = ""
+    counts_inserts: bool = False
 
     @property
     def directory_names(self) -> tuple[str, ...]:
@@ -51,7 +53,8 @@ class TableWrite:
 
     def operations(self, written: Collection[WrittenDirectory]) -> frozenset[tuple[str | None, Operation]]:
         """Return the operations of directories on their partitions. A change of rows without deletes is an insert."""
+        changes_all = self.overwrite or self.counts_inserts
         return frozenset(
-            (each.partition, self.operation if self.overwrite or each.is_delete_delta else Operation.INSERT)
+            (each.partition, self.operation if changes_all or each.is_delete_delta else Operation.INSERT)
             for each in written
         )

@@ -6,6 +6,7 @@ from airflow_hivex.core.errors import ColumnCountMismatchError, InvalidOperation
 from airflow_hivex.core.model.locks import DataOperation
 from airflow_hivex.core.model.objects import Table
 from airflow_hivex.core.model.statements import ChangeAction, ChangeClause, ChangeRows
+from airflow_hivex.core.statements.context import StatementContext
 
 _OPERATIONS = {
     ChangeAction.UPDATE: DataOperation.UPDATE,
@@ -14,8 +15,23 @@ _OPERATIONS = {
 }
 
 
-def check_change(statement: ChangeRows, target: Table) -> frozenset[DataOperation]:
+def change_operations(context: StatementContext, statement: ChangeRows, target: Table) -> frozenset[DataOperation]:
     """Return the operations of the statement on the target's rows, after a comparison with the table.
+
+    With ``hive.txn.xlock.mergeinsert`` the INSERT of a MERGE counts as an update, too: two of them cannot insert the
+    same key.
+
+    Raises:
+        HivexError: see :func:`check_change`.
+    """
+    found = check_change(statement, target)
+    if DataOperation.INSERT in found and context.services.settings["hive.txn.xlock.mergeinsert"]:
+        return found | {DataOperation.UPDATE}
+    return found
+
+
+def check_change(statement: ChangeRows, target: Table) -> frozenset[DataOperation]:
+    """Return the operations of the statement's clauses, after a comparison with the table.
 
     Raises:
         InvalidOperationError: the table's rows cannot be changed, or a column that decides where a row

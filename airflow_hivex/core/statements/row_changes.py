@@ -11,7 +11,7 @@ from airflow_hivex.core.model.plans import ChangePart, ChangeRule, Changes, Plan
 from airflow_hivex.core.model.statements import ChangeClause, ChangeQuery, ChangeRows
 from airflow_hivex.core.model.transactions import Operation
 from airflow_hivex.core.statements import planning, resuming
-from airflow_hivex.core.statements.change_targets import check_change
+from airflow_hivex.core.statements.change_targets import change_operations
 from airflow_hivex.core.statements.context import Result, Running, StatementContext
 from airflow_hivex.core.statements.routing import RoutedQuery, chosen_cluster, route
 from airflow_hivex.core.statements.transactions import in_transaction
@@ -37,7 +37,7 @@ def run_change(context: StatementContext, statement: ChangeRows) -> Result:
             overwrite=False,
             static={},
             partition=None,
-            operation=_operation(check_change(statement, target)),
+            operation=_operation(change_operations(context, statement, target)),
         )
         plan = _plan(context, running, routed, cluster, write.write)
         written = context.run(cluster, plan, resuming.resumable(context, running, write.pending, write.table, plan))

@@ -101,6 +101,7 @@ def begin_write(
             kind,
             _shared_delta(context, running, table.id),
             context.kind,
+            operation is Operation.UPDATE and bool(services.settings["hive.txn.xlock.mergeinsert"]),
         )
         if joined is None:
             return facts, None

@@ -95,6 +95,8 @@ def shown(components: Sequence[LockComponent]) -> list[str]:
         (lambda locks: locks.change_rows(ACID, None, {DELETE}), SHARED_WRITES, ["SHARED_WRITE default/t DELETE"]),
         (lambda locks: locks.change_rows(ACID, None, {DELETE, UPDATE}), {}, ["EXCL_WRITE default/t UPDATE"]),
         (lambda locks: locks.change_rows(ACID, None, {INSERT}), {}, ["SHARED_READ default/t INSERT"]),
+        # A MERGE that only inserts, with hive.txn.xlock.mergeinsert.
+        (lambda locks: locks.change_rows(ACID, None, {INSERT, UPDATE}), {}, ["EXCL_WRITE default/t UPDATE"]),
         (
             lambda locks: locks.change_rows(PARTITIONED, ["ds=1", "ds=2"], {DELETE}),
             {},
