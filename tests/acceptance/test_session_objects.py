@@ -142,5 +142,7 @@ def test_queries_with_pipes_and_computed_names_read_their_tables(t: Session) -> 
     ]
     t.sql("INSERT INTO t FROM t |> LEFT JOIN (FROM t |> WHERE p = 1) AS u USING (id) |> SELECT id + 10, u.v, 5")
     assert rows(t, "SELECT * FROM t WHERE p = 5 |> SELECT id, v |> ORDER BY id") == [(11, "a"), (12, "b"), (13, None)]
+    (name,) = {str(name) for (name,) in rows(t, "SELECT INPUT__FILE__NAME FROM t WHERE p = 2")}
+    assert "/t/p=2/delta_" in name
     found = t.sql("SELECT IDENTIFIER('max')(IDENTIFIER('t.id')) FROM IDENTIFIER(:name)", {"name": "default.t"})
     assert found.rows == [(13,)]

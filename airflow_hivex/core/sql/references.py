@@ -14,6 +14,7 @@ from airflow_hivex.core.sql.markers import Markers
 from airflow_hivex.core.sql.row_ids import read_row_ids
 from airflow_hivex.core.sql.scopes import Condition, Links, Scope, ScopeReader, Source
 from airflow_hivex.core.sql.tokens import Token, syntax_error
+from airflow_hivex.core.sql.virtual_columns import virtual_columns
 
 
 class QueryReader:
@@ -43,7 +44,7 @@ class QueryReader:
         """
         reader = ScopeReader(self._text, self._tokens, self._links, table_statements)
         reader.read(tree)
-        edits = self._qualifiers(reader)
+        edits = [*self._qualifiers(reader), *virtual_columns(reader.columns, self._tokens)]
         filters: dict[Source, list[Predicate]] = {}
         for scope in reader.scopes:
             if not scope.pivoted:
