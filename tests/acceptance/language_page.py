@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ from airflow_hivex.core import Session
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "language.md"
 WORKS, REFUSED, DOES_NOT_APPLY = "works", "refused", "does not apply"
+_NUMBERS = count()
 _ROW = re.compile(r"\| `(?P<text>.+?)` \| (?P<here>[^|]+?) \| (?P<note>.*?) ?\|")
 
 
@@ -35,10 +37,12 @@ def examples() -> Iterator[Example]:
 
 def make_tables(session: Session, root: Path, text: str) -> None:
     """Make the tables of the page that a text names, in a new database, which becomes the current one."""
-    for database in ("example", "other"):
-        session.sql(f"DROP DATABASE IF EXISTS {database} CASCADE")
-        session.sql(f"CREATE DATABASE {database}")
-    session.sql("USE example")
+    # The write ids of a name go on when its table is dropped, and examples name versions.
+    database = f"example_{next(_NUMBERS)}"
+    session.sql("DROP DATABASE IF EXISTS other CASCADE")
+    for name in (database, "other"):
+        session.sql(f"CREATE DATABASE {name}")
+    session.sql(f"USE {database}")
     words = set(re.findall(r"\w+", text))
     if words & {"t", "u"}:
         for name in words & {"t", "u"}:
