@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from alembic import command
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, inspect, text
+from sqlalchemy import Connection, String, column, inspect, select, table, text
 from sqlalchemy.exc import InterfaceError, OperationalError, ProgrammingError
 
 from airflow_hivex.core.errors import (
@@ -25,7 +22,12 @@ from airflow_hivex.core.errors import (
 )
 from airflow_hivex.core.store.engine import Store
 
+if TYPE_CHECKING:
+    from alembic.config import Config
+    from alembic.script import ScriptDirectory
+
 VERSION_TABLE = "hivex_alembic_version"
+_MIGRATIONS = Path(__file__).parent / "migrations"
 # Any constant will do, as long as all clients take the same one.
 _ADVISORY_LOCK = 0x68697665_78
 _MOST_NAMED = 5
@@ -92,6 +94,8 @@ def upgrade(store: Store) -> SchemaStatus:
             if before.state == "newer":
                 raise StoreTooNewError(store.name, str(before.found), before.head)
             if before.state != "current":
+                from alembic import command
+
                 config = alembic_config()
                 config.attributes["connection"] = connection
                 command.upgrade(config, "head")
@@ -127,6 +131,11 @@ def _connected(store: Store) -> Iterator[Connection]:
 
 
 def _status(store: Store, connection: Connection) -> SchemaStatus:
+    head = _head()
+    if head is not None and _stored_revision(connection) == head:
+        return SchemaStatus(head, head, known=True)
+    from alembic.runtime.migration import MigrationContext
+
     script = _script()
     head = str(script.get_current_head())
     found = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE}).get_current_revision()
@@ -152,15 +161,41 @@ def _check_empty(store: Store, connection: Connection) -> None:
         raise StorePermissionError(store.name, "no schema of its search path exists; CREATE SCHEMA first")
 
 
+def _stored_revision(connection: Connection) -> str | None:
+    """Return the revision of a database; None where it has none, or several."""
+    if not inspect(connection).has_table(VERSION_TABLE):
+        return None
+    query = select(column("version_num", String)).select_from(table(VERSION_TABLE))
+    found = connection.execute(query).scalars().all()
+    return found[0] if len(found) == 1 else None
+
+
+@cache
+def _head() -> str | None:
+    """Return the newest revision by the texts of the files; None where Alembic must say which one it is.
+
+    Alembic, which also runs the files, takes as long as all other parts of an opened metastore together.
+    """
+    texts = [file.read_text() for file in _MIGRATIONS.joinpath("versions").glob("[0-9]*.py")]
+    revisions = {found[1] for each in texts if (found := re.search(r'^revision = "(\w+)"$', each, re.MULTILINE))}
+    parents = {found[1] for each in texts if (found := re.search(r'^down_revision = "(\w+)"$', each, re.MULTILINE))}
+    heads = revisions - parents
+    return heads.pop() if len(heads) == 1 and len(revisions) == len(texts) else None
+
+
 @cache
 def _script() -> ScriptDirectory:
+    from alembic.script import ScriptDirectory
+
     # It runs the files of all revisions when it is first asked.
     return ScriptDirectory.from_config(alembic_config())
 
 
 def alembic_config() -> Config:
     """Return the configuration of Alembic for the migrations of this package; ``connection`` is missing in it."""
+    from alembic.config import Config
+
     config = Config()
     # ConfigParser reads % as the start of an interpolation.
-    config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
+    config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
     return config
