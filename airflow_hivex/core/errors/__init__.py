@@ -110,6 +110,7 @@ from airflow_hivex.core.errors.settings import (
 from airflow_hivex.core.errors.sql import (
     AnalysisError,
     ColumnCountMismatchError,
+    ConstraintViolationError,
     InvalidParametersError,
     MergeCardinalityError,
     SqlError,
@@ -158,6 +159,7 @@ __all__ = [
     "CompactionError",
     "CompactionLostError",
     "CompactionNotDoneError",
+    "ConstraintViolationError",
     "CopyAlteredError",
     "CopyMismatchError",
     "CopyOutdatedError",

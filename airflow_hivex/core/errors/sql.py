@@ -51,6 +51,25 @@ class MergeCardinalityError(SqlError, DataError):
         )
 
 
+class ConstraintViolationError(SqlError, DataError):
+    """A row that is written violates a constraint of its table. ``sample`` has some values of one such row."""
+
+    code = "CONSTRAINT_VIOLATION"
+
+    def __init__(self, table: str, constraint: str, sample: str) -> None:
+        row = f"a row with {sample}" if sample else "a row"
+        super().__init__(
+            f"{table} has the constraint {constraint}, and {row} violates it. Nothing was written; correct the rows, "
+            "or drop the constraint by ALTER TABLE.",
+            table,
+            constraint,
+            sample,
+        )
+        self.table = table
+        self.constraint = constraint
+        self.sample = sample
+
+
 class ColumnCountMismatchError(SqlError, DataError):
     """An INSERT has more or fewer values than the table has columns."""
 

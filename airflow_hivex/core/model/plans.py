@@ -101,6 +101,15 @@ class LoadedFiles:
 
 
 @dataclass(frozen=True, slots=True)
+class PlannedCheck:
+    """A CHECK of a table: its name, its condition in Spark SQL, and the columns that it reads, in lower case."""
+
+    name: str
+    sql: str
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Write:
     """The target of the plan's query: one base or delta directory per partition.
 
@@ -109,6 +118,8 @@ class Write:
     With ``overwrite`` the directory is ``base_W``, else ``delta_W_W_S``.
     ``format`` and ``options`` are those of the files, which is ``orc`` in all layouts but ``plain``.
     ``columns`` of the table that an INSERT with a column list left out are in ``missing`` and get NULL.
+    ``defaults`` are values in Spark SQL of columns that are not given, ``not_null`` columns that are never NULL, both
+    in lower case.
     ``batch`` is the lowest and the highest write id of a streaming batch, whose transactions share a delta.
     ``compacted`` is of a compaction: the lowest and the highest write id that it covers, and its transaction.
     """
@@ -131,6 +142,9 @@ class Write:
     num_buckets: int = -1
     batch: tuple[int, int] | None = None
     compacted: tuple[int, int, int] | None = None
+    defaults: Mapping[str, str] = field(default_factory=dict)
+    not_null: tuple[str, ...] = ()
+    checks: tuple[PlannedCheck, ...] = ()
 
     @property
     def batch_suffix(self) -> str:
@@ -159,6 +173,7 @@ class ChangeRule:
     columns: tuple[str, ...] | None = None
     values: int = 0
     by_name: bool = False
+    defaults: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

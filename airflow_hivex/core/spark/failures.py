@@ -18,6 +18,7 @@ from airflow_hivex.core.errors import (
     StorageError,
 )
 from airflow_hivex.core.model.plans import Plan
+from airflow_hivex.core.spark.constraints import violation
 
 _CANCELLED = re.compile(r"SPARK_JOB_CANCELLED|OPERATION_CANCELED|cancelled part of cancelled job tags")
 _CAUSE = re.compile(r"^Caused by: (.*?)(?=^\s+at |^\s*\.\.\. \d+ more|^Caused by: |\Z)", re.MULTILINE | re.DOTALL)
@@ -62,6 +63,9 @@ def _as_error(error: Exception, plan: Plan) -> HivexError:
     if isinstance(error, HivexError):
         return error
     text = str(error)
+    violated = violation(text)
+    if violated is not None:
+        return violated
     if _CANCELLED.search(text):
         return JobCancelledError("")
     lost = _lost_connection(error)

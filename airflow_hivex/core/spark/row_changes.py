@@ -35,6 +35,7 @@ from airflow_hivex.core.model.plans import (
 from airflow_hivex.core.spark import bound, layout
 from airflow_hivex.core.spark import functions as F  # noqa: N812 - the name every Spark program uses
 from airflow_hivex.core.spark.assignment import assign, nothing, quoted, text_literal
+from airflow_hivex.core.spark.constraints import default_of, enforced
 from airflow_hivex.core.spark.kept import Kept, with_kept
 from airflow_hivex.core.spark.layout import BUCKET, METADATA_COLUMNS, OPERATION, ORIGINAL_WRITE_ID, ROW_ID, WRITE_ID
 from airflow_hivex.core.spark.new_directories import NewDirectories
@@ -164,7 +165,7 @@ class _Changing:
         columns = (*write.columns, *write.partition_columns)
         if rule.action == "insert":
             given = _inserted(rows, number, rule, write)
-            new = assign(rows.selectExpr(*given), columns, write.table, fields_by_name=True)
+            new = enforced(assign(rows.selectExpr(*given), columns, write.table, fields_by_name=True), write)
             # One that is not bucketed takes new rows into the files of as many writers as there are tasks.
             own = F.expr(f"spark_partition_id() % {layout.MOST_WRITERS}")
             writer = bucket_number(write) if write.num_buckets > 0 else own
@@ -174,6 +175,7 @@ class _Changing:
         key_columns = [column for column in METADATA_COLUMNS if column.name in _KEYS]
         given = [*_KEYS, *_updated(rows, number, rule, write)]
         new = assign(rows.selectExpr(*given), (*key_columns, *columns), write.table, fields_by_name=True)
+        new = enforced(new, write, _KEYS)
         twice = new.selectExpr(f"explode(array({_DELETED}, {_INSERTED})) AS {_KIND}", "*")
         names = [quoted(column.name) for column in write.columns]
         values = [F.expr(f"IF({_KIND} = {_INSERTED}, {name}, NULL) AS {name}") for name in names]
@@ -242,8 +244,14 @@ def _updated(rows: DataFrame, number: int, rule: ChangeRule, write: Write) -> li
             else source[column.name.lower()]
             for column in columns
         ]
-    values = {name.lower(): assigned_name(number, i) for i, name in enumerate(rule.columns or ())}
-    return [quoted(values.get(column.name.lower(), column.name)) for column in columns]
+    by_name = {column.name.lower(): column for column in columns}
+    values = {
+        name.lower(): default_of(by_name[name.lower()], write)
+        if i in rule.defaults
+        else quoted(assigned_name(number, i))
+        for i, name in enumerate(rule.columns or ())
+    }
+    return [values.get(column.name.lower(), quoted(column.name)) for column in columns]
 
 
 def _unchanged(column: Column, value: str, write: Write) -> str:
@@ -253,14 +261,14 @@ def _unchanged(column: Column, value: str, write: Write) -> str:
 
 
 def _inserted(rows: DataFrame, number: int, rule: ChangeRule, write: Write) -> list[str]:
-    """Return all columns of a new row, NULL for those that are not given."""
+    """Return all columns of a new row, with their default values where they are not given."""
     columns = (*write.columns, *write.partition_columns)
     if rule.by_name:
         source = _source_fields(rows, write)
         return [source[column.name.lower()] for column in columns]
     names = rule.columns if rule.columns is not None else tuple(column.name for column in columns)
-    values = {name.lower(): quoted(assigned_name(number, i)) for i, name in enumerate(names)}
-    return [values.get(column.name.lower(), "NULL") for column in columns]
+    values = {name.lower(): quoted(assigned_name(number, i)) for i, name in enumerate(names) if i not in rule.defaults}
+    return [values.get(column.name.lower()) or default_of(column, write) for column in columns]
 
 
 def _source_fields(rows: DataFrame, write: Write) -> dict[str, str]:

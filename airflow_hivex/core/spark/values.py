@@ -88,7 +88,7 @@ def write_rows(write: Write, rows: Sequence[Sequence[Literal]]) -> JobResult | N
         # All columns are looked at: a type that does not fit is an error, whatever the others are.
         uncertain = uncertain or stored is None
         values[column.name.lower()] = stored or []
-    if uncertain:
+    if uncertain or _needs_spark(write, values):
         return None
     files = _files(write, values, len(rows))
     if files is None:
@@ -105,6 +105,17 @@ def write_rows(write: Write, rows: Sequence[Sequence[Literal]]) -> JobResult | N
             raise StorageError(write.path, f"{reason}. Nothing was written to {write.table}") from error
         raise
     return JobResult(directories=made.written)
+
+
+def _needs_spark(write: Write, values: dict[str, list[Any]]) -> bool:
+    """Return whether a default value has to be computed, or a row may violate a constraint."""
+    missing_default = any(name not in values and name not in layout.static_values(write) for name in write.defaults)
+    static = layout.static_values(write)
+    has_null = any(
+        static[name] is None if name in static else name not in values or None in values[name]
+        for name in write.not_null
+    )
+    return missing_default or has_null or bool(write.checks)
 
 
 class _InMemory:

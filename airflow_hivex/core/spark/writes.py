@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from airflow_hivex.core.model.buckets import WRITER_SHIFT, encode_bucket
 from airflow_hivex.core.model.partitions import DEFAULT_PARTITION
 from airflow_hivex.core.model.plans import Write, WrittenDirectory
-from airflow_hivex.core.spark import bucketing, layout
+from airflow_hivex.core.spark import bucketing, constraints, layout
 from airflow_hivex.core.spark import functions as F  # noqa: N812 - the name every Spark program uses
 from airflow_hivex.core.spark.assignment import assign, nothing, quoted
 from airflow_hivex.core.spark.new_directories import NewDirectories
@@ -33,11 +33,14 @@ def write_rows(rows: DataFrame, write: Write, save: Save | None = None) -> tuple
         ColumnCountMismatchError: the query brings more or fewer columns than are taken.
         NoSuchColumnError: the query brings a column by name that the table does not have.
         TypeMismatchError: a column needs an explicit CAST.
+        ConstraintViolationError: a row violates a constraint of the table. It comes as an error of Spark.
     """
     given = (
         layout.named_columns(write, rows.columns) if write.by_name else layout.given_columns(write, len(rows.columns))
     )
-    complete = _complete(assign(rows, given, write.table, fields_by_name=write.by_name), write)
+    rows, given = constraints.with_defaults(rows, given, write)
+    assigned = assign(rows, given, write.table, fields_by_name=write.by_name)
+    complete = _complete(constraints.enforced(assigned, write), write)
     staging = Staging(write, save)
     keys = [column.name for column in layout.dynamic_columns(write)]
     made = NewDirectories(write)

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from airflow_hivex.core.model.statements import AddColumns, ChangeColumn, DropColumns, ReplaceColumns, TableName
+from airflow_hivex.core.model.constraints import Constraints
+from airflow_hivex.core.model.identifiers import normalise
+from airflow_hivex.core.model.statements import (
+    AddColumns,
+    ChangeColumn,
+    ChangeConstraints,
+    DropColumns,
+    ReplaceColumns,
+    TableName,
+)
 from airflow_hivex.core.sql.clauses import once
 from airflow_hivex.core.sql.columns import read_added_columns
+from airflow_hivex.core.sql.constraints import ConstraintReader, read_default
 from airflow_hivex.core.sql.literals import read_string
 from airflow_hivex.core.sql.tokens import Cursor, Kind
 from airflow_hivex.core.sql.types import read_type
 
-ChangeOfColumns: TypeAlias = AddColumns | ChangeColumn | ReplaceColumns | DropColumns
+ChangeOfColumns: TypeAlias = AddColumns | ChangeColumn | ChangeConstraints | ReplaceColumns | DropColumns
 
 
 def read_change_of_columns(cursor: Cursor, table: TableName) -> ChangeOfColumns | None:
@@ -21,7 +31,7 @@ def read_change_of_columns(cursor: Cursor, table: TableName) -> ChangeOfColumns 
 
     Raises:
         StatementSyntaxError: it is not SQL.
-        UnsupportedStatementError: it is about a field of a struct, or a default, or a constraint.
+        UnsupportedStatementError: it is about a field of a struct, or about another constraint than CHECK.
     """
     if cursor.accept("ADD", "COLUMNS") or cursor.accept("ADD", "COLUMN"):
         return AddColumns(table, read_added_columns(cursor, several=True))
@@ -35,6 +45,13 @@ def read_change_of_columns(cursor: Cursor, table: TableName) -> ChangeOfColumns 
         while cursor.accept_symbol(","):
             names.append(_column(cursor))
         return DropColumns(table, tuple(dict.fromkeys(names)), if_exists)
+    if cursor.at("ADD", "CONSTRAINT") or cursor.at("ADD", "CHECK"):
+        return _add_check(cursor, table)
+    if cursor.accept("DROP", "CONSTRAINT"):
+        if_exists = cursor.accept("IF", "EXISTS")
+        return ChangeConstraints(
+            table, dropped_check=normalise(cursor.name("the name of a constraint")), if_exists=if_exists
+        )
     if cursor.accept("RENAME", "COLUMN"):
         column = _column(cursor)
         cursor.expect("TO")
@@ -70,9 +87,34 @@ def _hive_change(cursor: Cursor, table: TableName) -> ChangeColumn:
     return ChangeColumn(table, change.column, change.name, change.type, comment, after)
 
 
-def _spark_change(cursor: Cursor, table: TableName) -> ChangeColumn:
-    """``c TYPE type``, ``c COMMENT '...'``, ``c FIRST`` or ``c AFTER d``, or several of them."""
+def _add_check(cursor: Cursor, table: TableName) -> ChangeConstraints:
+    cursor.expect("ADD")
+    constraints = ConstraintReader()
+    if not constraints.accept_check(cursor):
+        raise cursor.unsupported("only DEFAULT, NOT NULL and CHECK are kept; leave other constraints out")
+    return ChangeConstraints(table, constraints.found)
+
+
+def _of_column(cursor: Cursor, table: TableName, column: str) -> ChangeConstraints | None:
+    """``SET DEFAULT value``, ``DROP DEFAULT``, ``SET NOT NULL`` or ``DROP NOT NULL``; None if none stands here."""
+    name = normalise(column)
+    if cursor.accept("SET", "DEFAULT"):
+        return ChangeConstraints(table, Constraints(defaults={name: read_default(cursor)}))
+    if cursor.accept("SET", "NOT", "NULL"):
+        return ChangeConstraints(table, Constraints(not_null=(name,)))
+    if cursor.accept("DROP", "DEFAULT"):
+        return ChangeConstraints(table, dropped_default=name)
+    if cursor.accept("DROP", "NOT", "NULL"):
+        return ChangeConstraints(table, dropped_not_null=name)
+    return None
+
+
+def _spark_change(cursor: Cursor, table: TableName) -> ChangeColumn | ChangeConstraints:
+    """``c TYPE type``, ``c COMMENT '...'``, ``c FIRST`` or ``c AFTER d``, or several of them; or a constraint."""
     column = _column(cursor)
+    constraint = _of_column(cursor, table, column)
+    if constraint is not None:
+        return constraint
     found_type = comment = after = None
     first = cursor.peek()
     while not cursor.at_end:
@@ -87,7 +129,7 @@ def _spark_change(cursor: Cursor, table: TableName) -> ChangeColumn:
             once(cursor, token, after is not None)
             after = _place(cursor)
         elif cursor.at("SET") or cursor.at("DROP"):
-            raise cursor.unsupported("columns have no DEFAULT and no NOT NULL here", token)
+            raise cursor.unsupported("SET and DROP of a column take DEFAULT or NOT NULL", token)
         else:
             raise cursor.expected("TYPE, COMMENT, FIRST or AFTER")
     if first is None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.sql.clauses import once
+from airflow_hivex.core.sql.constraints import ConstraintReader
 from airflow_hivex.core.sql.literals import read_string
 from airflow_hivex.core.sql.tokens import Cursor, Kind
 from airflow_hivex.core.sql.types import read_type
@@ -34,13 +36,17 @@ def read_added_columns(cursor: Cursor, *, several: bool = False) -> tuple[Column
     return columns
 
 
-def read_columns(cursor: Cursor) -> dict[str, Column]:
-    """Return the columns of a list in parentheses, by name."""
+def read_columns(cursor: Cursor, constraints: ConstraintReader | None = None) -> dict[str, Column]:
+    """Return the columns of a list in parentheses, by name; with ``constraints`` that reads theirs and the table's."""
     cursor.expect_symbol("(")
     found: dict[str, Column] = {}
     while True:
         token = cursor.peek()
-        column = read_column(cursor)
+        if constraints is not None and found and constraints.accept_check(cursor):
+            if not cursor.accept_symbol(","):
+                break
+            continue
+        column = read_column(cursor, constraints)
         if column.name in found:
             raise cursor.error(f"column {column.name} is named twice", token)
         found[column.name] = column
@@ -50,8 +56,8 @@ def read_columns(cursor: Cursor) -> dict[str, Column]:
     return found
 
 
-def read_column(cursor: Cursor) -> Column:
-    """Return one column: its name, its type and perhaps a comment."""
+def read_column(cursor: Cursor, constraints: ConstraintReader | None = None) -> Column:
+    """Return one column: its name, its type, and perhaps a comment and constraints."""
     _refuse_constraint(cursor)
     name = cursor.name("the name of a column")
     column_type = read_type(cursor)
@@ -61,6 +67,8 @@ def read_column(cursor: Cursor) -> Column:
         if cursor.accept("COMMENT"):
             once(cursor, token, comment is not None)
             comment = read_string(cursor, "a comment")
+            continue
+        if constraints is not None and constraints.accept_of_column(cursor, normalise(name)):
             continue
         _refuse_constraint(cursor)
         if token is not None and token.word in _NOT_KEPT:
@@ -74,4 +82,4 @@ def _refuse_constraint(cursor: Cursor) -> None:
     listed = (cursor.at("UNIQUE") or cursor.at("CHECK")) and cursor.at_symbol("(", ahead=1)
     named = cursor.at("CONSTRAINT") and cursor.at_kind(Kind.WORD, Kind.QUOTED, ahead=2)
     if keyed or listed or named:
-        raise cursor.unsupported("constraints are not kept here; leave them out")
+        raise cursor.unsupported("only DEFAULT, NOT NULL and CHECK are kept; leave other constraints out")

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Self
 
 from airflow_hivex.core.model.column_types import Family, Primitive, parse_type
-from airflow_hivex.core.model.statements import Insert, Literal, Query, TableName
+from airflow_hivex.core.model.statements import DefaultValue, Insert, Literal, Query, TableName
 from airflow_hivex.core.sql.clauses import read_partition
 from airflow_hivex.core.sql.literals import read_constant
+from airflow_hivex.core.sql.pieces import Pieces
 from airflow_hivex.core.sql.queries import at_query, read_query
 from airflow_hivex.core.sql.tokens import Cursor, Kind
 
@@ -83,11 +84,14 @@ def read_insert(cursor: Cursor) -> Insert:
 
     Raises:
         StatementSyntaxError: it is not SQL, or a row of VALUES is longer than another.
-        UnsupportedStatementError: it writes a directory, a link, or a DEFAULT.
+        UnsupportedStatementError: it writes a directory or a link.
     """
     head = InsertHead.read(cursor)
     if not at_query(cursor):
         raise cursor.expected("VALUES or a query")
+    if not head.by_name and cursor.at("VALUES") and (found := _read_defaults(cursor)):
+        query, defaults = found
+        return replace(head.insert(query), defaults=defaults)
     rows, query = (None, read_query(cursor)) if head.by_name else _read_source(cursor)
     return head.insert(query, rows)
 
@@ -129,7 +133,6 @@ def _read_source(cursor: Cursor) -> tuple[Rows | None, Query]:
     rows = _constant_rows(cursor)
     if rows is None:
         cursor.index = start
-        _refuse_default(cursor)
         return None, read_query(cursor)
     tokens = cursor.tokens[start:]
     # Among constants, a colon can only begin a marker.
@@ -190,8 +193,37 @@ def _columns_have_one_type(rows: list[tuple[Literal, ...]]) -> bool:
     return True
 
 
-def _refuse_default(cursor: Cursor) -> None:
+def _read_defaults(cursor: Cursor) -> tuple[Query, tuple[DefaultValue, ...]] | None:
+    """Return the query of VALUES with NULL for each DEFAULT, and where these are; None, with nothing read, without one.
+
+    Raises:
+        StatementSyntaxError: it is not SQL.
+    """
     tokens = cursor.tokens[cursor.index :]
-    for before, token, after in zip(tokens, tokens[1:], tokens[2:], strict=False):
-        if token.word == "DEFAULT" and before.is_symbol("(", ",") and after.is_symbol(",", ")"):
-            raise cursor.unsupported("columns have no DEFAULT here; give a value or NULL", token)
+    found: list[tuple[int, int]] = []
+    depth = position = 0
+    for index, token in enumerate(tokens):
+        depth += token.is_symbol("(") - token.is_symbol(")")
+        if token.is_symbol("(") and depth == 1:
+            position = 0
+        elif token.is_symbol(",") and depth == 1:
+            position += 1
+        following = tokens[index + 1] if index + 1 < len(tokens) else None
+        is_alone = (depth <= 1 and tokens[index - 1].is_symbol("(", ",")) or tokens[index - 1].word == "VALUES"
+        if token.word == "DEFAULT" and is_alone and (following is None or following.is_symbol(",", ")")):
+            found.append((index, position if depth else 0))
+    if not found:
+        return None
+    pieces = Pieces(cursor)
+    defaults = []
+    start = tokens[0].start
+    for index, position in found:
+        pieces.copy(start, tokens[index].start)
+        at = len(pieces.text)
+        pieces.add("NULL")
+        defaults.append(DefaultValue(at, len(pieces.text), position))
+        start = tokens[index].end
+    pieces.copy(start, tokens[-1].end)
+    query = pieces.read()
+    cursor.index = len(cursor.tokens)
+    return query, tuple(defaults)

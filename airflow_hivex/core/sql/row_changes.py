@@ -50,7 +50,7 @@ def read_update(cursor: Cursor) -> ChangeRows:
 
     Raises:
         StatementSyntaxError: it is not SQL, or a column is assigned twice.
-        UnsupportedStatementError: the target is a link, a field of a struct is assigned, or a DEFAULT.
+        UnsupportedStatementError: the target is a link or a field of a struct is assigned.
     """
     target = _Named.read(cursor)
     cursor.expect("SET")
@@ -62,7 +62,7 @@ def read_update(cursor: Cursor) -> ChangeRows:
     at = text.copy(target.start, target.end)
     if cursor.accept("WHERE"):
         text.add_condition("WHERE", _until(cursor, "a condition"))
-    clause = ChangeClause(ChangeAction.UPDATE, columns)
+    clause = ChangeClause(ChangeAction.UPDATE, columns, defaults=_defaults(values))
     return ChangeRows("UPDATE", target.table, _change_query(text.read(), (clause,), target=at))
 
 
@@ -71,7 +71,7 @@ def read_merge(cursor: Cursor) -> ChangeRows:
 
     Raises:
         StatementSyntaxError: it is not SQL.
-        UnsupportedStatementError: the target is a link, a field of a struct is assigned, or a DEFAULT.
+        UnsupportedStatementError: the target is a link or a field of a struct is assigned.
     """
     if cursor.at("WITH", "SCHEMA"):
         raise cursor.unsupported("MERGE WITH SCHEMA EVOLUTION is not supported; add the columns by ALTER TABLE")
@@ -217,7 +217,8 @@ def _read_when(cursor: Cursor, target: _Named) -> tuple[str, _When]:
             raise cursor.error("there is no source whose columns * could mean here", token)
         return kind, _When(token, condition, ChangeClause(ChangeAction.UPDATE, by_name=True))
     columns, values = _assignments(cursor, target, "WHEN")
-    return kind, _When(token, condition, ChangeClause(ChangeAction.UPDATE, columns), values)
+    clause = ChangeClause(ChangeAction.UPDATE, columns, defaults=_defaults(values))
+    return kind, _When(token, condition, clause, values)
 
 
 def _insert_clause(cursor: Cursor, token: Token, condition: Sequence[Token] | None) -> _When:
@@ -235,7 +236,8 @@ def _insert_clause(cursor: Cursor, token: Token, condition: Sequence[Token] | No
     cursor.expect_symbol(")")
     if columns is not None and len(columns) != len(values):
         raise cursor.error(f"{len(columns)} columns are named, and {len(values)} values given", closing)
-    clause = ChangeClause(ChangeAction.INSERT, columns, 0 if columns is not None else len(values))
+    count = 0 if columns is not None else len(values)
+    clause = ChangeClause(ChangeAction.INSERT, columns, count, defaults=_defaults(values))
     return _When(token, condition, clause, values)
 
 
@@ -265,9 +267,15 @@ def _assignments(cursor: Cursor, target: _Named, end: str) -> tuple[tuple[str, .
 
 def _value(cursor: Cursor, closing: str | None, *words: str) -> Sequence[Token]:
     """Return the tokens of one value: up to a comma, the closing parenthesis or one of ``words``."""
-    if cursor.at("DEFAULT"):
-        raise cursor.unsupported("columns have no DEFAULT here; give a value or NULL")
     return _until(cursor, "a value", *words, symbols=(",", *((closing,) if closing else ())))
+
+
+def _defaults(values: Sequence[Sequence[Token]]) -> tuple[int, ...]:
+    return tuple(number for number, tokens in enumerate(values) if _is_default(tokens))
+
+
+def _is_default(tokens: Sequence[Token]) -> bool:
+    return len(tokens) == 1 and tokens[0].word == "DEFAULT"
 
 
 def _until(cursor: Cursor, what: str, *words: str, symbols: Sequence[str] = ()) -> Sequence[Token]:
@@ -357,7 +365,10 @@ class _Pieces(Pieces):
 
     def add_values(self, clause: int, values: Sequence[Sequence[Token]], when: str) -> None:
         for number, tokens in enumerate(values):
-            self.add(f", {when}(").copy_tokens(tokens).add(f") END AS `{assigned_name(clause, number)}`")
+            self.add(f", {when}(")
+            # The job has the default value.
+            self.add("NULL") if _is_default(tokens) else self.copy_tokens(tokens)
+            self.add(f") END AS `{assigned_name(clause, number)}`")
 
     def add_clauses(self, whens: Sequence[_When], source: _MergeSource | None) -> None:
         """Add the number of the clause that holds, and the values of each. A value is computed for its rows only."""

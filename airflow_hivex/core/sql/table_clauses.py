@@ -16,6 +16,7 @@ from airflow_hivex.core.model.text_files import (
 )
 from airflow_hivex.core.sql.clauses import once, read_properties
 from airflow_hivex.core.sql.columns import read_column
+from airflow_hivex.core.sql.constraints import ConstraintReader
 from airflow_hivex.core.sql.literals import read_integer, read_string
 from airflow_hivex.core.sql.serdes import SERDES, SerDe, format_of_input, serde_of, text_options
 from airflow_hivex.core.sql.skew import read_skew
@@ -46,6 +47,7 @@ class TableClauses:
     comment: str | None = None
     properties: dict[str, str] | None = None
     seen: set[str] = field(default_factory=set)
+    constraints: ConstraintReader = field(default_factory=ConstraintReader)
 
 
 def read_clause(cursor: Cursor, clauses: TableClauses) -> None:
@@ -154,7 +156,7 @@ def _partitioned(cursor: Cursor, clauses: TableClauses) -> None:
             keys[name] = Column(name, "")
         else:
             cursor.index -= 1
-            keys[name] = read_column(cursor)
+            keys[name] = read_column(cursor, clauses.constraints)
         if bool(keys[name].type) != bool(next(iter(keys.values())).type):
             raise cursor.error("either all partition columns have a type, or none has one", token)
         if token is not None:

@@ -8,6 +8,7 @@ from airflow_hivex.core.model.objects import TRANSACTIONAL, Column
 from airflow_hivex.core.model.statements import CreateTable, CreateTableLike, Query
 from airflow_hivex.core.sql.clauses import unsupported_statement
 from airflow_hivex.core.sql.columns import read_columns
+from airflow_hivex.core.sql.constraints import ConstraintReader
 from airflow_hivex.core.sql.queries import at_query, read_query
 from airflow_hivex.core.sql.table_clauses import TableClauses, format_of, read_clause
 from airflow_hivex.core.sql.tokens import Cursor, Kind
@@ -45,10 +46,11 @@ def read_create_table(
             cursor, CreateTable(table, external=external, if_not_exists=if_not_exists), transactional=transactional
         )
     columns: dict[str, Column] = {}
+    constraints = ConstraintReader()
     columns_token = cursor.peek()
     if cursor.at_symbol("(") and not _at_parenthesised_query(cursor):
-        columns = read_columns(cursor)
-    clauses = TableClauses()
+        columns = read_columns(cursor, constraints)
+    clauses = TableClauses(constraints=constraints)
     while not cursor.at_end and not cursor.at("AS") and not at_query(cursor):
         read_clause(cursor, clauses)
     query = _read_query(cursor)
@@ -79,6 +81,7 @@ def read_create_table(
         serde_library=clauses.serde_library,
         or_replace=or_replace,
         must_exist=must_exist,
+        constraints=constraints.found,
     )
 
 

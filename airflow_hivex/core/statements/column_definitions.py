@@ -17,6 +17,7 @@ from airflow_hivex.core.model.objects import Column, Table
 from airflow_hivex.core.model.statements import AddColumns, ChangeColumn, DropColumns, ReplaceColumns, TableName
 from airflow_hivex.core.model.type_conversions import is_widening
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
+from airflow_hivex.core.statements.constraints import with_renamed_column, without_constraints_of
 from airflow_hivex.core.statements.context import Result, StatementContext
 from airflow_hivex.core.statements.metadata_changes import change_metadata
 from airflow_hivex.core.statements.table_definitions import DROPPED_COLUMNS, check_columns
@@ -85,7 +86,8 @@ def change_column(context: StatementContext, statement: ChangeColumn) -> Result:
             before = _find(table, statement.after) if statement.after else None
             columns.remove(changed)
             columns.insert(0 if before is None else columns.index(before) + 1, changed)
-        return _with_columns(_with_buckets_by(table, column.name, name), columns)
+        renamed = with_renamed_column(_with_buckets_by(table, column.name, name), column.name.lower(), name)
+        return _with_columns(renamed, columns)
 
     return _alter(context, statement.table, "CHANGE COLUMN", edit)
 
@@ -153,6 +155,7 @@ def _without(table: Table, names: Sequence[str], operation: str) -> Table:
             raise InvalidOperationError(
                 f"ALTER TABLE {operation}", table.full_name, f"its rows are bucketed, sorted or skewed by column {name}"
             )
+    table = without_constraints_of(table, names)
     kept = tuple(column for column in table.columns if column.name.lower() not in names)
     gone = [column.in_files.lower() for column in table.columns if column.name.lower() in names]
     if not kept and operation == "DROP COLUMNS":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from airflow_hivex.core.catalog.partitions import name_of, stored_values
 from airflow_hivex.core.catalog.specifications import check_partitioned
@@ -14,7 +15,8 @@ from airflow_hivex.core.errors import (
 )
 from airflow_hivex.core.model.objects import Table
 from airflow_hivex.core.model.partitions import DEFAULT_PARTITION
-from airflow_hivex.core.model.statements import Insert
+from airflow_hivex.core.model.plans import Write
+from airflow_hivex.core.model.statements import Insert, Query, TextEdit
 
 
 def check_insert(statement: Insert, target: Table) -> dict[str, str | None]:
@@ -62,3 +64,23 @@ def static_partition(target: Table, static: Mapping[str, str | None]) -> str | N
     if not target.is_partitioned or len(static) != len(target.partition_keys):
         return None
     return name_of(target, [static[key.name.lower()] for key in target.partition_keys])
+
+
+def with_default_values(statement: Insert, query: Query, write: Write) -> Query:
+    """Return the query of an INSERT with the values of its columns for each DEFAULT.
+
+    Raises:
+        ColumnCountMismatchError: a row has more values than are taken.
+    """
+    if not statement.defaults:
+        return query
+    static = {name.lower() for name in write.static}
+    takes = [each.name for each in (*write.columns, *write.partition_columns) if each.name.lower() not in static]
+    names = list(statement.columns or takes)
+    edits = []
+    for each in statement.defaults:
+        if each.position >= len(names):
+            raise ColumnCountMismatchError(write.table, len(names), each.position + 1, names)
+        text = write.defaults.get(names[each.position].lower())
+        edits.append(TextEdit(each.start, each.end, "NULL" if text is None else f"({text})"))
+    return replace(query, qualifiers=(*query.qualifiers, *edits))

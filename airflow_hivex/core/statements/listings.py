@@ -8,9 +8,10 @@ from dataclasses import replace
 from airflow_hivex.core.catalog.cluster_use import transactions_by_cluster
 from airflow_hivex.core.catalog.databases import matching
 from airflow_hivex.core.errors import NoSuchPartitionError
+from airflow_hivex.core.model.constraints import Constraints, is_constraint
 from airflow_hivex.core.model.health import Health
 from airflow_hivex.core.model.links import Link
-from airflow_hivex.core.model.objects import CLUSTER, PARTITION_ROW_IDS, TRANSACTIONAL, Table, TableType
+from airflow_hivex.core.model.objects import CLUSTER, PARTITION_ROW_IDS, TRANSACTIONAL, Column, Table, TableType
 from airflow_hivex.core.model.partitions import partition_values
 from airflow_hivex.core.model.secrets import hide_in_properties, hide_in_uri
 from airflow_hivex.core.model.statements import (
@@ -196,7 +197,14 @@ def create_statement(table: Table) -> str:
     """Return a CREATE TABLE statement that makes the same table."""
     if table.is_view:
         return _create_view_statement(table)
-    columns = ",\n".join(f"  {_column(c.name, c.type, c.comment)}" for c in table.columns)
+    constraints = Constraints.of(table.parameters)
+
+    def described(column: Column) -> str:
+        return _column(column.name, column.type, column.comment) + _constraints_of(constraints, column.name)
+
+    lines = [described(column) for column in table.columns]
+    lines += [f"CONSTRAINT `{name}` CHECK ({text})" for name, text in constraints.checks.items()]
+    columns = ",\n".join(f"  {line}" for line in lines)
     name = ".".join(f"`{part}`" for part in (table.database, table.name))
     parts = [f"CREATE {'EXTERNAL ' if table.is_external else ''}TABLE {name} (\n{columns})"]
     storage = table.storage
@@ -209,7 +217,7 @@ def create_statement(table: Table) -> str:
         if storage.serde_parameters:
             parts.append(f"OPTIONS ({properties_text(hide_in_properties(storage.serde_parameters))})")
     if table.is_partitioned:
-        parts.append(f"PARTITIONED BY ({', '.join(_column(c.name, c.type, c.comment) for c in table.partition_keys)})")
+        parts.append(f"PARTITIONED BY ({', '.join(described(key) for key in table.partition_keys)})")
     if storage.num_buckets > 0:
         by = ", ".join(f"`{name}`" for name in storage.bucket_columns)
         order = ", ".join(f"`{c.name}` {'ASC' if c.ascending else 'DESC'}" for c in storage.sort_columns)
@@ -223,10 +231,17 @@ def create_statement(table: Table) -> str:
     if table.is_external:
         parts.append(f"LOCATION {quoted_text(hide_in_uri(table.location))}")
     # Says of which rows Hive has given the ids, and another table has none of them.
-    parameters = {key: value for key, value in table.parameters.items() if key != PARTITION_ROW_IDS}
+    shown = (key for key in table.parameters if key != PARTITION_ROW_IDS and not is_constraint(key))
+    parameters = {key: table.parameters[key] for key in shown}
     if parameters:
         parts.append(f"TBLPROPERTIES ({properties_text(hide_in_properties(parameters))})")
     return "\n".join(parts)
+
+
+def _constraints_of(constraints: Constraints, column: str) -> str:
+    default = constraints.defaults.get(column)
+    not_null = " NOT NULL" if column in constraints.not_null else ""
+    return not_null + ("" if default is None else f" DEFAULT {default}")
 
 
 def hive_create_statement(table: Table, location: str) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from airflow_hivex.core.catalog.binding import BoundPartition, BoundTable
 from airflow_hivex.core.catalog.directories import Directory
 from airflow_hivex.core.model.clusters import Cluster
+from airflow_hivex.core.model.constraints import Constraints
 from airflow_hivex.core.model.directories import parse_directory
 from airflow_hivex.core.model.objects import ORIGINAL_LAYOUT, PLAIN_LAYOUT, Table
 from airflow_hivex.core.model.partitions import nullable_values
@@ -19,6 +20,7 @@ from airflow_hivex.core.model.plans import (
     LoadedFiles,
     OriginalFiles,
     Plan,
+    PlannedCheck,
     PlannedInsert,
     Scan,
     ScanPart,
@@ -27,6 +29,7 @@ from airflow_hivex.core.model.plans import (
     WriteIdFilter,
 )
 from airflow_hivex.core.model.writes import TableWrite
+from airflow_hivex.core.sql.constraints import expression_columns
 from airflow_hivex.core.statements.context import Running, StatementContext
 from airflow_hivex.core.statements.pushdown import with_safe_pushdown
 
@@ -143,6 +146,10 @@ def write(
 ) -> Write:
     """Return where a job on the table's primary cluster writes."""
     storage = table.storage
+    constraints = Constraints.of(table.parameters)
+    # Properties may come from other clients, whose expressions nothing here has read.
+    for text in constraints.defaults.values():
+        expression_columns(text)
     return Write(
         path=cluster.uri(storage.primary.location),
         table=table.full_name,
@@ -161,6 +168,9 @@ def write(
         sort_columns=storage.sort_columns,
         num_buckets=storage.num_buckets,
         batch=facts.batch,
+        defaults=constraints.defaults,
+        not_null=constraints.not_null,
+        checks=tuple(PlannedCheck(name, text, expression_columns(text)) for name, text in constraints.checks.items()),
     )
 
 

@@ -19,7 +19,7 @@ from airflow_hivex.core.model.statements import DescribeQuery, ExplainQuery, Ins
 from airflow_hivex.core.spark.values import write_rows
 from airflow_hivex.core.statements import planning, resuming
 from airflow_hivex.core.statements.context import Result, Running, StatementContext
-from airflow_hivex.core.statements.insert_targets import check_insert, static_partition
+from airflow_hivex.core.statements.insert_targets import check_insert, static_partition, with_default_values
 from airflow_hivex.core.statements.routing import RoutedQuery, chosen_cluster, route
 from airflow_hivex.core.statements.transactions import in_transaction
 from airflow_hivex.core.statements.writing import BatchWrittenError, OpenWrite, begin_write, end_write
@@ -186,7 +186,8 @@ def _write(
         written = write_rows(write.write, statement.rows)
         if written is not None:
             return written
-    plan = replace(plan_query(context, running, routed.statement.query, routed, cluster), write=write.write)
+    query = with_default_values(statement, routed.statement.query, write.write)
+    plan = replace(plan_query(context, running, query, routed, cluster), write=write.write)
     return context.run(cluster, plan, resuming.resumable(context, running, write.pending, write.table, plan))
 
 

@@ -119,7 +119,7 @@ def _part(part: ChangeQuery, others: Iterator[str], *, target: str, source: str)
 
 
 def _rule(clause: ChangeClause) -> ChangeRule:
-    return ChangeRule(clause.action.value, clause.columns, clause.values, clause.by_name)
+    return ChangeRule(clause.action.value, clause.columns, clause.values, clause.by_name, clause.defaults)
 
 
 def _take(views: Iterator[str], references: Sequence[object]) -> list[str]:

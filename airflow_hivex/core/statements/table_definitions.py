@@ -18,6 +18,7 @@ from airflow_hivex.core.model.column_types import (
     parts,
     primitives,
 )
+from airflow_hivex.core.model.constraints import is_constraint
 from airflow_hivex.core.model.file_properties import check_file_options, file_options
 from airflow_hivex.core.model.objects import (
     BUCKETING_VERSION,
@@ -39,6 +40,7 @@ from airflow_hivex.core.model.objects import (
 )
 from airflow_hivex.core.model.statements import CreateTable
 from airflow_hivex.core.model.text_files import CHARSETS, LAZY_SIMPLE_SERDE, TEXTFILE, text_format
+from airflow_hivex.core.statements.constraints import with_checked_constraints
 from airflow_hivex.core.statements.context import StatementContext
 from airflow_hivex.core.statements.metadata_changes import check_location
 
@@ -100,6 +102,7 @@ def describe_table(
     properties = table_properties.normalised(statement.properties)
     check_spark_options(context.services.settings, full_name, properties)
     table_properties.check_properties(full_name, properties, external=external, bucketed=statement.num_buckets > 0)
+    _check_no_constraint(full_name, properties)
     if external:
         _check_external(full_name, data_source, properties, statement)
     else:
@@ -146,7 +149,7 @@ def describe_table(
         comment=statement.comment,
     )
     check_text(table)
-    return table
+    return with_checked_constraints(table, statement.constraints)
 
 
 def names_external(statement: CreateTable) -> bool:
@@ -232,10 +235,20 @@ def check_properties(table: str, before: Mapping[str, str], after: Mapping[str, 
     for name in fixed:
         if before.get(name, "").lower() != after.get(name, "").lower():
             raise InvalidObjectError("table", table, f"property {name} cannot be changed after the table was made")
+    _check_no_constraint(
+        table, [name for name in {**before, **after} if is_constraint(name) and before.get(name) != after.get(name)]
+    )
     _check_layout(table, after)
     changed = {name: value for name, value in after.items() if before.get(name) != value}
     external = TRANSACTIONAL not in before
     table_properties.check_properties(table, changed, external=external, bucketed=BUCKETING_VERSION in before)
+
+
+def _check_no_constraint(table: str, properties: Iterable[str]) -> None:
+    found = next((name for name in properties if is_constraint(name)), None)
+    if found is not None:
+        reason = f"property {found} is set by DEFAULT, NOT NULL and CHECK of CREATE TABLE and ALTER TABLE"
+        raise InvalidObjectError("table", table, reason)
 
 
 def _split_columns(table: str, statement: CreateTable) -> tuple[tuple[Column, ...], tuple[Column, ...]]:

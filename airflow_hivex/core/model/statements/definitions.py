@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Self
 
+from airflow_hivex.core.model.constraints import Constraints
 from airflow_hivex.core.model.literals import Literal
 from airflow_hivex.core.model.objects import Column, Skew, SortColumn
 from airflow_hivex.core.model.predicates import Predicate
@@ -117,6 +118,7 @@ class CreateTable(RoutedStatement):
     serde_library: str | None = None
     or_replace: bool = False
     must_exist: bool = False
+    constraints: Constraints = field(default_factory=Constraints)
 
     @property
     def kind(self) -> str:
@@ -239,6 +241,29 @@ class SetTableProperties(Statement):
     table: TableName
     set: Mapping[str, str] = field(default_factory=dict)
     unset: tuple[str, ...] = ()
+    if_exists: bool = False
+
+    @property
+    def uses(self) -> Uses:
+        """Return the table."""
+        return table_uses(self.table, Role.ALTER)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeConstraints(Statement):
+    """ALTER TABLE name ALTER COLUMN c SET or DROP DEFAULT or NOT NULL, ADD CONSTRAINT ... CHECK or DROP CONSTRAINT.
+
+    It adds constraints, or drops the default value or the NOT NULL of a column, or a CHECK by its name.
+    """
+
+    KIND = "ALTER TABLE of constraints"
+    IN_TRANSACTIONS = False
+
+    table: TableName
+    added: Constraints = field(default_factory=Constraints)
+    dropped_default: str | None = None
+    dropped_not_null: str | None = None
+    dropped_check: str | None = None
     if_exists: bool = False
 
     @property

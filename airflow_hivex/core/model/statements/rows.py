@@ -93,14 +93,23 @@ class ExplainQuery(RoutedStatement):
 
 
 @dataclass(frozen=True, slots=True)
+class DefaultValue:
+    """A DEFAULT in a row of VALUES: its place in the text of the query, and the position of its column."""
+
+    start: int
+    end: int
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
 class Insert(RoutedStatement):
     """INSERT INTO or INSERT OVERWRITE one table.
 
     ``partition`` lists the PARTITION clause in order: a value (None for NULL) where it is static,
     absent in ``static`` where it is dynamic. ``columns`` is the column list, if one was given.
     ``rows`` holds the constants of a VALUES list where all of them are constants: then the
-    statement can be run without Spark; ``query`` is always there. With ``by_name`` the columns of the query go to those
-    of the same names.
+    statement can be run without Spark; ``query`` is always there. ``defaults`` are the places of DEFAULT in it. With
+    ``by_name`` the columns of the query go to those of the same names.
     """
 
     KIND = "INSERT"
@@ -114,6 +123,7 @@ class Insert(RoutedStatement):
     rows: tuple[tuple[Literal, ...], ...] | None = None
     if_not_exists: bool = False
     by_name: bool = False
+    defaults: tuple[DefaultValue, ...] = ()
 
     @property
     def kind(self) -> str:
@@ -170,13 +180,15 @@ class ChangeClause:
 
     The value for the i-th of ``columns`` is the column :func:`assigned_name` of the query. ``columns``
     is None where none are listed: an INSERT has ``values`` values in the table's order then. With
-    ``by_name`` (``SET *``, ``INSERT *``) the source's columns of the same names are the values.
+    ``by_name`` (``SET *``, ``INSERT *``) the source's columns of the same names are the values. Those of ``defaults``
+    are the default values of their columns.
     """
 
     action: ChangeAction
     columns: tuple[str, ...] | None = None
     values: int = 0
     by_name: bool = False
+    defaults: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -191,7 +191,6 @@ def test_insert_that_cannot_be_read_is_refused_at_its_place(text: str, column: i
     [
         ("INSERT INTO t@y VALUES (1)", 13),
         ("INSERT INTO a.b.c VALUES (1)", 13),
-        ("INSERT INTO t VALUES (1, DEFAULT)", 26),
         ("INSERT INTO t REPLACE WHERE a = 1 SELECT 1", 15),
         ("INSERT OVERWRITE DIRECTORY '/x' SELECT 1", 1),
         ("INSERT OVERWRITE LOCAL DIRECTORY '/x' SELECT 1", 1),

@@ -77,6 +77,7 @@ EXAMPLES: dict[type[Statement], dict[str, str]] = {
     kinds.RenameTable: {"ALTER TABLE t RENAME TO e.u": "alter t, create e.u"},
     kinds.AddColumns: {"ALTER TABLE t ADD COLUMNS (x INT)": "alter t"},
     kinds.ChangeColumn: {"ALTER TABLE t CHANGE x y INT": "alter t"},
+    kinds.ChangeConstraints: {"ALTER TABLE d.t ADD CONSTRAINT c CHECK (x > 0)": "alter d.t"},
     kinds.ReplaceColumns: {"ALTER TABLE t REPLACE COLUMNS (x INT)": "alter t"},
     kinds.DropColumns: {"ALTER TABLE t DROP COLUMN x": "alter t"},
     kinds.CreateLink: {"CREATE LINK TO t@y": "create t@y, read t@y"},

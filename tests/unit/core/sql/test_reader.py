@@ -509,11 +509,12 @@ def test_statement_of_another_release_is_refused_by_name(text: str, named: str) 
 @pytest.mark.parametrize(
     ("text", "column"),
     [
-        ("CREATE TABLE t (a INT NOT NULL)", 23),
-        ("CREATE TABLE t (a INT DEFAULT 3)", 23),
+        ("CREATE TABLE t (a INT NOT NULL DISABLE)", 32),
+        ("CREATE TABLE t (a INT GENERATED ALWAYS AS (1))", 23),
+        ("ALTER TABLE t ADD COLUMNS (a INT DEFAULT 3)", 34),
         ("CREATE TABLE t (a INT PRIMARY KEY)", 23),
         ("CREATE TABLE t (a INT, PRIMARY KEY (a))", 24),
-        ("CREATE TABLE t (a INT, CONSTRAINT c CHECK (a > 1))", 24),
+        ("CREATE TABLE t (a INT, CONSTRAINT c PRIMARY KEY (a))", 24),
         ("CREATE TABLE t (a STRUCT<b: INT COMMENT 'x'>)", 33),
         ("CREATE TABLE t (a INT) PARTITIONED BY (years(a))", 40),
         ("CREATE TABLE t (a INT) ROW FORMAT SERDE 'x'", 41),

@@ -1,0 +1,175 @@
+"""DEFAULT, NOT NULL and CHECK in the definition of a table, and what their expressions may be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from sqlglot import exp, parse_one
+from sqlglot.errors import SqlglotError
+
+from airflow_hivex.core.errors import UnsupportedStatementError
+from airflow_hivex.core.model.constraints import Constraints
+from airflow_hivex.core.model.identifiers import normalise
+from airflow_hivex.core.model.literals import Literal
+from airflow_hivex.core.sql.literals import read_constant
+from airflow_hivex.core.sql.markers import Markers
+from airflow_hivex.core.sql.queries import read_query
+from airflow_hivex.core.sql.tokens import Cursor, Kind, Token, tokenize, unsupported_error
+
+_AFTER_DEFAULT = ("COMMENT", "CONSTRAINT", "CHECK", "ENABLE", "ENFORCED", "VALIDATE", "RELY", "NORELY", "NOVALIDATE")
+_ENFORCED = ("ENABLE", "ENFORCED", "VALIDATE", "NOVALIDATE", "RELY", "NORELY")
+_NO_PART = (exp.Query, exp.Window, exp.AggFunc, exp.Star, exp.Placeholder)
+
+
+@dataclass(slots=True)
+class ConstraintReader:
+    """The constraints that the list of columns of a table has, while it is read."""
+
+    defaults: dict[str, str] = field(default_factory=dict)
+    not_null: list[str] = field(default_factory=list)
+    checks: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def found(self) -> Constraints:
+        """Return the constraints that were read."""
+        return Constraints(dict(self.defaults), tuple(self.not_null), dict(self.checks))
+
+    def accept_of_column(self, cursor: Cursor, column: str) -> bool:
+        """Read a constraint behind the type of a column; False, with nothing read, if none stands here.
+
+        Raises:
+            StatementSyntaxError: it is not SQL, or is given twice.
+            UnsupportedStatementError: it is not enforced, or its expression is not one of a row.
+        """
+        token = cursor.peek()
+        if cursor.accept("NOT", "NULL"):
+            self._once(cursor, token, column in self.not_null)
+            self.not_null.append(column)
+        elif cursor.accept("DEFAULT"):
+            self._once(cursor, token, column in self.defaults)
+            self.defaults[column] = read_default(cursor)
+        else:
+            return self.accept_check(cursor)
+        _read_enforcement(cursor)
+        return True
+
+    def accept_check(self, cursor: Cursor) -> bool:
+        """Read ``[CONSTRAINT name] CHECK (...)``; False, with nothing read, if it does not stand here."""
+        named = cursor.at("CONSTRAINT") and cursor.at_kind(Kind.WORD, Kind.QUOTED, ahead=1)
+        token = cursor.peek(2 if named else 0)
+        following = cursor.peek(3 if named else 1)
+        if token is None or token.word != "CHECK" or following is None or not following.is_symbol("("):
+            return False
+        name = None
+        if named:
+            cursor.expect("CONSTRAINT")
+            name = cursor.name("the name of a constraint")
+        cursor.expect("CHECK")
+        expression = _read_parenthesised(cursor)
+        if name is None:
+            number = len(self.checks) + 1
+            while f"check_{number}" in self.checks:
+                number += 1
+            name = f"check_{number}"
+        self._once(cursor, token, name in self.checks)
+        self.checks[name] = expression
+        _read_enforcement(cursor)
+        return True
+
+    @staticmethod
+    def _once(cursor: Cursor, token: Token | None, present: bool) -> None:
+        if present:
+            raise cursor.error(f"{token.word if token else 'the constraint'} is given twice", token)
+
+
+def read_default(cursor: Cursor) -> str:
+    """Return the expression behind DEFAULT, whose end is a comma, a parenthesis or another clause of the column.
+
+    Raises:
+        StatementSyntaxError: there is none.
+        UnsupportedStatementError: it reads columns or tables.
+    """
+    start, depth = cursor.index, 0
+    while (token := cursor.peek()) is not None:
+        if depth == 0 and cursor.index > start:
+            ends = token.is_symbol(",", ")") or token.word in _AFTER_DEFAULT
+            if ends or cursor.at("NOT", "NULL") or cursor.at("NOT", "ENFORCED") or cursor.at("DISABLE"):
+                break
+        elif depth == 0 and token.is_symbol(",", ")"):
+            break
+        depth += token.is_symbol("(", "[") - token.is_symbol(")", "]")
+        cursor.index += 1
+    if cursor.index == start:
+        raise cursor.expected("the value of DEFAULT")
+    first, last = cursor.tokens[start], cursor.tokens[cursor.index - 1]
+    text = cursor.text[first.start : last.end]
+    if columns := _columns(cursor, text, first):
+        raise cursor.unsupported(f"a DEFAULT reads no column, such as {columns[0]}; a text needs quotes", first)
+    return text
+
+
+def _read_parenthesised(cursor: Cursor) -> str:
+    first = cursor.peek()
+    cursor.expect_symbol("(")
+    start, depth = cursor.index, 1
+    while (token := cursor.peek()) is not None:
+        depth += token.is_symbol("(") - token.is_symbol(")")
+        if depth == 0:
+            break
+        cursor.index += 1
+    if depth or cursor.index == start:
+        raise cursor.error("this parenthesis is not closed, or nothing stands in it", first)
+    text = cursor.text[cursor.tokens[start].start : cursor.tokens[cursor.index - 1].end]
+    cursor.expect_symbol(")")
+    if not _columns(cursor, text, first):
+        raise cursor.unsupported("a CHECK compares columns of the table, and this one names none", first)
+    return text
+
+
+def _columns(cursor: Cursor, text: str, first: Token | None) -> tuple[str, ...]:
+    try:
+        return expression_columns(text)
+    except UnsupportedStatementError as error:
+        raise cursor.unsupported(error.reason, first) from error
+
+
+def _read_enforcement(cursor: Cursor) -> None:
+    while True:
+        if cursor.at("DISABLE") or cursor.at("NOT", "ENFORCED"):
+            raise cursor.unsupported("a constraint that is not enforced is not kept; leave it out")
+        if cursor.accept_one(*_ENFORCED) is None:
+            return
+
+
+@lru_cache(maxsize=4096)
+def expression_columns(text: str) -> tuple[str, ...]:
+    """Return the columns that an expression of one row reads, in lower case.
+
+    Raises:
+        StatementSyntaxError: it is not an expression.
+        UnsupportedStatementError: it reads tables, groups rows, or calls any code.
+    """
+    whole = f"SELECT ({text}\n)"
+    depth = 0
+    for token in tokenize(text):
+        depth += token.is_symbol("(") - token.is_symbol(")")
+        if depth < 0 or token.is_symbol(";"):
+            raise unsupported_error(text, token.start, "this is not one expression")
+    query = read_query(Cursor(whole, tokenize(whole), Markers(None)))
+    try:
+        tree = parse_one(whole, dialect="spark").expressions[0]
+    except SqlglotError as error:
+        raise unsupported_error(text, 0, "this expression is not understood") from error
+    if query.references or query.code_functions or query.parameters or tree.find(*_NO_PART) is not None:
+        reason = "a constraint reads the columns of one row: no table, no group of rows, and no function that runs code"
+        raise unsupported_error(text, 0, reason)
+    names = (normalise(column.parts[0].name) for column in tree.find_all(exp.Column))
+    return tuple(dict.fromkeys(names))
+
+
+def constant_of(text: str) -> Literal | None:
+    """Return the constant that an expression is, None if it is another expression."""
+    cursor = Cursor(text, tokenize(text), Markers(None))
+    literal = read_constant(cursor)
+    return literal if cursor.at_end else None

@@ -1,0 +1,152 @@
+"""DEFAULT, NOT NULL and CHECK: on each way by which rows come into a table, and when the table changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from airflow_hivex.core import Metastore, Session
+from airflow_hivex.core.errors import (
+    ColumnCountMismatchError,
+    ConstraintViolationError,
+    HivexError,
+    InvalidObjectError,
+    InvalidOperationError,
+    NoSuchColumnError,
+    TypeMismatchError,
+    UnsupportedStatementError,
+)
+
+pytestmark = [pytest.mark.spark, pytest.mark.parametrize("metastore_url", ["sqlite"], indirect=True)]
+
+COLUMNS = """id int NOT NULL, v string DEFAULT 'none' COMMENT 'text', n int DEFAULT 1 + 1 CHECK (n > 0),
+    CONSTRAINT short CHECK (length(v) < 10 AND id < 100)"""
+
+
+def rows(session: Session, sql: str = "SELECT id, v, n, p FROM t ORDER BY id") -> list[tuple[object, ...]]:
+    return session.sql(sql).rows
+
+
+@pytest.fixture
+def t(session: Session) -> Session:
+    session.sql(f"CREATE TABLE t ({COLUMNS}) PARTITIONED BY (p string DEFAULT 'x')")
+    return session
+
+
+def test_columns_that_are_not_given_have_their_default_values(t: Session) -> None:
+    t.sql("INSERT INTO t (id) VALUES (1)")
+    t.sql("INSERT INTO t (id, v, p) VALUES (2, 'b', 'y'), (3, DEFAULT, DEFAULT)")
+    t.sql("INSERT INTO t VALUES (4, DEFAULT, 5, DEFAULT)")
+    t.sql("INSERT INTO t BY NAME SELECT 5 AS id, CAST(NULL AS STRING) AS v")
+    t.sql("INSERT INTO t PARTITION (p = 'z') (n, id) SELECT 7, 6")
+    assert rows(t) == [
+        (1, "none", 2, "x"),
+        (2, "b", 2, "y"),
+        (3, "none", 2, "x"),
+        (4, "none", 5, "x"),
+        (5, None, 2, "x"),
+        (6, "none", 7, "z"),
+    ]
+    t.sql("UPDATE t SET v = DEFAULT, n = DEFAULT WHERE id > 3")
+    t.sql(
+        "MERGE INTO t USING (SELECT 2 AS id UNION ALL SELECT 20) s ON t.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET v = DEFAULT WHEN NOT MATCHED THEN INSERT (n, id) VALUES (DEFAULT, s.id)"
+    )
+    assert rows(t, "SELECT id, p FROM t WHERE v = 'none' AND n = 2 ORDER BY id") == [
+        *[(1, "x"), (2, "y"), (3, "x"), (4, "x"), (5, "x"), (6, "z")],
+        (20, "x"),
+    ]
+    with pytest.raises(ColumnCountMismatchError, match="not 5"):
+        t.sql("INSERT INTO t VALUES (1, DEFAULT, DEFAULT, DEFAULT, DEFAULT)")
+
+
+REFUSED = {
+    "INSERT INTO t (v) VALUES ('a')": "NOT NULL of column id, and a row with v = a, n = 2, p = x",
+    "INSERT INTO t (id, v) VALUES (7, 'b'), (NULL, 'a')": "NOT NULL of column id",
+    "INSERT INTO t (id, v) VALUES (8, 'a text that is too long')": r"CHECK short \(length.*v = a text that is too",
+    "INSERT INTO t (id, n) SELECT 5 - id, 3 - id FROM range(5) r(id)": r"CHECK check_1 \(n > 0\), and a row with n = ",
+    "INSERT OVERWRITE t PARTITION (p = 'x') (id, n) VALUES (1, -2)": "n = -2",
+    "UPDATE t SET n = n - 5": "n = -3",
+    "MERGE INTO t USING (SELECT 1 AS id) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET id = NULL": "NOT NULL",
+    "MERGE INTO t USING (SELECT 200 AS id) s ON t.id = s.id WHEN NOT MATCHED THEN INSERT (id) VALUES (id)": "id = 200",
+    "FROM (SELECT -1 AS n) f INSERT INTO t (id, n) SELECT 3, n INSERT INTO t (id) SELECT 4": "n = -1",
+    "LOAD DATA INPATH 'in' INTO TABLE t PARTITION (p = 'l') INPUTFORMAT 'org.apache.hadoop.mapred.TextInputFormat' "
+    "SERDE 'org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe'": "CHECK check_1.*n = -9",
+}
+
+
+def test_rows_that_violate_a_constraint_are_refused_and_nothing_changes(t: Session, tmp_path: Path) -> None:
+    t.sql("INSERT INTO t (id) VALUES (1)")
+    t.sql("INSERT INTO t (id, n) VALUES (2, NULL)")
+    (tmp_path / "c1" / "in").mkdir()
+    (tmp_path / "c1" / "in" / "f").write_bytes(b"1\x01a\x01-9\n")
+    before = rows(t)
+    for statement, reason in REFUSED.items():
+        with pytest.raises(ConstraintViolationError, match=f"default.t has the constraint .*{reason}"):
+            t.sql(statement)
+        assert rows(t) == before, statement
+    assert rows(t, "SHOW LOCKS") == []
+
+
+def test_constraints_come_and_go_by_alter_table(t: Session, metastore: Metastore) -> None:
+    t.sql("INSERT INTO t (id) VALUES (1), (2)")
+    for statement, sample in {
+        "ADD CONSTRAINT large CHECK (id > 1)": "CHECK large .*id = 1",
+        "ALTER COLUMN missing SET NOT NULL": "missing",
+    }.items():
+        with pytest.raises(HivexError, match=sample):
+            t.sql(f"ALTER TABLE t {statement}")
+    t.sql("ALTER TABLE t ADD CONSTRAINT large CHECK (id > 0)")
+    t.sql("ALTER TABLE t DROP CONSTRAINT short")
+    t.sql("ALTER TABLE t DROP CONSTRAINT IF EXISTS short")
+    with pytest.raises(InvalidObjectError, match="its CHECKs are check_1, large"):
+        t.sql("ALTER TABLE t DROP CONSTRAINT short")
+    with pytest.raises(InvalidObjectError, match="drop it first"):
+        t.sql("ALTER TABLE t ADD CONSTRAINT large CHECK (id > 5)")
+    t.sql("ALTER TABLE t ALTER COLUMN v SET DEFAULT 'other'")
+    t.sql("ALTER TABLE t ALTER COLUMN id DROP NOT NULL")
+    t.sql("INSERT INTO t (n) VALUES (9)")
+    with pytest.raises(ConstraintViolationError, match="id = NULL"):
+        t.sql("ALTER TABLE t ALTER COLUMN id SET NOT NULL")
+    assert rows(t, "SELECT v FROM t WHERE n = 9") == [("other",)]
+    with pytest.raises(InvalidOperationError, match="CHECK large"):
+        t.sql("ALTER TABLE t RENAME COLUMN id TO key")
+    with pytest.raises(InvalidOperationError, match="CHECK check_1"):
+        t.sql("ALTER TABLE t DROP COLUMN n")
+    t.sql("ALTER TABLE t RENAME COLUMN v TO w")
+    t.sql("INSERT INTO t (id) VALUES (3)")
+    assert rows(t, "SELECT w FROM t WHERE id = 3") == [("other",)]
+    (statement,) = rows(t, "SHOW CREATE TABLE t")[0]
+    before = metastore.catalog.get_table("default", "t").parameters
+    t.sql("DROP TABLE t")
+    t.sql(str(statement))
+    assert metastore.catalog.get_table("default", "t").parameters == before
+    t.sql("ALTER TABLE t DROP COLUMN w")
+    with pytest.raises(InvalidObjectError, match="is set by DEFAULT"):
+        t.sql("ALTER TABLE t SET TBLPROPERTIES ('hivex.check.x' = 'id > 0')")
+
+
+@pytest.mark.parametrize(
+    ("columns", "error", "reason"),
+    [
+        ("a tinyint DEFAULT 300", InvalidObjectError, "300 is not a valid value of column a"),
+        ("a int DEFAULT 'x'", TypeMismatchError, "int"),
+        ("a int DEFAULT b, b int", UnsupportedStatementError, "reads no column, such as b"),
+        ("a int CHECK (b > 1)", NoSuchColumnError, "b"),
+        ("a int CHECK (1 > 0)", UnsupportedStatementError, "names none"),
+        ("a int CHECK (a > (SELECT max(id) FROM t))", UnsupportedStatementError, "no table"),
+        ("a int CHECK (reflect('a', 'b') > a)", UnsupportedStatementError, "no function that runs code"),
+        ("a int CHECK (max(a) > 1)", UnsupportedStatementError, "no group of rows"),
+        ("a int CHECK (a > 0) DISABLE", UnsupportedStatementError, "not enforced"),
+        ("a int PRIMARY KEY", UnsupportedStatementError, "only DEFAULT, NOT NULL and CHECK"),
+        ("a int NOT NULL NOT NULL", HivexError, "twice"),
+        ("a int, CONSTRAINT c CHECK (a > 0), CONSTRAINT c CHECK (a > 1)", HivexError, "twice"),
+    ],
+)
+def test_constraints_that_are_not_valid_are_refused(
+    session: Session, columns: str, error: type[Exception], reason: str
+) -> None:
+    with pytest.raises(error, match=reason):
+        session.sql(f"CREATE TABLE t ({columns})")
+    assert rows(session, "SHOW TABLES") == []
