@@ -177,7 +177,8 @@ class Machine(RuleBasedStateMachine):
     def commit(self, number: int, checked: bool) -> None:
         txn_id = self.known(number)
         if self.refusal(txn_id) is TransactionCommittedError:
-            return self.transactions.commit(txn_id)
+            self.transactions.commit(txn_id)
+            return
         expected = self.refusal(txn_id)
         if expected is None and checked and self.conflicts(txn_id):
             expected = WriteConflictError
@@ -187,7 +188,6 @@ class Machine(RuleBasedStateMachine):
             self.end(txn_id, "c")
         elif expected is WriteConflictError:
             self.end(txn_id, "a")
-        return None
 
     def conflicts(self, txn_id: int) -> bool:
         return any(
