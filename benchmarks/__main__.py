@@ -17,6 +17,7 @@ BENCHMARKS = {
     "scans": "Scans",
     "deltas": "Scans of deltas",
     "row_changes": "Row changes",
+    "history": "Earlier versions",
     "transactions": "Transactions",
     "deadlocks": "Deadlocks",
     "initiator": "Initiator",
@@ -28,7 +29,7 @@ BENCHMARKS = {
     "namespaces": "Namespaces",
     "tasks": "Tasks",
 }
-OF_LINEITEM = ("inserts", "scans", "deltas", "row_changes", "compaction")
+OF_LINEITEM = ("inserts", "scans", "deltas", "row_changes", "history", "compaction")
 
 
 def main() -> None:
