@@ -14,6 +14,7 @@ import pytest
 from airflow_hivex.core import Metastore
 from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.sql.reader import read, split
+from tests.evidence import does_all
 
 ROOT = Path(__file__).parents[2]
 # What the site shows of the root, where relative links mean something else.
@@ -46,6 +47,40 @@ def test_examples_of_the_page_on_transactions_run_one_after_the_other(sqlite_url
             exec(block, {"metastore": metastore})
         found = session.sql("SELECT ds, CAST(amount AS STRING) FROM totals ORDER BY ds").rows
     assert found == [("2013-01-01", "29.50"), ("2013-01-02", "31.00")]
+
+
+@pytest.mark.spark
+@pytest.mark.evidence
+def test_examples_of_the_page_on_earlier_versions_run_one_after_the_other(
+    sqlite_url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from pyspark.sql import SparkSession
+
+    page = ROOT / "docs" / "how-to" / "history.md"
+    times = iter(range(1_769_860_800_000, 1_769_870_000_000, 60_000))
+    now = [next(times)]
+    settings = {"hivex.history.retention": "1d"}
+    with Metastore.open(sqlite_url, clock=lambda: now[0], settings=settings) as metastore:
+        session = metastore.session()
+        session.sql("CREATE TABLE orders (id INT)")
+        session.sql("CREATE TABLE archive (id INT)")
+        for number in range(2, 20):
+            session.sql(f"INSERT INTO orders VALUES ({number})")
+            now[0] = next(times)
+        now[0] += 3_600_000
+        statements = [each for block in blocks(page, "sql") for each in split(block)]
+        if not does_all("HIVEX_HISTORY_EXAMPLES"):
+            assert session.sql(statements[0]).rows[2][0] == 17
+            return
+        results = [session.sql(each) for each in statements]
+        assert sorted(results[1].rows) == [(number,) for number in range(2, 18)]
+        assert sorted(results[2].rows) == [(number,) for number in range(2, 20)]
+        assert results[4].rows_written == 16
+        warehouse = session.warehouse(SparkSession.builder.getOrCreate().newSession())
+        for block in blocks(page, "python"):
+            exec(block, {"session": session, "warehouse": warehouse})
+        assert session.sql("SELECT count(*) FROM archive").rows == [(18,)]
+    assert "insert" in capsys.readouterr().out
 
 
 def test_examples_of_the_page_on_clusters_run_one_after_the_other(sqlite_url: str, tmp_path: Path) -> None:
