@@ -80,6 +80,23 @@ def test_refresh_and_touch_change_nothing(session: Session, metastore: Metastore
         session.sql("ALTER TABLE t TOUCH PARTITION (p = 1)")
 
 
+def test_tables_are_listed_with_their_facts(session: Session) -> None:
+    session.sql("CREATE TABLE t (id INT, v STRING) PARTITIONED BY (p INT)")
+    session.sql("CREATE TABLE other (id INT) TBLPROPERTIES ('a.password' = 'secret')")
+    session.sql("INSERT INTO t VALUES (1, 'a', 1)")
+    shown = session.sql("SHOW TABLE EXTENDED LIKE 't|o*'")
+    assert shown.columns == ["namespace", "tableName", "isTemporary", "information"]
+    assert [row[:3] for row in shown.rows] == [("default", "other", False), ("default", "t", False)]
+    assert "Schema: id int, v string, p int" in str(shown.rows[1][3])
+    assert "secret" not in str(shown.rows[0][3])
+    ((_, _, _, partition),) = rows(session, "SHOW TABLE EXTENDED IN default LIKE 't' PARTITION (p = 1)")
+    assert "p=1" in str(partition)
+    with pytest.raises(NoSuchPartitionError):
+        session.sql("SHOW TABLE EXTENDED LIKE 't' PARTITION (p = 9)")
+    with pytest.raises(NoSuchTableError):
+        session.sql("SHOW TABLE EXTENDED LIKE 't*' PARTITION (p = 1)")
+
+
 def test_columns_are_changed_in_the_forms_of_hive_and_spark(session: Session) -> None:
     session.sql("CREATE TABLE t (id INT)")
     session.sql("ALTER TABLE t ADD COLUMNS a INT, b STRING COMMENT 'text'")

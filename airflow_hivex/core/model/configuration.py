@@ -34,6 +34,9 @@ _FIXED = frozenset(
         "spark.sql.files.ignoreCorruptFiles",
         "spark.sql.files.ignoreInvalidPartitionPaths",
         "spark.sql.files.maxRecordsPerFile",
+        "spark.sql.files.maxPartitionNum",
+        "spark.sql.optimizer.excludedRules",
+        "spark.sql.optimizer.nestedPredicatePushdown.supportedFileSources",
     }
 )
 # Source: Spark's StaticSQLConf, and its parameters that name classes, which run any code.

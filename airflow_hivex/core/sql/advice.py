@@ -82,7 +82,6 @@ _INSTEAD = {
     "SHOW PROCEDURES": "run the statements of the procedure one after the other",
     "SHOW ROLE": _NO_RIGHTS,
     "SHOW ROLES": _NO_RIGHTS,
-    "SHOW TABLE EXTENDED": "DESCRIBE FORMATTED describes a table",
     "SOURCE": "`hivex sql -f` runs a file",
     "UNCACHE": "statements cache no rows, so that it is not needed",
     "UNDROP": "files of a dropped table are deleted; DROP has no way back",

@@ -22,6 +22,7 @@ from airflow_hivex.core.model.statements import (
     ShowLinks,
     ShowLocks,
     ShowPartitions,
+    ShowTableExtended,
     ShowTableProperties,
     ShowTables,
     ShowTransactions,
@@ -48,6 +49,7 @@ Show: TypeAlias = (
     | ShowTables
     | ShowColumns
     | ShowFunctions
+    | ShowTableExtended
     | ShowTableProperties
     | ShowPartitions
     | ShowCreateTable
@@ -69,6 +71,8 @@ def read_show(cursor: Cursor, first: Token) -> Show:
         return ShowDatabases(_pattern(cursor))
     if listed := cursor.accept_one("TABLES", "VIEWS", "LINKS"):
         return _show_names(cursor, listed)
+    if cursor.accept("TABLE", "EXTENDED"):
+        return _show_extended(cursor)
     described = _show_part_of_table(cursor)
     if described is not None:
         return described
@@ -156,6 +160,13 @@ def _show_names(cursor: Cursor, listed: str) -> ShowTables | ShowLinks:
     database = cursor.database_name() if cursor.accept_one("IN", "FROM") else None
     pattern = _pattern(cursor)
     return ShowLinks(database, pattern) if listed == "LINKS" else ShowTables(database, pattern, views=listed == "VIEWS")
+
+
+def _show_extended(cursor: Cursor) -> ShowTableExtended:
+    database = cursor.database_name() if cursor.accept_one("IN", "FROM") else None
+    cursor.expect("LIKE")
+    pattern = read_string(cursor, "a pattern")
+    return ShowTableExtended(pattern, database, read_static_partition(cursor) if cursor.accept("PARTITION") else None)
 
 
 def _pattern(cursor: Cursor) -> str | None:

@@ -156,7 +156,7 @@ def describe_table(context: StatementContext, statement: DescribeTable) -> Resul
         rows += [("", "", ""), ("# Detailed Partition Information", "", "")]
         rows += [(fact, value, "") for fact, value in partition_rows(context, table, partition)]
     elif statement.extended:
-        facts = _facts(table) | statistics_facts(context, table) if link is None else _link_facts(link, table)
+        facts = table_facts(table) | statistics_facts(context, table) if link is None else _link_facts(link, table)
         rows += [("", "", ""), ("# Detailed Table Information", "", "")]
         rows += [(fact, value, "") for fact, value in facts.items()]
     return Result(["col_name", "data_type", "comment"], rows)
@@ -264,7 +264,8 @@ def _create_view_statement(view: Table) -> str:
     return "\n".join([*parts, f"AS {view.view_original_text}"])
 
 
-def _facts(table: Table) -> dict[str, str]:
+def table_facts(table: Table) -> dict[str, str]:
+    """Return the facts of a table or view, by the names of Spark."""
     storage = table.storage
     facts = {
         "Database": table.database,
@@ -298,7 +299,7 @@ def _create_link_statement(link: Link) -> str:
 
 def _link_facts(link: Link, source: Table) -> dict[str, str]:
     """Return the facts of a link: those of its source that say how rows are stored, with its own owner and times."""
-    facts = _facts(source)
+    facts = table_facts(source)
     own = {
         "Database": link.name.database,
         "Table": link.name.in_database,

@@ -64,6 +64,7 @@ from airflow_hivex.core.model.statements.looking import (
     ShowDatabases,
     ShowFunctions,
     ShowPartitions,
+    ShowTableExtended,
     ShowTableProperties,
     ShowTables,
 )
@@ -202,6 +203,7 @@ __all__ = [
     "ShowLinks",
     "ShowLocks",
     "ShowPartitions",
+    "ShowTableExtended",
     "ShowTableProperties",
     "ShowTables",
     "ShowTransactions",

@@ -46,6 +46,22 @@ class ShowTables(Statement):
 
 
 @dataclass(frozen=True, slots=True)
+class ShowTableExtended(Statement):
+    """SHOW TABLE EXTENDED [IN database] LIKE 'pattern' [PARTITION (...)]."""
+
+    KIND = "SHOW TABLE EXTENDED"
+
+    pattern: str
+    database: str | None = None
+    partition: Mapping[str, Literal] | None = None
+
+    @property
+    def uses(self) -> Uses:
+        """Return the database whose tables are listed."""
+        return database_uses(self.database, Role.DESCRIBE)
+
+
+@dataclass(frozen=True, slots=True)
 class ShowColumns(Statement):
     """SHOW [SORTED] COLUMNS IN name [IN database] [LIKE 'pattern']."""
 

@@ -134,6 +134,7 @@ EXAMPLES: dict[type[Statement], dict[str, str]] = {
     kinds.ShowCopies: {"SHOW COPIES d.t": "describe d.t"},
     kinds.UseCluster: {"USE CLUSTER us-east-1": "use us-east-1", "USE CLUSTER": ""},
     kinds.ShowClusters: {"SHOW CLUSTERS": ""},
+    kinds.ShowTableExtended: {"SHOW TABLE EXTENDED IN d LIKE 't*' PARTITION (p = 1)": "describe d"},
     kinds.RepairPartitions: {
         "MSCK REPAIR TABLE d.e SYNC PARTITIONS": "alter d.e",
         "MSCK TABLE e": "describe e",
