@@ -14,7 +14,8 @@ from airflow_hivex.core.model.identifiers import check_name, normalise
 from airflow_hivex.core.model.objects import OwnerType
 from airflow_hivex.core.model.texts import check_length, check_text
 
-_LONGEST_TEXT = 4000
+_LONGEST_CLASS, _LONGEST_URI = 4000, 65_536
+"""Hive keeps 4,000 characters of both. Spark keeps the queries of functions of SQL among the resources."""
 
 
 class ResourceType(enum.Enum):
@@ -60,13 +61,13 @@ class PermanentFunction:
         check_name("function", self.name)
         if not self.class_name:
             raise InvalidObjectError("function", self.full_name, "it has no class; name the class that computes it")
-        _check_text("The class of a function", self.class_name)
+        _check_text("The class of a function", self.class_name, _LONGEST_CLASS)
         for resource in self.resources:
             if not resource.uri:
                 kind = resource.type.value.lower()
                 raise InvalidObjectError("function", self.full_name, f"a resource of type {kind} has no URI")
-            _check_text("The URI of a resource", resource.uri)
+            _check_text("The URI of a resource", resource.uri, _LONGEST_URI)
 
 
-def _check_text(what: str, text: str) -> None:
-    check_text(what, check_length(what, text, _LONGEST_TEXT))
+def _check_text(what: str, text: str, most: int) -> None:
+    check_text(what, check_length(what, text, most))

@@ -59,10 +59,11 @@ def foreign_name_error(use: UsedObject, namespace: str, text: str | None) -> For
     )
 
 
-def foreign_view_error(view: str, name: TableName, namespace: str) -> ForeignNameError:
-    """Return the error for a foreign name in the query of a view."""
+def foreign_view_error(view: str, name: TableName, namespace: str, kind: str = "view") -> ForeignNameError:
+    """Return the error for a foreign name in the query of a view, or of a function."""
     link = link_of(name.name, name.database or "", name.namespace)
-    advice = f"View {view} reads it. {create_link(link)}; then create the view again, with {link} in its place."
+    again = f"then create the {kind} again, with {link} in its place"
+    advice = f"{kind.capitalize()} {view} reads it. {create_link(link)}; {again}."
     return ForeignNameError(str(name), namespace, None, None, advice, create_link(link))
 
 

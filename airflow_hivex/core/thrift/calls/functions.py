@@ -7,10 +7,12 @@ from typing import Any
 from airflow_hivex.core.errors import InvalidObjectError
 from airflow_hivex.core.model.objects import OwnerType
 from airflow_hivex.core.model.permanent_functions import FunctionResource, PermanentFunction, ResourceType
+from airflow_hivex.core.namespaces.foreign_names import foreign_tables, foreign_view_error
 from airflow_hivex.core.thrift.bindings import ttypes
 from airflow_hivex.core.thrift.calls.registry import call
 from airflow_hivex.core.thrift.clients import Client, read_database
 from airflow_hivex.core.thrift.endpoint import Endpoint
+from airflow_hivex.core.thrift.sql_functions import tables_of_function
 
 _JAVA = 1
 _OWNER_TYPES = {1: OwnerType.USER, 2: OwnerType.ROLE, 3: OwnerType.GROUP}
@@ -22,7 +24,9 @@ _RESOURCE_NUMBERS = {kind: number for number, kind in _RESOURCE_TYPES.items()}
 @call("create_function")
 def create_function(endpoint: Endpoint, client: Client, args: Any) -> None:
     """Create a function."""
-    endpoint.catalog.create_function(_described(client, args.func))
+    function = _described(client, args.func)
+    _check_names(endpoint, function)
+    endpoint.catalog.create_function(function)
 
 
 @call("get_function")
@@ -50,13 +54,29 @@ def get_all_functions(endpoint: Endpoint, _client: Client, _args: Any) -> Any:
 def alter_function(endpoint: Endpoint, client: Client, args: Any) -> None:
     """Store a changed function."""
     name = read_database(args.dbName)
-    endpoint.catalog.alter_function(name.name, args.funcName or "", _described(client, args.newFunc))
+    function = _described(client, args.newFunc)
+    _check_names(endpoint, function)
+    endpoint.catalog.alter_function(name.name, args.funcName or "", function)
 
 
 @call("drop_function")
 def drop_function(endpoint: Endpoint, _client: Client, args: Any) -> None:
     """Drop a function."""
     endpoint.catalog.drop_function(read_database(args.dbName).name, args.funcName or "")
+
+
+def _check_names(endpoint: Endpoint, function: PermanentFunction) -> None:
+    """Refuse a function of SQL in a closed namespace that reads a table of another one.
+
+    Raises:
+        NoSuchDatabaseError: the namespace does not exist.
+        ForeignNameError: it reads one.
+        InvalidObjectError: the namespace is closed, and the query of the function cannot be read.
+    """
+    if endpoint.services.namespaces.is_closed(function.database):
+        foreign = foreign_tables(tables_of_function(function), function.database)
+        if foreign:
+            raise foreign_view_error(function.full_name, foreign[0], function.database, "function")
 
 
 def _described(client: Client, hive: Any) -> PermanentFunction:

@@ -19,7 +19,6 @@ from airflow_hivex.core.model.objects import CLUSTER, ClusterStorageDescriptor, 
 from airflow_hivex.core.model.statements import DropTable, DropView, TableName, Truncate
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
 from airflow_hivex.core.namespaces.foreign_names import foreign_tables, foreign_view_error
-from airflow_hivex.core.sql.views import tables_of
 from airflow_hivex.core.statements import definitions, views
 from airflow_hivex.core.statements.metadata_changes import change_metadata, check_location
 from airflow_hivex.core.statements.table_definitions import check_properties
@@ -31,6 +30,7 @@ from airflow_hivex.core.thrift.clients import Client, DatabaseName, read_databas
 from airflow_hivex.core.thrift.endpoint import Endpoint
 from airflow_hivex.core.thrift.files import delete_directory, make_directories, owns_files
 from airflow_hivex.core.thrift.hive_objects import EXTERNAL, OF_CLUSTERS, PURGE, TRANSLATED
+from airflow_hivex.core.thrift.sql_functions import tables_of_view
 
 _DDL_TIME = "transient_lastDdlTime"
 
@@ -148,9 +148,12 @@ def _check_view(endpoint: Endpoint, view: Table) -> None:
 
     Raises:
         ForeignNameError: it does.
+        InvalidObjectError: the namespace is closed, and the query cannot be read.
     """
-    foreign = foreign_tables(tables_of(view.view_expanded_text or ""), view.database)
-    if foreign and endpoint.services.namespaces.is_closed(view.database):
+    if not endpoint.services.namespaces.is_closed(view.database):
+        return
+    foreign = foreign_tables(tables_of_view(view), view.database)
+    if foreign:
         raise foreign_view_error(view.full_name, foreign[0], view.database)
 
 

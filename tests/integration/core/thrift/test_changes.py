@@ -185,6 +185,36 @@ def test_view_of_a_closed_namespace_names_its_own_tables_only(hive: Any, metasto
         hive.create_table(view)
 
 
+@pytest.mark.parametrize(
+    ("original", "expanded", "current"),
+    [
+        # Spark reads the original text, with the database that was its creator's.
+        ("select id from t", "select id from t", "default"),
+        ("select id from default.t", "select 1 as id", "closed"),
+        ("select id from t", "select id from closed.t", "default"),
+    ],
+)
+def test_view_of_spark_in_a_closed_namespace_names_its_own_tables_only(
+    hive: Any, metastore: Metastore, original: str, expanded: str, current: str
+) -> None:
+    hive.create_table(table("default", "t"))
+    hive.create_database(ttypes.Database("closed", None, None, {"hivex.namespace.mode": "true"}))
+    parameters = {"view.catalogAndNamespace.numParts": "2", "view.catalogAndNamespace.part.1": current}
+    texts = {"viewOriginalText": original, "viewExpandedText": expanded}
+    view = table("closed", "v", tableType="VIRTUAL_VIEW", parameters=parameters, **texts)
+    view.sd.cols = view.sd.cols[:1]
+    with pytest.raises(ttypes.MetaException, match=r"default\.t belongs to another namespace"):
+        hive.create_table(view)
+    own = {"viewOriginalText": "select id from t", "viewExpandedText": "select id from t"}
+    parameters = {**parameters, "view.catalogAndNamespace.part.1": "closed"}
+    mine = table("closed", "v", tableType="VIRTUAL_VIEW", parameters=parameters, **own)
+    mine.sd.cols = mine.sd.cols[:1]
+    hive.create_table(mine)
+    with pytest.raises(ttypes.MetaException, match=r"default\.t belongs to another namespace"):
+        hive.alter_table("closed", "v", view)
+    assert metastore.catalog.get_table("closed", "v").view_original_text == "select id from t"
+
+
 def test_partitions_are_added_all_or_none(hive: Any, tmp_path: Path) -> None:
     hive.create_table(table("default", "p", keys={"ds": "string", "hr": "int"}))
     hive.add_partition(partition("default", "p", "a", "1"))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -69,3 +70,41 @@ def test_refused_functions_have_the_exceptions_of_hive(hive: Any, metastore: Met
     with pytest.raises(ttypes.InvalidOperationException, match="One or more functions exist"):
         hive.drop_database("d1", True, False)
     hive.drop_database("d1", True, True)
+
+
+def sql_function(database: str, current: str, **properties: str) -> Any:
+    """A function of SQL as Spark stores it, in two parts."""
+    known = {"catalogAndNamespace.part.1": current, "sqlFunction.returnType": "INT"}
+    text = json.dumps({**known, **{f"sqlFunction.{name}": value for name, value in properties.items()}})
+    resources = [ttypes.ResourceUri(2, f"{number:03d}{part}") for number, part in enumerate((text[:40], text[40:]))]
+    return function(database, "f", className="sqlFunction.", resourceUris=resources[::-1])
+
+
+def test_function_of_sql_in_a_closed_namespace_reads_its_own_tables_only(hive: Any) -> None:
+    hive.create_database(ttypes.Database("closed", None, None, {"hivex.namespace.mode": "true"}))
+    own = sql_function("closed", "closed", query="select max(a) from t")
+    for foreign in (
+        sql_function("closed", "default", query="select max(a) from t"),
+        sql_function("closed", "closed", query="select max(a) from default.t"),
+        sql_function("closed", "closed", expression="x + (select max(a) from default.t)"),
+    ):
+        with pytest.raises(ttypes.MetaException, match=r"default\.t belongs to another namespace") as raised:
+            hive.create_function(foreign)
+        assert "create the function again" in raised.value.message
+    unread = sql_function("closed", "closed", query="select from from")
+    with pytest.raises(ttypes.InvalidObjectException, match="cannot be read"):
+        hive.create_function(unread)
+    assert hive.get_functions("closed", "*") == []
+    hive.create_function(own)
+    with pytest.raises(ttypes.MetaException, match="belongs to another namespace"):
+        hive.alter_function("closed", "f", foreign)
+    assert hive.get_function("closed", "f").resourceUris == own.resourceUris
+    # Without tables, and in a namespace that is not closed.
+    hive.alter_function("closed", "f", sql_function("closed", "default", expression="2 * x"))
+    hive.create_function(sql_function("default", "closed", query="select max(a) from t"))
+
+
+def test_long_query_of_a_function_is_kept(hive: Any) -> None:
+    resources = [ttypes.ResourceUri(2, "000" + "x" * 4000)]
+    hive.create_function(function("default", "f", resourceUris=resources))
+    assert hive.get_function("default", "f").resourceUris == resources
