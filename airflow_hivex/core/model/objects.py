@@ -235,7 +235,12 @@ class Table:
         """Return why nobody writes its rows, as the end of a sentence; empty where they are written."""
         if self.is_view:
             return "it is a view; write to the tables that it reads"
-        return "" if self.is_transactional else "it is an external table, and those are only read"
+        if self.is_transactional:
+            return ""
+        return (
+            "it is an external table, and those are only read; ALTER TABLE ... SET TBLPROPERTIES ('EXTERNAL' = "
+            "'FALSE', 'transactional' = 'true') makes it managed, and CREATE TABLE ... AS SELECT copies it"
+        )
 
     @property
     def is_view(self) -> bool:
