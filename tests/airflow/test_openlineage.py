@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from airflow.providers.common.sql.operators.sql import SQLExecuteQueryOperator
+from airflow.sdk import DAG
 
 from airflow_hivex.hooks.hivex import HivexHook
 from airflow_hivex.operators.query import HivexQueryOperator
 from airflow_hivex.operators.transaction import HivexCommitOperator
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from airflow.models.dagrun import DagRun
     from airflow.providers.openlineage.extractors import OperatorLineage
 
-pytestmark = [pytest.mark.airflow, pytest.mark.spark]
+pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.evidence(cases=3, among="lineage of tasks")]
 
 NAMESPACE = "hivex://hivex_default"
 
@@ -29,6 +35,22 @@ def shop(warehouse: dict[str, Any]) -> HivexHook:
         "INSERT INTO sales VALUES (1, 1.5, 'x'), (2, 2.5, 'x'), (3, 4, 'y')"
     )
     return hook
+
+
+@pytest.fixture
+def sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The file that OpenLineage's listener of tasks sends its events to."""
+    from airflow.providers.openlineage.plugins.listener import OpenLineageListener
+    from airflow.sdk.listener import get_listener_manager
+
+    file = tmp_path / "lineage.jsonl"
+    transport = {"type": "file", "log_file_path": str(file), "append": True}
+    monkeypatch.setenv("AIRFLOW__OPENLINEAGE__TRANSPORT", json.dumps(transport))
+    listener = OpenLineageListener()
+    listeners = get_listener_manager()
+    listeners.add_listener(listener)
+    yield file
+    listeners.pm.unregister(listener)
 
 
 def context() -> Any:
@@ -77,6 +99,36 @@ def test_facets_of_a_query_tell_tables_columns_cluster_rows_and_bytes(shop: Hive
     }
     assert after.run_facets["externalQuery"].externalQueryId == str(result["txn_id"])
     assert after.job_facets["sql"].query.startswith("USE shop")
+
+
+def test_listener_sends_the_datasets_when_a_task_starts_completes_and_fails(
+    shop: HivexHook, sent: Path, run_dag: Callable[..., DagRun]
+) -> None:
+    with DAG("lineage", schedule=None) as dag:
+        HivexQueryOperator(
+            task_id="fill",
+            sql="INSERT INTO shop.totals SELECT ds, SUM(amount) FROM shop.sales GROUP BY ds",
+        ) >> HivexQueryOperator(task_id="broken", sql="INSERT INTO shop.totals SELECT ds, nothing FROM shop.sales")
+    run_dag(dag)
+    events = [json.loads(line) for line in sent.read_text().splitlines()]
+    assert [(each["job"]["name"], each["eventType"]) for each in events] == [
+        ("lineage.fill", "START"),
+        ("lineage.fill", "COMPLETE"),
+        ("lineage.broken", "START"),
+        ("lineage.broken", "FAIL"),
+    ]
+    for event in events:
+        (read,), (written,) = event["inputs"], event["outputs"]
+        assert (read["namespace"], read["name"], written["name"]) == (NAMESPACE, "shop.sales", "shop.totals")
+        assert [field["name"] for field in read["facets"]["schema"]["fields"]] == ["id", "amount", "ds"]
+        assert read["facets"]["hivexCluster"]["cluster"] == "c1"
+        assert event["job"]["facets"]["sql"]["query"].startswith("INSERT INTO shop.totals")
+        statistics = written.get("outputFacets", {}).get("outputStatistics", {})
+        assert statistics.get("rowCount") == (2 if event["eventType"] == "COMPLETE" else None)
+    completed, failed = events[1], events[3]
+    assert completed["outputs"][0]["facets"]["columnLineage"]["fields"]["total"]["inputFields"][0]["field"] == "amount"
+    assert completed["run"]["facets"]["externalQuery"]["source"] == NAMESPACE
+    assert "nothing" in failed["run"]["facets"]["errorMessage"]["message"]
 
 
 def test_facets_of_a_new_table_are_those_that_are_known(shop: HivexHook) -> None:
