@@ -23,8 +23,13 @@ def agent_info(context: Context) -> str:
 def agent_info_of_try(context: Context, try_number: int) -> str:
     """Return the same for another try of the task."""
     ti = context["ti"]
-    mapped = f"[{ti.map_index}]" if ti.map_index is not None and ti.map_index >= 0 else ""
-    return f"{ti.dag_id}.{ti.task_id}{mapped} {ti.run_id} {try_number}"
+    return agent_of(ti.dag_id, ti.task_id, ti.map_index, ti.run_id, try_number)
+
+
+def agent_of(dag_id: str, task_id: str, map_index: int | None, run_id: str, try_number: int) -> str:
+    """Return the same for a task instance that is named by its key."""
+    mapped = f"[{map_index}]" if map_index is not None and map_index >= 0 else ""
+    return f"{dag_id}.{task_id}{mapped} {run_id} {try_number}"
 
 
 def part_name(context: Context) -> str:

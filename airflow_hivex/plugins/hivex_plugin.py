@@ -1,4 +1,7 @@
-"""The plugin of Airflow that adds the page "Hivex". Every process of Airflow imports it, so it imports little."""
+"""The plugin of Airflow that adds the page "Hivex" and a tab of task instances.
+
+Every process of Airflow imports it, so it imports little.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,8 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 PREFIX = "hivex"
+TASK_TAB = "Warehouse"
+"""The title of the tab of task instances, under which ``static/task.js`` offers its component."""
 
 
 class LazyApplication:
@@ -32,7 +37,7 @@ class LazyApplication:
 
 
 class HivexPlugin(AirflowPlugin):
-    """The page "Hivex" in the navigation of the Airflow UI."""
+    """The page "Hivex" in the navigation of the Airflow UI, and the tab of task instances."""
 
     name = "hivex"
     fastapi_apps = [{"name": "Hivex", "url_prefix": f"/{PREFIX}", "app": LazyApplication()}]  # noqa: RUF012
@@ -44,5 +49,11 @@ class HivexPlugin(AirflowPlugin):
             "destination": "nav",
             "category": "browse",
             "url_route": "hivex",
-        }
+        },
+        {
+            "name": TASK_TAB,
+            "bundle_url": f"{PREFIX}/static/task.js?v={__version__}",
+            "destination": "task_instance",
+            "url_route": "hivex-task",
+        },
     ]

@@ -8,15 +8,19 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from airflow.providers.standard.operators.empty import EmptyOperator
+from airflow.sdk import DAG
 
 from airflow_hivex.core.errors import TransactionAbortedError
 from airflow_hivex.core.model.locks import DataOperation, LockComponent, LockType
+from airflow_hivex.operators.query import HivexQueryOperator
 from tests.airflow.page_clients import HEADERS, application, client_of, post, read
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from airflow.models.dagrun import DagRun
     from fastapi.testclient import TestClient
 
     from airflow_hivex.core import Metastore
@@ -304,6 +308,50 @@ def test_table_has_its_links_and_its_commits_over_time(metastore: Metastore, vie
     assert read(viewer, "table", **view)["is_transactional"] is False
     assert read(viewer, "table/commits", **view)["rows"] == []
     assert viewer.get("/hivex/api/table/commits?database=default&table=t&by=year").status_code == 422
+
+
+def test_task_has_its_statements_transactions_and_directories(
+    metastore: Metastore, viewer: TestClient, anonymous: TestClient, run_dag: Callable[..., DagRun]
+) -> None:
+    with metastore.session() as session:
+        session.sql("CREATE TABLE t (a INT) PARTITIONED BY (p STRING)")
+    with DAG("tab", schedule=None) as dag:
+        HivexQueryOperator(task_id="write", sql="USE default; INSERT INTO t VALUES (1, 'x'), (2, 'y'), (3, 'y')")
+        EmptyOperator(task_id="other")
+    run = run_dag(dag)
+    key = {"dag_id": "tab", "run_id": run.run_id, "task_id": "write"}
+    fields = read(viewer, "task/fields", **key)
+    assert (fields["hivex_conn_id"], fields["statements"][0]) == ("hivex_default", "USE default")
+    work = read(viewer, "task", **key)
+    (transaction,) = work["transactions"]
+    assert (transaction["state"], transaction["agent_info"]) == ("committed", f"tab.write {run.run_id} 1")
+    assert work["locks"] == []
+    directories = [(each["table"], each["partition"], each["kind"], each["rows"]) for each in work["directories"]]
+    assert directories == [("default.t", "p=x", "delta", 1), ("default.t", "p=y", "delta", 2)]
+    (txn_id,) = metastore.transactions.open(user="etl", agent_info=f"tab.write {run.run_id} 1")
+    wanted = [LockComponent("default", "t", type=LockType.EXCLUSIVE, operation=DataOperation.DELETE)]
+    metastore.locks.acquire(wanted, txn_id=txn_id, user="etl")
+    work = read(viewer, "task", **key)
+    assert [each["id"] for each in work["transactions"]] == [transaction["id"], txn_id]
+    assert [(each["resource"], each["txn_id"]) for each in work["locks"]] == [("default/t", txn_id)]
+    assert read(viewer, "task/fields", **key | {"task_id": "other"})["hivex_conn_id"] is None
+    for path in ("task", "task/fields"):
+        parameters = {"conn_id": "hivex_default", **key}
+        assert viewer.get(f"/hivex/api/{path}", params=parameters | {"task_id": ODD}).status_code == 404
+        assert viewer.get(f"/hivex/api/{path}", params=parameters | {"map_index": "x"}).status_code == 422
+        assert anonymous.get(f"/hivex/api/{path}", params=parameters).status_code == 401
+
+
+def test_capacity_of_a_namespace_is_known_by_cluster_and_day(metastore: Metastore, viewer: TestClient) -> None:
+    with metastore.session() as session:
+        session.sql("CREATE TABLE t (a INT)")
+        session.sql("INSERT INTO t VALUES (1)")
+    metastore.replicator.replicate("t", "c2")
+    metastore.capacity.record()
+    found = read(viewer, "namespace", namespace="default")["history"]
+    sizes = {each["cluster"]: (each["bytes"], each["secondary_bytes"]) for each in found}
+    (own, none), (nothing, copied) = sizes["c1"], sizes["c2"]
+    assert own == copied > none == nothing == 0
 
 
 def test_route_of_a_statement_is_explained(metastore: Metastore, viewer: TestClient) -> None:

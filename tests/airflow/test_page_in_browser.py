@@ -6,18 +6,23 @@ import json
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import quote
 
 import pytest
+from airflow.sdk import DAG
 
 from airflow_hivex.core import Metastore
 from airflow_hivex.core.model.locks import DataOperation, LockComponent, LockType
 from airflow_hivex.core.model.transactions import TxnState
+from airflow_hivex.hooks.hivex import close_metastores
+from airflow_hivex.operators.query import HivexQueryOperator
 from tests import evidence
 from tests.airflow.page_server import api_server, chromium, log_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
+    from airflow.models.dagrun import DagRun
     from playwright.sync_api import Browser, Page
 
 pytestmark = [pytest.mark.airflow]
@@ -42,6 +47,7 @@ class Pages(NamedTuple):
     browser: Browser
     url: str
     metastore: Metastore
+    connection: str
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +74,7 @@ def pages(
         chromium() as browser,
     ):
         _fill(metastore)
-        yield Pages(browser, url, metastore)
+        yield Pages(browser, url, metastore, connection)
 
 
 def _fill(metastore: Metastore) -> None:
@@ -87,6 +93,7 @@ def _fill(metastore: Metastore) -> None:
     metastore.locks.acquire(wanted, txn_id=first, user=ODD)
     metastore.locks.acquire(wanted, txn_id=second, user=ODD, wait=False)
     metastore.compactor.request("default", "airlines")
+    metastore.capacity.record()
 
 
 def _open(pages: Pages, user: str, **look: Any) -> tuple[Page, list[str]]:
@@ -111,8 +118,11 @@ def test_each_tab_shows_in_both_themes_and_widths(pages: Pages) -> None:
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
     for width, scheme in evidence.drawn("looks of the page", LOOKS, 1):
         page, errors = _open(pages, "editor", width=width, scheme=scheme)
-        for tab in (*TABS, "table"):
-            if tab == "table":
+        for tab in (*TABS, "table", "namespace"):
+            if tab == "namespace":
+                page.goto(f"{pages.url}/plugin/hivex?tab=namespaces&namespace=default")
+                page.get_by_role("table", name="Bytes on c1 by day").wait_for()
+            elif tab == "table":
                 page.goto(f"{pages.url}/plugin/hivex?tab=tables&table=default.flights")
                 page.get_by_role("img", name="Commits: 1 in all").wait_for()
                 page.get_by_role("button", name="mart.routes").wait_for()
@@ -179,3 +189,33 @@ def test_table_route_and_compaction_are_found_by_keyboard(pages: Pages) -> None:
     page.get_by_role("tab", name="Routing", selected=True).wait_for()
     assert errors == []
     page.context.close()
+
+
+@SHARE
+def test_task_instance_has_a_tab_with_its_work(
+    pages: Pages, run_dag: Callable[..., DagRun], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_HIVEX_DEFAULT", pages.connection)
+    with pages.metastore.session() as session:
+        session.sql("CREATE TABLE IF NOT EXISTS airports (a INT)")
+    with DAG("fill_airports", schedule=None) as dag:
+        HivexQueryOperator(task_id="fill", sql="INSERT INTO airports VALUES (1), (2)")
+    try:
+        run = run_dag(dag)
+    finally:
+        close_metastores()
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    for width, scheme in evidence.drawn("looks of the tab", LOOKS, 1):
+        page, errors = _open(pages, "viewer", width=width, scheme=scheme)
+        page.goto(f"{pages.url}/dags/fill_airports/runs/{quote(run.run_id)}/tasks/fill")
+        page.get_by_role("link", name="Warehouse").click()
+        written = page.get_by_role("table", name="Directories that the task has written")
+        written.get_by_role("cell", name="default.airports").wait_for(timeout=60_000)
+        assert written.get_by_role("row").count() == 2
+        rows = page.get_by_role("table", name="Transactions of all tries").get_by_role("row")
+        rows.filter(has_text="committed").get_by_role("cell", name=re.compile(r"^(Rows written\s*)?2$")).wait_for()
+        page.get_by_role("button", name="Find the route of now").click()
+        page.get_by_text("Cluster c1.").wait_for()
+        page.screenshot(path=SCREENSHOTS / f"task-{width}-{scheme}.png")
+        assert errors == []
+        page.context.close()

@@ -19,7 +19,14 @@ from airflow_hivex.core.model.directories import DirectoryKind
 from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.snapshots.valid_lists import read_valid_txns, read_valid_write_ids
 from airflow_hivex.core.store.engine import Store
-from airflow_hivex.core.store.schema import completed_txn_components, databases, directories, tables, txn_to_write_id
+from airflow_hivex.core.store.schema import (
+    completed_txn_components,
+    databases,
+    directories,
+    partitions,
+    tables,
+    txn_to_write_id,
+)
 from airflow_hivex.core.transactions.manager import TransactionManager
 
 _MOST_OPEN_IDS = 1000
@@ -44,6 +51,20 @@ class TableCommit:
 class Volume:
     """Rows and bytes that were added to a table; an update adds the rows that it changes."""
 
+    rows: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenDirectory:
+    """A registered directory that a committed transaction has written. ``partition`` is None without partitions."""
+
+    txn_id: int
+    table: str
+    partition: str | None
+    name: str
+    kind: str
+    files: int
     rows: int
     size_bytes: int
 
@@ -166,6 +187,38 @@ class Commits:
             )
             for row in rows
         ]
+
+    def directories_of(self, txn_ids: Sequence[int], limit: int) -> list[WrittenDirectory]:
+        """Return the registered directories that committed transactions have written, oldest first. One round trip.
+
+        A directory that was compacted and cleaned meanwhile is missing.
+        """
+        d = directories.c
+        written = select(txn_to_write_id.c.table_id).where(txn_to_write_id.c.txn_id.in_(txn_ids))
+        query = (
+            select(
+                d.txn_id,
+                databases.c.name.label("database_name"),
+                tables.c.name.label("table_name"),
+                partitions.c.name.label("partition_name"),
+                d.name,
+                d.kind,
+                d.files,
+                d.rows,
+                d.size_bytes,
+            )
+            .join(tables, tables.c.id == d.table_id)
+            .join(databases, databases.c.id == tables.c.database_id)
+            .outerjoin(partitions, partitions.c.id == d.partition_id)
+            .where(d.table_id.in_(written), d.txn_id.in_(txn_ids))
+            .order_by(d.id)
+            .limit(limit)
+        )
+        with self._store.read() as connection:
+            return [
+                WrittenDirectory(txn_id, f"{database}.{table}", *others)
+                for txn_id, database, table, *others in connection.execute(query)
+            ]
 
     def volumes(self, txn_ids: Sequence[int]) -> dict[str, Volume]:
         """Return the rows and bytes that committed transactions have added to each table. One round trip.

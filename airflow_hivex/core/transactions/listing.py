@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, cast, func, select
+from sqlalchemy import ColumnElement, Connection, cast, func, or_, select
 from sqlalchemy import String as Text
 
 from airflow_hivex.core.clock import Clock, to_datetime
@@ -91,19 +92,14 @@ class TransactionListing:
             query = query.where(contains(wanted.search, cast(_T.id, Text), _T.user, _T.host, _T.agent_info))
         with self._store.read() as connection:
             found = read_page(connection, query, wanted, _TXN_ORDERS, _T.id, transaction_from)
-            counted = (
-                select(_L.txn_id, _L.state, func.count())
-                .where(_L.txn_id.in_([each.id for each in found.rows]))
-                .group_by(_L.txn_id, _L.state)
-            )
-            numbers = {(row[0], LockState(row[1])): row[2] for row in connection.execute(counted)}
-        rows = [
-            ListedTransaction(
-                each, numbers.get((each.id, LockState.ACQUIRED), 0), numbers.get((each.id, LockState.WAITING), 0)
-            )
-            for each in found.rows
-        ]
-        return Page(rows, found.total)
+            return Page(_with_locks(connection, found.rows), found.total)
+
+    def of_agents(self, agents: Sequence[str], txn_ids: Sequence[int] = ()) -> list[ListedTransaction]:
+        """Return the last 200 transactions of agents, and those with some ids, the oldest first. Two statements."""
+        query = select(txns).where(or_(_T.agent_info.in_(agents), _T.id.in_(txn_ids)))
+        with self._store.read() as connection:
+            found = connection.execute(query.order_by(_T.id.desc()).limit(200)).all()
+            return _with_locks(connection, [transaction_from(row) for row in reversed(found)])
 
     def locks(self, wanted: PageRequest, txn_id: int | None = None, state: LockState | None = None) -> Page[LockInfo]:
         """Return locks, of one transaction or of all. Names, users and agents are searched. Two statements.
@@ -177,3 +173,19 @@ class TransactionListing:
             waits,
             None if since_ms is None else to_datetime(since_ms),
         )
+
+
+def _with_locks(connection: Connection, found: Sequence[Transaction]) -> list[ListedTransaction]:
+    """Return transactions with the numbers of their locks. One statement."""
+    counted = (
+        select(_L.txn_id, _L.state, func.count())
+        .where(_L.txn_id.in_([each.id for each in found]))
+        .group_by(_L.txn_id, _L.state)
+    )
+    numbers = {(row[0], LockState(row[1])): row[2] for row in connection.execute(counted)}
+    return [
+        ListedTransaction(
+            each, numbers.get((each.id, LockState.ACQUIRED), 0), numbers.get((each.id, LockState.WAITING), 0)
+        )
+        for each in found
+    ]

@@ -27,6 +27,7 @@ from airflow_hivex.plugins.page.routes import (
     overview,
     routing,
     tables,
+    task_instance,
     transactions,
 )
 
@@ -48,7 +49,8 @@ def create_application() -> FastAPI:
         redirect_slashes=False,
         dependencies=[Depends(requires_authenticated())],
     )
-    for module in (connections, overview, transactions, compactions, tables, routing, namespaces, cache):
+    modules = (connections, overview, transactions, compactions, tables, routing, namespaces, cache, task_instance)
+    for module in modules:
         application.include_router(module.router, prefix="/api")
     application.add_api_route("/static/{name:path}", _static, methods=["GET"])
     application.add_exception_handler(HivexError, _hivex_error)

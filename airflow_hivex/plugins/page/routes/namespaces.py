@@ -78,7 +78,7 @@ def list_namespaces(metastore: Warehouse) -> JSONResponse:
 
 @router.get("/namespace")
 def read_namespace(metastore: Warehouse, namespace: Namespace) -> JSONResponse:
-    """Return whether a namespace is closed, its dependencies on other namespaces, and its bytes on each day."""
+    """Return whether a namespace is closed, its dependencies, and its bytes on each cluster and day."""
     closure = metastore.namespaces.check(namespace)
     history = metastore.capacity.history(namespace)
     return answer(
@@ -90,7 +90,12 @@ def read_namespace(metastore: Warehouse, namespace: Namespace) -> JSONResponse:
             "dependencies": closure.dependencies[:_MOST_ROWS],
             "imports": closure.imports[:_MOST_ROWS],
             "history": [
-                {"day": each.day, "cluster": each.cluster, "bytes": each.amounts.owned_bytes}
+                {
+                    "day": each.day,
+                    "cluster": each.cluster,
+                    "bytes": each.amounts.owned_bytes,
+                    "secondary_bytes": each.amounts.secondary_bytes,
+                }
                 for each in history[-2000:]
             ],
         }

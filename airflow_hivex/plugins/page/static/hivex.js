@@ -1,7 +1,7 @@
 /* The page "Hivex": the frame with the connection, the tabs and the refreshing. Airflow loads it as a module, shows
    globalThis.AirflowPlugin, and provides React. Nothing here is built or downloaded. */
 import { get, setConnection } from "./api.js";
-import { Failure, Loading, Picker, h, useData } from "./parts.js";
+import { Failure, Loading, Picker, ensureStyle, h, useData } from "./parts.js";
 import { Cache } from "./cache.js";
 import { Compactions } from "./compactions.js";
 import { Namespaces } from "./namespaces.js";
@@ -133,15 +133,6 @@ function Page() {
       }),
     ),
   );
-}
-
-function ensureStyle() {
-  if (document.getElementById("hivex-style")) return;
-  const link = document.createElement("link");
-  link.id = "hivex-style";
-  link.rel = "stylesheet";
-  link.href = new URL("./hivex.css", import.meta.url).href;
-  document.head.append(link);
 }
 
 globalThis.AirflowPlugin = Page;

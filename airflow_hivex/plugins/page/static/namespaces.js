@@ -105,12 +105,8 @@ function Closure({ data }) {
       ? "It depends on other namespaces through links only."
       : "It depends on other namespaces.";
   const mode = data.mode ? "Statements in it may not name tables of others." : "Statements in it may name tables of others.";
-  const days = new Map();
-  for (const each of data.history) {
-    const day = each.day.slice(0, 10);
-    days.set(day, (days.get(day) || 0) + each.bytes);
-  }
-  const last = [...days].slice(-30);
+  const clusters = new Map();
+  for (const each of data.history) clusters.set(each.cluster, [...(clusters.get(each.cluster) || []), each]);
   return h(
     R.Fragment,
     null,
@@ -128,11 +124,22 @@ function Closure({ data }) {
           ],
         })
       : null,
-    last.length
-      ? h(Bars, {
-          title: "Own bytes by day",
-          items: last.map(([label, value]) => ({ label, value, text: bytes(value) })),
-        })
+    clusters.size
+      ? h(
+          "div",
+          { className: "hivex-side" },
+          [...clusters].sort().map(([cluster, records]) =>
+            h(Bars, {
+              key: cluster,
+              title: `Bytes on ${cluster} by day`,
+              items: records.slice(-30).map((each) => ({
+                label: each.day.slice(0, 10),
+                value: each.bytes + each.secondary_bytes,
+                text: each.secondary_bytes ? `${bytes(each.bytes)} + ${bytes(each.secondary_bytes)} of copies` : bytes(each.bytes),
+              })),
+            }),
+          ),
+        )
       : h("p", { className: "hivex-soft" }, "The housekeeping has not recorded its capacity yet."),
   );
 }

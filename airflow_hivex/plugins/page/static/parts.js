@@ -435,3 +435,12 @@ export function Since({ time }) {
     : `${seconds} s`;
   return h("time", { dateTime: time, title: time }, `${text} ago`);
 }
+
+export function ensureStyle() {
+  if (document.getElementById("hivex-style")) return;
+  const link = document.createElement("link");
+  link.id = "hivex-style";
+  link.rel = "stylesheet";
+  link.href = new URL("./hivex.css", import.meta.url).href;
+  document.head.append(link);
+}

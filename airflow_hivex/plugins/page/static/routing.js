@@ -44,11 +44,11 @@ export function Routing() {
       ),
     ),
     state.error ? h(Failure, { error: state.error }) : null,
-    state.data ? h(Answer, { route: state.data }) : null,
+    state.data ? h(Route, { route: state.data }) : null,
   );
 }
 
-function Answer({ route }) {
+export function Route({ route }) {
   return h(
     "div",
     { role: "status" },
