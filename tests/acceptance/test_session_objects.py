@@ -42,6 +42,7 @@ def test_a_temporary_view_stands_for_its_query_in_its_session(t: Session, metast
     t.sql("UPDATE default.t SET v = 'seen' WHERE id IN (SELECT ten / 10 FROM w) AND id = 2")
     assert rows(t, "SELECT v FROM default.t WHERE id = 2") == [("seen",)]
     assert rows(t, "SHOW VIEWS") == [("t",), ("w",)]
+    assert t.explain("SELECT * FROM w").cluster == t.sql("EXPLAIN ROUTE SELECT * FROM w").rows[0][0] == "c1"
     assert rows(t, "DESCRIBE w") == [("ten", "int", "ids"), ("v", "string", None)]
     for text in ("INSERT INTO t VALUES (9, 'x', 1)", "DROP TABLE t", "ALTER TABLE w RENAME TO x", "ANALYZE TABLE t"):
         with pytest.raises(InvalidOperationError, match="it is a temporary view of the session"):
@@ -115,6 +116,8 @@ def test_temporary_functions_are_those_of_their_session(t: Session, metastore: M
     with pytest.raises(InvalidOperationError, match="it runs any code"):
         t.sql("CREATE TEMPORARY FUNCTION f(x STRING DEFAULT reflect('a', 'b')) RETURNS STRING RETURN x")
     assert rows(t, "SELECT plus(1)") == [(2,)]
+    assert rows(t, "SHOW FUNCTIONS LIKE 'plus*'") == [("plus",), ("plus2",)]
+    assert rows(t, "DESCRIBE FUNCTION plus2")[0] == ("Function: plus2",)
 
 
 def test_a_statement_may_be_a_value(t: Session) -> None:

@@ -43,6 +43,11 @@ def session(sqlite_url: str, clusters: dict[str, dict[str, str]]) -> Iterator[Se
         f"MERGE INTO t USING t AS u ON t.id = u.id WHEN NOT MATCHED THEN INSERT VALUES (1, reflect({CALL}))",
         f"CREATE TABLE c AS SELECT reflect({CALL}) AS s",
         f"CREATE VIEW v AS SELECT reflect({CALL}) AS s",
+        f"CREATE TEMPORARY VIEW v AS FROM t |> SELECT reflect({CALL}) AS s",
+        f"CREATE TEMPORARY FUNCTION f() RETURNS STRING RETURN reflect({CALL})",
+        f"DECLARE x STRING DEFAULT reflect({CALL})",
+        f'EXECUTE IMMEDIATE "SELECT reflect({CALL})"',
+        f"SELECT IDENTIFIER('ref' || 'lect')({CALL})",
     ],
 )
 def test_functions_that_run_any_code_are_refused(session: Session, statement: str) -> None:
@@ -87,7 +92,8 @@ def test_views_of_a_time_when_code_was_allowed_are_refused_as_well(
         "ADD JAR '/tmp/x.jar'",
         "SELECT TRANSFORM (s) USING 'cat' AS (s) FROM t",
         "SET spark.sql.extensions = evil.Extension",
-        "EXECUTE IMMEDIATE 'SELECT 1'",
+        "SET spark.sql.sources.commitProtocolClass = evil.Protocol",
+        "CREATE TEMPORARY FUNCTION f AS 'evil.Function' USING JAR '/tmp/x.jar'",
         "SELECT IDENTIFIER('ref' || 'lect')('java.lang.System', 'getProperty', 'x')",
     ],
 )

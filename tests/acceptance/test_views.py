@@ -208,7 +208,7 @@ def test_views_have_no_files_on_any_cluster(t: Session, metastore: Metastore, tm
         ("CREATE VIEW x (a, a) AS SELECT id, v FROM t", StatementSyntaxError, "named twice"),
         ("CREATE VIEW x AS SELECT nothing FROM t", AnalysisError, "nothing"),
         ("CREATE VIEW x AS SELECT * FROM nowhere", NoSuchTableError, "nowhere"),
-        ("CREATE TEMPORARY VIEW x AS SELECT 1 AS one", UnsupportedStatementError, "TEMPORARY VIEW"),
+        ("CREATE GLOBAL TEMPORARY VIEW x AS SELECT 1 AS one", UnsupportedStatementError, "TEMPORARY VIEW"),
         ("ALTER VIEW x AS SELECT 1 AS one", NoSuchTableError, "x"),
         ("DROP VIEW t", InvalidOperationError, "DROP TABLE drops it"),
         ("DROP TABLE w", InvalidOperationError, "DROP VIEW drops it"),

@@ -13,9 +13,9 @@ from airflow_hivex.core.statements.transactions import in_transaction
 
 
 def show_functions(context: StatementContext, statement: ShowFunctions) -> Result:
-    """SHOW FUNCTIONS: one name a row, operators among them."""
+    """SHOW FUNCTIONS: one name a row, operators and temporary functions among them."""
     found = _run(context, statement, "SHOW SYSTEM FUNCTIONS")
-    names = matching([str(name) for (name,) in found.rows], statement.pattern)
+    names = matching([*(str(name) for (name,) in found.rows), *context.session.objects.functions], statement.pattern)
     return replace(found, columns=["function"], rows=[(name,) for name in names])
 
 
@@ -36,7 +36,8 @@ def _run(context: StatementContext, statement: ShowFunctions | DescribeFunction,
     def work(running: Running) -> Result:
         routed = route(context, statement, running)
         cluster = chosen_cluster(context, routed)
-        found = context.run(cluster, replace(plan_job(context, running, cluster, ()), command=command))
+        plan = replace(plan_job(context, running, cluster, ()), command=command)
+        found = context.run(cluster, replace(plan, prelude=context.session.objects.prelude([command])))
         if running.joined is None:
             context.services.transactions.commit(running.txn_id)
         return Result(rows=list(found.rows), cluster=cluster.name, txn_id=running.txn_id, route=routed.route)

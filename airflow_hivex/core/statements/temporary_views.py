@@ -10,6 +10,7 @@ from airflow_hivex.core.model.statements import (
     CreateTemporaryView,
     DescribeTable,
     DropView,
+    ExplainRoute,
     ObjectKind,
     RefreshTable,
     Role,
@@ -47,11 +48,11 @@ def create_temporary_view(context: StatementContext, statement: CreateTemporaryV
         cluster = chosen_cluster(context, routed)
         plan = plan_query(context, running, routed.statement.query, routed, cluster)
         given = context.run(cluster, replace(plan, max_rows=0)).columns
-        if running.joined is None:
-            context.services.transactions.commit(running.txn_id)
         columns = view_columns(name, statement.columns, given)
         names = [qualified(state, reference.table) for reference in statement.query.references]
         text = definition(statement.query, names, given, [column.name for column in columns])
+        if running.joined is None:
+            context.services.transactions.commit(running.txn_id)
         state.objects.views[name] = TemporaryView(text, columns, statement.comment)
         return Result(cluster=cluster.name, txn_id=running.txn_id, route=routed.route)
 
@@ -70,6 +71,8 @@ def check_temporary_views(context: StatementContext, statement: Statement) -> No
         InvalidOperationError: it does so.
     """
     objects = context.session.objects
+    if isinstance(statement, ExplainRoute):
+        statement = statement.statement
     if not objects.views or isinstance(statement, _TAKE_THEM):
         return
     for use in statement.uses:
