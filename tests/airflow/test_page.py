@@ -13,6 +13,7 @@ from airflow.sdk import DAG
 
 from airflow_hivex.core.errors import TransactionAbortedError
 from airflow_hivex.core.model.locks import DataOperation, LockComponent, LockType
+from airflow_hivex.hooks.configuration import EXTRAS
 from airflow_hivex.operators.query import HivexQueryOperator
 from tests.airflow.page_clients import HEADERS, application, client_of, post, read
 
@@ -401,6 +402,28 @@ def _set_revision(path: Any, revision: str) -> None:
 
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE hivex_alembic_version SET version_num = ?", (revision,))
+
+
+# The route of Airflow calls what another part of Airflow has deprecated.
+@pytest.mark.filterwarnings("ignore:ProvidersManager.hooks is deprecated")
+def test_connection_has_its_form_and_its_test_button(
+    metastore: Metastore, warehouse: dict[str, Any], editor: TestClient, viewer: TestClient
+) -> None:
+    (form,) = [each for each in editor.get("/ui/connections/hook_meta").json() if each["connection_type"] == "hivex"]
+    assert set(form["extra_fields"]) == set(EXTRAS)
+    assert form["standard_fields"]["host"]["title"] == "Metastore database host"
+
+    def tested(client: TestClient, **extra: Any) -> Any:
+        body = {"connection_id": "tested", "conn_type": "hivex", "extra": json.dumps(warehouse | extra)}
+        return client.post("/api/v2/connections/test", json=body)
+
+    answer = tested(editor)
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["status"] is True, answer.text
+    assert "the metastore answers" in answer.json()["message"]
+    broken = tested(editor, default_cluster="c9").json()
+    assert (broken["status"], "c9" in broken["message"]) == (False, True)
+    assert tested(viewer).status_code == 403
 
 
 def test_page_is_in_the_navigation(metastore: Metastore, editor: TestClient) -> None:

@@ -91,6 +91,23 @@ def test_airflow_knows_the_connection_type() -> None:
     )
 
 
+def test_commands_of_airflow_list_the_provider_and_its_plugins(capsys: pytest.CaptureFixture[str]) -> None:
+    from airflow.cli.cli_parser import get_parser
+
+    parser = get_parser()
+
+    def run(*arguments: str) -> Any:
+        options = parser.parse_args([*arguments, "--output", "json"])
+        options.func(options)
+        return json.loads(capsys.readouterr().out)
+
+    (provider,) = run("providers", "get", "airflow-provider-hivex", "--full")
+    assert "A transactional Hive warehouse" in str(provider)
+    plugins = {each["name"]: each for each in run("plugins")}
+    assert {"hivex", "hivex_commit_events"} <= set(plugins)
+    assert "hivex-task" in str(plugins["hivex"])
+
+
 def test_form_offers_exactly_the_extras_that_the_hook_reads(providers_manager: Any) -> None:
     (connection_type,) = get_provider_info()["connection-types"]
     assert set(connection_type["conn-fields"]) == set(EXTRAS)
