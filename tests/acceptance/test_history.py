@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import unquote, urlparse
 
 import pytest
 
@@ -15,6 +16,7 @@ from airflow_hivex.core.errors import (
     InvalidObjectError,
     InvalidOperationError,
     NoSuchVersionError,
+    RoutingError,
     StatementSyntaxError,
     UnsupportedStatementError,
     VersionExpiredError,
@@ -232,6 +234,42 @@ def test_truncated_rows_are_those_of_their_version(session: Session) -> None:
     session.sql("INSERT INTO t VALUES (2), (3)")
     sizes = [len(session.snapshot_files("t", version=version).files) for version in range(1, 5)]
     assert sizes == [0, 1, 0, 1]
+
+
+def test_copy_serves_the_versions_whose_directories_it_has(
+    warehouse: CompactedWarehouse, session: Session, metastore: Metastore
+) -> None:
+    rows = warehouse.write("t")
+    warehouse.copy("t", "c2")
+    later = rows + warehouse.write("t")
+    with metastore.session(cluster="c2") as on_copy:
+        assert warehouse.read(on_copy, "t", 2) == rows
+        for version in (3, None):
+            with pytest.raises(RoutingError, match="behind its primary"):
+                warehouse.read(on_copy, "t", version)
+    assert warehouse.read(session, "t", 3) == sorted(later)
+
+
+def test_files_of_a_version_stay_as_long_as_those_of_a_frame(
+    metastore_url: str, clusters: dict[str, dict[str, str]], clock: Clock, tmp_path: Path
+) -> None:
+    settings = {"hivex.history.retention": RETENTION_S, "hivex.dataframe.retention.time": 10 * RETENTION_S}
+    with Metastore.open(
+        metastore_url, clusters=clusters, default_cluster="c1", clock=clock, settings=settings
+    ) as metastore:
+        session = metastore.session()
+        session.sql("CREATE TABLE t (a bigint)")
+        warehouse = CompactedWarehouse(metastore, tmp_path)
+        warehouse.write("t")
+        files = session.snapshot_files("t", version=2).files
+        warehouse.write("t")
+        warehouse.compact("t")
+        clock.advance(2 * RETENTION_S)
+        (task,) = metastore.compactor.clean()
+        assert (task.outcome, len(task.blockers)) == (CleaningOutcome.WAITING, 1)
+        assert all(Path(unquote(urlparse(file.uri).path)).exists() for file in files)
+        clock.advance(10 * RETENTION_S)
+        assert len(metastore.compactor.clean()[0].deleted) == 2
 
 
 @pytest.mark.parametrize(

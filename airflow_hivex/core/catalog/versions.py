@@ -26,9 +26,9 @@ from airflow_hivex.core.model.predicates import Predicate
 from airflow_hivex.core.model.snapshots import Snapshot
 from airflow_hivex.core.model.versions import RecordedVersion, TableVersion, is_beyond
 from airflow_hivex.core.store.schema import partitions, table_commits, tables
-from airflow_hivex.core.transactions.commit_record import CREATION
 
 _C = table_commits.c
+_CREATES = "CREATE "
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ def read_commits(connection: Connection, table_id: int, limit: int | None = None
     is_repeated = and_(
         _C.txn_id.is_(None),
         select(newer.id)
-        .where(newer.table_id == table_id, newer.txn_id.is_not(None), newer.operation.startswith(CREATION))
+        .where(newer.table_id == table_id, newer.txn_id.is_not(None), newer.operation.startswith(_CREATES))
         .exists(),
     )
     query = select(table_commits).where(_C.table_id == table_id, _C.write_id.is_not(None), ~is_repeated)

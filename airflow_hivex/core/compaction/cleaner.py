@@ -19,7 +19,7 @@ from airflow_hivex.core.catalog.history import raise_floor
 from airflow_hivex.core.catalog.partitions import spelled_name
 from airflow_hivex.core.catalog.table_events import record_table_event
 from airflow_hivex.core.catalog.tables import raise_versions, select_table
-from airflow_hivex.core.clock import Clock
+from airflow_hivex.core.clock import Clock, to_ms
 from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.clusters.roots import Roots
 from airflow_hivex.core.compaction.candidates import Resource
@@ -32,6 +32,7 @@ from airflow_hivex.core.events.notification_log import EventType
 from airflow_hivex.core.model.cleaning import CleaningOutcome, CleaningTask, Deletion
 from airflow_hivex.core.model.compaction import Compaction, CompactionRequest, CompactionType
 from airflow_hivex.core.model.directories import parse_directory
+from airflow_hivex.core.model.table_properties import history_retention_ms
 from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.engine import Store
@@ -115,7 +116,12 @@ class Cleaner:
 
         A fixed number of statements, and one for each different snapshot of a reader.
         """
-        entries = self._cleaning.next_entries()
+        # Entries that wait for the retention of versions keep no others waiting.
+        kept_since = self._clock() - history_retention_ms(self._settings, {})
+        entries = sorted(
+            self._cleaning.next_entries(),
+            key=lambda entry: (entry.committed_at is not None and to_ms(entry.committed_at) > kept_since, entry.id),
+        )
         paused = {
             (entry.table_id, entry.partition): entry
             for entry in self._cleaning.abort_cleanups()

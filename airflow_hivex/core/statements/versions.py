@@ -30,6 +30,9 @@ class FoundVersion:
     floors: Mapping[int | None, int]
 
 
+_LEAST_KEPT_S = 3600
+"""A statement of a transaction may read its versions for so long, also beyond their retention."""
+
 _COLUMNS = (
     "write_id",
     "txn_id",
@@ -139,7 +142,7 @@ def _tell_cleaner(context: StatementContext, running: Running, table: StoredTabl
             table.id,
             settled_txn_id,
             now_ms=services.clock(),
-            retention_s=int(services.settings["hivex.dataframe.retention.time"]),
+            retention_s=max(int(services.settings["hivex.dataframe.retention.time"]), _LEAST_KEPT_S),
             user=context.session.user,
         )
 
