@@ -27,6 +27,8 @@ EXAMPLES: dict[str, tuple[object, ...]] = {
     "NoSuchFunctionError": ("d", "f"),
     "NoSuchColumnError": ("d.t", "x", ["a", "b"]),
     "NoSuchVariableError": ("x",),
+    "NoSuchVersionError": ("d.t", "3", "no commit has this write id"),
+    "VersionExpiredError": ("d.t", "3", "its files were deleted"),
     "NoSuchTemporaryFunctionError": ("f",),
     "NotOnClusterError": ("d.t", "c2", ["c1"]),
     "AlreadyExistsError": ("table", "d.t"),
