@@ -65,7 +65,13 @@ def resumed(context: StatementContext, running: Running, table: StoredTable, fac
         return None
     joined.held = None
     services = context.services
-    own = replace(facts, write_id=held.facts.write_id, statement_id=held.facts.statement_id)
+    own = replace(
+        facts,
+        write_id=held.facts.write_id,
+        statement_id=held.facts.statement_id,
+        # Its kind is added when the write begins.
+        statement=held.facts.statement,
+    )
     cluster = services.clusters.get(facts.cluster)
     runner = services.runner(cluster)
     if (
