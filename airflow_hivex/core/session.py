@@ -75,7 +75,11 @@ from airflow_hivex.core.streaming import TransactionBatch
 from airflow_hivex.core.warehouse import Warehouse
 
 if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
     from airflow_hivex.core.runners.given import GivenSession
+    from airflow_hivex.core.statements.arrow_reads import Filter
 
 log = logging.getLogger(__name__)
 
@@ -349,10 +353,127 @@ class Session:
             RoutingError: the pinned cluster does not have it.
             StorageError: its directories cannot be listed.
         """
+        statement = self._query_of_files(table, "snapshot_files", version, timestamp)
+        with own_errors("The search for files"):
+            return snapshot_files(self._context(None), statement)
+
+    def to_arrow(
+        self,
+        table: str,
+        columns: Sequence[str] | None = None,
+        filter: Filter = None,
+        parameters: Mapping[str, object] | None = None,
+        threads: int | None = None,
+    ) -> pa.Table:
+        """Return the rows of a table or link as pyarrow reads them in this process, without Spark.
+
+        The snapshot and the locks are those of a SELECT, and the types those of Spark's ``toArrow``.
+
+        Args:
+            table: ``table`` or ``database.table``.
+            columns: the columns to read; None reads all.
+            filter: a condition that compares columns with constants in SQL (``"year = :year AND dep_delay > 60"``), a
+                list of tuples (``[("year", "=", 2013)]``), or an expression of ``pyarrow.compute``. Partitions, stripes
+                and row groups that it excludes are not read; an expression excludes none of them.
+            parameters: values of the markers of ``filter``.
+            threads: how many threads read files; None takes one more than the processors of this machine.
+
+        Raises:
+            NoSuchTableError, NoSuchColumnError: the table or a column does not exist.
+            InvalidOperationError: it is a view, or only Spark reads its format or a type of its columns.
+            UnsupportedStatementError, InvalidParametersError: the filter needs Spark, or is not one.
+            RoutingError: the table is not on the session's cluster.
+            StorageError: a file cannot be read from this process.
+        """
+        from airflow_hivex.core.statements.arrow_reads import read_table
+
+        statement = self._query_of_files(table, "to_arrow")
+        with own_errors("The read"):
+            return read_table(self._context(parameters), statement, columns, filter, threads)
+
+    def to_batches(
+        self,
+        table: str,
+        columns: Sequence[str] | None = None,
+        filter: Filter = None,
+        parameters: Mapping[str, object] | None = None,
+        threads: int | None = None,
+    ) -> pa.RecordBatchReader:
+        """Return the rows of :meth:`to_arrow` as a stream, of which a few stripes are in memory at a time.
+
+        The cleaner keeps the files for ``hivex.dataframe.retention.time``, and in a transaction until that ends.
+        """
+        from airflow_hivex.core.statements.arrow_reads import read_batches
+
+        statement = self._query_of_files(table, "to_batches")
+        with own_errors("The read"):
+            return read_batches(self._context(parameters), statement, columns, filter, threads)
+
+    def to_pandas(
+        self,
+        table: str,
+        columns: Sequence[str] | None = None,
+        filter: Filter = None,
+        parameters: Mapping[str, object] | None = None,
+        threads: int | None = None,
+    ) -> pd.DataFrame:
+        """Return the rows of :meth:`to_arrow` as a DataFrame of pandas."""
+        frame: pd.DataFrame = self.to_arrow(table, columns, filter, parameters, threads).to_pandas()
+        return frame
+
+    def to_polars(
+        self,
+        table: str,
+        columns: Sequence[str] | None = None,
+        filter: Filter = None,
+        parameters: Mapping[str, object] | None = None,
+        threads: int | None = None,
+    ) -> Any:
+        """Return the rows of :meth:`to_arrow` as a DataFrame of polars.
+
+        Raises:
+            InvalidOperationError: polars is not installed.
+        """
+        try:
+            import polars as pl
+        except ImportError as error:
+            raise InvalidOperationError("to_polars", table, "polars is not installed; pip install polars") from error
+        return pl.from_arrow(self.to_arrow(table, columns, filter, parameters, threads))
+
+    def to_duckdb(
+        self,
+        table: str,
+        connection: Any,
+        view: str | None = None,
+        columns: Sequence[str] | None = None,
+        filter: Filter = None,
+        parameters: Mapping[str, object] | None = None,
+        threads: int | None = None,
+    ) -> Any:
+        """Return the rows of :meth:`to_arrow` as a view of a DuckDB connection, which has the name of the table.
+
+        ``view`` is another name for it. The rows stay in the memory of this process as long as the view does.
+        """
+        found = self.to_arrow(table, columns, filter, parameters, threads)
+        name = view or read_table_name(table).name
+        connection.register(name, found)
+        return connection.table(name)
+
+    def _query_of_files(
+        self, table: str, operation: str, version: int | None = None, timestamp: datetime | str | None = None
+    ) -> kinds.Select:
+        """Return the query of all rows of a table or link, as they are or in an earlier version.
+
+        Raises:
+            NoSuchTableError: it does not exist.
+            InvalidOperationError: it is a view, or the session is closed.
+        """
+        if self._is_closed:
+            raise InvalidOperationError(operation, "the session", "it is closed; begin another one")
         name = read_table_name(table)
         check_name(self._context(None), name, table)
         if name.namespace is None and self._services.catalog.get_table(*self._state.qualify(name)).is_view:
-            raise InvalidOperationError("snapshot_files", table, "it is a view, which has no files")
+            raise InvalidOperationError(operation, table, "it is a view, which has no files")
         text = f"SELECT * FROM {table}"  # noqa: S608 - it was read as a name
         parameters: dict[str, object] = {}
         if version is not None:
@@ -361,8 +482,7 @@ class Session:
             text, parameters = f"{text} TIMESTAMP AS OF :timestamp", {"timestamp": timestamp}
         statement = read(text, parameters, database=self._state.database)
         assert isinstance(statement, kinds.Select)
-        with own_errors("The search for files"):
-            return snapshot_files(self._context(None), statement)
+        return statement
 
     def changes(
         self, table: str, since: Version | None, until: Version | None = None, max_rows: int | None = None

@@ -106,6 +106,18 @@ def test_examples_of_the_page_on_namespaces_run_one_after_the_other(sqlite_url: 
         assert len(session.snapshot_files("departures@flights").files) == 2
 
 
+def test_examples_of_reads_without_spark_run_one_after_the_other(
+    sqlite_url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = ROOT / "docs" / "how-to" / "read-without-spark.md"
+    with Metastore.open(sqlite_url) as metastore, metastore.session() as session:
+        names: dict[str, object] = {"session": session}
+        for block in blocks(page, "python"):
+            exec(block, names)
+        assert names["few"].to_pylist() == [{"id": 1}]  # type: ignore[attr-defined]
+    assert capsys.readouterr().out == "1\n1\n"
+
+
 @pytest.mark.spark
 def test_example_of_the_database_api_runs_as_it_stands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = ROOT / "docs" / "how-to" / "sql-operators.md"

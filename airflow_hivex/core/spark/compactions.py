@@ -19,7 +19,8 @@ from airflow_hivex.core.model.plans import Compaction, Plan, Scan, Write, Writte
 from airflow_hivex.core.spark import functions as F  # noqa: N812 - the name every Spark program uses
 from airflow_hivex.core.spark import layout, scans
 from airflow_hivex.core.spark.assignment import nothing, quoted
-from airflow_hivex.core.spark.deletes import delete_events, event_files
+from airflow_hivex.core.spark.delete_events import event_files
+from airflow_hivex.core.spark.deletes import delete_events
 from airflow_hivex.core.spark.layout import BUCKET, METADATA_COLUMNS, ORIGINAL_WRITE_ID, ROW_ID, WRITE_ID
 from airflow_hivex.core.spark.new_directories import NewDirectories
 from airflow_hivex.core.spark.rebalancing import rebalance

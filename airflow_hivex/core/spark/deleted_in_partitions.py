@@ -18,8 +18,10 @@ from airflow_hivex.core.model.directories import DirectoryKind, parse_directory
 from airflow_hivex.core.model.originals import ORIGINAL_WRITE_ID as FIRST_WRITE_ID
 from airflow_hivex.core.model.plans import Scan
 from airflow_hivex.core.spark import functions as F  # noqa: N812 - the name every Spark program uses
-from airflow_hivex.core.spark.deletes import SOURCE, DeletedRows, bitmaps
+from airflow_hivex.core.spark.delete_events import SOURCE
+from airflow_hivex.core.spark.deletes import DeletedRows, bitmaps
 from airflow_hivex.core.spark.layout import BUCKET, ORIGINAL_WRITE_ID, ROW_ID
+from airflow_hivex.core.spark.original_files import OriginalFile, plain_path
 from airflow_hivex.core.spark.originals import (
     HIGHEST,
     LOWEST,
@@ -27,11 +29,9 @@ from airflow_hivex.core.spark.originals import (
     OWNER,
     OWNER_COLUMNS,
     SHIFT,
-    OriginalFile,
     Owner,
     as_columns,
     as_spark_names_them,
-    plain_path,
 )
 from airflow_hivex.core.spark.row_keys import Writer, runs
 from airflow_hivex.core.spark.storage import Place, place

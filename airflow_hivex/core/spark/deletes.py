@@ -7,36 +7,26 @@ Source: docs/reference/spark.md, "Deleted rows".
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
-from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from airflow_hivex.core.errors import JobError
 from airflow_hivex.core.model.originals import ORIGINAL_WRITE_ID as FIRST_WRITE_ID
-from airflow_hivex.core.model.plans import Scan, ScanPart, WriteIdFilter
+from airflow_hivex.core.model.plans import Scan, ScanPart
 from airflow_hivex.core.spark import functions as F  # noqa: N812 - the name every Spark program uses
 from airflow_hivex.core.spark import loading, nested_rows
 from airflow_hivex.core.spark.assignment import field
 from airflow_hivex.core.spark.configuration import OWN_FILES_OPTIONS
+from airflow_hivex.core.spark.delete_events import event_files, events_in
 from airflow_hivex.core.spark.layout import BUCKET, HIVE, METADATA_COLUMNS, ORIGINAL_WRITE_ID, ROW_ID, WRITE_ID
-from airflow_hivex.core.spark.nested_rows import HIVE_NAMES
 from airflow_hivex.core.spark.row_keys import Writer, runs
-from airflow_hivex.core.spark.storage import Place, place
 
-if TYPE_CHECKING:
-    from pyarrow import orc
-
-MOST_EVENTS = 50_000_000
-"""Delete events that the driver reads; more are joined."""
 MOST_WORDS = 1 << 21
 """64-bit words of all bitmaps together, 16 MiB; more are joined."""
 MOST_CASES = 24
@@ -44,11 +34,7 @@ MOST_CASES = 24
 MOST_PLACES = 1 << 20
 """Size of that second array; where it would be larger, Spark joins."""
 
-_READERS = 16
 _KEYS = (ORIGINAL_WRITE_ID, BUCKET, ROW_ID)
-_COLUMNS = [ORIGINAL_WRITE_ID, BUCKET, ROW_ID, WRITE_ID]
-SOURCE = "__source_file"
-"""The file that a delete event comes from."""
 
 
 class DeletedRows:
@@ -231,85 +217,3 @@ def bitmaps(events: pa.Table) -> Bitmaps | None:
         parts.append(np.packbits(bits, bitorder="little").view("<i8"))
     found = Bitmaps(np.concatenate(parts) if parts else np.zeros(0, np.int64), offsets, skipped)
     return found if not offsets or found.is_usable else None
-
-
-def event_files(scan: Scan) -> list[Place]:
-    """Return the files with delete events.
-
-    Raises:
-        JobError: some are not there, so that rows that were deleted would be seen again.
-    """
-
-    def of(directory: str) -> list[Place]:
-        where = place(directory)
-        return [where / name for name, _ in where.files() if not name.startswith(("_", "."))]
-
-    files: list[Place] = []
-    with ThreadPoolExecutor(_READERS) as pool:
-        for part in scan.deletes:
-            found = list(chain.from_iterable(pool.map(of, part.paths)))
-            if part.files is not None and len(found) != part.files:
-                raise JobError(
-                    "",
-                    f"{scan.table} has {len(found)} files of delete deltas below {part.base_path} where {part.files} "
-                    "were written: some were deleted or added by other means; restore them, or drop the table or "
-                    "partition.",
-                )
-            files += found
-    return files
-
-
-@contextmanager
-def _opened(file: Place) -> Iterator[orc.ORCFile]:
-    """Open an ORC file.
-
-    Raises:
-        JobError: the file is not an ORC file, or cannot be read.
-    """
-    from pyarrow import orc
-
-    try:
-        with file.open() as data:
-            yield orc.ORCFile(data)
-    except (OSError, pa.ArrowException) as error:
-        raise JobError("", f"{file.path} cannot be read: {error}") from error
-
-
-def events_in(files: Sequence[Place], valid: WriteIdFilter | None) -> pa.Table | None:
-    """Return the delete events of files that the snapshot sees, each with the number of its file, as :data:`SOURCE`.
-
-    None where they are too many for the driver.
-
-    Raises:
-        JobError: a file cannot be read.
-    """
-    return _events(files, valid) if _event_count(files) <= MOST_EVENTS else None
-
-
-def _event_count(files: Sequence[Place]) -> int:
-    def count(file: Place) -> int:
-        with _opened(file) as data:
-            return int(data.nrows)
-
-    with ThreadPoolExecutor(_READERS) as pool:
-        return sum(pool.map(count, files))
-
-
-def _events(files: Sequence[Place], valid: WriteIdFilter | None) -> pa.Table:
-    def read(file: Place) -> pa.Table:
-        with _opened(file) as data:
-            # By the file itself, whichever layout it has.
-            names = _COLUMNS if ORIGINAL_WRITE_ID in data.schema.names else [HIVE_NAMES[name] for name in _COLUMNS]
-            return data.read(columns=names).select(names).rename_columns(_COLUMNS)
-
-    if not files:
-        return pa.table({name: pa.array([], pa.int64()) for name in (*_COLUMNS, SOURCE)})
-    with ThreadPoolExecutor(_READERS) as pool:
-        tables = list(pool.map(read, files))
-    sources = np.repeat(np.arange(len(tables), dtype=np.int32), [len(table) for table in tables])
-    events = pa.concat_tables(tables).append_column(SOURCE, pa.array(sources))
-    if valid is not None:
-        write_ids = events.column(WRITE_ID).to_numpy()
-        seen = (write_ids <= valid.high_watermark) & ~np.isin(write_ids, valid.exceptions)
-        events = events.filter(pa.array(seen))
-    return events

@@ -33,6 +33,18 @@ METADATA_COLUMNS = (
 )
 """The first columns of a file with the row layout ``flat``."""
 
+HIVE_NAMES: Mapping[str, str] = {
+    OPERATION: "operation",
+    ORIGINAL_WRITE_ID: "originalTransaction",
+    BUCKET: "bucket",
+    ROW_ID: "rowId",
+    WRITE_ID: "currentTransaction",
+}
+"""Hive's names of the metadata columns."""
+
+HIVE_ROW = "row"
+"""Hive's name of the struct that holds a row."""
+
 ROW_ID_FIELDS = ((ORIGINAL_WRITE_ID, "writeid"), (BUCKET, "bucketid"), (ROW_ID, "rowid"))
 """The columns that Hive's ROW__ID is made of, and what its fields are called. Source: Hive's RecordIdentifier."""
 

@@ -8,7 +8,7 @@ docs/reference/spark.md; ORC's SchemaEvolution.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from pyspark.sql import Column as Expression
@@ -21,18 +21,9 @@ from airflow_hivex.core.spark import functions as F  # noqa: N812 - the name eve
 from airflow_hivex.core.spark import loading, local_times
 from airflow_hivex.core.spark.assignment import field
 from airflow_hivex.core.spark.configuration import OWN_FILES_OPTIONS
-from airflow_hivex.core.spark.layout import BUCKET, METADATA_COLUMNS, OPERATION, ORIGINAL_WRITE_ID, ROW_ID, WRITE_ID
+from airflow_hivex.core.spark.layout import HIVE_NAMES, METADATA_COLUMNS
+from airflow_hivex.core.spark.layout import HIVE_ROW as _ROW
 
-HIVE_NAMES: Mapping[str, str] = {
-    OPERATION: "operation",
-    ORIGINAL_WRITE_ID: "originalTransaction",
-    BUCKET: "bucket",
-    ROW_ID: "rowId",
-    WRITE_ID: "currentTransaction",
-}
-"""Hive's names of the metadata columns."""
-
-_ROW = "row"
 # Always true. Spark's optimizer sees through simpler forms, and then leaves columns out.
 _READS_ALL = f"coalesce({', '.join(HIVE_NAMES.values())}, if({_ROW} is null, null, 0)) IS NOT NULL"
 

@@ -6,7 +6,6 @@ first row on and without a filter below, Spark's increasing ids count the rows: 
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,13 +17,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from airflow_hivex.core.errors import JobError
-from airflow_hivex.core.model.buckets import encode_bucket
-from airflow_hivex.core.model.originals import number_files
-from airflow_hivex.core.model.plans import OriginalFiles, Plan, ScanPart
+from airflow_hivex.core.model.plans import Plan
 from airflow_hivex.core.spark import functions as F  # noqa: N812 - the name every Spark program uses
-from airflow_hivex.core.spark.footers import row_counts
 from airflow_hivex.core.spark.layout import BUCKET, INSERT_OPERATION, OPERATION, ORIGINAL_WRITE_ID, ROW_ID, WRITE_ID
-from airflow_hivex.core.spark.storage import place
+from airflow_hivex.core.spark.original_files import OriginalFile, plain_path
 from airflow_hivex.core.spark.writes import ROW_ID_MASK
 
 Owner = tuple[int, int, int, int]
@@ -48,17 +44,6 @@ _ONE_FILE_A_TASK = {
     "spark.sql.files.openCostInBytes": _LARGEST_FILE,
     "spark.sql.files.maxPartitionNum": str((1 << 31) - 1),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class OriginalFile:
-    """One file: its rows have ids from ``first_row_id`` on in the bucket whose property is ``bucket``."""
-
-    uri: str
-    owner: tuple[str, int]
-    bucket: int
-    first_row_id: int
-    rows: int
 
 
 def needs_one_file_a_task(plan: Plan) -> bool:
@@ -98,30 +83,6 @@ def one_file_a_task(spark: SparkSession) -> Iterator[None]:
                     spark.conf.unset(key)
                 else:
                     spark.conf.set(key, old)
-
-
-def files_of(format: str, part: ScanPart) -> list[OriginalFile]:
-    """Return the original files of a part that have rows."""
-    return [file for group in part.originals for file in _numbered(format, group) if file.rows]
-
-
-def _numbered(format: str, group: OriginalFiles) -> list[OriginalFile]:
-    root, files = group.place, group.files
-    if group.folder is not None:
-        root = f"{group.place}/{group.folder}"
-        there = [(name, size) for name, size in place(root).files() if not name.startswith(("_", "."))]
-        counts = row_counts(format, [(f"{root}/{name}", size) for name, size in there])
-        files = tuple((name, rows) for (name, _), rows in zip(there, counts, strict=True))
-    return [
-        OriginalFile(
-            f"{root}/{file.name}",
-            (group.place, group.write_id),
-            encode_bucket(file.bucket_id, group.statement_id),
-            file.first_row_id,
-            file.rows,
-        )
-        for file in number_files(files)
-    ]
 
 
 def with_row_ids(
@@ -180,8 +141,3 @@ def as_columns(owners: Sequence[Owner]) -> dict[str, pa.Array]:
 def as_spark_names_them(rows: DataFrame) -> dict[str, str]:
     """Return the files of a scan: the name that ``input_file_name()`` has for each plain path."""
     return {plain_path(unquote(name)): name for name in rows.inputFiles()}
-
-
-def plain_path(uri: str) -> str:
-    """Return a URI as a key: Hadoop writes those of local files with one slash or three."""
-    return re.sub(r"^file:/+", "/", uri)

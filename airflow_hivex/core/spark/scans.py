@@ -25,7 +25,7 @@ from airflow_hivex.core.spark.configuration import OWN_FILES_OPTIONS
 from airflow_hivex.core.spark.deleted_in_partitions import DeletedInPartitions
 from airflow_hivex.core.spark.deletes import DeletedRows
 from airflow_hivex.core.spark.layout import FLAT, HIVE, METADATA_COLUMNS, ORIGINAL, PLAIN, ROW_ID_FIELDS, WRITE_ID
-from airflow_hivex.core.spark.originals import OriginalFile
+from airflow_hivex.core.spark.original_files import OriginalFile, files_of
 
 _NO_GLOBBING = "__globPaths__"
 """Spark's own switch: the paths are taken as they stand, with any ``*`` and ``[`` in them."""
@@ -94,7 +94,7 @@ def _frames(spark: SparkSession, scan: Scan, part: ScanPart, deleted: Deleted | 
     if part.layout == ORIGINAL:
         exact: list[OriginalFile] = []
         plain: list[OriginalFile] = []
-        for file in originals.files_of(scan.format, part):
+        for file in files_of(scan.format, part):
             touched = deleted is not None and deleted.in_partitions.touches(file)
             (exact if _metadata(scan) or touched else plain).append(file)
         if plain:

@@ -29,7 +29,7 @@ from airflow_hivex.core.model.file_properties import COMPRESSION, compression
 from airflow_hivex.core.model.plans import Scan, Write, WriteIdFilter
 from airflow_hivex.core.spark import functions as F  # noqa: N812 - the name every Spark program uses
 from airflow_hivex.core.spark import layout, row_keys, storage, stripe_rewriting
-from airflow_hivex.core.spark.deletes import event_files, events_in
+from airflow_hivex.core.spark.delete_events import event_files, events_in
 from airflow_hivex.core.spark.layout import BUCKET, ORIGINAL_WRITE_ID, ROW_ID
 from airflow_hivex.core.spark.new_directories import NewDirectories
 from airflow_hivex.core.spark.orc_tail import (

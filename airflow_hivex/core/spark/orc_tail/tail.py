@@ -29,7 +29,8 @@ _PS_WRITER_VERSION, _PS_ENCRYPTED_STATISTICS_LENGTH, _PS_MAGIC = 6, 7, 8000
 _FOOTER_LENGTH = 2
 _FOOTER_STRIPE, _FOOTER_TYPE, _FOOTER_USER_METADATA, _FOOTER_ROWS, _FOOTER_STATISTICS = 3, 4, 5, 6, 7
 _FOOTER_STRIDE, _FOOTER_ENCRYPTION, _FOOTER_CALENDAR = 8, 10, 11
-_JULIAN_GREGORIAN = 1
+JULIAN_GREGORIAN = 1
+"""The calendar of a file whose days before 1582-10-15 are those of the Julian calendar."""
 _ITEM_NAME, _ITEM_VALUE = 1, 2
 _STRIPE_OFFSET, _STRIPE_INDEX, _STRIPE_DATA, _STRIPE_FOOTER, _STRIPE_ROWS = range(1, 6)
 _METADATA_STRIPE_STATISTICS = 1
@@ -77,7 +78,7 @@ class Tail:
             "ORC version": self.postscript.numbers(_PS_VERSION),
             "row index stride": self.row_index_stride,
             # Readers take one that is not told for this one, too (orc.proleptic.gregorian.default).
-            "calendar": self.footer.number(_FOOTER_CALENDAR) or _JULIAN_GREGORIAN,
+            "calendar": self.footer.number(_FOOTER_CALENDAR) or JULIAN_GREGORIAN,
         }
 
     @property

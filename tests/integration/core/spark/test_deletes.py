@@ -15,10 +15,9 @@ from pyarrow import orc
 from airflow_hivex.core.model.buckets import encode_bucket
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.plans import Scan, ScanPart, WriteIdFilter
-from airflow_hivex.core.spark import deletes
+from airflow_hivex.core.spark import delete_events, deletes
 from airflow_hivex.core.spark.deletes import DeletedRows
-from airflow_hivex.core.spark.layout import METADATA_COLUMNS
-from airflow_hivex.core.spark.nested_rows import HIVE_NAMES
+from airflow_hivex.core.spark.layout import HIVE_NAMES, METADATA_COLUMNS
 
 if TYPE_CHECKING:
     from pyarrow import Table
@@ -96,7 +95,7 @@ def test_deleted_rows_are_left_out(
     spark: SparkSession, tmp_path: Path, means: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in MEANS[means].items():
-        monkeypatch.setattr(deletes, name, value)
+        monkeypatch.setattr(delete_events if name == "MOST_EVENTS" else deletes, name, value)
     rng = np.random.default_rng(len(means))
     chosen = [key for key in KEYS if rng.random() < 0.4]
     # One write id, one bucket and one row id that no row has; one directory without files.
@@ -121,7 +120,7 @@ def test_delete_events_that_the_snapshot_must_not_see_delete_nothing(
     spark: SparkSession, tmp_path: Path, means: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in MEANS[means].items():
-        monkeypatch.setattr(deletes, name, value)
+        monkeypatch.setattr(delete_events if name == "MOST_EVENTS" else deletes, name, value)
     directory = tmp_path / "delete_delta_10_13"
     directory.mkdir()
     parts = [events([KEYS[number]], write_id) for number, write_id in enumerate((10, 11, 12, 13))]

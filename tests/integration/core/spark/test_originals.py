@@ -16,8 +16,8 @@ from airflow_hivex.core.model.buckets import decode_bucket, encode_bucket
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.plans import OriginalFiles, Plan, Scan, ScanPart
 from airflow_hivex.core.runners.registry import Runner
-from airflow_hivex.core.spark import deletes
-from airflow_hivex.core.spark.nested_rows import HIVE_NAMES
+from airflow_hivex.core.spark import delete_events, deletes
+from airflow_hivex.core.spark.layout import HIVE_NAMES
 from tests import hive_oracle
 
 if TYPE_CHECKING:
@@ -124,7 +124,8 @@ def test_events_of_one_partition_leave_the_others_alone(
     runner: Runner, tmp_path: Path, means: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if means != "bitmaps":
-        monkeypatch.setattr(deletes, "MOST_WORDS" if means == "too many words" else "MOST_EVENTS", 0)
+        name, module = ("MOST_WORDS", deletes) if means == "too many words" else ("MOST_EVENTS", delete_events)
+        monkeypatch.setattr(module, name, 0)
     groups = []
     deleted = []
     for number, name in enumerate(("a", "b c%2Fd")):
@@ -184,7 +185,7 @@ def test_rows_that_hive_has_numbered_in_each_partition_are_deleted_in_their_own(
     runner: Runner, tmp_path: Path, means: str, layout: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in MEANS[means].items():
-        monkeypatch.setattr(deletes, name, value)
+        monkeypatch.setattr(delete_events if name == "MOST_EVENTS" else deletes, name, value)
     bucket, other = encode_bucket(0), encode_bucket(3, 1)
     directories = ("base_0000004", "delta_0000005_0000006", "delta_0000009_0000009_0000")
     expected = set()
@@ -230,7 +231,7 @@ def test_events_of_hive_2_name_rows_of_original_files_by_the_bucket_alone(
     runner: Runner, tmp_path: Path, means: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in MEANS[means].items():
-        monkeypatch.setattr(deletes, name, value)
+        monkeypatch.setattr(delete_events if name == "MOST_EVENTS" else deletes, name, value)
     place = tmp_path / "p=a"
     files = tuple((name, write(place / name, range(at, at + 10))) for at, name in ((0, "000000_0"), (100, "000001_0")))
     # Those of a later Hive, or of ours, have the bucket property.

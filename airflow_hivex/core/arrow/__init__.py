@@ -1,0 +1,1 @@
+"""Tables read by pyarrow in this process, without Spark."""

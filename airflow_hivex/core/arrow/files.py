@@ -1,0 +1,207 @@
+"""Data files of a scan: the parts that are read at once, and the rows of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from airflow_hivex.core.arrow.calendars import with_gregorian_days
+from airflow_hivex.core.arrow.conditions import Condition, Range
+from airflow_hivex.core.arrow.file_statistics import orc_range, parquet_ranges
+from airflow_hivex.core.errors import JobError, StorageError
+from airflow_hivex.core.model.objects import Column
+from airflow_hivex.core.spark.layout import HIVE_NAMES, HIVE_ROW
+from airflow_hivex.core.spark.orc_tail import read_tail
+from airflow_hivex.core.spark.orc_tail.tail import JULIAN_GREGORIAN
+from airflow_hivex.core.spark.orc_tail.types import children, names
+from airflow_hivex.core.spark.storage import Place
+
+_METADATA = tuple(HIVE_NAMES)
+_UNNAMED = "_col"
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of a file that is read at once: its number, its rows, and the number of rows before it.
+
+    ``is_julian`` where days before 1582-10-15 are numbered by the Julian calendar.
+    """
+
+    number: int
+    rows: int
+    first_row: int
+    is_julian: bool = False
+
+
+class Reading(Protocol):
+    """How the files of one format are read; ``columns`` are those that are wanted, by their names in files."""
+
+    def pieces(self, file: Place, columns: Sequence[Column], condition: Condition | None) -> list[Piece]:
+        """Return the parts of a file that may have rows that fulfil a condition."""
+
+    def rows(self, file: Place, piece: Piece, columns: Sequence[Column], metadata: bool) -> Mapping[str, pa.Array]:
+        """Return the columns that the file has, by their names in the table, with ``metadata`` by ``METADATA``."""
+
+
+@contextmanager
+def readable(file: Place) -> Iterator[None]:
+    """Turn errors of reading a file into ours.
+
+    Raises:
+        StorageError: the file cannot be read.
+    """
+    try:
+        yield
+    except JobError as error:
+        raise StorageError(file.path, str(error.facts[1])) from error
+    except (OSError, pa.ArrowException) as error:
+        reason = str(error)
+        if "nanosecond resolution" in reason:
+            reason = (
+                "it has a time before 1677 or after 2262, which pyarrow's reader of ORC does not represent; "
+                "use session.sql"
+            )
+        raise StorageError(file.path, reason) from error
+
+
+class OrcReading:
+    """Files of ORC, stripe by stripe; ``is_nested`` where the row is a struct, as in files of Hive's layout."""
+
+    def __init__(self, declared: Sequence[Column], *, is_nested: bool = False) -> None:
+        self._declared = declared
+        self._is_nested = is_nested
+
+    def pieces(self, file: Place, columns: Sequence[Column], condition: Condition | None) -> list[Piece]:
+        """Return the stripes of a file, without those whose statistics exclude a condition."""
+        with readable(file):
+            tail = read_tail(file)
+        is_julian = tail.form["calendar"] == JULIAN_GREGORIAN
+        ids = self._column_ids(tail.types) if condition is not None else {}
+        statistics = tail.stripe_statistics if condition is not None else []
+        found, first_row = [], 0
+        for number, stripe in enumerate(tail.stripes):
+            ranges: dict[str, Range] = {}
+            for column in columns if number < len(statistics) else ():
+                at = ids.get(column.in_files.lower())
+                known = None
+                if at is not None and at < len(statistics[number]):
+                    known = orc_range(statistics[number][at], column.parsed_type, is_julian=is_julian)
+                if known is not None:
+                    ranges[column.name.lower()] = known
+            if condition is None or condition.can_hold(ranges):
+                found.append(Piece(number, stripe.rows, first_row, is_julian))
+            first_row += stripe.rows
+        return found
+
+    def _column_ids(self, types: Sequence[Any]) -> dict[str, int]:
+        at = 0
+        if self._is_nested:
+            at = dict(zip(names(types[0]), children(types[0]), strict=True))[HIVE_ROW]
+        return dict(zip(map(str.lower, names(types[at])), children(types[at]), strict=True))
+
+    def rows(self, file: Place, piece: Piece, columns: Sequence[Column], metadata: bool) -> Mapping[str, pa.Array]:
+        """Return the columns of a stripe."""
+        found = self._stored_rows(file, piece, columns, metadata)
+        return {name: with_gregorian_days(values) for name, values in found.items()} if piece.is_julian else found
+
+    def _stored_rows(
+        self, file: Place, piece: Piece, columns: Sequence[Column], metadata: bool
+    ) -> Mapping[str, pa.Array]:
+        from pyarrow import orc
+
+        with readable(file), file.open() as data:
+            opened = orc.ORCFile(data)
+            if self._is_nested:
+                return self._nested_columns(opened, piece, columns, metadata)
+            places = _places(opened.schema.names, columns, _METADATA if metadata else (), self._declared)
+            if not places:
+                return {}
+            wanted = sorted(set(places.values()))
+            stripe = opened.read_stripe(piece.number, columns=wanted)
+            return {name: stripe.column(wanted.index(at)) for name, at in places.items()}
+
+    def _nested_columns(
+        self, opened: Any, piece: Piece, columns: Sequence[Column], metadata: bool
+    ) -> Mapping[str, pa.Array]:
+        schema = opened.schema
+        fields = list(schema.field(HIVE_ROW).type)
+        places = _places([field.name for field in fields], columns, (), self._declared)
+        chosen = [f"{HIVE_ROW}.{fields[at].name}" for at in sorted(set(places.values()))]
+        if any("." in fields[at].name for at in places.values()):
+            # A name with a point is taken for a path.
+            chosen = [HIVE_ROW]
+        if not chosen and not metadata:
+            return {}
+        stripe = opened.read_stripe(piece.number, columns=[*(HIVE_NAMES.values() if metadata else ()), *chosen])
+        found = {name: stripe.column(own) for name, own in HIVE_NAMES.items()} if metadata else {}
+        if places:
+            row = stripe.column(HIVE_ROW)
+            parts = dict(zip([field.name for field in row.type], row.flatten(), strict=True))
+            found |= {name: parts[fields[at].name] for name, at in places.items()}
+        return found
+
+
+class ParquetReading:
+    """Files of Parquet, row group by row group."""
+
+    def __init__(self, declared: Sequence[Column]) -> None:
+        self._declared = declared
+
+    def pieces(self, file: Place, columns: Sequence[Column], condition: Condition | None) -> list[Piece]:
+        """Return the row groups of a file, without those whose statistics exclude a condition."""
+        from pyarrow import parquet
+
+        with readable(file), file.open() as data:
+            footer = parquet.read_metadata(data)
+        types = {column.in_files.lower(): column.parsed_type for column in columns}
+        tables = {column.in_files.lower(): column.name.lower() for column in columns}
+        found, first_row = [], 0
+        for number in range(footer.num_row_groups):
+            group = footer.row_group(number)
+            known = parquet_ranges(group, types) if condition is not None else {}
+            if condition is None or condition.can_hold({tables[name]: each for name, each in known.items()}):
+                found.append(Piece(number, group.num_rows, first_row))
+            first_row += group.num_rows
+        return found
+
+    def rows(self, file: Place, piece: Piece, columns: Sequence[Column], metadata: bool) -> Mapping[str, pa.Array]:  # noqa: ARG002 - files of Parquet have none
+        """Return the columns of a row group."""
+        from pyarrow import parquet
+
+        with readable(file), file.open() as data:
+            opened = parquet.ParquetFile(data, coerce_int96_timestamp_unit="us")
+            all_names = opened.schema_arrow.names
+            places = _places(all_names, columns, (), self._declared)
+            if not places:
+                return {}
+            chosen = sorted({all_names[at] for at in places.values()})
+            table = opened.read_row_group(piece.number, columns=chosen, use_threads=False)
+            return {name: _array(table.column(all_names[at])) for name, at in places.items()}
+
+
+def _array(values: pa.ChunkedArray) -> pa.Array:
+    if values.num_chunks == 1:
+        return values.chunk(0)
+    return pa.concat_arrays(values.chunks) if values.num_chunks else pa.array([], values.type)
+
+
+def _places(
+    there: Sequence[str], columns: Sequence[Column], metadata: Sequence[str], declared: Sequence[Column]
+) -> dict[str, int]:
+    """Return the place of each column in a file, by its name in the table, without those that the file lacks.
+
+    Names are compared as Spark compares them. A file of an older Hive has no names (``_col0``): its columns are found
+    by place among all that are ``declared``.
+    """
+    if there and all(name.startswith(_UNNAMED) for name in there):
+        by_place = {column.name: place for place, column in enumerate(declared) if place < len(there)}
+        return {column.name: by_place[column.name] for column in columns if column.name in by_place}
+    by_name = {name.lower(): place for place, name in reversed(list(enumerate(there)))}
+    found = {name: by_name[name] for name in metadata}
+    return found | {
+        column.name: by_name[column.in_files.lower()] for column in columns if column.in_files.lower() in by_name
+    }

@@ -1,0 +1,271 @@
+"""A scan of a plan as record batches: its files are read by several threads, in their order, piece by piece."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_hivex.core.arrow.conditions import Condition, Range
+from airflow_hivex.core.arrow.deleted import Deleted, DeletedRows, stays
+from airflow_hivex.core.arrow.files import OrcReading, ParquetReading, Piece, Reading, readable
+from airflow_hivex.core.arrow.types import arrow_type, conform, partition_value
+from airflow_hivex.core.errors import InvalidOperationError, InvalidParametersError, NoSuchColumnError, StorageError
+from airflow_hivex.core.model.objects import Column
+from airflow_hivex.core.model.partitions import nullable_values
+from airflow_hivex.core.model.plans import Scan, ScanPart
+from airflow_hivex.core.spark.layout import BUCKET, FLAT, HIVE, ORIGINAL, ORIGINAL_WRITE_ID, ROW_ID, WRITE_ID
+from airflow_hivex.core.spark.original_files import OriginalFile, files_of
+from airflow_hivex.core.spark.storage import Place, place
+
+_READERS = 16
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A data file: the values of its partition, the deleted rows there, and its numbers if it is an original one."""
+
+    place: Place
+    values: tuple[Any, ...]
+    reading: Reading
+    has_metadata: bool
+    deleted: Deleted
+    numbered: OriginalFile | None = None
+
+
+class ArrowScan:
+    """The rows of a scan that fulfil a condition, with some of its columns.
+
+    ``Scan.row_ids`` is set where any rows are deleted, so that original files are listed with their numbers.
+    """
+
+    def __init__(
+        self,
+        scan: Scan,
+        columns: Sequence[str] | None = None,
+        condition: Condition | None = None,
+        filter: pc.Expression | None = None,
+        threads: int | None = None,
+    ) -> None:
+        """``filter`` is a further condition, as pyarrow evaluates it.
+
+        Raises:
+            NoSuchColumnError: the table has no column of a name.
+            InvalidOperationError: only Spark reads the format, or a type of a column.
+        """
+        self._scan = scan
+        self._condition = condition
+        self._filter = filter
+        self._threads = threads or min(_READERS, (os.cpu_count() or 1) + 1)
+        everything = (*scan.columns, *scan.partition_columns)
+        self._columns = everything if columns is None else _chosen(everything, columns, scan.table)
+        self.schema = pa.schema([pa.field(each.name, arrow_type(each, scan.table)) for each in self._columns])
+        self._readings = _readings(scan)
+        wanted = {each.name for each in self._columns}
+        if condition is not None:
+            wanted |= {each.name for each in everything if each.name.lower() in condition.columns}
+        if filter is not None:
+            # An expression of pyarrow tells the columns that it reads in its text alone.
+            wanted |= {each.name for each in everything if each.name in str(filter)}
+        read = tuple(each for each in everything if each.name in wanted)
+        self._read = tuple(each for each in read if each in scan.columns)
+        self._keys = tuple(each for each in read if each in scan.partition_columns)
+        self._types = {each.name: arrow_type(each, scan.table) for each in read}
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows; as many pieces as there are threads, and as many again, are in memory at a time.
+
+        Raises:
+            StorageError: a file cannot be read, or is not there.
+        """
+        deleted = DeletedRows(self._scan)
+        with ThreadPoolExecutor(self._threads, thread_name_prefix="hivex-arrow") as pool:
+            try:
+                listed = _ahead(pool, lambda part: self._files(part, deleted), self._scan.parts, _READERS)
+                files = (file for found in listed for file in found)
+                planned = _ahead(pool, self._pieces, files, 4 * self._threads)
+                pieces = (each for found in planned for each in found)
+                for batch in _ahead(pool, self._rows, pieces, 2 * self._threads):
+                    if batch.num_rows:
+                        yield batch
+            finally:
+                pool.shutdown(wait=True, cancel_futures=True)
+
+    # -- files ---------------------------------------------------------------------------
+
+    def _files(self, part: ScanPart, deleted: DeletedRows) -> list[_File]:
+        if part.layout == ORIGINAL:
+            reading = self._readings[False]
+            return [
+                _File(
+                    place(each.uri),
+                    self._values(part, each.owner[0]),
+                    reading,
+                    has_metadata=False,
+                    deleted=deleted.of(each.owner[0]),
+                    numbered=each,
+                )
+                for each in files_of(self._scan.format, part)
+            ]
+        reading = self._readings[part.layout == HIVE]
+        files: list[_File] = []
+        found = 0
+        for path in part.paths:
+            has_metadata = part.layout in (FLAT, HIVE)
+            gone = deleted.of(path.rpartition("/")[0]) if has_metadata else {}
+            values = self._values(part, path)
+            listed = _listed(path)
+            found += len(listed)
+            # Hive leaves empty files for buckets without rows.
+            files += [_File(file, values, reading, has_metadata, gone) for file, size in listed if size]
+        if part.files is not None and not (found == part.files or (part.growing and found > part.files)):
+            raise StorageError(
+                part.base_path,
+                f"{self._scan.table} has {found} data files there where {part.files} were written: some were deleted "
+                "or added by other means; restore them, or drop the table or partition",
+            )
+        return files
+
+    def _values(self, part: ScanPart, path: str) -> tuple[Any, ...]:
+        """Return the values of the partition columns for rows below a path."""
+        keys = self._scan.partition_columns
+        texts = part.values
+        if texts is None:
+            below = path[len(part.base_path) :].strip("/")
+            texts = nullable_values("/".join(below.split("/")[: len(keys)])) if keys else ()
+        try:
+            return tuple(partition_value(text, key) for text, key in zip(texts, keys, strict=True))
+        except ValueError as error:
+            raise InvalidOperationError(
+                "Reading without Spark", self._scan.table, f"{error}; use session.sql"
+            ) from error
+
+    def _pieces(self, file: _File) -> list[tuple[_File, Piece]]:
+        known: dict[str, Range] = {}
+        if self._condition is not None:
+            for key, value in zip(self._scan.partition_columns, file.values, strict=True):
+                if not isinstance(value, float):
+                    known[key.name.lower()] = Range(value, value, has_null=value is None)
+            if not self._condition.can_hold(known):
+                return []
+        return [(file, piece) for piece in file.reading.pieces(file.place, self._read, self._condition)]
+
+    # -- rows ----------------------------------------------------------------------------
+
+    def _rows(self, task: tuple[_File, Piece]) -> pa.RecordBatch:
+        file, piece = task
+        write_ids = self._scan.filter
+        needs_metadata = file.has_metadata and (bool(file.deleted) or write_ids is not None)
+        stored = file.reading.rows(file.place, piece, self._read, needs_metadata)
+        with readable(file.place):
+            columns = [
+                conform(stored[each.name], self._types[each.name])
+                if each.name in stored
+                else pa.nulls(piece.rows, self._types[each.name])
+                for each in self._read
+            ]
+            columns += [self._partition_column(file, each, piece.rows) for each in self._keys]
+        names = [each.name for each in (*self._read, *self._keys)]
+        # Also a batch without columns has a number of rows.
+        rows = pa.RecordBatch.from_struct_array(
+            pa.StructArray.from_arrays(columns, names) if columns else pa.array([{}] * piece.rows, pa.struct([]))
+        )
+        stay = self._stay(file, piece, stored if needs_metadata else {})
+        if stay is not None and not stay.all():
+            rows = rows.filter(pa.array(stay))
+        for condition in (self._condition and self._condition.expression, self._filter):
+            if condition is not None:
+                rows = _filtered(rows, condition)
+        return rows.select(self.schema.names).cast(self.schema) if self.schema.names else rows.select([])
+
+    def _partition_column(self, file: _File, key: Column, rows: int) -> pa.Array:
+        value = file.values[self._scan.partition_columns.index(key)]
+        return pa.repeat(pa.scalar(value, self._types[key.name]), rows)
+
+    def _stay(self, file: _File, piece: Piece, metadata: Mapping[str, pa.Array]) -> Any:
+        """Return for each row whether the snapshot sees it; None where it sees all."""
+        if file.numbered is not None:
+            if not file.deleted:
+                return None
+            first = file.numbered.first_row_id + piece.first_row
+            write_ids = np.full(piece.rows, file.numbered.owner[1], np.int64)
+            buckets = np.full(piece.rows, file.numbered.bucket, np.int64)
+            return stays(file.deleted, write_ids, buckets, np.arange(first, first + piece.rows, dtype=np.int64))
+        if not metadata:
+            return None
+        found = np.ones(piece.rows, bool)
+        seen = self._scan.filter
+        if seen is not None:
+            own = metadata[WRITE_ID].to_numpy()
+            found &= (own <= seen.high_watermark) & ~np.isin(own, seen.exceptions)
+        if file.deleted:
+            keys = (metadata[name].to_numpy() for name in (ORIGINAL_WRITE_ID, BUCKET, ROW_ID))
+            found &= stays(file.deleted, *keys)
+        return found
+
+
+def _readings(scan: Scan) -> dict[bool, Reading]:
+    """Return the readings of a scan's files, by whether rows are structs in them.
+
+    Raises:
+        InvalidOperationError: only Spark reads the format.
+    """
+    if scan.format == "orc":
+        return {each: OrcReading(scan.columns, is_nested=each) for each in (False, True)}
+    if scan.format == "parquet":
+        return {False: ParquetReading(scan.columns)}
+    reason = f"its files have the format {scan.format}, which only Spark reads; use session.sql"
+    raise InvalidOperationError("Reading without Spark", scan.table, reason)
+
+
+def _chosen(columns: Sequence[Column], names: Sequence[str], table: str) -> tuple[Column, ...]:
+    by_name = {column.name.lower(): column for column in columns}
+    found = []
+    for name in names:
+        if name.lower() not in by_name:
+            raise NoSuchColumnError(table, name, [column.name for column in columns])
+        found.append(by_name[name.lower()])
+    return tuple(dict.fromkeys(found))
+
+
+def _listed(path: str) -> list[tuple[Place, int]]:
+    """Return the data files in a directory, with their sizes; a path may be one itself."""
+    where = place(path)
+    try:
+        info = where.filesystem.get_file_info(where.path)
+        if info.is_file:
+            return [(where, info.size)]
+        found = where.files()
+    except OSError as error:
+        raise StorageError(path, str(error)) from error
+    # As to Spark, a deeper file, or one of such a name, has no rows.
+    return [(where / name, size) for name, size in found if "/" not in name and not name.startswith(("_", "."))]
+
+
+def _filtered(rows: pa.RecordBatch, condition: pc.Expression) -> pa.RecordBatch:
+    try:
+        found = pa.Table.from_batches([rows]).filter(condition).combine_chunks()
+    except (pa.ArrowException, TypeError) as error:
+        raise InvalidParametersError(f"{condition} is not a valid filter of these rows: {error}") from error
+    return found.to_batches()[0] if found.num_rows else rows.slice(0, 0)
+
+
+def _ahead(pool: ThreadPoolExecutor, work: Callable[[T], R], items: Iterable[T], most: int) -> Iterator[R]:
+    """Yield the results of ``work`` in order, of which at most so many are computed ahead."""
+    waiting: deque[Future[R]] = deque()
+    for item in items:
+        waiting.append(pool.submit(work, item))
+        if len(waiting) >= most:
+            yield waiting.popleft().result()
+    while waiting:
+        yield waiting.popleft().result()

@@ -1,0 +1,119 @@
+"""Column types as pyarrow's, and values of files in the types that a table declares."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from airflow_hivex.core.errors import InvalidOperationError
+from airflow_hivex.core.model.column_types import Array, ColumnType, Family, Map, Primitive, Struct
+from airflow_hivex.core.model.objects import Column
+
+_PRIMITIVES = {
+    "boolean": pa.bool_(),
+    "tinyint": pa.int8(),
+    "smallint": pa.int16(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "varchar": pa.string(),
+    "char": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+}
+"""The types that Spark's ``toArrow`` gives."""
+
+
+def arrow_type(column: Column, table: str) -> pa.DataType:
+    """Return the type of a column, as Spark's ``toArrow`` gives it.
+
+    Raises:
+        InvalidOperationError: pyarrow has no such type.
+    """
+    found = _arrow_type(column.parsed_type)
+    if found is None:
+        reason = f"column {column.name} has the type {column.type}, which only Spark reads; use session.sql"
+        raise InvalidOperationError("Reading without Spark", table, reason)
+    return found
+
+
+def _arrow_type(declared: ColumnType) -> pa.DataType | None:
+    match declared:
+        case Primitive() if declared.family is Family.DECIMAL:
+            return pa.decimal128(*declared.parameters)
+        case Primitive():
+            return _PRIMITIVES.get(declared.name)
+        case Array(element):
+            found = _arrow_type(element)
+            return None if found is None else pa.list_(pa.field("element", found))
+        case Map(key, value):
+            of_key, of_value = _arrow_type(key), _arrow_type(value)
+            return None if of_key is None or of_value is None else pa.map_(of_key, of_value)
+        case Struct(fields):
+            types = [_arrow_type(each.type) for each in fields]
+            if any(each is None for each in types):
+                return None
+            return pa.struct([pa.field(each.name, found) for each, found in zip(fields, types, strict=True)])
+    return None
+
+
+def conform(values: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """Return values of a file in the type of the table.
+
+    Fields of structs match by name, and those that the file lacks are NULL.
+
+    Raises:
+        pa.ArrowException: a value does not fit.
+    """
+    given = values.type
+    if given.equals(wanted):
+        return values
+    if pa.types.is_struct(wanted) and pa.types.is_struct(given):
+        places = {field.name.lower(): place for place, field in reversed(list(enumerate(given)))}
+        fields = [
+            conform(values.field(places[field.name.lower()]), field.type)
+            if field.name.lower() in places
+            else pa.nulls(len(values), field.type)
+            for field in wanted
+        ]
+        return pa.StructArray.from_arrays(fields, fields=list(wanted), mask=values.is_null())
+    if pa.types.is_list(wanted) and pa.types.is_list(given):
+        items = conform(values.values, wanted.value_type)
+        return pa.ListArray.from_arrays(values.offsets, items, type=wanted, mask=values.is_null())
+    if pa.types.is_map(wanted) and pa.types.is_map(given):
+        keys, items = conform(values.keys, wanted.key_type), conform(values.items, wanted.item_type)
+        return pa.MapArray.from_arrays(values.offsets, keys, items, type=wanted, mask=values.is_null())
+    # Files of ORC have nanoseconds, and no writer of ours or Spark's fills the last three digits.
+    return values.cast(wanted, safe=not pa.types.is_timestamp(given))
+
+
+def partition_value(text: str | None, column: Column) -> Any:
+    """Return the value of a partition column, from its text in the name of the partition.
+
+    Raises:
+        ValueError: the text is not a value of the type that Python has, such as a day after the year 9999.
+    """
+    declared = column.parsed_type
+    if text is None or not isinstance(declared, Primitive):
+        return None
+    match declared.family:
+        case Family.WHOLE:
+            return int(text)
+        case Family.DECIMAL:
+            return Decimal(text)
+        case Family.FLOATING:
+            return float(text)
+        case Family.BOOLEAN:
+            if text.lower() not in ("true", "false"):
+                raise ValueError(f"{text!r} is not a valid boolean")
+            return text.lower() == "true"
+        case Family.MOMENT:
+            return date.fromisoformat(text) if declared.name == "date" else datetime.fromisoformat(text)
+    return text
