@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from airflow.sdk import DAG
 
+from airflow_hivex.hooks.hivex import close_metastores
 from tests.integration.test_documentation import ROOT, blocks
 
 if TYPE_CHECKING:
@@ -45,3 +48,44 @@ def test_dag_of_the_readme_loads_own_files(
     )
     run = run_dag(dag_of(ROOT / "README.md"))
     assert result_of(run, "total")["rows"] == [["2024-01", 1, "9.50"], ["2024-02", 1, "20.00"]]
+
+
+def test_tutorial_runs_as_it_stands(
+    run_dag: Callable[..., DagRun],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from airflow_hivex.cli.main import main
+    from airflow_hivex.cli.output import print_table
+    from airflow_hivex.core import Metastore
+    from airflow_hivex.core.sql.reader import split
+
+    page = ROOT / "docs" / "tutorial.md"
+    url = f"sqlite:///{tmp_path / 'metastore.db'}"
+    clusters = {name: {"filesystem": (tmp_path / name).as_uri(), "jobtracker": "local[2]"} for name in ("west", "east")}
+    monkeypatch.setenv("HIVEX_METASTORE_URL", url)
+    monkeypatch.setenv("HIVEX_CLUSTER_PROPERTIES", json.dumps(clusters))
+    monkeypatch.setenv("HIVEX_DEFAULT_CLUSTER", "west")
+    with (
+        Metastore.open(url, clusters=clusters, default_cluster="west") as metastore,
+        metastore.session() as session,
+    ):
+        for language, block in re.findall(r"^```(sql|text|console)\n(.*?)^```$", page.read_text(), re.DOTALL | re.M):
+            if language == "sql":
+                result = [session.sql(statement) for statement in split(block)][-1]
+            elif language == "text":
+                capsys.readouterr()
+                print_table(result)
+                assert capsys.readouterr().out == block
+            else:
+                for command in re.findall(r"^\$ hivex (.*)$", block, re.M):
+                    capsys.readouterr()
+                    main(command.split())
+                    if expected := re.search(rf"^\$ hivex {command}\n([^$].*)$", block, re.M):
+                        assert capsys.readouterr().out.strip() == expected[1]
+    extra = {"metastore_url": url, "cluster_properties": clusters, "default_cluster": "west"}
+    monkeypatch.setenv("AIRFLOW_CONN_HIVEX_DEFAULT", json.dumps({"conn_type": "hivex", "extra": extra}))
+    run = run_dag(dag_of(page))
+    assert result_of(run, "totals")["rows"] == [["Ada", "15.50"], ["Edsger", "7.00"]]
+    close_metastores()
