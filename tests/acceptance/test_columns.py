@@ -13,7 +13,6 @@ from airflow_hivex.core.errors import (
     InvalidOperationError,
     NoSuchColumnError,
     StatementSyntaxError,
-    UnsupportedStatementError,
 )
 
 pytestmark = [pytest.mark.spark, pytest.mark.parametrize("metastore_url", ["sqlite"], indirect=True)]
@@ -111,7 +110,6 @@ REFUSED = [
     ("ALTER COLUMN b TYPE int", InvalidObjectError, r"from varchar\(3\) to int"),
     ("ALTER COLUMN a AFTER x", NoSuchColumnError, "x"),
     ("ALTER COLUMN a", StatementSyntaxError, "TYPE"),
-    ("ALTER COLUMN a SET NOT NULL", UnsupportedStatementError, "NOT NULL"),
     ("DROP COLUMN x", NoSuchColumnError, "x"),
     ("DROP COLUMN p", InvalidOperationError, "partition key"),
     ("DROP COLUMNS (a, b, c)", InvalidOperationError, "no column left"),

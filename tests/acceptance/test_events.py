@@ -50,6 +50,8 @@ WITHOUT_EVENTS = {
     "write_set": "for commits",
     "pending_writes": "seen by their own transaction only",
     "written_batches": "for streaming clients",
+    "table_commits": "the record of commits, which have events",
+    "change_streams": "how far a stream of changes is",
     "replayed_txns": "for replication",
     "kept_snapshots": "for the cleaner",
     "copied_moments": "for queries that accept copies that lag",
@@ -119,7 +121,7 @@ READS = {
     },
     # The changes that a commit at once has are those of statements.
     "locks": {"acquire", "check", "commit_at_once", "drop_timed_out", "heartbeat", "show", "unlock"},
-    "commits": {"mark", "after", "of_transactions", "volumes"},
+    "commits": {"mark", "after", "directories_of", "of_transactions", "volumes"},
     "cache": {"cancel_prewarm", "catch_up", "close", "prewarm", "state"},
     "notification_log": {"current_event_id", "events", "lag", "purge"},
     "compactor": {"abort", "cancel", "explain", "housekeep", "initiate", "plan_clean", "request", "show", "wait"},
@@ -137,7 +139,7 @@ READS = {
     "moves": {"cancel", "clean", "show"},
     "homes": {"find", "forget", "note", "show"},
     "catalog_listing": {"clusters", "commits", "copies", "copy_lags", "deltas", "directories", "partitions", "tables"},
-    "transaction_listing": {"counts", "locks", "transactions", "waits"},
+    "transaction_listing": {"counts", "locks", "of_agents", "transactions", "waits"},
     "compaction_listing": {"compactions", "counts"},
     "replayed_transactions": {"open", "commit", "abort", "allocate_write_ids"},
 }
