@@ -109,6 +109,10 @@ def _connection(directory: Path) -> dict[str, Any]:
 
 
 def _configure_airflow(directory: Path, connection: dict[str, Any]) -> None:
+    from airflow_hivex.core.opening import RETENTION_VARIABLE
+
+    # The demo shows the effect of cleaning, which earlier versions would delay by hours.
+    os.environ.setdefault(RETENTION_VARIABLE, "0")
     # Airflow reads these once, when it is imported.
     home = directory / "airflow"
     for folder in (home, directory / "c1", directory / "c2"):
