@@ -83,7 +83,7 @@ def read_held(
     """
     spans = [(_COPIES.registered_ms >= begin, literal(number)) for number, begin in enumerate(begins_ms)]
     last = literal(len(begins_ms))
-    judged = _judged(_in_namespaces(namespaces))
+    judged = _judged(None if namespaces is None else _tables_in(namespaces))
     held = (
         select(
             judged.c.table_id,
@@ -128,7 +128,7 @@ def read_linked(
 ) -> list[LinkedBytes]:
     """Return the bytes that namespaces reach through their links. One round trip."""
     link, exceptions = links.c, link_partitions.c
-    judged = _judged(tables.c.id.in_(select(link.table_id)))
+    judged = _judged(select(link.table_id))
     is_shown = or_(
         judged.c.partition_id.is_(None),
         exceptions.is_shown,
@@ -162,7 +162,7 @@ def read_linked(
 
 def used_bytes(connection: Connection, database_id: int, cluster: str) -> int:
     """Return the bytes that the tables of a namespace hold on a cluster, without obsolete directories."""
-    judged = _judged(tables.c.database_id == database_id)
+    judged = _judged(_tables_of(database_id))
     query = (
         select(_sum(judged.c.size_bytes))
         .join(directory_copies, _COPIES.directory_id == judged.c.id)
@@ -173,7 +173,7 @@ def used_bytes(connection: Connection, database_id: int, cluster: str) -> int:
 
 def largest_tables(connection: Connection, database_id: int, cluster: str, count: int) -> list[tuple[str, int]]:
     """Return the names and bytes of the largest tables of a namespace on a cluster, the largest first."""
-    judged = _judged(tables.c.database_id == database_id)
+    judged = _judged(_tables_of(database_id))
     size = _sum(judged.c.size_bytes)
     query = (
         select(databases.c.name, tables.c.name, size)
@@ -188,8 +188,8 @@ def largest_tables(connection: Connection, database_id: int, cluster: str, count
     return [(f"{database}.{name}", int(bytes_)) for database, name, bytes_ in connection.execute(query)]
 
 
-def _judged(restriction: ColumnElement[bool] | None) -> Subquery:
-    """Return the directories of tables, and whether each is obsolete (1) or may be read (0).
+def _judged(table_ids: Select[tuple[int]] | None) -> Subquery:
+    """Return the directories of tables, by default of all, and whether each is obsolete (1) or may be read (0).
 
     A directory is obsolete when a newer base holds its rows, when a compaction has merged it into another one, or when
     its table or partition was dropped. Registered directories have all been committed.
@@ -197,15 +197,18 @@ def _judged(restriction: ColumnElement[bool] | None) -> Subquery:
     Where nothing has been overwritten or compacted, which is most of a large metastore, nothing is sorted.
     """
     place = tuple_(_D.table_id, _partition(_D))
-    directory = directories.alias("replacing").c
-    replaced = select(directory.table_id, _partition(directory)).where(
-        or_(directory.kind == "base", directory.visibility_txn_id > 0)
+    replacing = directories.alias("replacing").c
+    # They are looked for in the wanted tables only: a commit to a namespace with a quota waits for the answer.
+    of_directory = [] if table_ids is None else [_D.table_id.in_(table_ids)]
+    of_replacing = [] if table_ids is None else [replacing.table_id.in_(table_ids)]
+    replaced = select(replacing.table_id, _partition(replacing)).where(
+        or_(replacing.kind == "base", replacing.visibility_txn_id > 0), *of_replacing
     )
-    untouched = _selected(literal(0), restriction, _D.kind != "base", place.not_in(replaced))
+    untouched = _selected(literal(0), *of_directory, _D.kind != "base", place.not_in(replaced)).subquery("untouched").c
     newest_first = (_D.max_write_id.desc(), _D.visibility_txn_id.desc(), _D.id)
     of_partition = (_D.table_id, _D.partition_id)
     position = func.row_number().over(partition_by=of_partition, order_by=newest_first)
-    bases = _selected(position, restriction, _D.kind == "base").subquery("bases").c
+    bases = _selected(position, *of_directory, _D.kind == "base").subquery("bases").c
     # Of the directories that begin no later, those of compactions; one that ends no earlier has the rows of this one.
     # Deltas and delete deltas that one compaction has written have the same range, and both are read.
     merged = func.max(case((_D.visibility_txn_id > 0, _D.max_write_id))).over(
@@ -213,40 +216,37 @@ def _judged(restriction: ColumnElement[bool] | None) -> Subquery:
         order_by=(_D.min_write_id, _D.max_write_id.desc(), _D.visibility_txn_id.desc()),
         groups=(None, -1),
     )
-    deltas = _selected(merged, restriction, _D.kind != "base", place.in_(replaced)).subquery("deltas").c
-    newest_base = (
+    deltas = _selected(merged, *of_directory, _D.kind != "base", place.in_(replaced)).subquery("deltas").c
+    newest = (
         select(
-            directory.table_id,
-            _partition(directory).label("partition_id"),
-            func.max(directory.max_write_id).label("id"),
+            replacing.table_id,
+            _partition(replacing).label("partition_id"),
+            func.max(replacing.max_write_id).label("max_write_id"),
         )
-        .where(directory.kind == "base")
-        .group_by(directory.table_id, _partition(directory))
-        .subquery("newest_base")
+        .where(replacing.kind == "base", *of_replacing)
+        .group_by(replacing.table_id, _partition(replacing))
+        .subquery("newest")
     )
-    base = newest_base.c
     is_replaced = case((bases.judgement > 1, 1), else_=bases.is_dropped)
     is_merged = case(
-        (deltas.max_write_id <= base.id, 1), (deltas.max_write_id <= deltas.judgement, 1), else_=deltas.is_dropped
+        (deltas.max_write_id <= newest.c.max_write_id, 1),
+        (deltas.max_write_id <= deltas.judgement, 1),
+        else_=deltas.is_dropped,
     )
-    u = untouched.subquery("untouched").c
     return union_all(
-        select(*_columns(u), u.is_dropped.label("is_obsolete")),
+        select(*_columns(untouched), untouched.is_dropped.label("is_obsolete")),
         select(*_columns(bases), is_replaced.label("is_obsolete")),
         select(*_columns(deltas), is_merged.label("is_obsolete")).join_from(
             deltas.id.table,
-            newest_base,
-            and_(base.table_id == deltas.table_id, base.partition_id == _partition(deltas)),
+            newest,
+            and_(newest.c.table_id == deltas.table_id, newest.c.partition_id == _partition(deltas)),
             isouter=True,
         ),
     ).subquery("judged")
 
 
-def _selected(
-    judgement: ColumnElement[int], restriction: ColumnElement[bool] | None, *where: ColumnElement[bool]
-) -> Select[Any]:
+def _selected(judgement: ColumnElement[int], *conditions: ColumnElement[bool]) -> Select[Any]:
     """Return some directories, what is computed about each, and whether its table or partition was dropped."""
-    conditions = [*where, *([] if restriction is None else [restriction])]
     return (
         select(
             _D.id,
@@ -273,10 +273,16 @@ def _partition(of: Any) -> ColumnElement[int]:
     return func.coalesce(of.partition_id, literal_column("-1"))
 
 
-def _in_namespaces(namespaces: Collection[str] | None) -> ColumnElement[bool] | None:
-    if namespaces is None:
-        return None
-    return tables.c.database_id.in_(select(databases.c.id).where(databases.c.name.in_(sorted(namespaces))))
+def _tables_in(namespaces: Collection[str]) -> Select[tuple[int]]:
+    return (
+        select(tables.c.id)
+        .join(databases, databases.c.id == tables.c.database_id)
+        .where(databases.c.name.in_(sorted(namespaces)))
+    )
+
+
+def _tables_of(database_id: int) -> Select[tuple[int]]:
+    return select(tables.c.id).where(tables.c.database_id == database_id)
 
 
 def _sum(column: ColumnElement[int]) -> ColumnElement[int]:
