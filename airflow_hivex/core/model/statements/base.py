@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import ClassVar, Self
+from dataclasses import replace
+from typing import Any, ClassVar, Self
 
 from airflow_hivex.core.model.statements.names import TableName, is_source
 from airflow_hivex.core.model.statements.queries import Query, TableReference
-from airflow_hivex.core.model.statements.uses import Role, Uses, table_uses
+from airflow_hivex.core.model.statements.uses import NOTHING, Role, Uses, table_uses
 
 
 class Statement(ABC):
@@ -32,6 +33,17 @@ class Statement(ABC):
     @abstractmethod
     def uses(self) -> Uses:
         """Return every object that the statement names, by place and role."""
+
+
+class StatementWithoutObjects(Statement):
+    """A statement that names no object."""
+
+    __slots__ = ()
+
+    @property
+    def uses(self) -> Uses:
+        """Return nothing."""
+        return NOTHING
 
 
 class RoutedStatement(Statement):
@@ -77,3 +89,23 @@ class RoutedStatement(Statement):
         written = (use for name, roles in self.writes for use in table_uses(name, *roles))
         read = dict.fromkeys(use for each in self.references for use in table_uses(each.table, Role.READ))
         return (*written, *read)
+
+
+class QueryStatement(RoutedStatement):
+    """A statement with one query, its field ``query``."""
+
+    __slots__ = ()
+
+    query: Query
+
+    @property
+    def queries(self) -> tuple[Query, ...]:
+        """Return its query."""
+        return (self.query,)
+
+    def with_queries(self, change: Callable[[Query], Query]) -> Self:
+        """Return the statement with its query changed."""
+        # Each statement is a dataclass; its fields have their order there.
+        statement: Any = self
+        changed: Self = replace(statement, query=change(self.query))
+        return changed

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from airflow_hivex.core.model.statements.base import RoutedStatement, Statement
-from airflow_hivex.core.model.statements.uses import NOTHING, Role, Uses, cluster_uses
+from airflow_hivex.core.model.statements.base import RoutedStatement, Statement, StatementWithoutObjects
+from airflow_hivex.core.model.statements.uses import Role, Uses, cluster_uses
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,15 +23,10 @@ class UseCluster(Statement):
 
 
 @dataclass(frozen=True, slots=True)
-class ShowClusters(Statement):
+class ShowClusters(StatementWithoutObjects):
     """SHOW CLUSTERS."""
 
     KIND = "SHOW CLUSTERS"
-
-    @property
-    def uses(self) -> Uses:
-        """Return no object is named."""
-        return NOTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +44,7 @@ class ExplainRoute(Statement):
 
 
 @dataclass(frozen=True, slots=True)
-class SetSetting(Statement):
+class SetSetting(StatementWithoutObjects):
     """SET name = value, or SET name, which shows the value (None)."""
 
     KIND = "SET"
@@ -58,22 +53,12 @@ class SetSetting(Statement):
     name: str
     value: str | None = None
 
-    @property
-    def uses(self) -> Uses:
-        """Return no object is named."""
-        return NOTHING
-
 
 @dataclass(frozen=True, slots=True)
-class ResetSetting(Statement):
+class ResetSetting(StatementWithoutObjects):
     """RESET name: the value of the metastore holds again."""
 
     KIND = "RESET"
     IN_TRANSACTIONS = False
 
     name: str
-
-    @property
-    def uses(self) -> Uses:
-        """Return no object is named."""
-        return NOTHING

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from airflow_hivex.core.model.compaction import CompactionState, CompactionType
 from airflow_hivex.core.model.literals import Literal
 from airflow_hivex.core.model.objects import SortColumn
-from airflow_hivex.core.model.statements.base import Statement
+from airflow_hivex.core.model.statements.base import Statement, StatementWithoutObjects
 from airflow_hivex.core.model.statements.names import TableName
-from airflow_hivex.core.model.statements.uses import NOTHING, Role, Uses, named_uses, table_uses
+from airflow_hivex.core.model.statements.uses import Role, Uses, named_uses, table_uses
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,17 +72,12 @@ class ShowCompactions(Statement):
 
 
 @dataclass(frozen=True, slots=True)
-class AbortCompactions(Statement):
+class AbortCompactions(StatementWithoutObjects):
     """ABORT COMPACTIONS 1 2 3; the ids in the order given, each once."""
 
     KIND = "ABORT COMPACTIONS"
 
     ids: tuple[int, ...]
-
-    @property
-    def uses(self) -> Uses:
-        """Return no object is named."""
-        return NOTHING
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,24 +9,19 @@ from typing import Self
 from airflow_hivex.core.model.literals import Literal
 from airflow_hivex.core.model.objects import SortColumn
 from airflow_hivex.core.model.predicates import Predicate
-from airflow_hivex.core.model.statements.base import RoutedStatement, Statement
+from airflow_hivex.core.model.statements.base import RoutedStatement, Statement, StatementWithoutObjects
 from airflow_hivex.core.model.statements.names import TableName
 from airflow_hivex.core.model.statements.queries import Query
-from airflow_hivex.core.model.statements.uses import NOTHING, Role, Uses, database_uses, table_uses
+from airflow_hivex.core.model.statements.uses import Role, Uses, database_uses, table_uses
 
 
 @dataclass(frozen=True, slots=True)
-class ShowDatabases(Statement):
+class ShowDatabases(StatementWithoutObjects):
     """SHOW DATABASES | SCHEMAS [LIKE 'pattern']."""
 
     KIND = "SHOW DATABASES"
 
     pattern: str | None = None
-
-    @property
-    def uses(self) -> Uses:
-        """Return no object is named."""
-        return NOTHING
 
 
 @dataclass(frozen=True, slots=True)

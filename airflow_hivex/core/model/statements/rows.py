@@ -9,7 +9,7 @@ from typing import Self
 
 from airflow_hivex.core.model.literals import Literal
 from airflow_hivex.core.model.predicates import Predicate
-from airflow_hivex.core.model.statements.base import RoutedStatement, Statement
+from airflow_hivex.core.model.statements.base import QueryStatement, RoutedStatement, Statement
 from airflow_hivex.core.model.statements.names import TableName
 from airflow_hivex.core.model.statements.queries import Query, TableReference
 from airflow_hivex.core.model.statements.uses import Role, Uses, database_uses, table_uses
@@ -28,39 +28,21 @@ _ROLES = {ChangeAction.INSERT: Role.INSERT, ChangeAction.UPDATE: Role.UPDATE, Ch
 
 
 @dataclass(frozen=True, slots=True)
-class Select(RoutedStatement):
+class Select(QueryStatement):
     """A query whose rows go to the user."""
 
     KIND = "SELECT"
 
     query: Query
 
-    @property
-    def queries(self) -> tuple[Query, ...]:
-        """Return the query."""
-        return (self.query,)
-
-    def with_queries(self, change: Callable[[Query], Query]) -> Self:
-        """Return the statement with its query changed."""
-        return replace(self, query=change(self.query))
-
 
 @dataclass(frozen=True, slots=True)
-class DescribeQuery(RoutedStatement):
+class DescribeQuery(QueryStatement):
     """DESCRIBE [QUERY] query."""
 
     KIND = "DESCRIBE QUERY"
 
     query: Query
-
-    @property
-    def queries(self) -> tuple[Query, ...]:
-        """Return the query."""
-        return (self.query,)
-
-    def with_queries(self, change: Callable[[Query], Query]) -> Self:
-        """Return the statement with its query changed."""
-        return replace(self, query=change(self.query))
 
 
 class ExplainMode(enum.StrEnum):
@@ -74,22 +56,13 @@ class ExplainMode(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class ExplainQuery(RoutedStatement):
+class ExplainQuery(QueryStatement):
     """EXPLAIN [EXTENDED | FORMATTED | CODEGEN | COST] query."""
 
     KIND = "EXPLAIN"
 
     query: Query
     mode: ExplainMode = ExplainMode.SIMPLE
-
-    @property
-    def queries(self) -> tuple[Query, ...]:
-        """Return the query."""
-        return (self.query,)
-
-    def with_queries(self, change: Callable[[Query], Query]) -> Self:
-        """Return the statement with its query changed."""
-        return replace(self, query=change(self.query))
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +75,7 @@ class DefaultValue:
 
 
 @dataclass(frozen=True, slots=True)
-class Insert(RoutedStatement):
+class Insert(QueryStatement):
     """INSERT INTO or INSERT OVERWRITE one table.
 
     ``partition`` lists the PARTITION clause in order: a value (None for NULL) where it is static,
@@ -134,15 +107,6 @@ class Insert(RoutedStatement):
     def writes(self) -> tuple[tuple[TableName, tuple[Role, ...]], ...]:
         """Return the table."""
         return ((self.target, (Role.OVERWRITE if self.overwrite else Role.INSERT,)),)
-
-    @property
-    def queries(self) -> tuple[Query, ...]:
-        """Return the query."""
-        return (self.query,)
-
-    def with_queries(self, change: Callable[[Query], Query]) -> Self:
-        """Return the statement with its query changed."""
-        return replace(self, query=change(self.query))
 
 
 @dataclass(frozen=True, slots=True)

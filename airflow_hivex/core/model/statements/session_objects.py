@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from airflow_hivex.core.model.literals import Literal
-from airflow_hivex.core.model.statements.base import RoutedStatement, Statement
+from airflow_hivex.core.model.statements.base import QueryStatement, RoutedStatement, Statement, StatementWithoutObjects
 from airflow_hivex.core.model.statements.names import TableName
 from airflow_hivex.core.model.statements.queries import Query
 from airflow_hivex.core.model.statements.uses import NOTHING, Uses
 
 
 @dataclass(frozen=True, slots=True)
-class CreateTemporaryView(RoutedStatement):
+class CreateTemporaryView(QueryStatement):
     """CREATE [OR REPLACE] TEMPORARY VIEW name (column COMMENT '...', ...) AS query.
 
     The metastore does not know the view, so that the statement names only what its query reads.
@@ -29,18 +29,9 @@ class CreateTemporaryView(RoutedStatement):
     if_not_exists: bool = False
     comment: str | None = None
 
-    @property
-    def queries(self) -> tuple[Query, ...]:
-        """Return its query."""
-        return (self.query,)
-
-    def with_queries(self, change: Callable[[Query], Query]) -> Self:
-        """Return the statement with its query changed."""
-        return replace(self, query=change(self.query))
-
 
 @dataclass(frozen=True, slots=True)
-class SetConfiguration(Statement):
+class SetConfiguration(StatementWithoutObjects):
     """SET name = value; SET name, which shows the value (None); SET, which shows all."""
 
     KIND = "SET"
@@ -48,28 +39,18 @@ class SetConfiguration(Statement):
     name: str | None = None
     value: str | None = None
 
-    @property
-    def uses(self) -> Uses:
-        """Return no object is named."""
-        return NOTHING
-
 
 @dataclass(frozen=True, slots=True)
-class ResetConfiguration(Statement):
+class ResetConfiguration(StatementWithoutObjects):
     """RESET [name]: the configuration of the cluster holds again."""
 
     KIND = "RESET"
 
     name: str | None = None
 
-    @property
-    def uses(self) -> Uses:
-        """Return no object is named."""
-        return NOTHING
-
 
 @dataclass(frozen=True, slots=True)
-class DeclareVariable(RoutedStatement):
+class DeclareVariable(QueryStatement):
     """DECLARE [OR REPLACE] [VARIABLE] name, ... [type] [DEFAULT expression]. ``query`` returns the default."""
 
     KIND = "DECLARE VARIABLE"
@@ -77,15 +58,6 @@ class DeclareVariable(RoutedStatement):
     names: tuple[str, ...]
     query: Query
     or_replace: bool = False
-
-    @property
-    def queries(self) -> tuple[Query, ...]:
-        """Return the query of its default."""
-        return (self.query,)
-
-    def with_queries(self, change: Callable[[Query], Query]) -> Self:
-        """Return the statement with its query changed."""
-        return replace(self, query=change(self.query))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,18 +86,13 @@ class SetVariables(RoutedStatement):
 
 
 @dataclass(frozen=True, slots=True)
-class DropVariable(Statement):
+class DropVariable(StatementWithoutObjects):
     """DROP TEMPORARY VARIABLE [IF EXISTS] name."""
 
     KIND = "DROP VARIABLE"
 
     name: str
     if_exists: bool = False
-
-    @property
-    def uses(self) -> Uses:
-        """Return no object is named."""
-        return NOTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,18 +121,13 @@ class CreateTemporaryFunction(RoutedStatement):
 
 
 @dataclass(frozen=True, slots=True)
-class DropTemporaryFunction(Statement):
+class DropTemporaryFunction(StatementWithoutObjects):
     """DROP TEMPORARY FUNCTION [IF EXISTS] name."""
 
     KIND = "DROP TEMPORARY FUNCTION"
 
     name: str
     if_exists: bool = False
-
-    @property
-    def uses(self) -> Uses:
-        """Return no object is named."""
-        return NOTHING
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,73 +6,48 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from airflow_hivex.core.model.literals import Literal
-from airflow_hivex.core.model.statements.base import Statement
+from airflow_hivex.core.model.statements.base import Statement, StatementWithoutObjects
 from airflow_hivex.core.model.statements.names import TableName
-from airflow_hivex.core.model.statements.uses import NOTHING, Role, Uses, named_uses
+from airflow_hivex.core.model.statements.uses import Role, Uses, named_uses
 
 
 @dataclass(frozen=True, slots=True)
-class StartTransaction(Statement):
+class StartTransaction(StatementWithoutObjects):
     """START TRANSACTION [READ ONLY | READ WRITE] [, ISOLATION LEVEL SNAPSHOT], or BEGIN."""
 
     KIND = "START TRANSACTION"
 
     read_only: bool = False
 
-    @property
-    def uses(self) -> Uses:
-        """Return no object is named."""
-        return NOTHING
-
 
 @dataclass(frozen=True, slots=True)
-class Commit(Statement):
+class Commit(StatementWithoutObjects):
     """COMMIT [WORK | TRANSACTION]."""
 
     KIND = "COMMIT"
 
-    @property
-    def uses(self) -> Uses:
-        """Return no object is named."""
-        return NOTHING
-
 
 @dataclass(frozen=True, slots=True)
-class Rollback(Statement):
+class Rollback(StatementWithoutObjects):
     """ROLLBACK [WORK | TRANSACTION]."""
 
     KIND = "ROLLBACK"
 
-    @property
-    def uses(self) -> Uses:
-        """Return no object is named."""
-        return NOTHING
-
 
 @dataclass(frozen=True, slots=True)
-class AbortTransactions(Statement):
+class AbortTransactions(StatementWithoutObjects):
     """ABORT TRANSACTIONS 1 2 3; the ids in the order given, each once."""
 
     KIND = "ABORT TRANSACTIONS"
 
     ids: tuple[int, ...]
 
-    @property
-    def uses(self) -> Uses:
-        """Return no object is named."""
-        return NOTHING
-
 
 @dataclass(frozen=True, slots=True)
-class ShowTransactions(Statement):
+class ShowTransactions(StatementWithoutObjects):
     """SHOW TRANSACTIONS."""
 
     KIND = "SHOW TRANSACTIONS"
-
-    @property
-    def uses(self) -> Uses:
-        """Return no object is named."""
-        return NOTHING
 
 
 @dataclass(frozen=True, slots=True)
