@@ -11,24 +11,10 @@ import pyarrow as pa
 from airflow_hivex.core.errors import InvalidOperationError
 from airflow_hivex.core.model.column_types import Array, ColumnType, Family, Map, Primitive, Struct
 from airflow_hivex.core.model.objects import Column
+from airflow_hivex.core.spark.arrow_types import arrow_type_of
 
-_PRIMITIVES = {
-    "boolean": pa.bool_(),
-    "tinyint": pa.int8(),
-    "smallint": pa.int16(),
-    "int": pa.int32(),
-    "bigint": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "string": pa.string(),
-    "varchar": pa.string(),
-    "char": pa.string(),
-    "binary": pa.binary(),
-    "date": pa.date32(),
-    "timestamp": pa.timestamp("us", tz="UTC"),
-    "timestamp_ntz": pa.timestamp("us"),
-}
-"""The types that Spark's ``toArrow`` gives."""
+_TIMESTAMP = pa.timestamp("us", tz="UTC")
+"""The type that Spark's ``toArrow`` gives a TIMESTAMP. The values in files have no zone."""
 
 
 def arrow_type(column: Column, table: str) -> pa.DataType:
@@ -46,10 +32,10 @@ def arrow_type(column: Column, table: str) -> pa.DataType:
 
 def _arrow_type(declared: ColumnType) -> pa.DataType | None:
     match declared:
-        case Primitive() if declared.family is Family.DECIMAL:
-            return pa.decimal128(*declared.parameters)
+        case Primitive(name="timestamp"):
+            return _TIMESTAMP
         case Primitive():
-            return _PRIMITIVES.get(declared.name)
+            return arrow_type_of(declared)
         case Array(element):
             found = _arrow_type(element)
             return None if found is None else pa.list_(pa.field("element", found))

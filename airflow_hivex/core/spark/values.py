@@ -23,27 +23,11 @@ from airflow_hivex.core.model.literals import Literal
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.plans import JobResult, Write
 from airflow_hivex.core.spark import bucketing, layout
+from airflow_hivex.core.spark.arrow_types import arrow_type_of
 from airflow_hivex.core.spark.conversions import stored_column
 from airflow_hivex.core.spark.new_directories import NewDirectories, PartitionValues
 from airflow_hivex.core.spark.orc_tail import nest
 from airflow_hivex.core.spark.storage import Place
-
-_ARROW_TYPES = {
-    "boolean": pa.bool_(),
-    "tinyint": pa.int8(),
-    "smallint": pa.int16(),
-    "int": pa.int32(),
-    "bigint": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "string": pa.string(),
-    "varchar": pa.string(),
-    "char": pa.string(),
-    "binary": pa.binary(),
-    "date": pa.date32(),
-    "timestamp": pa.timestamp("us"),
-    "timestamp_ntz": pa.timestamp("us"),
-}
 
 _PARTITION_FAMILIES = (Family.WHOLE, Family.DECIMAL, Family.TEXT, Family.BOOLEAN)
 
@@ -143,7 +127,7 @@ def _files(write: Write, values: dict[str, list[Any]], count: int) -> list[_File
         return None
     columns = []
     for column in write.columns:
-        arrow_type = _arrow_type(column.parsed_type)
+        arrow_type = arrow_type_of(column.parsed_type)
         if arrow_type is None:
             return None
         try:
@@ -173,12 +157,6 @@ def _is_floating(column: Column) -> bool:
     return isinstance(column.parsed_type, Primitive) and column.parsed_type.family is Family.FLOATING
 
 
-def _arrow_type(type: ColumnType) -> pa.DataType | None:
-    if not isinstance(type, Primitive):
-        return None
-    return pa.decimal128(*type.parameters) if type.family is Family.DECIMAL else _ARROW_TYPES.get(type.name)
-
-
 def _as_stored(array: pa.Array, column: Column) -> pa.Array:
     # Spark stores a time without a zone as a number of microseconds.
     return array.cast(pa.int64()) if column.parsed_type == _TIMESTAMP_NTZ else array
@@ -188,7 +166,7 @@ def _schema(write: Write) -> pa.Schema:
     fields = []
     for column in write.columns:
         declared = column.parsed_type
-        arrow_type = pa.int64() if declared == _TIMESTAMP_NTZ else _arrow_type(declared)
+        arrow_type = pa.int64() if declared == _TIMESTAMP_NTZ else arrow_type_of(declared)
         noted = _NOTED_TYPES.get(declared.name) if isinstance(declared, Primitive) else None
         fields.append(pa.field(column.in_files, arrow_type, metadata={_SPARK_TYPE: noted} if noted else None))
     return pa.schema(fields)
