@@ -46,14 +46,9 @@ def run_restore(context: StatementContext, statement: RestoreTable) -> Result:
         )
         plan = replace(plan_query(context, running, routed.statement.query, routed, cluster), write=write.write)
         written = context.run(cluster, plan)
-        emptied = write_empty_bases(
-            write.write,
-            [
-                (name, nullable_values(name))
-                for name in _partitions(context, running, routed.target)
-                if name not in {each.partition for each in written.directories}
-            ],
-        )
+        with_rows = {each.partition for each in written.directories}
+        empty = [name for name in _partitions(context, running, routed.target) if name not in with_rows]
+        emptied = write_empty_bases(write.write, [(name, nullable_values(name)) for name in empty])
         end_write(context, running, write, replace(written, directories=(*written.directories, *emptied.directories)))
         return Result(
             cluster=cluster.name, txn_id=running.txn_id, rows_written=written.rows_written, route=routed.route

@@ -129,7 +129,7 @@ def touch_table(context: StatementContext, statement: TouchTable) -> Result:
     table = catalog.get_table(database, name)
     if statement.partition is not None:
         partition = partition_name_of(statement.kind, table, statement.partition)
-        if partition not in catalog.list_partition_names(database, name):
+        if not catalog.get_partitions_by_names(database, name, [partition]):
             raise NoSuchPartitionError(database, name, partition)
 
     def change(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:

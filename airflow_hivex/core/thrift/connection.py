@@ -61,7 +61,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take a connection, unless there are too many."""
         server = self._server
-        # That of libuv is none of asyncio's by its class.
+        # A transport of libuv does not inherit from that of asyncio, and has its methods.
         self._transport = cast("asyncio.Transport", transport)
         peer = transport.get_extra_info("peername")
         shown = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) and len(peer) > 1 else "local"

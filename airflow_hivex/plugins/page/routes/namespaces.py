@@ -21,7 +21,7 @@ _MOST_ROWS = 500
 _MOST_LINKS = 500
 
 
-# It judges each registered directory, and nothing in a page changes from one second to the next.
+# It judges each registered directory, and an open page asks for it every few seconds.
 _remembered: TTLCache[str, list[Capacity]] = TTLCache(maxsize=100, ttl=60)
 _lock = threading.Lock()
 
