@@ -68,13 +68,18 @@ def compare(
     print(f"{name}: {statistics.median(ratios):.3f} of {peer}, goal {goal:.2f}", file=sys.stderr, flush=True)
     return Figure(
         name,
-        round(statistics.median(seconds[case]), 5),
+        _rounded(statistics.median(seconds[case])),
         peer,
-        round(statistics.median(seconds[peer]), 5),
+        _rounded(statistics.median(seconds[peer])),
         round(statistics.median(ratios), 3),
         round(goal, 3),
         count,
     )
+
+
+def _rounded(seconds: float) -> float:
+    """Return four significant digits: a hit of the cache takes a few microseconds."""
+    return float(f"{seconds:.4g}")
 
 
 def within(name: str, seconds: list[float], limit: float) -> Figure:
@@ -95,10 +100,10 @@ def report(title: str, figures: list[Figure]) -> None:
     for figure in figures:
         table.add_row(
             figure.name,
-            f"{figure.seconds:.4f}",
+            f"{figure.seconds:.4g}",
             _rate(figure.count, figure.seconds),
             figure.peer,
-            f"{figure.peer_seconds:.4f}",
+            f"{figure.peer_seconds:.4g}",
             _rate(figure.count, figure.peer_seconds),
             f"{figure.ratio:.3f}",
             f"{figure.goal:.2f}",
