@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hive_metastore import ttypes
 
 from airflow_hivex.core import Metastore, Session
 from airflow_hivex.core.errors import (
@@ -17,6 +18,7 @@ from airflow_hivex.core.errors import (
     TypeMismatchError,
     UnsupportedStatementError,
 )
+from tests.hive_endpoint import hive_client, serving
 
 pytestmark = [pytest.mark.spark, pytest.mark.parametrize("metastore_url", ["sqlite"], indirect=True)]
 
@@ -125,6 +127,22 @@ def test_constraints_come_and_go_by_alter_table(t: Session, metastore: Metastore
     t.sql("ALTER TABLE t DROP COLUMN w")
     with pytest.raises(InvalidObjectError, match="is set by DEFAULT"):
         t.sql("ALTER TABLE t SET TBLPROPERTIES ('hivex.check.x' = 'id > 0')")
+
+
+def test_rows_are_compared_with_a_constraint_that_a_client_of_hive_adds(t: Session, metastore: Metastore) -> None:
+    t.sql("INSERT INTO t (id, v) VALUES (1, NULL)")
+    refused = ttypes.AddNotNullConstraintRequest([ttypes.SQLNotNullConstraint("hive", "default", "t", "v")])
+    check = ttypes.SQLCheckConstraint("hive", "default", "t", "id", "id < 5", "small")
+    before = metastore.catalog.get_table("default", "t").parameters
+    with serving(metastore) as endpoint, hive_client(endpoint.port) as hive:
+        with pytest.raises(ttypes.MetaException, match="NOT NULL of column v"):
+            hive.add_not_null_constraint(refused)
+        assert metastore.catalog.get_table("default", "t").parameters == before
+        hive.add_check_constraint(ttypes.AddCheckConstraintRequest([check]))
+        with pytest.raises(ConstraintViolationError, match="CHECK small"):
+            t.sql("INSERT INTO t (id) VALUES (7)")
+        hive.drop_constraint(ttypes.DropConstraintRequest("default", "t", "small"))
+    assert metastore.catalog.get_table("default", "t").parameters == before
 
 
 @pytest.mark.parametrize(

@@ -102,7 +102,7 @@ def describe_table(
     properties = table_properties.normalised(statement.properties)
     check_spark_options(context.services.settings, full_name, properties)
     table_properties.check_properties(full_name, properties, external=external, bucketed=statement.num_buckets > 0)
-    _check_no_constraint(full_name, properties)
+    check_no_constraint(full_name, properties)
     if external:
         _check_external(full_name, data_source, properties, statement)
     else:
@@ -235,7 +235,7 @@ def check_properties(table: str, before: Mapping[str, str], after: Mapping[str, 
     for name in fixed:
         if before.get(name, "").lower() != after.get(name, "").lower():
             raise InvalidObjectError("table", table, f"property {name} cannot be changed after the table was made")
-    _check_no_constraint(
+    check_no_constraint(
         table, [name for name in {**before, **after} if is_constraint(name) and before.get(name) != after.get(name)]
     )
     _check_layout(table, after)
@@ -244,7 +244,12 @@ def check_properties(table: str, before: Mapping[str, str], after: Mapping[str, 
     table_properties.check_properties(table, changed, external=external, bucketed=BUCKETING_VERSION in before)
 
 
-def _check_no_constraint(table: str, properties: Iterable[str]) -> None:
+def check_no_constraint(table: str, properties: Iterable[str]) -> None:
+    """Refuse properties that hold constraints: these are set by the constraints themselves.
+
+    Raises:
+        InvalidObjectError: there is one.
+    """
     found = next((name for name in properties if is_constraint(name)), None)
     if found is not None:
         reason = f"property {found} is set by DEFAULT, NOT NULL and CHECK of CREATE TABLE and ALTER TABLE"

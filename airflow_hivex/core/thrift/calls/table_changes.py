@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 
 from airflow_hivex.core.catalog.statistics import store_statistics
 from airflow_hivex.core.compaction.spark_options import check_spark_options
-from airflow_hivex.core.errors import InvalidOperationError, MissingWriteIdListError
+from airflow_hivex.core.errors import InvalidObjectError, InvalidOperationError, MissingWriteIdListError
 from airflow_hivex.core.imports.conversion import SPARK_STATISTICS, STATISTICS, convert_table
 from airflow_hivex.core.imports.hive_statistics import convert_statistics
 from airflow_hivex.core.model.clusters import Cluster
@@ -20,8 +20,9 @@ from airflow_hivex.core.model.statements import DropTable, DropView, TableName, 
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
 from airflow_hivex.core.namespaces.foreign_names import foreign_tables, foreign_view_error
 from airflow_hivex.core.statements import definitions, views
+from airflow_hivex.core.statements.constraints import with_checked_constraints
 from airflow_hivex.core.statements.metadata_changes import change_metadata, check_location
-from airflow_hivex.core.statements.table_definitions import check_properties
+from airflow_hivex.core.statements.table_definitions import check_no_constraint, check_properties
 from airflow_hivex.core.statements.truncation import run_truncate
 from airflow_hivex.core.thrift.bindings import ttypes
 from airflow_hivex.core.thrift.calls.registry import call
@@ -29,10 +30,12 @@ from airflow_hivex.core.thrift.calls.tables import list_of
 from airflow_hivex.core.thrift.clients import Client, DatabaseName, read_database
 from airflow_hivex.core.thrift.endpoint import Endpoint
 from airflow_hivex.core.thrift.files import delete_directory, make_directories, owns_files
+from airflow_hivex.core.thrift.hive_constraints import Given, described_constraints
 from airflow_hivex.core.thrift.hive_objects import EXTERNAL, OF_CLUSTERS, PURGE, TRANSLATED
 from airflow_hivex.core.thrift.sql_functions import tables_of_view
 
 _DDL_TIME = "transient_lastDdlTime"
+_NO_CONSTRAINTS = Given()
 
 
 def kept_statistics(parameters: Mapping[str, str] | None) -> dict[str, str]:
@@ -64,10 +67,16 @@ def without_ours(hive: Any) -> None:
 # -- create ------------------------------------------------------------------------------
 
 
-@call("create_table", "create_table_with_constraints")
+@call("create_table")
 def create_table(endpoint: Endpoint, client: Client, args: Any) -> None:
     """Create a table or view."""
     _create(endpoint, client, args.tbl, {})
+
+
+@call("create_table_with_constraints")
+def create_table_with_constraints(endpoint: Endpoint, client: Client, args: Any) -> None:
+    """Create a table with constraints."""
+    _create(endpoint, client, args.tbl, {}, _given(args))
 
 
 @call("create_table_with_environment_context")
@@ -79,10 +88,24 @@ def create_table_with_environment_context(endpoint: Endpoint, client: Client, ar
 @call("create_table_req")
 def create_table_req(endpoint: Endpoint, client: Client, args: Any) -> None:
     """Create a table or view; the request may name a cluster."""
-    _create(endpoint, client, args.request.table, properties_of(args.request.envContext))
+    request = args.request
+    _create(endpoint, client, request.table, properties_of(request.envContext), _given(request))
 
 
-def _create(endpoint: Endpoint, client: Client, hive: Any, properties: Mapping[str, str]) -> None:
+def _given(request: Any) -> Given:
+    return Given(
+        request.primaryKeys,
+        request.foreignKeys,
+        request.uniqueConstraints,
+        request.notNullConstraints,
+        request.defaultConstraints,
+        request.checkConstraints,
+    )
+
+
+def _create(
+    endpoint: Endpoint, client: Client, hive: Any, properties: Mapping[str, str], given: Given = _NO_CONSTRAINTS
+) -> None:
     name = read_database(hive.dbName, hive.catName)
     context = endpoint.context(client, name, properties, hive.owner or None)
     clusters = endpoint.services.clusters
@@ -92,6 +115,7 @@ def _create(endpoint: Endpoint, client: Client, hive: Any, properties: Mapping[s
     cluster = clusters.get(client.cluster(name, properties) or chosen or home)
     table = _converted(name, hive, cluster, default=f"{database.location}/{(hive.tableName or '').lower()}")
     check_spark_options(endpoint.services.settings, table.full_name, table.parameters)
+    table = _with_constraints(table, given)
     is_placed = bool(hive.sd is not None and hive.sd.location)
     if table.is_view:
         _check_view(endpoint, table)
@@ -141,6 +165,20 @@ def _converted(name: DatabaseName, hive: Any, cluster: Cluster, default: str) ->
     if is_managed and table.is_external:
         parameters |= {EXTERNAL: "TRUE", PURGE: "true", TRANSLATED: "TRUE"}
     return replace(table, parameters=with_time(parameters))
+
+
+def _with_constraints(table: Table, given: Given) -> Table:
+    """Return a table with the constraints of a call, after the rules of CREATE TABLE.
+
+    Raises:
+        InvalidObjectError: they cannot be kept, or properties that the client sends describe some.
+        NoSuchColumnError: one names a column that the table does not have.
+    """
+    check_no_constraint(table.full_name, table.parameters)
+    constraints = described_constraints(table.full_name, given)
+    if constraints and table.is_view:
+        raise InvalidObjectError("view", table.full_name, "a view has no constraints; give them to its tables")
+    return with_checked_constraints(table, constraints) if constraints else table
 
 
 def _check_view(endpoint: Endpoint, view: Table) -> None:
@@ -258,7 +296,7 @@ def _check_transactional(stored: StoredTable, table: Table) -> None:
         InvalidOperationError: columns, keys or storage would change.
         InvalidObjectError: a property cannot be changed.
     """
-    check_properties(stored.full_name, stored.parameters, {**table.parameters, **_fixed(stored)})
+    check_properties(stored.full_name, stored.parameters, {**_fixed(stored), **table.parameters})
     before = [(each.name, each.parsed_type) for each in (*stored.columns, *stored.partition_keys)]
     after = [(each.name, each.parsed_type) for each in (*table.columns, *table.partition_keys)]
     if before != after or stored.storage.format != table.storage.format or stored.type is not table.type:
