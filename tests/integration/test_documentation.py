@@ -8,6 +8,7 @@ import re
 import tomllib
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -166,6 +167,26 @@ def test_links_of_pages_that_others_show_are_absolute_and_lead_to_pages_of_the_s
         assert target.startswith("https://"), target
         if target.startswith(SITE):
             assert (ROOT / "docs" / f"{target.removeprefix(SITE).rstrip('/')}.md").exists(), target
+
+
+def test_pages_show_every_drawing_and_describe_it() -> None:
+    drawings = {path.resolve() for path in (ROOT / "docs" / "images").glob("*.svg")}
+    shown = {
+        (page.parent / target).resolve()
+        for page in PAGES
+        for described, target in re.findall(r"!\[([^\]]*)\]\(([^)]+)\)", page.read_text())
+        if described.strip()
+    }
+    assert drawings - shown == set()
+    for drawing in drawings:
+        root = ET.parse(drawing).getroot()
+        named = {child.get("id"): (child.text or "").strip() for child in root}
+        assert [bool(named[each]) for each in str(root.get("aria-labelledby")).split()] == [True, True], drawing
+        assert "prefers-color-scheme: dark" in drawing.read_text(), drawing
+
+
+def test_no_drawing_needs_a_script() -> None:
+    assert [page for page in PAGES if blocks(page, "mermaid")] == []
 
 
 def test_every_extra_that_is_named_exists() -> None:
