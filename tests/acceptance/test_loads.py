@@ -185,6 +185,52 @@ def test_folders_beyond_the_clusters_may_be_closed(
         assert rows(session, "SELECT * FROM t") == [("a",)]
 
 
+def test_links_lead_neither_to_tables_nor_out_of_the_cluster(t: Session, tmp_path: Path) -> None:
+    """Files below the root of the cluster are deleted when they are loaded, which must never be those of a table."""
+    t.sql("CREATE TABLE other (id bigint, v string)")
+    t.sql("INSERT INTO other VALUES (1, 'kept')")
+    (file,) = (tmp_path / "c1" / "default.db" / "other").rglob("bucket_*")
+    write(tmp_path / "outside" / "f", id=[9], v=["secret"])
+    landing = tmp_path / "c1" / "in"
+    for folder in ("file", "beyond"):
+        (landing / folder).mkdir(parents=True)
+    (landing / "folder").symlink_to(file.parent)
+    (landing / "file" / "f").symlink_to(file)
+    (landing / "beyond" / "f").symlink_to(tmp_path / "outside" / "f")
+    for path in ("in/folder", "in/file", "in/file/f"):
+        with pytest.raises(InvalidOperationError, match=r"leads to .* belongs to table default\.other"):
+            t.sql(f"LOAD DATA INPATH '{path}' INTO TABLE t")
+        with pytest.raises(InvalidOperationError, match=r"belongs to table default\.other"):
+            t.sql(f"LOAD DATA LOCAL INPATH '{tmp_path}/c1/{path}' INTO TABLE t")
+    with pytest.raises(InvalidOperationError, match="out of the root of its cluster"):
+        t.sql("LOAD DATA INPATH 'in/beyond' INTO TABLE t")
+    assert t.to_arrow("t").num_rows == t.to_arrow("other").num_rows == 1
+
+
+def test_a_file_that_changes_after_the_commit_stays(
+    metastore_url: str, clusters: dict[str, dict[str, str]], tmp_path: Path
+) -> None:
+    landing = tmp_path / "c1" / "in"
+
+    def replace_file(point: str) -> None:
+        if point == "after commit" and (landing / "a").exists():
+            (landing / "a").write_text("second\n")
+
+    with (
+        Metastore.open(metastore_url, clusters=clusters, default_cluster="c1", fault=replace_file) as metastore,
+        metastore.session() as session,
+    ):
+        session.sql("CREATE TABLE t (v string) STORED AS TEXTFILE")
+        landing.mkdir(parents=True)
+        for name in ("a", ".a.crc", "b", ".b.crc"):
+            (landing / name).write_text("first\n")
+        session.sql("LOAD DATA INPATH 'in' INTO TABLE t")
+        assert rows(session, "SELECT * FROM t") == [("first",), ("first",)]
+        assert sorted(path.name for path in landing.iterdir()) == [".a.crc", "a"]
+        session.sql("LOAD DATA INPATH 'in' INTO TABLE t")
+        assert ("second",) in rows(session, "SELECT * FROM t")
+
+
 def test_a_transaction_may_be_rolled_back(t: Session, tmp_path: Path) -> None:
     file = tmp_path / "c1" / "in" / "f"
     write(file, id=[1], v=["a"])

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from airflow_hivex.core.catalog import tables
-from airflow_hivex.core.errors import InvalidOperationError, LocationOutsideClusterError
+from airflow_hivex.core.errors import HivexError, InvalidOperationError, LocationOutsideClusterError
 from airflow_hivex.core.files.filesystem import ClusterFiles, FileStamp
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.locations import parse_root
@@ -47,6 +47,24 @@ class LoadSource:
                 return name or self.location
         return None
 
+    def delete(self) -> Iterator[str]:
+        """Delete the files, and yield the reason for each one that stays.
+
+        A file that has changed since it was listed may have rows that were not loaded.
+        """
+        for stamp, location in zip(self.stamps.values(), self.locations, strict=True):
+            try:
+                if self.files.stamp(location) not in (stamp, None):
+                    yield f"{location} was changed after it was read"
+                    continue
+                self.files.delete_file(location)
+                folder, slash, name = location.rpartition("/")
+                if self.files.local_path(location) is not None:
+                    # Hadoop would compare the next file of that name with these sums.
+                    self.files.delete_file(f"{folder}{slash}.{name}.crc")
+            except HivexError as error:
+                yield str(error)
+
 
 def find_source(context: StatementContext, statement: LoadData, table: Table) -> LoadSource:
     """Return the files of a statement.
@@ -60,19 +78,7 @@ def find_source(context: StatementContext, statement: LoadData, table: Table) ->
     """
     place, location, is_own = _place(context, statement, table)
     files = ClusterFiles(place.filesystem, place.storage_options)
-    uri = place.uri(location)
-    if not is_own:
-        local = files.local_path(location)
-        # Links may lead anywhere.
-        real = uri if local is None else Path(local).resolve().as_uri()
-        _check_allowed(context, statement, table, {uri, real})
-        _check_no_table(context, statement, table, {uri, real})
-    else:
-        target = files.link_target(location)
-        if target is not None:
-            reason = f"{statement.path} leads by symbolic links to {target}, out of the root of its cluster"
-            raise InvalidOperationError("LOAD DATA", table.full_name, reason)
-        _check_no_table(context, statement, table, {uri})
+    _check_place(context, statement, table, files, place.uri(location), location, is_own=is_own)
     names = files.list_loose_files(location)
     if not names:
         raise InvalidOperationError("LOAD DATA", table.full_name, f"there are no files in {statement.path}")
@@ -80,6 +86,11 @@ def find_source(context: StatementContext, statement: LoadData, table: Table) ->
     if below is not None:
         reason = f"{statement.path} has subdirectories, as of {below}; load one directory at a time"
         raise InvalidOperationError("LOAD DATA", table.full_name, reason)
+    for name in names:
+        path = files.local_path(f"{location}/{name}") if name else None
+        if path is not None and Path(path).is_symlink():
+            below = f"{location}/{name}"
+            _check_place(context, statement, table, files, place.uri(below), below, is_own=is_own)
     stamps = {}
     for name in names:
         stamp = files.stamp(f"{location}/{name}" if name else location)
@@ -120,6 +131,49 @@ def _place(context: StatementContext, statement: LoadData, table: Table) -> tupl
     return replace(cluster, filesystem=top.uri, storage_options=options), "/".join(root.names), False
 
 
+def _check_place(
+    context: StatementContext,
+    statement: LoadData,
+    table: Table,
+    files: ClusterFiles,
+    uri: str,
+    location: str,
+    *,
+    is_own: bool,
+) -> None:
+    """Refuse a file or folder that may not be read, or belongs to a table; symbolic links may lead anywhere."""
+    local = files.local_path(location)
+    real = None if local is None else Path(local).resolve()
+    if is_own:
+        target = files.link_target(location)
+        if target is not None:
+            reason = f"{location} leads by symbolic links to {target}, out of the root of its cluster"
+            raise InvalidOperationError("LOAD DATA", table.full_name, reason)
+    else:
+        _check_allowed(context, statement, table, {uri, uri if real is None else real.as_uri()})
+    services = context.services
+    places = dict.fromkeys(_registered_places(context, uri, real))
+    with services.store.read() as connection:
+        owner = next(filter(None, (tables.owner_at(connection, *each) for each in places)), None)
+    if owner is not None:
+        shown = statement.path if real is None or local == str(real) else f"{statement.path}, which leads to {real},"
+        reason = f"{shown} belongs to {owner}; read it by INSERT INTO ... SELECT"
+        raise InvalidOperationError("LOAD DATA", table.full_name, reason)
+
+
+def _registered_places(context: StatementContext, uri: str, real: Path | None) -> Iterator[tuple[str, str]]:
+    """Yield a URI, and the real path to which it leads, as locations of the clusters; links may lead to roots, too."""
+    clusters = context.services.clusters
+    for name in clusters:
+        root = clusters.get(name).root
+        relative = root.relative(uri)
+        if relative is not None:
+            yield name, relative
+        top = Path("/", *root.names).resolve()
+        if real is not None and root.scheme == "file" and real.is_relative_to(top):
+            yield name, "/".join(real.relative_to(top).parts)
+
+
 def _check_allowed(context: StatementContext, statement: LoadData, table: Table, uris: Iterable[str]) -> None:
     allowed = context.services.settings[LOAD_PATHS]
     if _ANYWHERE in allowed:
@@ -129,18 +183,3 @@ def _check_allowed(context: StatementContext, statement: LoadData, table: Table,
         return
     reason = f"{statement.path} is not below the root of its cluster, and not below a folder that {LOAD_PATHS} names"
     raise InvalidOperationError("LOAD DATA", table.full_name, reason)
-
-
-def _check_no_table(context: StatementContext, statement: LoadData, table: Table, uris: Iterable[str]) -> None:
-    services = context.services
-    places = [
-        (name, relative)
-        for name in services.clusters
-        for uri in uris
-        if (relative := services.clusters.get(name).root.relative(uri)) is not None
-    ]
-    with services.store.read() as connection:
-        owner = next(filter(None, (tables.owner_at(connection, *place) for place in places)), None)
-    if owner is not None:
-        reason = f"{statement.path} belongs to {owner}; read it by INSERT INTO ... SELECT"
-        raise InvalidOperationError("LOAD DATA", table.full_name, reason)

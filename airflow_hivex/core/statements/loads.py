@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import uuid
 
-from airflow_hivex.core.errors import AnalysisError, HivexError, InvalidOperationError, JobError
+from airflow_hivex.core.errors import AnalysisError, InvalidOperationError, JobError
 from airflow_hivex.core.model.objects import Table
 from airflow_hivex.core.model.plans import LoadedFiles
 from airflow_hivex.core.model.statements import Insert, LoadData, Query
@@ -23,7 +23,8 @@ def run_load(context: StatementContext, statement: LoadData) -> Result:
 
     The columns of the files are those of the table, and behind them the partition columns that the statement does not
     name. Files below the root of the table's cluster are deleted after the commit, all others stay. Those of a
-    statement in a transaction of several stay, too, since that may yet be rolled back.
+    statement in a transaction of several stay, too, since that may yet be rolled back, and so do those that have
+    changed meanwhile.
 
     Raises:
         InvalidOperationError: there are no files, or they are a table's, lie in subdirectories, have another format,
@@ -55,7 +56,9 @@ def run_load(context: StatementContext, statement: LoadData) -> Result:
         )
         raise InvalidOperationError("LOAD DATA", table.full_name, reason) from error
     if is_alone and source.is_own:
-        _delete(statement, source)
+        for reason in source.delete():
+            # The rows count already; loading the rest again would double them.
+            log.warning("A file of %s is loaded and stays: %s", statement.path, reason)
     return result
 
 
@@ -78,12 +81,3 @@ def _insert(statement: LoadData, table: Table, source: LoadSource) -> Insert:
         partition=tuple(named) if statement.static or statement.dynamic else (),
         static=statement.static,
     )
-
-
-def _delete(statement: LoadData, source: LoadSource) -> None:
-    for location in source.locations:
-        try:
-            source.files.delete_directory(location)
-        except HivexError as error:
-            # The rows count already; loading the rest again would double them.
-            log.warning("File %s of %s is loaded and could not be deleted: %s", location, statement.path, error)
