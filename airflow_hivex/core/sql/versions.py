@@ -30,6 +30,7 @@ _UNITS = {
     "DAY": timedelta(days=1),
     "WEEK": timedelta(weeks=1),
 }
+_LONGEST = timedelta(days=365_250)
 
 
 def take_versions(cursor: Cursor, tokens: Sequence[Token]) -> tuple[list[Token], dict[int, VersionAsOf]]:
@@ -160,17 +161,18 @@ def _typed(cursor: Cursor) -> Literal | None:
 
 
 def moment(value: object) -> datetime | None:
-    """Return a text, date or time as a time with its zone, which is UTC by default; None for any other value."""
-    if isinstance(value, str):
-        try:
+    """Return a text, date or time as a time of UTC, which is its zone by default; None for any other value.
+
+    A time that is in no year from 1 to 9999 of UTC is such a value, too.
+    """
+    try:
+        if isinstance(value, str):
             value = datetime.fromisoformat(value.strip())
-        except ValueError:
-            return None
-    if isinstance(value, datetime):
-        return value if value.tzinfo is not None else value.replace(tzinfo=UTC)
-    if isinstance(value, date):
-        return datetime.combine(value, time(), UTC)
-    return None
+        if isinstance(value, datetime):
+            return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+    return datetime.combine(value, time(), UTC) if isinstance(value, date) else None
 
 
 def _interval(cursor: Cursor) -> timedelta:
@@ -186,6 +188,7 @@ def _interval(cursor: Cursor) -> timedelta:
     if not unit.strip() and not cursor.at_end:
         unit = cursor.next("a unit of time").text
     name = unit.strip().upper().removesuffix("S")
-    if not isinstance(value, int) or value < 0 or name not in _UNITS or value > 10**9:
-        raise cursor.error("an interval is a whole number and a unit of time, as in INTERVAL 2 HOURS", token)
+    if not isinstance(value, int) or value < 0 or name not in _UNITS or value > _LONGEST // _UNITS[name]:
+        reason = "an interval is a whole number and a unit of time, as in INTERVAL 2 HOURS, of at most 1,000 years"
+        raise cursor.error(reason, token)
     return value * _UNITS[name]
