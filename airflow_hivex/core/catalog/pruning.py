@@ -91,13 +91,15 @@ def database_conditions(
     return conditions, residual
 
 
-def check_stored_alike(connection: Connection, table: Table, found: Iterable[FoundPartition]) -> None:
+def check_stored_alike(
+    connection: Connection, table: Table, found: Iterable[FoundPartition], operation: str = "SELECT"
+) -> None:
     """Refuse partitions whose own storage descriptor has another format than their table.
 
     One round trip where there are storage descriptors of their own, else none.
 
     Raises:
-        InvalidOperationError: a scan of the table cannot read one of them.
+        InvalidOperationError: a scan of the table cannot read one of them, and a write of it would have other files.
     """
     names = {each.storage_descriptor_id: each.name for each in found if each.storage_descriptor_id is not None}
     storage = storage_descriptors.c
@@ -108,9 +110,10 @@ def check_stored_alike(connection: Connection, table: Table, found: Iterable[Fou
             if (row.format, _reading_options(row.serde_parameters)) != wanted:
                 reason = (
                     f"partition {names[row.id]} is stored as {row.format} with options of its own, and the table as "
-                    f"{table.storage.format}; exclude the partition by a condition"
+                    f"{table.storage.format}"
+                    + ("; exclude the partition by a condition" if operation == "SELECT" else "")
                 )
-                raise InvalidOperationError("SELECT", table.full_name, reason)
+                raise InvalidOperationError(operation, table.full_name, reason)
 
 
 def _reading_options(parameters: Mapping[str, str]) -> dict[str, str]:

@@ -191,6 +191,31 @@ class ClusterFiles:
             found = [name.rpartition("/")[2] for name, kind, _ in entries_below(self._fs, path, 0) if kind == FOLDER]
         return sorted(name for name in found if not name.startswith((".", "_")))
 
+    def list_data_files(self, location: str) -> list[str]:
+        """Return the names of the files in a directory, without hidden ones; none where it does not exist.
+
+        Raises:
+            StorageError: it cannot be listed.
+        """
+        path = self._path(location)
+        with _storage(path):
+            self._fs.invalidate_cache(path)
+            found = [name.rpartition("/")[2] for name, kind, _ in entries_below(self._fs, path, 0) if kind == FILE]
+        return sorted(name for name in found if not is_hidden(name))
+
+    def move_file(self, location: str, target: str) -> None:
+        """Give a file another place in the same file system, where no file is.
+
+        Raises:
+            StorageError: the file is not there, there is one in the new place, or it cannot be moved.
+        """
+        path, place = self._path(location), self._path(target)
+        with _storage(path):
+            self._fs.invalidate_cache(place.rpartition("/")[0])
+            if type_of(self._fs, place) is not None:
+                raise StorageError(place, "there is a file of that name already")
+            self._fs.mv(path, place)
+
     def find_directories(self, location: str, name: str, depth: int) -> list[str]:
         """Return the folders ``depth`` levels below a location that hold a directory of this name, relative to it.
 

@@ -14,7 +14,7 @@ from typing import Self
 
 from airflow_hivex.core.model.column_types import ColumnType, parse_type
 from airflow_hivex.core.model.file_properties import file_options
-from airflow_hivex.core.model.text_files import TEXTFILE, text_properties
+from airflow_hivex.core.model.text_files import CHARSETS, TEXTFILE, text_format, text_properties
 
 TRANSACTIONAL = "transactional"
 TRANSACTIONAL_PROPERTIES = "transactional_properties"
@@ -28,6 +28,17 @@ PLAIN_LAYOUT = "plain"
 ORIGINAL_LAYOUT = "original"
 """Files of a full ACID table without metadata columns, from before it was transactional."""
 CLUSTER = "hivex.cluster"
+INSERTED_FORMATS = ("avro", "csv", "json", "orc", "parquet", "text", TEXTFILE)
+"""The formats of files that are written, in insert-only and external tables."""
+CHOOSING_OPTIONS = (
+    "pathglobfilter",
+    "modifiedbefore",
+    "modifiedafter",
+    "ignorecorruptfiles",
+    "ignoremissingfiles",
+    "recursivefilelookup",
+)
+"""Options of Spark's that decide which files of a folder are read."""
 BUCKETING_VERSION = "bucketing_version"
 
 
@@ -232,15 +243,35 @@ class Table:
 
     @property
     def not_written(self) -> str:
-        """Return why nobody writes its rows, as the end of a sentence; empty where they are written."""
+        """Return why no transaction writes its rows, as the end of a sentence; empty where transactions do."""
         if self.is_view:
             return "it is a view; write to the tables that it reads"
         if self.is_transactional:
             return ""
         return (
-            "it is an external table, and those are only read; ALTER TABLE ... SET TBLPROPERTIES ('EXTERNAL' = "
-            "'FALSE', 'transactional' = 'true') makes it managed, and CREATE TABLE ... AS SELECT copies it"
+            "it is an external table, which INSERT, INSERT OVERWRITE and LOAD DATA write; ALTER TABLE ... SET "
+            "TBLPROPERTIES ('EXTERNAL' = 'FALSE', 'transactional' = 'true') makes it managed, and CREATE TABLE ... AS "
+            "SELECT copies it"
         )
+
+    @property
+    def not_inserted(self) -> str:
+        """Return why INSERT writes no rows to it, as the end of a sentence; empty where INSERT does."""
+        if self.is_transactional or self.is_view:
+            return self.not_written
+        form = self.storage.format
+        if form not in INSERTED_FORMATS:
+            return f"files of format {form} are only read; those of {', '.join(INSERTED_FORMATS)} are written"
+        choosing = next((key for key in self.storage.serde_parameters if key.lower() in CHOOSING_OPTIONS), None)
+        if choosing is not None:
+            return f"its option {choosing} may hide the new files; create the table without it"
+        if form == TEXTFILE and (text := text_format(self.read_options)).skips_lines:
+            return "lines of its files are skipped, and new files have none of these"
+        if form == TEXTFILE and text.encoding != CHARSETS[0]:
+            return f"text files are written in {CHARSETS[0]} only"
+        if self.storage.num_buckets > 0:
+            return f"its files are in {self.storage.num_buckets} buckets of another program"
+        return ""
 
     @property
     def is_view(self) -> bool:

@@ -122,6 +122,7 @@ class Write:
     in lower case.
     ``batch`` is the lowest and the highest write id of a streaming batch, whose transactions share a delta.
     ``compacted`` is of a compaction: the lowest and the highest write id that it covers, and its transaction.
+    ``is_external`` says that other programs read the files, so that all values are stored as these expect them.
     """
 
     path: str
@@ -145,6 +146,7 @@ class Write:
     defaults: Mapping[str, str] = field(default_factory=dict)
     not_null: tuple[str, ...] = ()
     checks: tuple[PlannedCheck, ...] = ()
+    is_external: bool = False
 
     @property
     def batch_suffix(self) -> str:

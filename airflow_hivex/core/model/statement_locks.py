@@ -47,7 +47,10 @@ class StatementLocks:
         return self._on(table, partitions, LockType.SHARED_READ, DataOperation.SELECT) if wanted else []
 
     def insert(self, table: Table, partition: str | None) -> list[LockComponent]:
-        """INSERT INTO; without ``partition`` into a partitioned table, the rows decide (dynamic)."""
+        """INSERT INTO; without ``partition`` into a partitioned table, the rows decide (dynamic).
+
+        Writers of an external table are locked whatever ``hive.txn.ext.locking.enabled`` says.
+        """
         shared = self._exclusive_writes and not self._lockless_reads
         lock_type = LockType.SHARED_READ if shared else LockType.SHARED_WRITE
         return [self._write(table, partition, lock_type, DataOperation.INSERT)]
@@ -55,6 +58,8 @@ class StatementLocks:
     def insert_overwrite(self, table: Table, partition: str | None) -> list[LockComponent]:
         """INSERT OVERWRITE; it counts as update."""
         alone = self._exclusive_writes and self._exclusive_overwrites and not self._lockless_reads
+        # Readers of an external table have no snapshot of the files that go.
+        alone = alone or not table.is_transactional
         lock_type = LockType.EXCLUSIVE if alone else LockType.EXCL_WRITE
         return [self._write(table, partition, lock_type, DataOperation.UPDATE)]
 
@@ -144,8 +149,8 @@ class StatementLocks:
             table.name,
             partition,
             type=type,
-            operation=operation,
-            is_dynamic_partition_write=table.is_partitioned and partition is None,
+            operation=operation if table.is_transactional else _NONE,
+            is_dynamic_partition_write=table.is_transactional and table.is_partitioned and partition is None,
         )
 
     def _on(

@@ -18,6 +18,7 @@ class TableWrite:
     INSERT, or that of a statement that changes rows; INSERT OVERWRITE counts as UPDATE. ``batch`` has the first and
     last write id of a streaming batch, whose transactions share a delta. ``statement`` is the kind of the statement.
     With ``counts_inserts`` the rows that a change of rows inserts count as changed, too (hive.txn.xlock.mergeinsert).
+    ``token`` is of a write to an external table, which has no write ids: no other write has it in its files' names.
     """
 
     txn_id: int
@@ -30,6 +31,7 @@ class TableWrite:
     batch: tuple[int, int] | None = None
     statement: str = ""
     counts_inserts: bool = False
+    token: str = ""
 
     @property
     def directory_names(self) -> tuple[str, ...]:
@@ -44,7 +46,7 @@ class TableWrite:
     @property
     def staging_name(self) -> str:
         """Return the hidden directory below the table's, where a job writes first."""
-        return f"_staging_{self.write_id}_{self.statement_id}"
+        return f"_hivex_{self.token}" if self.token else f"_staging_{self.write_id}_{self.statement_id}"
 
     def partitions(self, written: Collection[WrittenDirectory]) -> frozenset[str | None]:
         """Return the partitions that it writes to with these directories, None standing for a table without any."""

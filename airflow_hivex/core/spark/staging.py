@@ -79,6 +79,7 @@ class Staging:
         self._layout = write.layout
         self._options = dict(write.options)
         self._table = write.table
+        self._is_external = write.is_external
         self._spark: SparkSession | None = None
         self._fingerprint: Fingerprint | None = None
         self._is_owned = True
@@ -95,7 +96,7 @@ class Staging:
         if stored:
             names = [F.col(quoted(name)).alias(stored.get(name.lower()) or name) for name in rows.columns]
             rows = rows.select(*names)
-        if self._format == "orc":
+        if self._format == "orc" and not self._is_external:
             rows = local_times.store(rows, tuple(parted_by))
         if self._format not in _FOOTERS:
             self._fingerprint = Fingerprint(self._columns)
@@ -104,7 +105,9 @@ class Staging:
         writer = writer.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
         writer = writer.option("maxRecordsPerFile", 0)
         if self._format == "orc":
-            writer = writer.option(COMPRESSION, layout.compression(self._layout, self._options))
+            # Other programs may have an older reader, as Hive has.
+            row_layout = layout.HIVE if self._is_external else self._layout
+            writer = writer.option(COMPRESSION, layout.compression(row_layout, self._options))
         if parted_by:
             writer = writer.partitionBy(*parted_by)
         self._spark = rows.sparkSession

@@ -21,6 +21,7 @@ from airflow_hivex.core.errors import InvalidOperationError
 from airflow_hivex.core.model.directories import parse_directory
 from airflow_hivex.core.model.file_properties import check_file_options
 from airflow_hivex.core.model.objects import (
+    CHOOSING_OPTIONS,
     INSERT_ONLY,
     ORIGINAL_LAYOUT,
     PLAIN_LAYOUT,
@@ -41,15 +42,6 @@ log = logging.getLogger(__name__)
 _OPERATION = "Conversion to a transactional table"
 _EXTERNAL = "external"
 _LONGEST_NAME = 128
-_CHOOSING_OPTIONS = (
-    "pathglobfilter",
-    "modifiedbefore",
-    "modifiedafter",
-    "ignorecorruptfiles",
-    "ignoremissingfiles",
-    "recursivefilelookup",
-)
-"""Options of Spark's that decide which files are read; a transactional table's are those that are registered."""
 
 
 def is_conversion(table: Table, properties: Mapping[str, str]) -> bool:
@@ -116,7 +108,7 @@ def _converted(table: StoredTable, properties: Mapping[str, str]) -> StoredTable
     if storage.num_buckets > 0:
         reason = f"its files were put into {storage.num_buckets} buckets by other rules than those here"
         raise InvalidOperationError(_OPERATION, name, reason)
-    choosing = next((key for key in storage.serde_parameters if key.lower() in _CHOOSING_OPTIONS), None)
+    choosing = next((key for key in storage.serde_parameters if key.lower() in CHOOSING_OPTIONS), None)
     if choosing is not None:
         reason = f"its option {choosing} leaves files out; move those away and create the table without it"
         raise InvalidOperationError(_OPERATION, name, reason)

@@ -52,8 +52,8 @@ def write_frame(
 
     given.check_session(given.session_of(rows))
     table = context.services.catalog.get_table(*context.session.qualify(target))
-    if table.not_written:
-        raise InvalidOperationError("Write", table.full_name, table.not_written)
+    if table.not_inserted:
+        raise InvalidOperationError("Write", table.full_name, table.not_inserted)
     dynamic = [key.name for key in table.partition_keys if key.name.lower() not in static]
     names = [*(column.name for column in table.columns), *dynamic]
     with given.temporary_view(rows, names, table.full_name) as view:

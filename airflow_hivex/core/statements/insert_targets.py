@@ -25,8 +25,8 @@ def check_insert(statement: Insert, target: Table) -> dict[str, str | None]:
     A partition key without a value there is dynamic, whether the PARTITION clause names it or not, and NULL where a
     column list leaves it out.
     """
-    if target.not_written:
-        raise InvalidOperationError("INSERT", target.full_name, target.not_written)
+    if target.not_inserted:
+        raise InvalidOperationError("INSERT", target.full_name, target.not_inserted)
     keys = {key.name.lower(): key for key in target.partition_keys}
     if statement.partition:
         check_partitioned("INSERT with PARTITION", target)

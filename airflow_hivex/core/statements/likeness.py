@@ -12,13 +12,19 @@ from dataclasses import dataclass, replace
 
 from airflow_hivex.core.errors import InvalidObjectError
 from airflow_hivex.core.model.file_properties import is_file_property
-from airflow_hivex.core.model.objects import INSERT_ONLY, ROW_LAYOUT, TRANSACTIONAL_PROPERTIES, Table
+from airflow_hivex.core.model.objects import (
+    INSERT_ONLY,
+    INSERTED_FORMATS,
+    ROW_LAYOUT,
+    TRANSACTIONAL_PROPERTIES,
+    Table,
+)
 from airflow_hivex.core.model.statements import CreateTable, CreateTableLike
 from airflow_hivex.core.model.table_properties import normalised
 from airflow_hivex.core.model.text_files import FOOTER_LINES, HEADER_LINES, TEXTFILE, text_properties
 from airflow_hivex.core.statements.context import StatementContext
 from airflow_hivex.core.statements.links import linked
-from airflow_hivex.core.statements.table_definitions import EXTERNAL_FORMATS, INSERT_ONLY_FORMATS, names_external
+from airflow_hivex.core.statements.table_definitions import EXTERNAL_FORMATS, names_external
 
 _SKIPPED_LINES = (HEADER_LINES, FOOTER_LINES)
 """Properties of lines besides the rows; files that are written here have rows alone."""
@@ -95,9 +101,9 @@ def _managed(name: str, definition: CreateTable, source: Table) -> CreateTable:
     """
     storage = source.storage
     data_source = definition.format or "orc"
-    is_read_only = data_source in EXTERNAL_FORMATS and data_source not in INSERT_ONLY_FORMATS
+    is_read_only = data_source in EXTERNAL_FORMATS and data_source not in INSERTED_FORMATS
     if is_read_only and data_source == storage.format:
-        known = " or ".join(INSERT_ONLY_FORMATS)
+        known = " or ".join(INSERTED_FORMATS)
         reason = f"files of format {data_source}, which {source.full_name} has, are not written; write USING {known}"
         raise InvalidObjectError("table", name, reason)
     return replace(

@@ -33,8 +33,8 @@ def run_load(context: StatementContext, statement: LoadData) -> Result:
     """
     services = context.services
     table = services.catalog.get_table(*context.session.qualify(statement.target))
-    if table.not_written:
-        raise InvalidOperationError("LOAD DATA", table.full_name, table.not_written)
+    if table.not_inserted:
+        raise InvalidOperationError("LOAD DATA", table.full_name, table.not_inserted)
     source = find_source(context, statement, table)
     is_alone = context.session.transaction is None
 

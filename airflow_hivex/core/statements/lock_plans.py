@@ -65,7 +65,7 @@ def lock_plan(context: StatementContext, statement: RoutedStatement, reading: St
         partition = static_partition(target, check_insert(insert, target))
         take = rules.insert_overwrite if insert.overwrite else rules.insert
         components += take(target, partition)
-        updated += ((target.id, partition),) if insert.overwrite else ()
+        updated += ((target.id, partition),) if insert.overwrite and target.is_transactional else ()
     if isinstance(statement, ChangeRows):
         target = tables[targets[0]]
         operations = change_operations(context, statement, target)

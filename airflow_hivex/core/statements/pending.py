@@ -16,6 +16,7 @@ from airflow_hivex.core.model.objects import StoredTable, Table
 from airflow_hivex.core.model.plans import Write, WrittenDirectory
 from airflow_hivex.core.model.transactions import Operation, TxnState
 from airflow_hivex.core.model.writes import TableWrite
+from airflow_hivex.core.statements import external_writes
 from airflow_hivex.core.statements.context import Services
 from airflow_hivex.core.transactions import allocation, pending_writes
 from airflow_hivex.core.transactions.pending_writes import PendingWrite
@@ -63,6 +64,11 @@ def take_back(services: Services, writes: Sequence[PendingWrite], *, own: bool =
     later session, which goes on with it.
     Returns the number of writes that are gone. Files that could not be deleted stay noted for :func:`delete_abandoned`.
     """
+    external = [write for write in writes if write.facts.token]
+    settled = sum(external_writes.settle(services, write, own=own) for write in external)
+    writes = [write for write in writes if not write.facts.token]
+    if not writes:
+        return settled
 
     def mark(
         connection: Connection,
@@ -100,7 +106,7 @@ def take_back(services: Services, writes: Sequence[PendingWrite], *, own: bool =
     ]
     if deleted:
         services.store.write(lambda connection: pending_writes.forget(connection, deleted))
-    return len(deleted)
+    return settled + len(deleted)
 
 
 def take_back_writer(services: Services, txn_id: int, writer: str | None = None, *, before: int | None = None) -> None:

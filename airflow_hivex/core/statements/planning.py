@@ -146,19 +146,20 @@ def write(
 ) -> Write:
     """Return where a job on the table's primary cluster writes."""
     storage = table.storage
+    path = cluster.uri(storage.primary.location)
     constraints = Constraints.of(table.parameters)
     # Properties may come from other clients, whose expressions nothing here has read.
     for text in constraints.defaults.values():
         expression_columns(text)
     return Write(
-        path=cluster.uri(storage.primary.location),
+        path=f"{path}/{facts.staging_name}" if facts.token else path,
         table=table.full_name,
         columns=table.columns,
         partition_columns=table.partition_keys,
         write_id=facts.write_id,
         statement_id=facts.statement_id,
         overwrite=facts.overwrite,
-        layout=table.row_layout,
+        layout=PLAIN_LAYOUT if facts.token else table.row_layout,
         format=storage.format,
         options=table.file_options,
         static=dict(static or {}),
@@ -171,6 +172,7 @@ def write(
         defaults=constraints.defaults,
         not_null=constraints.not_null,
         checks=tuple(PlannedCheck(name, text, expression_columns(text)) for name, text in constraints.checks.items()),
+        is_external=bool(facts.token),
     )
 
 

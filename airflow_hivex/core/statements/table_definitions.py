@@ -26,6 +26,7 @@ from airflow_hivex.core.model.objects import (
     FLAT_LAYOUT,
     HIVE_LAYOUT,
     INSERT_ONLY,
+    INSERTED_FORMATS,
     PARTITION_ROW_IDS,
     ROW_LAYOUT,
     TRANSACTIONAL,
@@ -45,7 +46,6 @@ from airflow_hivex.core.statements.context import StatementContext
 from airflow_hivex.core.statements.metadata_changes import check_location
 
 EXTERNAL_FORMATS = ("avro", "binaryfile", "csv", "json", "orc", "parquet", "text", TEXTFILE, "xml")
-INSERT_ONLY_FORMATS = ("avro", "csv", "json", "orc", "parquet", "text", TEXTFILE)
 _FIXED_COLUMNS = {
     "text": (Column("value", "string"),),
     "binaryfile": (
@@ -90,7 +90,7 @@ def describe_table(
     """
     database, name = context.session.qualify(statement.table)
     full_name = f"{database}.{name}"
-    data_source = _HIVE_FORMATS.get(statement.format or "", statement.format) or "orc"
+    data_source = spark_format(statement.format or "orc")
     columns, keys = _split_columns(full_name, statement)
     columns = _fixed_columns(full_name, data_source, columns)
     check_columns(full_name, (*columns, *keys))
@@ -150,6 +150,11 @@ def describe_table(
     )
     check_text(table)
     return with_checked_constraints(table, statement.constraints)
+
+
+def spark_format(name: str) -> str:
+    """Return Spark's name of a format that a statement names."""
+    return _HIVE_FORMATS.get(name, name)
 
 
 def names_external(statement: CreateTable) -> bool:
@@ -299,16 +304,30 @@ def _check_partition_key(table: str, key: Column) -> None:
         raise InvalidObjectError("table", table, f"partition key {key.name} cannot have type {key.type}")
 
 
+def check_external_format(table: Table) -> None:
+    """Refuse an external table whose files cannot be read in its format.
+
+    Raises:
+        InvalidObjectError: the format is not read, has other columns, or lacks an option.
+    """
+    _fixed_columns(table.full_name, table.storage.format, table.columns)
+    _check_format(table.full_name, table.storage.format, table.storage.serde_parameters)
+
+
 def _check_external(table: str, format: str, properties: Mapping[str, str], statement: CreateTable) -> None:
-    if format not in EXTERNAL_FORMATS:
-        raise InvalidObjectError("table", table, f"format {format} is not one of {', '.join(EXTERNAL_FORMATS)}")
+    _check_format(table, format, statement.options)
     if properties.get(TRANSACTIONAL, "false").lower() == "true":
         raise InvalidObjectError("table", table, "an external table cannot be transactional")
-    if format == "xml" and not any(name.lower() == "rowtag" for name in statement.options):
-        reason = "name the element that is a row, by OPTIONS (rowTag 'book')"
-        raise InvalidObjectError("table", table, reason)
     if statement.num_buckets > 0:
         raise InvalidObjectError("table", table, "CLUSTERED BY is for managed tables")
+
+
+def _check_format(table: str, format: str, options: Mapping[str, str]) -> None:
+    if format not in EXTERNAL_FORMATS:
+        raise InvalidObjectError("table", table, f"format {format} is not one of {', '.join(EXTERNAL_FORMATS)}")
+    if format == "xml" and not any(name.lower() == "rowtag" for name in options):
+        reason = "name the element that is a row, by OPTIONS (rowTag 'book')"
+        raise InvalidObjectError("table", table, reason)
 
 
 def managed_properties(table: str, format: str, properties: Mapping[str, str]) -> dict[str, str]:
@@ -342,8 +361,8 @@ def managed_properties(table: str, format: str, properties: Mapping[str, str]) -
 
 
 def _insert_only_properties(table: str, format: str, properties: Mapping[str, str]) -> dict[str, str]:
-    if format not in INSERT_ONLY_FORMATS:
-        known = ", ".join(INSERT_ONLY_FORMATS)
+    if format not in INSERTED_FORMATS:
+        known = ", ".join(INSERTED_FORMATS)
         reason = f"a managed table is stored as one of {known}, not {format}"
         raise InvalidObjectError("table", table, reason)
     _check_layout(table, {**properties, TRANSACTIONAL_PROPERTIES: INSERT_ONLY})

@@ -16,7 +16,7 @@ from airflow_hivex.core.model.plans import JobResult, Write, WrittenDirectory
 from airflow_hivex.core.model.transactions import Operation
 from airflow_hivex.core.model.write_ids import ValidTxnList
 from airflow_hivex.core.model.writes import TableWrite
-from airflow_hivex.core.statements import planning, resuming
+from airflow_hivex.core.statements import external_writes, planning, resuming
 from airflow_hivex.core.statements.context import Running, StatementContext
 from airflow_hivex.core.statements.pending import (
     delete_directories,
@@ -35,7 +35,8 @@ from airflow_hivex.core.transactions.pending_writes import PendingWrite
 class OpenWrite:
     """A statement's write to a table, and its target as a job's plan has it.
 
-    ``pending`` is its row in a transaction of several statements. Its ``operation`` is that of an earlier session.
+    ``pending`` is its row in a transaction of several statements, or that of a write to an external table. Its
+    ``operation`` is that of an earlier session.
     """
 
     table: StoredTable
@@ -73,6 +74,13 @@ def begin_write(
     services = context.services
     services.roots.check(cluster.name)
     joined = running.joined
+    if table.is_external:
+        facts, noted = external_writes.begin(
+            context, running, table, cluster, overwrite=overwrite, partition=partition, number=number
+        )
+        running.undo.append(partial(take_back, services, [noted], own=True))
+        write = planning.write(table, cluster, facts, static=static, input_columns=input_columns, by_name=by_name)
+        return OpenWrite(table, facts, write, noted)
     if joined is not None and joined.writer:
         # An earlier session that is still alive may have gone on since this one began.
         take_back_writer(services, running.txn_id, joined.writer, before=joined.began)
@@ -158,45 +166,65 @@ def end_writes(
             would hide this INSERT.
         NoSuchTableError: the table was dropped meanwhile.
         InvalidOperationError: the transaction has overwritten one of the partitions before.
+        StorageError: the files of an external table could not be moved into place.
     """
-    services = context.services
     if running.joined is None:
-        for write, directories in done:
-            running.undo.append(
-                partial(delete_directories, services, write.table, directories, write.facts.cluster, write.write)
-            )
-        if check is not None:
-            check()
-
-        def register(connection: Connection) -> None:
-            changed: dict[int, bool] = {}
-            for write, _ in done:
-                table_id = write.table.id
-                changed[table_id] = changed.get(table_id, False) or write.facts.operation is not Operation.INSERT
-            one_after_the_other(connection, changed)
-            for write, directories in done:
-                _check_nothing_hidden(connection, running.snapshot, write, directories)
-            for write, _ in done:
-                _record_batch(context, connection, write, running.txn_id)
-            register_writes(
-                services, connection, [(write.table, write.facts, directories) for write, directories in done]
-            )
-
-        services.transactions.commit(running.txn_id, register)
+        _commit_writes(context, running, done, check)
         return
-
     if check is not None:
         check()
 
     def record(connection: Connection) -> None:
         pending_writes.one_at_a_time(connection, [running.txn_id])
-        services.transactions.check_open(connection, running.txn_id)
+        context.services.transactions.check_open(connection, running.txn_id)
         for write, directories in done:
             assert write.pending is not None
             _check_nothing_hidden(connection, running.snapshot, write, directories)
             pending_writes.record(connection, write.table, write.pending, directories)
 
-    services.store.write(record)
+    context.services.store.write(record)
+
+
+def _commit_writes(
+    context: StatementContext,
+    running: Running,
+    done: Sequence[tuple[OpenWrite, Sequence[WrittenDirectory]]],
+    check: Callable[[], None] | None,
+) -> None:
+    """Commit the writes of a statement with its own transaction."""
+    services = context.services
+    managed = [each for each in done if not each[0].table.is_external]
+    for write, directories in managed:
+        running.undo.append(
+            partial(delete_directories, services, write.table, directories, write.facts.cluster, write.write)
+        )
+    if check is not None:
+        check()
+    published = [
+        external_writes.publish(context, running, write.table, write.facts, write.pending, directories)
+        for write, directories in done
+        if write.table.is_external and write.pending is not None
+    ]
+
+    def register(connection: Connection) -> None:
+        changed: dict[int, bool] = {}
+        for write, _ in managed:
+            table_id = write.table.id
+            changed[table_id] = changed.get(table_id, False) or write.facts.operation is not Operation.INSERT
+        one_after_the_other(connection, changed)
+        for write, directories in managed:
+            _check_nothing_hidden(connection, running.snapshot, write, directories)
+        for write, _ in done:
+            _record_batch(context, connection, write, running.txn_id)
+        register_writes(
+            services, connection, [(write.table, write.facts, directories) for write, directories in managed]
+        )
+        for each in published:
+            external_writes.register(services, connection, each)
+
+    services.transactions.commit(running.txn_id, register)
+    for each in published:
+        external_writes.finish(services, each)
 
 
 class BatchWrittenError(Exception):

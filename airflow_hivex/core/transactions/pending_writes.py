@@ -31,6 +31,8 @@ class PendingWrite:
     ``began`` is higher in a later session of the same ``writer``; the write belongs to the session of that number.
     ``operation`` is that of a server that writes its rows, for a statement that ``statement`` is a fingerprint of.
     With ``is_claimed`` the session puts the files into place.
+    ``places`` are the folders of an external table that the write puts files into, from when it may have begun to. Once
+    it ``is_registered``, its files count, and those that they replace can be deleted.
     """
 
     id: int
@@ -43,6 +45,8 @@ class PendingWrite:
     operation: ServerOperation | None = None
     statement: str = ""
     is_claimed: bool = False
+    places: tuple[str, ...] = ()
+    is_registered: bool = False
 
     @property
     def may_be_resumed(self) -> bool:
@@ -96,6 +100,7 @@ def begin(
         "operation": facts.operation.value,
         "kind": facts.statement,
         "began": began,
+        "token": facts.token,
     }
     number = connection.execute(
         insert(pending_writes)
@@ -221,6 +226,12 @@ def of_transaction(
     return [_from_row(row) for row in connection.execute(query)]
 
 
+def read(connection: Connection, write_id: int) -> PendingWrite | None:
+    """Return a write as it is noted now, None if it is not noted any more. The caller is :func:`one_at_a_time`."""
+    row = connection.execute(select(pending_writes).where(pending_writes.c.id == write_id)).one_or_none()
+    return None if row is None else _from_row(row)
+
+
 def written_directories(
     connection: Connection, txn_id: int
 ) -> Mapping[int, Mapping[str | None, list[WrittenDirectory]]]:
@@ -308,6 +319,7 @@ def _from_row(row: Any) -> PendingWrite:
         partition=document["partition"],
         operation=Operation(document["operation"]),
         statement=document.get("kind", ""),
+        token=document.get("token", ""),
     )
     return PendingWrite(
         id=row.id,
@@ -320,4 +332,6 @@ def _from_row(row: Any) -> PendingWrite:
         operation=None if operation is None else ServerOperation(**operation),
         statement=document.get("statement", ""),
         is_claimed=document.get("claimed", False),
+        places=tuple(document.get("places", ())),
+        is_registered=document.get("registered", False),
     )

@@ -1,0 +1,107 @@
+"""The files of a write to an external table: put into place, taken back, or settled.
+
+A write puts its files into the folders of the table under names that have its token. It hides a file that it replaces
+under such a name, too, until it is certain that the write counts.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from airflow_hivex.core.errors import HivexError
+from airflow_hivex.core.files.filesystem import ClusterFiles
+
+log = logging.getLogger(__name__)
+
+_SUFFIXES = {"avro": ".avro", "csv": ".csv", "json": ".json", "orc": ".orc", "parquet": ".parquet", "text": ".txt"}
+_STAGED = re.compile(r"(\d+)_0(.*)")
+
+
+@dataclass(frozen=True, slots=True)
+class NewFiles:
+    """The files of a write for one folder: ``staged`` is the hidden folder where they are, None without any.
+
+    With ``overwrite`` they replace all visible files of the folder.
+    """
+
+    location: str
+    staged: str | None
+    overwrite: bool
+
+
+def publish(files: ClusterFiles, new: Iterable[NewFiles], token: str, format: str) -> None:
+    """Put the files of a write into their folders. One after the other becomes visible.
+
+    Raises:
+        StorageError: a file could not be moved, or another program has removed it. :func:`take_back` comes next.
+    """
+    for each in new:
+        files.make_directory(each.location)
+        if each.overwrite:
+            for name in files.list_data_files(each.location):
+                files.move_file(f"{each.location}/{name}", f"{each.location}/{_hidden(name, token)}")
+        staged = [] if each.staged is None else files.list_data_files(each.staged)
+        for name in staged:
+            files.move_file(f"{each.staged}/{name}", f"{each.location}/{_visible(name, token, format)}")
+
+
+def take_back(files: ClusterFiles, locations: Sequence[str], token: str, depth: int) -> None:
+    """Remove the files of a write from its folders, and bring back those that it has hidden. Safe to repeat.
+
+    Folders of partitions that are empty then go, too, ``depth`` levels of them.
+
+    Raises:
+        StorageError: not all could be done.
+    """
+    for location in locations:
+        hidden = []
+        for entry in files.list_entries(location):
+            if entry.startswith("part-") and f"-{token}." in f"{entry}.":
+                files.delete_file(f"{location}/{entry}")
+            elif entry.startswith(".") and entry.endswith(f".{token}"):
+                hidden.append(entry)
+        for entry in hidden:
+            name = entry[1 : -len(token) - 1]
+            if files.is_file(f"{location}/{name}"):
+                log.warning(
+                    "File %s of %s was replaced by another program; the earlier one is %s", name, location, entry
+                )
+                continue
+            files.move_file(f"{location}/{entry}", f"{location}/{name}")
+        files.delete_empty_directories(location, depth)
+
+
+def settle(files: ClusterFiles, locations: Sequence[str], token: str) -> None:
+    """Delete the files that a write has replaced, once it counts. Safe to repeat.
+
+    Raises:
+        StorageError: not all could be deleted.
+    """
+    for location in locations:
+        for entry in files.list_entries(location):
+            if entry.startswith(".") and entry.endswith(f".{token}"):
+                files.delete_file(f"{location}/{entry}")
+                # Hadoop's sums of the earlier file.
+                files.delete_file(f"{location}/{entry.removesuffix(f'.{token}')}.crc")
+
+
+def delete_staged(files: ClusterFiles, location: str) -> None:
+    """Delete the hidden folder of a write; a failure is logged, since nobody reads there."""
+    try:
+        files.delete_directory(location)
+    except HivexError as error:
+        log.warning("The hidden folder %s could not be deleted: %s", location, error)
+
+
+def _visible(name: str, token: str, format: str) -> str:
+    staged = _STAGED.fullmatch(name)
+    number, ending = (staged[1], staged[2]) if staged is not None else (name, "")
+    # The last part of a name says how a file is compressed, where the file does not say it itself.
+    return f"part-{number}-{token}{_SUFFIXES.get(format, '')}{ending}"
+
+
+def _hidden(name: str, token: str) -> str:
+    return f".{name}.{token}"

@@ -1,0 +1,222 @@
+"""A statement's write to an external table: a hidden folder first, then one move a file, then the catalog.
+
+Nothing of it is visible before its files are moved. A row of ``pending_writes`` has the folders, so that the files of
+a killed statement are taken back by the housekeeping, or those that it has replaced are deleted if it has committed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection
+
+from airflow_hivex.core.catalog import external_partitions, tables
+from airflow_hivex.core.errors import HivexError, InvalidOperationError, NoSuchTableError
+from airflow_hivex.core.files import external_files
+from airflow_hivex.core.files.external_files import NewFiles
+from airflow_hivex.core.model.clusters import Cluster
+from airflow_hivex.core.model.objects import StoredTable
+from airflow_hivex.core.model.partitions import nullable_values
+from airflow_hivex.core.model.plans import WrittenDirectory
+from airflow_hivex.core.model.transactions import TxnState
+from airflow_hivex.core.model.writes import TableWrite
+from airflow_hivex.core.statements.context import Running, Services, StatementContext
+from airflow_hivex.core.transactions import pending_writes
+from airflow_hivex.core.transactions.pending_writes import PendingWrite
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedWrite:
+    """Files of a write that lie in their folders, by partition (None: of a table without partitions)."""
+
+    table: StoredTable
+    pending: PendingWrite
+    locations: dict[str | None, str]
+
+
+def begin(
+    context: StatementContext,
+    running: Running,
+    table: StoredTable,
+    cluster: Cluster,
+    *,
+    overwrite: bool,
+    partition: str | None,
+    number: int,
+) -> tuple[TableWrite, PendingWrite]:
+    """Note a write to an external table, and return its facts.
+
+    Raises:
+        InvalidOperationError: the statement is part of a transaction of several, or a partition has another format.
+    """
+    if running.joined is not None:
+        reason = (
+            f"its files would be visible before transaction {running.txn_id} commits; COMMIT or ROLLBACK comes first"
+        )
+        raise InvalidOperationError("A write to an external table in a transaction", table.full_name, reason)
+    if partition is not None:
+        with context.services.store.read() as connection:
+            external_partitions.locations_of(connection, table, [partition])
+    token = f"{running.tag.removeprefix('hivex_')}_{number}"
+    facts = TableWrite(
+        running.txn_id, 1, cluster.name, number, overwrite, partition, statement=context.kind, token=token
+    )
+
+    def work(connection: Connection) -> PendingWrite:
+        pending_writes.one_at_a_time(connection, [running.txn_id])
+        context.services.transactions.check_open(connection, running.txn_id)
+        return pending_writes.begin(connection, table, facts, writer="")
+
+    return facts, context.services.store.write(work)
+
+
+def publish(
+    context: StatementContext,
+    running: Running,
+    table: StoredTable,
+    facts: TableWrite,
+    pending: PendingWrite,
+    directories: Sequence[WrittenDirectory],
+) -> PublishedWrite:
+    """Put the files of a job into the folders of the table.
+
+    Raises:
+        InvalidOperationError: a partition that rows go to has another format than the table.
+        StorageError: a file could not be moved.
+        TransactionNotOpenError, WriteTakenBackError: the transaction has ended meanwhile.
+    """
+    services = context.services
+    names = {each.partition for each in directories} | {facts.partition}
+    if table.is_partitioned:
+        names.discard(None)
+    root = table.storage.primary.location
+    staging = f"{root}/{facts.staging_name}"
+    staged = {
+        each.partition: f"{staging}/{each.name}"
+        if each.partition is None
+        else f"{staging}/{each.partition}/{each.name}"
+        for each in directories
+    }
+
+    def work(connection: Connection) -> dict[str | None, str]:
+        pending_writes.one_at_a_time(connection, [running.txn_id])
+        services.transactions.check_open(connection, running.txn_id)
+        pending_writes.check_owned(connection, table.full_name, pending)
+        known = external_partitions.locations_of(connection, table, [name for name in names if name is not None])
+        found: dict[str | None, str] = {
+            name: root if name is None else known.get(name, f"{root}/{name}")
+            for name in sorted(names, key=lambda name: name or "")
+        }
+        pending_writes.change_document(connection, pending.id, places=list(found.values()))
+        return found
+
+    locations = services.store.write(work)
+    files = services.files_to_change(services.clusters.get(facts.cluster))
+    for place in locations.values():
+        outside = files.link_target(place)
+        if outside is not None:
+            reason = f"{place} leads by symbolic links to {outside}, out of the root of its cluster"
+            raise InvalidOperationError("INSERT", table.full_name, reason)
+    overwrites = {name: facts.overwrite and (name in staged or name == facts.partition) for name in locations}
+    new = [NewFiles(place, staged.get(name), overwrites[name]) for name, place in locations.items()]
+    external_files.publish(files, new, facts.token, table.storage.format)
+    return PublishedWrite(table, pending, locations)
+
+
+def register(services: Services, connection: Connection, write: PublishedWrite) -> None:
+    """Make the catalog know what was written, in the commit of the statement's transaction.
+
+    Partitions are added, an event tells of the others, and copies on other clusters are withdrawn.
+
+    Raises:
+        NoSuchTableError: the table was dropped meanwhile.
+        PrimaryChangedError: another cluster is its primary now.
+        InvalidOperationError: a partition was added meanwhile with another location.
+    """
+    table = write.table
+    if not tables.lock_for_change(connection, [table.id]):
+        raise NoSuchTableError(table.database, table.name)
+    tables.check_writable(connection, table, table.storage.primary.cluster)
+    catalog = services.catalog.joining(connection)
+    database, name = table.database, table.name
+    current = catalog.get_table(database, name)
+    if (current.id, current.storage.primary, current.is_external) != (table.id, table.storage.primary, True):
+        raise InvalidOperationError("INSERT", table.full_name, "it was changed meanwhile; try again")
+    pending_writes.change_document(connection, write.pending.id, registered=True)
+    if not table.is_partitioned:
+        for copy in current.storage.secondaries:
+            catalog.unregister_copy(database, name, copy.cluster)
+        catalog.alter_table(database, name, catalog.get_table(database, name), None)
+        return
+    names = [each for each in write.locations if each is not None]
+    new = [catalog.new_partition(table, nullable_values(each)) for each in names]
+    added = set(catalog.add_partitions(database, name, new, None, if_not_exists=True)) if new else set()
+    moved = [
+        each
+        for each, place in external_partitions.locations_of(connection, table, names).items()
+        if place != write.locations[each]
+    ]
+    if moved:
+        raise InvalidOperationError("INSERT", f"{table.full_name} {moved[0]}", "it was changed meanwhile; try again")
+    there = catalog.get_partitions_by_names(database, name, [each for each in names if each not in added])
+    by_cluster: dict[str, list[str]] = {}
+    for partition in there:
+        for copy in partition.secondaries:
+            by_cluster.setdefault(copy.cluster, []).append(partition.name)
+    for cluster, copied in sorted(by_cluster.items()):
+        catalog.unregister_copy(database, name, cluster, copied)
+    if there:
+        catalog.alter_partitions(database, name, there, None)
+
+
+def finish(services: Services, write: PublishedWrite) -> None:
+    """Delete the replaced files of a write that has committed; what fails is left to the housekeeping."""
+    _settle_one(services, write.pending, write.table, tuple(write.locations.values()), counts=True)
+
+
+def settle(services: Services, write: PendingWrite, *, own: bool) -> bool:
+    """Take back a write whose transaction has ended without it, or finish one that has committed.
+
+    With ``own`` the statement itself fails, and its transaction is certain to be aborted. Returns whether it is done.
+    """
+
+    def work(connection: Connection) -> tuple[PendingWrite | None, StoredTable | None]:
+        txn_id = write.facts.txn_id
+        pending_writes.one_at_a_time(connection, [txn_id])
+        state = pending_writes.states(connection, [txn_id]).get(txn_id)
+        current = pending_writes.read(connection, write.id)
+        if current is None or (state is TxnState.OPEN and not own):
+            return None, None
+        if not current.is_registered:
+            pending_writes.mark_taken_back(connection, [write.id])
+        found = tables.select_tables_by_id(connection, [write.table_id])
+        return current, found[0] if found else None
+
+    current, table = services.store.write(work)
+    if current is None:
+        return False
+    return _settle_one(services, current, table, current.places, counts=current.is_registered)
+
+
+def _settle_one(
+    services: Services, write: PendingWrite, table: StoredTable | None, places: Sequence[str], *, counts: bool
+) -> bool:
+    facts = write.facts
+    try:
+        files = services.files_to_change(services.clusters.get(facts.cluster))
+        if counts:
+            external_files.settle(files, places, facts.token)
+        else:
+            depth = len(table.partition_keys) if table is not None else 0
+            external_files.take_back(files, places, facts.token, depth)
+        if table is not None:
+            external_files.delete_staged(files, f"{table.storage.primary.location}/{facts.staging_name}")
+    except HivexError as error:
+        log.warning("Files of transaction %s in external table %s are left: %s", facts.txn_id, write.table_id, error)
+        return False
+    services.store.write(lambda connection: pending_writes.forget(connection, [write.id]))
+    return True
