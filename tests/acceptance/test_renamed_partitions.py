@@ -16,7 +16,6 @@ from airflow_hivex.core.errors import (
     NoSuchColumnError,
     NoSuchPartitionError,
     StorageError,
-    UnsupportedStatementError,
 )
 from airflow_hivex.core.model.compaction import CompactionState
 from tests.acceptance.conftest import CopyTable
@@ -98,7 +97,7 @@ def test_nothing_changes_when_a_copy_fails(t: Session, tmp_path: Path) -> None:
         ("PARTITION (p = 1) RENAME TO PARTITION (p = 3, q = 'a')", InvalidObjectError, "no value for key q"),
         ("PARTITION (p = 1, q = 'a') RENAME TO PARTITION (p = 'x', q = 'a')", InvalidObjectError, "type int"),
         ("PARTITION (p = 1, q = 'a') RENAME TO PARTITION (p = 1, z = 'a')", NoSuchColumnError, "z"),
-        ("PARTITION (p = 1, q = 'a') SET LOCATION 'x'", UnsupportedStatementError, "SET"),
+        ("PARTITION (p = 1, q = 'a') SET LOCATION 'x'", InvalidOperationError, "it is a managed table"),
     ],
 )
 def test_what_cannot_be_is_refused(t: Session, statement: str, error: type[Exception], reason: str) -> None:

@@ -349,6 +349,11 @@ def rename_partition(connection: Connection, table: Table, stored: Row[Any], nam
         )
 
 
+def update_location(connection: Connection, partition_id: int, location: str) -> None:
+    """Give a partition another folder on the primary cluster of its table."""
+    connection.execute(update(partitions).where(partitions.c.id == partition_id).values(location=location))
+
+
 def mark_partitions_dropped(connection: Connection, ids: Sequence[int]) -> None:
     """Take partitions out of sight; their rows stay until their files are gone."""
     copies = cluster_storage_descriptors

@@ -387,6 +387,17 @@ def update_table(connection: Connection, stored: StoredTable, table: Table) -> N
         )
 
 
+def update_location(connection: Connection, table: StoredTable, location: str) -> None:
+    """Give a table, which the caller has locked for a change, another folder on its primary cluster.
+
+    Raises:
+        InvalidObjectError: the folder is not apart from that of a managed table.
+    """
+    connection.execute(update(tables).where(tables.c.id == table.id).values(location=location))
+    primary = replace(table.storage.primary, location=location)
+    check_apart(connection, replace(table, storage=replace(table.storage, primary=primary)))
+
+
 def mark_dropped(connection: Connection, table_ids: Sequence[int]) -> None:
     """Take tables, which the caller has locked for a change, out of sight; rows stay until their files are gone."""
     connection.execute(update(tables).where(tables.c.id.in_(table_ids)).values(dropped=True))

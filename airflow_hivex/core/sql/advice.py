@@ -21,7 +21,6 @@ _AIRFLOW = "Airflow schedules statements, and its pools limit them"
 _NO_MATERIALIZED = "CREATE TABLE ... AS SELECT keeps the rows of a query, and MERGE or INSERT OVERWRITE renews them"
 _INSTEAD = {
     "ADD": _NO_JARS,
-    "ALTER DATABASE": "SET DBPROPERTIES ('key' = '') empties a property, and SET LOCATION moves new tables",
     "ALTER INDEX": "ORC files have indexes of their own; sort or partition the table",
     "ALTER MATERIALIZED": _NO_MATERIALIZED,
     "ALTER RESOURCE": _AIRFLOW,
@@ -95,9 +94,6 @@ def instead(words: str) -> str:
     return _advice(words, _INSTEAD)
 
 
-_EXTERNAL_AGAIN = (
-    "drop the external table, whose files stay, and create it again; CREATE TABLE ... AS SELECT rewrites a managed one"
-)
 _INSTEAD_OF_CHANGE = {
     "ARCHIVE": "COMPACT 'major' merges its files",
     "CLUSTER": "ALTER TABLE ... COMPACT 'rebalance' ORDER BY sorts its rows",
@@ -113,13 +109,7 @@ _INSTEAD_OF_CHANGE = {
     "SKEWED": "SKEWED BY has no effect here",
     "UNARCHIVE": "partitions are never archived",
     "UPDATE": "columns are kept in the metastore, and ALTER TABLE ... ADD COLUMNS changes them",
-    "ADD CONSTRAINT": "leave the constraint out; statements that write check their rows",
-    "DROP CONSTRAINT": "leave the constraint out; statements that write check their rows",
     "PARTITION COLUMN": "CREATE TABLE ... AS SELECT makes a table whose partition keys have other types",
-    "SET FILEFORMAT": _EXTERNAL_AGAIN,
-    "SET LOCATION": _EXTERNAL_AGAIN,
-    "SET SERDE": _EXTERNAL_AGAIN,
-    "SET SERDEPROPERTIES": _EXTERNAL_AGAIN,
     "SET OWNER": "the owner of a table is the user that has created it, and has no rights that others lack",
     "SET SKEWED": "SKEWED BY has no effect here",
 }

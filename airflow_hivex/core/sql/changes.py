@@ -32,6 +32,7 @@ from airflow_hivex.core.sql.clauses import (
 from airflow_hivex.core.sql.compactions import read_compact
 from airflow_hivex.core.sql.copies import read_drop_copy, read_set_primary
 from airflow_hivex.core.sql.literals import read_string
+from airflow_hivex.core.sql.storage_changes import ChangeOfStorage, read_change_of_storage
 from airflow_hivex.core.sql.tokens import Cursor, Token
 from airflow_hivex.core.sql.upkeep import read_upkeep
 
@@ -64,6 +65,7 @@ AlterTable: TypeAlias = (
     | RepairPartitions
     | TouchTable
     | ChangeOfColumns
+    | ChangeOfStorage
 )
 
 
@@ -79,7 +81,11 @@ def read_alter_table(cursor: Cursor, first: Token) -> AlterTable:
         return read_drop_copy(cursor, table, None)
     if cursor.accept("SET", "PRIMARY", "CLUSTER"):
         return read_set_primary(cursor, table)
-    found = read_upkeep(cursor, table) or read_change_of_columns(cursor, table)
+    found = (
+        read_upkeep(cursor, table)
+        or read_change_of_columns(cursor, table)
+        or read_change_of_storage(cursor, table, None)
+    )
     if found is not None:
         return found
     if cursor.accept("PARTITION"):
@@ -110,7 +116,9 @@ def read_set_properties(cursor: Cursor, table: TableName) -> SetTableProperties:
     return SetTableProperties(table, unset=read_property_keys(cursor), if_exists=if_exists)
 
 
-def _change_partition(cursor: Cursor, table: TableName, first: Token) -> RenamePartition | Compact | DropCopy:
+def _change_partition(
+    cursor: Cursor, table: TableName, first: Token
+) -> RenamePartition | Compact | DropCopy | ChangeOfStorage:
     if cursor.at("COLUMN"):
         words = "PARTITION COLUMN"
         reason = f"ALTER TABLE ... {words} is not a statement of this release{instead_of_change(words)}"
@@ -121,6 +129,9 @@ def _change_partition(cursor: Cursor, table: TableName, first: Token) -> RenameP
         return read_compact(cursor, table, specification)
     if cursor.accept("DROP", "COPY"):
         return read_drop_copy(cursor, table, specification)
+    storage = read_change_of_storage(cursor, table, specification)
+    if storage is not None:
+        return storage
     if operation is not None and operation.word and not cursor.at("RENAME"):
         following = cursor.peek(1)
         advice = instead_of_change(f"{operation.word} {following.word if following is not None else ''}")

@@ -12,7 +12,7 @@ from airflow_hivex.core.model.statements import (
     UseCluster,
     UseDatabase,
 )
-from airflow_hivex.core.sql.clauses import once, read_properties, unsupported_statement
+from airflow_hivex.core.sql.clauses import once, read_properties, read_property_keys, unsupported_statement
 from airflow_hivex.core.sql.literals import read_string
 from airflow_hivex.core.sql.tokens import Cursor, Kind, Token, name_of
 
@@ -64,6 +64,10 @@ def read_alter_database(cursor: Cursor, first: Token) -> AlterDatabase | MoveDat
     if words == ("CANCEL", "MOVE"):
         return read_cancel_move(cursor)
     name = cursor.database_name()
+    if cursor.accept("UNSET"):
+        _expect_properties_word(cursor)
+        if_exists = cursor.accept("IF", "EXISTS")
+        return AlterDatabase(name, unset=read_property_keys(cursor), if_exists=if_exists)
     if not cursor.accept("SET"):
         raise unsupported_statement(cursor, first)
     if cursor.accept("OWNER"):

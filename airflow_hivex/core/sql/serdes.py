@@ -84,6 +84,13 @@ def text_options(options: Mapping[str, str]) -> dict[str, str]:
     return {_TEXT_OPTIONS.get(name.lower(), name.lower()): value for name, value in options.items()}
 
 
+def serde_options(format: str, properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the options of a table's format that properties of its SerDe are, by Hive's names or by Spark's."""
+    if format == TEXTFILE:
+        return text_options(properties)
+    return {_OPTIONS.get(name.lower(), name): value for name, value in properties.items()}
+
+
 def format_of_input(name: str) -> str | None:
     """Return the name of an input format in STORED AS, None for an unknown one."""
     return _INPUTS.get(name.lower())

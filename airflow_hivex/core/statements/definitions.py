@@ -89,9 +89,17 @@ def drop_database(context: StatementContext, statement: DropDatabase) -> Result:
 
 
 def alter_database(context: StatementContext, statement: AlterDatabase) -> Result:
-    """ALTER DATABASE: properties are added to those it has."""
+    """ALTER DATABASE: properties are added to those it has, or removed.
+
+    Raises:
+        InvalidObjectError: the database does not have a property that is unset.
+    """
     catalog = context.services.catalog
     database = catalog.get_database(statement.name)
+    missing = next((key for key in statement.unset if key not in database.parameters), None)
+    if missing is not None and not statement.if_exists:
+        raise InvalidObjectError("database", statement.name, f"it has no property {missing} to unset")
+    kept = {key: value for key, value in database.parameters.items() if key not in statement.unset}
     check_location(context, "database", statement.name, statement.location)
     check_mode(statement.name, statement.properties)
     _check_cluster(context, statement.properties)
@@ -99,7 +107,7 @@ def alter_database(context: StatementContext, statement: AlterDatabase) -> Resul
         statement.name,
         replace(
             database,
-            parameters={**database.parameters, **statement.properties},
+            parameters={**kept, **statement.properties},
             owner=statement.owner or database.owner,
             location=statement.location or database.location,
         ),

@@ -105,6 +105,7 @@ from airflow_hivex.core.model.statements.session_objects import (
     SetConfiguration,
     SetVariables,
 )
+from airflow_hivex.core.model.statements.storage_changes import SetFormat, SetLocation, SetSerdeProperties
 from airflow_hivex.core.model.statements.transactions import (
     AbortTransactions,
     Commit,
@@ -186,9 +187,12 @@ __all__ = [
     "RoutedStatement",
     "Select",
     "SetConfiguration",
+    "SetFormat",
     "SetLinkProperties",
+    "SetLocation",
     "SetPrimaryCluster",
     "SetQuota",
+    "SetSerdeProperties",
     "SetSetting",
     "SetTableProperties",
     "SetVariables",

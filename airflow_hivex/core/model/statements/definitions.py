@@ -54,7 +54,7 @@ class DropDatabase(Statement):
 
 @dataclass(frozen=True, slots=True)
 class AlterDatabase(Statement):
-    """ALTER DATABASE name SET DBPROPERTIES (...) | SET OWNER USER name | SET LOCATION '...'."""
+    """ALTER DATABASE name [UN]SET DBPROPERTIES (...) | SET OWNER USER name | SET LOCATION '...'."""
 
     KIND = "ALTER DATABASE"
     IN_TRANSACTIONS = False
@@ -63,6 +63,8 @@ class AlterDatabase(Statement):
     properties: Mapping[str, str] = field(default_factory=dict)
     owner: str | None = None
     location: str | None = None
+    unset: tuple[str, ...] = ()
+    if_exists: bool = False
 
     @property
     def uses(self) -> Uses:

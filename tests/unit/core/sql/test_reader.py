@@ -487,7 +487,6 @@ def test_what_cannot_be_read_is_refused_at_its_place(text: str, line: int, colum
         ("CREATE GLOBAL TEMPORARY VIEW v AS SELECT 1", "; make a view, or a temporary view in each session"),
         ("REPLACE INTO t VALUES (1)", "REPLACE INTO is not a statement of this release; use MERGE INTO"),
         ("CREATE FUNCTION f AS 'x'", "CREATE FUNCTION is"),
-        ("ALTER TABLE t SET LOCATION '/x'", "ALTER TABLE ... SET LOCATION is"),
         ("GRANT SELECT ON t TO u", "GRANT is"),
         ("CACHE TABLE t", "CACHE TABLE is"),
         ("COMMENT ON CATALOG c IS 'x'", "COMMENT is"),
