@@ -612,7 +612,7 @@ def test_a_renamed_table_keeps_its_rows_and_frees_its_name(session: Session) -> 
     session.sql("CREATE TABLE taken (a int)")
     with pytest.raises(AlreadyExistsError, match="taken"):
         session.sql("ALTER TABLE t RENAME TO taken")
-    with pytest.raises(InvalidOperationError, match="database"):
+    with pytest.raises(NoSuchDatabaseError, match="other"):
         session.sql("ALTER TABLE t RENAME TO other.u")
     session.sql("ALTER TABLE t RENAME TO default.u")
     session.sql("CREATE TABLE t (b string)")

@@ -74,6 +74,16 @@ def lock_use(connection: Connection, table_id: int, cluster: str) -> QuotaUse | 
     return QuotaUse(quota, row.database_id, used_bytes(connection, row.database_id, cluster))
 
 
+def lock_use_of(connection: Connection, database_id: int, namespace: str, cluster: str) -> QuotaUse | None:
+    """Return the use of the quota of a namespace on a cluster, None without one; otherwise as :func:`lock_use`."""
+    query = select(_Q.size_bytes, _Q.warning_percent).where(_Q.database_id == database_id, _Q.cluster == cluster)
+    row = connection.execute(query.with_for_update()).one_or_none()
+    if row is None:
+        return None
+    quota = Quota(namespace, cluster, row.size_bytes, row.warning_percent)
+    return QuotaUse(quota, database_id, used_bytes(connection, database_id, cluster))
+
+
 def check_use(connection: Connection, use: QuotaUse | None) -> None:
     """Refuse the directories that were registered since :func:`lock_use`, if they are too much for the quota.
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from sqlalchemy import Connection
 
-from airflow_hivex.core.catalog import directories, links, tables
+from airflow_hivex.core.catalog import databases, directories, links, quotas, tables
 from airflow_hivex.core.catalog.given_lists import GivenList, StateOf, check_has_list, checked_list
 from airflow_hivex.core.catalog.snapshots import table_calls
 from airflow_hivex.core.catalog.store_part import StorePart
@@ -110,12 +110,14 @@ class TableMethods(StorePart):
         valid_write_ids: GivenList = StateOf.NOW,
         txn_id: int | None = None,
     ) -> StoredTable:
-        """Store a changed table: its name, columns, parameters, owner or comment. Its place stays.
+        """Store a changed table: its database, name, columns, parameters, owner or comment. Its place stays.
 
         Raises:
-            NoSuchTableError: it does not exist.
+            NoSuchTableError, NoSuchDatabaseError: it, or its new database, does not exist.
             AlreadyExistsError: its new name is taken.
-            InvalidOperationError: the change would move it to another cluster or database.
+            InvalidOperationError: the change would move it to another cluster.
+            LinkedTableError: links show it, and it would get another database.
+            QuotaExceededError: its new database would hold more than its quota.
             InvalidWriteIdListError, MissingWriteIdListError: the list is not one of the table.
         """
         write_ids = checked_list(database, name, valid_write_ids)
@@ -123,23 +125,39 @@ class TableMethods(StorePart):
         def work(connection: Connection) -> StoredTable:
             stored = tables.select_table_for_change(connection, database, name)
             check_has_list(stored, write_ids)
-            if normalise(table.database) != stored.database:
-                raise InvalidOperationError("ALTER TABLE", stored.full_name, "a table cannot change its database")
             if table.storage.primary.cluster != stored.storage.primary.cluster:
                 raise InvalidOperationError("ALTER TABLE", stored.full_name, "this does not change the primary cluster")
             placed = replace(
                 table,
                 storage=replace(table.storage, primary=stored.storage.primary, secondaries=stored.storage.secondaries),
             )
-            tables.update_table(connection, stored, placed)
+            if normalise(table.database) == stored.database:
+                tables.update_table(connection, stored, placed)
+            else:
+                self._move_to_database(connection, stored, placed)
             if placed.columns != stored.columns:
                 commit_record.note_columns(connection, stored.id, stored.columns)
-            changed = tables.select_table(connection, database, table.name)
-            message = of_table(changed, was=stored.name)
+            changed = tables.select_table(connection, table.database, table.name)
+            others = {} if changed.database == stored.database else {"was_database": stored.database}
+            message = of_table(changed, was=stored.name, **others)
             self._record_change(connection, EventType.ALTER_TABLE, changed, write_ids, txn_id, message, was=stored)
             return self._seen_from(changed, None)
 
         return self._write_as(txn_id, work)
+
+    def _move_to_database(self, connection: Connection, stored: StoredTable, table: Table) -> None:
+        """Store a table in another database. Its bytes count for the quotas of that database from now on."""
+        found = links.describe_links(connection, links.links_to([stored.id]))
+        if found:
+            raise LinkedTableError("ALTER TABLE RENAME", stored.full_name, [str(link.name) for link in found])
+        target = databases.select_database(connection, table.database)
+        clusters = [copy.cluster for copy in (stored.storage.primary, *stored.storage.secondaries)]
+        uses = [
+            quotas.lock_use_of(connection, target.id, target.name, cluster) for cluster in sorted({*clusters} - {""})
+        ]
+        tables.update_table(connection, stored, table)
+        for use in uses:
+            quotas.check_use(connection, use)
 
     def drop_table(
         self,

@@ -365,17 +365,28 @@ def raise_versions(connection: Connection, table_ids: Collection[int]) -> None:
 
 
 def update_table(connection: Connection, stored: StoredTable, table: Table) -> None:
-    """Store a changed table in the place of ``stored``, which it keeps its id from."""
+    """Store a changed table in the place of ``stored``, which it keeps its id from.
+
+    Raises:
+        NoSuchDatabaseError: its new database does not exist.
+        AlreadyExistsError: its new name is taken.
+    """
     values = table_to_values(table) | {"name": check_name("table", table.name)}
+    database = stored.database
+    if normalise(table.database) != stored.database:
+        row = select_database(connection, table.database)
+        database = row.name
+        values["database_id"] = row.id
     try:
         with connection.begin_nested():
             changed = update(tables).where(tables.c.id == stored.id)
             connection.execute(changed.values(**values, version=tables.c.version + 1))
     except IntegrityError as error:
-        raise AlreadyExistsError("table", f"{stored.database}.{table.name}", "choose another name") from error
-    if values["name"] != stored.name:
+        raise AlreadyExistsError("table", f"{database}.{table.name}", "choose another name") from error
+    if (database, values["name"]) != (stored.database, stored.name):
+        named = {"database": database, "table": values["name"]}
         for child in (compaction_queue, completed_compactions):
-            connection.execute(update(child).where(child.c.table_id == stored.id).values(table=values["name"]))
+            connection.execute(update(child).where(child.c.table_id == stored.id).values(**named))
     if table.storage != stored.storage:
         connection.execute(
             update(storage_descriptors)

@@ -71,7 +71,7 @@ class EventType(enum.Enum):
     CREATE_TABLE = "CREATE_TABLE"
     """A table or view was created: ``object``."""
     ALTER_TABLE = "ALTER_TABLE"
-    """A table or view was changed: ``object``, and ``was``, its earlier name."""
+    """A table or view was changed: ``object``, ``was``, its earlier name, and ``was_database`` if that is another."""
     DROP_TABLE = "DROP_TABLE"
     """A table or view was dropped: ``object``."""
     CREATE_FUNCTION = "CREATE_FUNCTION"

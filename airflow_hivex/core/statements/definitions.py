@@ -258,22 +258,33 @@ def set_table_properties(context: StatementContext, statement: SetTablePropertie
 
 
 def rename_table(context: StatementContext, statement: RenameTable) -> Result:
-    """ALTER TABLE RENAME TO: the rows stay where they are."""
+    """ALTER TABLE RENAME TO, also in another database: the rows stay where they are.
+
+    Raises:
+        AlreadyExistsError: the new name is taken.
+        LinkedTableError: links show the table, and it would get another database.
+        QuotaExceededError: the other database would hold more than its quota.
+    """
     database, name = context.session.qualify(statement.table)
     catalog = context.services.catalog
     table = catalog.get_table(database, name)
     # Without a database, the new name is one of the table's own.
     new_database, new_name = statement.name.database or database, statement.name.name
-    if new_database != database:
-        raise InvalidOperationError("ALTER TABLE RENAME", table.full_name, "a table cannot change its database")
-    if statement.name == statement.table or new_name == name:
+    if (new_database, new_name) == (database, name):
         raise AlreadyExistsError("table", f"{database}.{new_name}", "choose another name")
+    catalog.get_database(new_database)
+    locks = context.services.statement_locks
+    wanted = locks.alter_table(table)
+    if new_database != database:
+        # No statement drops the other database meanwhile, and none writes the table.
+        wanted = [*locks.create_table(new_database), *locks.convert_table(table)]
 
     def change(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:
         current = catalog.joining(connection).get_table(database, name)
-        catalog.joining(connection).alter_table(database, name, replace(current, name=new_name), write_ids, txn_id)
+        changed = replace(current, database=new_database, name=new_name)
+        catalog.joining(connection).alter_table(database, name, changed, write_ids, txn_id)
 
-    return change_metadata(context, table, context.services.statement_locks.alter_table(table), change)
+    return change_metadata(context, table, wanted, change)
 
 
 def delete_tables(context: StatementContext, dropped: Sequence[StoredTable]) -> None:
