@@ -108,8 +108,9 @@ class Warehouse:
     ) -> int:
         """Call a function with the changes of a table that a stream has not processed yet; return the calls.
 
-        The function gets a DataFrame as :meth:`changes` returns it, and the number of the batch. It is called until
-        the stream has reached the present version. How far the stream has come is kept in the metastore. A batch whose
+        The function gets a DataFrame as :meth:`changes` returns it, and the number of the batch. Numbers rise, not one
+        by one, and go on rising when the table is replaced. The function is called until the stream has reached the
+        present version. How far the stream has come is kept in the metastore. A batch whose
         function has failed, or whose process was killed, comes again with the same rows and number: a function that
         writes with ``app_id`` and ``batch_id`` has each change once. One process at a time may process a stream.
 

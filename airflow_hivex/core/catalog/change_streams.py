@@ -1,6 +1,8 @@
 """How far streams of the changes of tables have come. Functions here take part in the caller's transaction.
 
-A batch is noted before it is processed, and forgotten when it is done: one that is repeated has the same rows.
+A batch is noted before it is processed, and forgotten when it is done: one that is repeated has the same rows. Its
+number is that of its last commit in the record of all tables. So the numbers of a stream rise also where another table
+has come in the place of its table: a writer that takes each number once skips no batch.
 """
 
 from __future__ import annotations
@@ -23,15 +25,16 @@ class ChangeBatch:
     until: int
 
 
-def newest_version(connection: Connection, table_id: int) -> int | None:
-    """Return the write id of the last commit to a table, after which no earlier one will be recorded.
+def newest_version(connection: Connection, table_id: int) -> tuple[int, int] | None:
+    """Return the number and write id of the last commit to a table, after which no earlier one will be recorded.
 
     On PostgreSQL it waits for commits that are being recorded. Two round trips.
     """
     if connection.dialect.name == "postgresql":
         connection.execute(text("LOCK TABLE table_commits IN SHARE MODE"))
     last = select(func.max(_C.id)).where(_C.table_id == table_id, _C.write_id.is_not(None)).scalar_subquery()
-    return connection.execute(select(_C.write_id).where(_C.id == last)).scalar_one_or_none()
+    found = connection.execute(select(_C.id, _C.write_id).where(_C.id == last)).one_or_none()
+    return None if found is None else (found.id, found.write_id)
 
 
 def begin_batch(connection: Connection, table_id: int, stream: str, since: int | None) -> ChangeBatch | None:
@@ -43,17 +46,19 @@ def begin_batch(connection: Connection, table_id: int, stream: str, since: int |
     row = connection.execute(select(change_streams).where(*of_stream).with_for_update()).one_or_none()
     if row is not None and row.until_write_id is not None:
         return ChangeBatch(row.batch_id, row.since_write_id, row.until_write_id)
-    until = newest_version(connection, table_id)
+    newest = newest_version(connection, table_id)
     begin = since if row is None else row.since_write_id
-    if until is None or until == begin:
+    if newest is None or newest[1] == begin:
         return None
-    batch_id = 0 if row is None else row.batch_id
+    number, until = newest
     if row is None:
-        values = {"table_id": table_id, "stream": stream, "batch_id": 0, "since_write_id": begin}
+        values = {"table_id": table_id, "stream": stream, "batch_id": number, "since_write_id": begin}
         connection.execute(insert(change_streams).values(**values, until_write_id=until))
     else:
-        connection.execute(update(change_streams).where(*of_stream).values(until_write_id=until))
-    return ChangeBatch(batch_id, begin, until)
+        # An earlier release has counted batches.
+        number = max(number, row.batch_id)
+        connection.execute(update(change_streams).where(*of_stream).values(batch_id=number, until_write_id=until))
+    return ChangeBatch(number, begin, until)
 
 
 def end_batch(connection: Connection, table_id: int, stream: str, batch: ChangeBatch) -> None:
