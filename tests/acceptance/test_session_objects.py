@@ -109,6 +109,10 @@ def test_temporary_functions_are_those_of_their_session(t: Session, metastore: M
     assert t.sql("DELETE FROM t WHERE plus2(id) > 4").rows_deleted == 1
     with metastore.session(user="other") as other, pytest.raises(AnalysisError):
         other.sql("SELECT plus(1)")
+    t.sql("DECLARE VARIABLE three INT DEFAULT 3")
+    for query in ("SELECT plus(id) AS p FROM t", "SELECT id FROM t WHERE id = three", "SELECT session.three AS x"):
+        with pytest.raises(InvalidObjectError, match="without the variables and temporary functions of a session"):
+            t.sql(f"CREATE VIEW kept AS {query}")
     with pytest.raises(AlreadyExistsError, match="one of Spark's"):
         t.sql("CREATE TEMPORARY FUNCTION lower(x INT) RETURNS INT RETURN 1")
     with pytest.raises(AnalysisError):

@@ -10,6 +10,7 @@ from sqlalchemy import Connection
 
 from airflow_hivex.core.errors import (
     AlreadyExistsError,
+    AnalysisError,
     InvalidObjectError,
     InvalidOperationError,
     NoSuchDatabaseError,
@@ -34,7 +35,8 @@ def create_view(context: StatementContext, statement: CreateView) -> Result:
 
     Raises:
         AlreadyExistsError: a table or view of that name exists.
-        InvalidObjectError: the query brings other columns than are named, or one twice, or reads the view itself.
+        InvalidObjectError: the query brings other columns than are named, or one twice, or reads the view itself, or
+            objects of the session.
         ForeignNameError: the namespace of the view is closed, and the query names a table of another one.
     """
     database, name = context.session.qualify(statement.view)
@@ -61,7 +63,14 @@ def create_view(context: StatementContext, statement: CreateView) -> Result:
             raise InvalidObjectError("view", full_name, "its query reads the view itself")
         cluster = chosen_cluster(context, routed)
         plan = plan_query(context, running, routed.statement.query, routed, cluster)
-        given = context.run(cluster, replace(plan, max_rows=0)).columns
+        try:
+            # Other sessions read the view without the variables and temporary functions of this one.
+            given = context.run(cluster, replace(plan, max_rows=0, prelude=())).columns
+        except AnalysisError as error:
+            if not plan.prelude:
+                raise
+            reason = f"its query is read without the variables and temporary functions of a session: {error}"
+            raise InvalidObjectError("view", full_name, reason.rstrip(".")) from error
         columns = view_columns(full_name, statement.columns, given)
         names = _qualified(context, statement)
         query = statement.query
