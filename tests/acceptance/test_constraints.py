@@ -9,6 +9,7 @@ from hive_metastore import ttypes
 
 from airflow_hivex.core import Metastore, Session
 from airflow_hivex.core.errors import (
+    AnalysisError,
     ColumnCountMismatchError,
     ConstraintViolationError,
     HivexError,
@@ -89,6 +90,9 @@ def test_rows_that_violate_a_constraint_are_refused_and_nothing_changes(t: Sessi
             t.sql(statement)
         assert rows(t) == before, statement
     assert rows(t, "SHOW LOCKS") == []
+    t.sql("CREATE TABLE u (id int CHECK (id))")
+    with pytest.raises(AnalysisError, match="DATATYPE_MISMATCH"):
+        t.sql("INSERT INTO u VALUES (1)")
 
 
 def test_constraints_come_and_go_by_alter_table(t: Session, metastore: Metastore) -> None:

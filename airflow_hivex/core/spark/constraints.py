@@ -16,7 +16,8 @@ from airflow_hivex.core.spark.assignment import quoted, text_literal
 
 _MARK = "HIVEX_CONSTRAINT"
 _END = "\x1f"
-_VIOLATION = re.compile(f"{_MARK}{_END}(.*?){_END}(.*?){_END}(.*?){_END}", re.DOTALL)
+# Behind a quote or a parenthesis it is a part of the expression, which an error of another kind shows.
+_VIOLATION = re.compile(rf"(?<![('\"]){_MARK}{_END}(.*?){_END}(.*?){_END}(.*?){_END}", re.DOTALL)
 _MOST_COLUMNS = 3
 _MOST_CHARACTERS = 100
 

@@ -63,7 +63,7 @@ def _as_error(error: Exception, plan: Plan) -> HivexError:
     if isinstance(error, HivexError):
         return error
     text = str(error)
-    violated = violation(text)
+    violated = None if isinstance(error, AnalysisException) else violation(text)
     if violated is not None:
         return violated
     if _CANCELLED.search(text):
