@@ -16,7 +16,9 @@ from airflow_hivex.core.errors import (
     NoSuchDatabaseError,
     NoSuchTableError,
 )
+from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.objects import ClusterStorageDescriptor, Column, StorageDescriptor, Table, TableType
+from airflow_hivex.core.model.plans import Plan
 from airflow_hivex.core.model.statements import CreateView, DropView, Select, TableName
 from airflow_hivex.core.namespaces.foreign_names import foreign_tables, foreign_view_error
 from airflow_hivex.core.sql.views import definition
@@ -63,14 +65,7 @@ def create_view(context: StatementContext, statement: CreateView) -> Result:
             raise InvalidObjectError("view", full_name, "its query reads the view itself")
         cluster = chosen_cluster(context, routed)
         plan = plan_query(context, running, routed.statement.query, routed, cluster)
-        try:
-            # Other sessions read the view without the variables and temporary functions of this one.
-            given = context.run(cluster, replace(plan, max_rows=0, prelude=())).columns
-        except AnalysisError as error:
-            if not plan.prelude:
-                raise
-            reason = f"its query is read without the variables and temporary functions of a session: {error}"
-            raise InvalidObjectError("view", full_name, reason.rstrip(".")) from error
+        given = _columns_of_query(context, cluster, plan, full_name)
         columns = view_columns(full_name, statement.columns, given)
         names = _qualified(context, statement)
         query = statement.query
@@ -99,6 +94,21 @@ def create_view(context: StatementContext, statement: CreateView) -> Result:
 
         context.services.transactions.commit(running.txn_id, change)
     return Result(txn_id=running.txn_id)
+
+
+def _columns_of_query(context: StatementContext, cluster: Cluster, plan: Plan, view: str) -> Sequence[Column]:
+    """Return the columns of a view's query, analysed as other sessions read it.
+
+    Raises:
+        InvalidObjectError: it needs variables or temporary functions of this session.
+    """
+    try:
+        return context.run(cluster, replace(plan, max_rows=0, prelude=())).columns
+    except AnalysisError as error:
+        if not plan.prelude:
+            raise
+        reason = f"its query is read without the variables and temporary functions of a session: {error}"
+        raise InvalidObjectError("view", view, reason.rstrip(".")) from error
 
 
 def drop_view(context: StatementContext, statement: DropView) -> Result:
