@@ -166,6 +166,24 @@ def test_copies_of_what_was_written_are_withdrawn(session: Session, copy_table: 
         session.sql("SELECT id FROM t")
 
 
+def test_a_new_table_of_files_has_the_rows_of_a_query(session: Session, root: Path) -> None:
+    query = "SELECT * FROM VALUES (1, 'a'), (2, 'b') AS x(id, p)"
+    done = session.sql(f"CREATE TABLE t USING parquet PARTITIONED BY (p) LOCATION 'files/t' AS {query}")
+    assert done.rows_written == 2
+    assert rows(session, "SELECT * FROM t ORDER BY id") == [(1, "a"), (2, "b")]
+    assert rows(session, "SHOW PARTITIONS t") == [("p=a",), ("p=b",)]
+    before = visible(root)
+    with pytest.raises(InvalidOperationError, match="there are files in files/t"):
+        session.sql(f"CREATE EXTERNAL TABLE u STORED AS ORC LOCATION 'files/t' AS {query}")
+    with pytest.raises(HivexError):
+        session.sql("CREATE EXTERNAL TABLE u STORED AS ORC LOCATION 'files/u' AS SELECT raise_error('x') AS id")
+    assert visible(root) == before
+    session.sql("CREATE OR REPLACE TABLE t USING json LOCATION 'files/u' AS SELECT id + 1 AS id FROM t")
+    assert rows(session, "SELECT * FROM t ORDER BY id") == [(2,), (3,)]
+    session.sql("DROP TABLE t")
+    assert len(visible(root)) == 4
+
+
 @pytest.mark.parametrize(
     ("table", "statement", "reason"),
     [

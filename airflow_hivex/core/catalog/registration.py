@@ -198,7 +198,7 @@ def _register(connection: Connection, registration: Registration, now_ms: int) -
         now_ms=now_ms,
         may_grow=registration.is_batch,
     )
-    if not registration.replaces:
+    if not registration.replaces and table.is_transactional:
         _note_commit(connection, registration)
     return sorted(added.values())
 

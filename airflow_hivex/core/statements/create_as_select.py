@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 
 from sqlalchemy import Connection
@@ -17,19 +18,21 @@ from airflow_hivex.core.errors import (
 )
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.objects import Column, StoredTable, Table
+from airflow_hivex.core.model.plans import Plan
 from airflow_hivex.core.model.statements import CreateTable
 from airflow_hivex.core.model.transactions import Operation
 from airflow_hivex.core.model.writes import TableWrite
-from airflow_hivex.core.statements import planning
+from airflow_hivex.core.statements import external_writes, planning
 from airflow_hivex.core.statements.context import Result, Running, StatementContext
 from airflow_hivex.core.statements.definitions import delete_tables
 from airflow_hivex.core.statements.locking import acquire
-from airflow_hivex.core.statements.pending import register_writes
+from airflow_hivex.core.statements.pending import register_writes, take_back
 from airflow_hivex.core.statements.queries import plan_query
 from airflow_hivex.core.statements.replacements import replaced_table
 from airflow_hivex.core.statements.routing import chosen_cluster, route
 from airflow_hivex.core.statements.table_definitions import check_columns, describe_table
 from airflow_hivex.core.statements.transactions import own_transaction
+from airflow_hivex.core.transactions.pending_writes import PendingWrite
 
 log = logging.getLogger(__name__)
 
@@ -54,25 +57,95 @@ def run_create_table_as_select(context: StatementContext, statement: CreateTable
         plan = plan_query(context, running, routed.statement.query, routed, cluster)
         given = context.run(cluster, replace(plan, max_rows=0)).columns
         table = describe_table(context, _with_query_columns(statement, given), cluster.name)
-        if table.is_external:
-            raise InvalidOperationError(statement.kind, table.full_name, "the new table must be a managed one")
-        hidden, facts = _insert_hidden(context, running, table, cluster, earlier)
-        running.undo += [lambda: _delete_table_files(context, hidden, cluster)]
-        write = planning.write(hidden, cluster, facts, input_columns=[column.name for column in given])
-        written = context.run(cluster, replace(plan, write=write))
-        dropped: list[StoredTable] = []
-
-        def changes(connection: Connection) -> None:
-            if earlier is not None:
-                catalog = context.services.catalog.joining(connection)
-                dropped.append(catalog.drop_table(earlier.database, earlier.name, txn_id=running.txn_id))
-            tables.reveal(connection, hidden)
-            writes = [(hidden, facts, written.directories)]
-            register_writes(context.services, connection, writes, reveals_table=True)
-
-        context.services.transactions.commit(running.txn_id, changes)
+        names = [column.name for column in given]
+        create = _create_external if table.is_external else _create_managed
+        rows_written, dropped = create(context, running, plan, table, names, cluster, earlier)
     delete_tables(context, dropped[-1:])
-    return Result(cluster=cluster.name, txn_id=running.txn_id, rows_written=written.rows_written, route=routed.route)
+    return Result(cluster=cluster.name, txn_id=running.txn_id, rows_written=rows_written, route=routed.route)
+
+
+def _create_managed(
+    context: StatementContext,
+    running: Running,
+    plan: Plan,
+    table: Table,
+    names: Sequence[str],
+    cluster: Cluster,
+    earlier: StoredTable | None,
+) -> tuple[int | None, list[StoredTable]]:
+    """Commit a table with the rows of a plan; return their number, and the table in whose place it has come."""
+    hidden, facts = _insert_hidden(context, running, table, cluster, earlier)
+    running.undo += [lambda: _delete_table_files(context, hidden, cluster)]
+    write = planning.write(hidden, cluster, facts, input_columns=names)
+    written = context.run(cluster, replace(plan, write=write))
+    dropped: list[StoredTable] = []
+
+    def changes(connection: Connection) -> None:
+        dropped.extend(_drop_earlier(context, connection, running, earlier))
+        tables.reveal(connection, hidden)
+        writes = [(hidden, facts, written.directories)]
+        register_writes(context.services, connection, writes, reveals_table=True)
+
+    context.services.transactions.commit(running.txn_id, changes)
+    return written.rows_written, dropped
+
+
+def _create_external(
+    context: StatementContext,
+    running: Running,
+    plan: Plan,
+    table: Table,
+    names: Sequence[str],
+    cluster: Cluster,
+    earlier: StoredTable | None,
+) -> tuple[int | None, list[StoredTable]]:
+    """:func:`_create_managed` for an external table, whose folder must be empty, as in Spark.
+
+    Raises:
+        InvalidOperationError: there are files, or files of the table's format are not written.
+    """
+    services = context.services
+    if table.not_inserted:
+        raise InvalidOperationError(context.kind, table.full_name, table.not_inserted)
+    location = table.storage.primary.location
+    if location and services.files(cluster).list_files(location):
+        reason = f"there are files in {location}; CREATE TABLE without AS SELECT makes a table of them"
+        raise InvalidOperationError(context.kind, table.full_name, reason)
+
+    def note(connection: Connection) -> tuple[StoredTable, TableWrite, PendingWrite]:
+        hidden = tables.insert_table(connection, table, services.clock(), hidden=True)
+        return hidden, *external_writes.note(context, connection, running, hidden, cluster)
+
+    hidden, facts, pending = services.store.write(note)
+
+    def undo() -> None:
+        if take_back(services, [pending], own=True):
+            services.catalog.forget_tables([hidden])
+
+    running.undo.append(undo)
+    write = planning.write(hidden, cluster, facts, input_columns=names)
+    written = context.run(cluster, replace(plan, write=write))
+    published = external_writes.publish(context, running, hidden, facts, pending, written.directories)
+    dropped: list[StoredTable] = []
+
+    def changes(connection: Connection) -> None:
+        dropped.extend(_drop_earlier(context, connection, running, earlier))
+        tables.reveal(connection, hidden)
+        registration = external_writes.register_new(connection, published, running.txn_id)
+        services.catalog.joining(connection).register(registration)
+
+    services.transactions.commit(running.txn_id, changes)
+    external_writes.finish(services, published)
+    return written.rows_written, dropped
+
+
+def _drop_earlier(
+    context: StatementContext, connection: Connection, running: Running, earlier: StoredTable | None
+) -> list[StoredTable]:
+    if earlier is None:
+        return []
+    catalog = context.services.catalog.joining(connection)
+    return [catalog.drop_table(earlier.database, earlier.name, txn_id=running.txn_id)]
 
 
 def _existing(context: StatementContext, statement: CreateTable) -> StoredTable | None:

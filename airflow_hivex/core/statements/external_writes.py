@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection
 
 from airflow_hivex.core.catalog import external_partitions, tables
+from airflow_hivex.core.catalog.registration import Registration
 from airflow_hivex.core.errors import HivexError, InvalidOperationError, NoSuchTableError
 from airflow_hivex.core.files import external_files
 from airflow_hivex.core.files.external_files import NewFiles
@@ -61,17 +62,32 @@ def begin(
     if partition is not None:
         with context.services.store.read() as connection:
             external_partitions.locations_of(connection, table, [partition])
+    return context.services.store.write(
+        lambda connection: note(
+            context, connection, running, table, cluster, overwrite=overwrite, partition=partition, number=number
+        )
+    )
+
+
+def note(
+    context: StatementContext,
+    connection: Connection,
+    running: Running,
+    table: StoredTable,
+    cluster: Cluster,
+    *,
+    overwrite: bool = False,
+    partition: str | None = None,
+    number: int = 0,
+) -> tuple[TableWrite, PendingWrite]:
+    """Note a write, in the caller's database transaction."""
     token = f"{running.tag.removeprefix('hivex_')}_{number}"
     facts = TableWrite(
         running.txn_id, 1, cluster.name, number, overwrite, partition, statement=context.kind, token=token
     )
-
-    def work(connection: Connection) -> PendingWrite:
-        pending_writes.one_at_a_time(connection, [running.txn_id])
-        context.services.transactions.check_open(connection, running.txn_id)
-        return pending_writes.begin(connection, table, facts, writer="")
-
-    return facts, context.services.store.write(work)
+    pending_writes.one_at_a_time(connection, [running.txn_id])
+    context.services.transactions.check_open(connection, running.txn_id)
+    return facts, pending_writes.begin(connection, table, facts, writer="")
 
 
 def publish(
@@ -173,9 +189,17 @@ def register(services: Services, connection: Connection, write: PublishedWrite) 
         catalog.alter_partitions(database, name, there, None)
 
 
+def register_new(connection: Connection, write: PublishedWrite, txn_id: int) -> Registration:
+    """Return the registration of a new table with its partitions, after its rows were noted as written."""
+    pending_writes.change_document(connection, write.pending.id, registered=True)
+    names = frozenset(each for each in write.locations if each is not None)
+    cluster = write.table.storage.primary.cluster
+    return Registration(write.table, cluster, txn_id, (), names, adds_partitions=True, reveals_table=True)
+
+
 def finish(services: Services, write: PublishedWrite) -> None:
     """Delete the replaced files of a write that has committed; what fails is left to the housekeeping."""
-    _settle_one(services, write.pending, write.table, tuple(write.locations.values()), counts=True)
+    _settle_one(services, write.pending, tuple(write.locations.values()), counts=True)
 
 
 def settle(services: Services, write: PendingWrite, *, own: bool) -> bool:
@@ -184,39 +208,32 @@ def settle(services: Services, write: PendingWrite, *, own: bool) -> bool:
     With ``own`` the statement itself fails, and its transaction is certain to be aborted. Returns whether it is done.
     """
 
-    def work(connection: Connection) -> tuple[PendingWrite | None, StoredTable | None]:
+    def work(connection: Connection) -> PendingWrite | None:
         txn_id = write.facts.txn_id
         pending_writes.one_at_a_time(connection, [txn_id])
         state = pending_writes.states(connection, [txn_id]).get(txn_id)
         current = pending_writes.read(connection, write.id)
         if current is None or (state is TxnState.OPEN and not own):
-            return None, None
+            return None
         if not current.is_registered:
             pending_writes.mark_taken_back(connection, [write.id])
-        found = tables.select_tables_by_id(connection, [write.table_id])
-        return current, found[0] if found else None
+        return current
 
-    current, table = services.store.write(work)
-    if current is None:
-        return False
-    return _settle_one(services, current, table, current.places, counts=current.is_registered)
+    current = services.store.write(work)
+    return current is not None and _settle_one(services, current, current.places, counts=current.is_registered)
 
 
-def _settle_one(
-    services: Services, write: PendingWrite, table: StoredTable | None, places: Sequence[str], *, counts: bool
-) -> bool:
+def _settle_one(services: Services, write: PendingWrite, places: Sequence[str], *, counts: bool) -> bool:
     facts = write.facts
     try:
         files = services.files_to_change(services.clusters.get(facts.cluster))
         if counts:
             external_files.settle(files, places, facts.token)
         else:
-            depth = len(table.partition_keys) if table is not None else 0
-            external_files.take_back(files, places, facts.token, depth)
-        if table is not None:
-            external_files.delete_staged(files, f"{table.storage.primary.location}/{facts.staging_name}")
+            external_files.take_back(files, places, facts.token, write.depth)
+        external_files.delete_staged(files, f"{write.root}/{facts.staging_name}")
     except HivexError as error:
-        log.warning("Files of transaction %s in external table %s are left: %s", facts.txn_id, write.table_id, error)
+        log.warning("Files of transaction %s in the external table at %s are left: %s", facts.txn_id, write.root, error)
         return False
     services.store.write(lambda connection: pending_writes.forget(connection, [write.id]))
     return True

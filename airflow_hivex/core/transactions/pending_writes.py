@@ -31,8 +31,9 @@ class PendingWrite:
     ``began`` is higher in a later session of the same ``writer``; the write belongs to the session of that number.
     ``operation`` is that of a server that writes its rows, for a statement that ``statement`` is a fingerprint of.
     With ``is_claimed`` the session puts the files into place.
-    ``places`` are the folders of an external table that the write puts files into, from when it may have begun to. Once
-    it ``is_registered``, its files count, and those that they replace can be deleted.
+    ``places`` are the folders of an external table that the write puts files into, from when it may have begun to.
+    ``root`` is the folder of that table, and ``depth`` the number of its partition keys. Once the write
+    ``is_registered``, its files count, and those that they replace can be deleted.
     """
 
     id: int
@@ -45,6 +46,8 @@ class PendingWrite:
     operation: ServerOperation | None = None
     statement: str = ""
     is_claimed: bool = False
+    root: str = ""
+    depth: int = 0
     places: tuple[str, ...] = ()
     is_registered: bool = False
 
@@ -92,7 +95,7 @@ def begin(
     """
     if writer and any(each.began > began for each in of_transaction(connection, facts.txn_id, writer=writer)):
         raise WriteTakenBackError(table.full_name, facts.txn_id, writer)
-    document = {
+    document: dict[str, Any] = {
         "write_id": facts.write_id,
         "cluster": facts.cluster,
         "overwrite": facts.overwrite,
@@ -100,8 +103,10 @@ def begin(
         "operation": facts.operation.value,
         "kind": facts.statement,
         "began": began,
-        "token": facts.token,
     }
+    if facts.token:
+        depth = len(table.partition_keys)
+        document |= {"token": facts.token, "root": table.storage.primary.location, "depth": depth}
     number = connection.execute(
         insert(pending_writes)
         .values(
@@ -114,7 +119,8 @@ def begin(
         )
         .returning(pending_writes.c.id)
     ).scalar_one()
-    return PendingWrite(number, table.id, writer, facts, began=began)
+    root, depth = document.get("root", ""), document.get("depth", 0)
+    return PendingWrite(number, table.id, writer, facts, began=began, root=root, depth=depth)
 
 
 def record(
@@ -332,6 +338,8 @@ def _from_row(row: Any) -> PendingWrite:
         operation=None if operation is None else ServerOperation(**operation),
         statement=document.get("statement", ""),
         is_claimed=document.get("claimed", False),
+        root=document.get("root", ""),
+        depth=document.get("depth", 0),
         places=tuple(document.get("places", ())),
         is_registered=document.get("registered", False),
     )
