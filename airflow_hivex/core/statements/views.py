@@ -96,7 +96,7 @@ def create_view(context: StatementContext, statement: CreateView) -> Result:
     return Result(txn_id=running.txn_id)
 
 
-def _columns_of_query(context: StatementContext, cluster: Cluster, plan: Plan, view: str) -> Sequence[Column]:
+def _columns_of_query(context: StatementContext, cluster: Cluster, plan: Plan, view: str) -> tuple[Column, ...]:
     """Return the columns of a view's query, analysed as other sessions read it.
 
     Raises:
