@@ -66,6 +66,29 @@ def test_readers_find_the_table_at_each_moment(metastore: Metastore, session: Se
     assert found <= {f"v{number}" for number in range(21)}
 
 
+@pytest.mark.parametrize("query", [None, pytest.param(" AS SELECT 1 AS id", marks=pytest.mark.spark)])
+def test_several_sessions_replace_a_table_at_once(metastore: Metastore, session: Session, query: str | None) -> None:
+    session.sql("CREATE TABLE t (id int)")
+    problems: list[HivexError] = []
+
+    def replace() -> None:
+        try:
+            with metastore.session() as own:
+                for _ in range(2 if query else 6):
+                    own.sql(f"CREATE OR REPLACE TABLE t{query or ' (id int)'}")
+        except HivexError as error:
+            problems.append(error)
+
+    others = [threading.Thread(target=replace) for _ in range(2 if query else 3)]
+    for each in others:
+        each.start()
+    for each in others:
+        each.join()
+    assert problems == []
+    assert session.to_arrow("t").num_rows == (1 if query else 0)
+    assert rows(session, "SHOW LOCKS") == []
+
+
 def test_replacing_waits_for_readers_and_keeps_what_links_show(metastore: Metastore, session: Session) -> None:
     session.sql("CREATE TABLE t (a int)")
     session.sql("INSERT INTO t VALUES (1)")

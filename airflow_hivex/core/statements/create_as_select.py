@@ -183,12 +183,8 @@ def _claim_name(context: StatementContext, running: Running, statement: CreateTa
     if earlier is None or not statement.or_replace:
         return earlier
     acquire(context, running, locks.replace_table(earlier))
-    current = find(context, statement)
-    if current is None or current.id != earlier.id:
-        raise InvalidOperationError(
-            statement.kind, earlier.full_name, "it was replaced or dropped meanwhile; try again"
-        )
-    return current
+    # Who had the lock before may have replaced or dropped it.
+    return find(context, statement)
 
 
 def _with_query_columns(statement: CreateTable, given: tuple[Column, ...]) -> CreateTable:

@@ -5,6 +5,8 @@ Readers see the earlier table or the new one. The new one has an id, a folder an
 
 from __future__ import annotations
 
+import logging
+
 from sqlalchemy import Connection
 
 from airflow_hivex.core.errors import AlreadyExistsError, InvalidOperationError, NoSuchTableError
@@ -15,6 +17,10 @@ from airflow_hivex.core.statements.context import Result, StatementContext
 from airflow_hivex.core.statements.definitions import delete_tables, store_table
 from airflow_hivex.core.statements.metadata_changes import change_metadata
 from airflow_hivex.core.statements.table_definitions import describe_table
+
+log = logging.getLogger(__name__)
+
+_MOST_TRIES = 20
 
 
 def replaced_table(context: StatementContext, statement: CreateTable) -> StoredTable | None:
@@ -41,16 +47,24 @@ def replaced_table(context: StatementContext, statement: CreateTable) -> StoredT
 
 
 def run_replace(context: StatementContext, statement: CreateTable) -> Result:
-    """Return after an empty table of the definition has come, in the place of the one of its name if there is one."""
-    earlier = replaced_table(context, statement)
-    if earlier is None:
+    """Return after an empty table of the definition has come, in the place of the one of its name if there is one.
+
+    If others have replaced, dropped or created that table meanwhile, it takes the place of theirs.
+    """
+    for attempt in range(1, _MOST_TRIES + 1):
+        earlier = replaced_table(context, statement)
         try:
-            return store_table(context, describe_table(context, statement))
-        except AlreadyExistsError:
-            # Somebody else was faster.
-            earlier = replaced_table(context, statement)
             if earlier is None:
+                return store_table(context, describe_table(context, statement))
+            return _replace(context, statement, earlier)
+        except (AlreadyExistsError, NoSuchTableError) as error:
+            if attempt == _MOST_TRIES:
                 raise
+            log.info("%s is retried: %s", statement.kind, error)
+    raise AssertionError("the loop returns or raises")
+
+
+def _replace(context: StatementContext, statement: CreateTable, earlier: StoredTable) -> Result:
     table = describe_table(context, statement, earlier.storage.primary.cluster)
     dropped: list[StoredTable] = []
 
