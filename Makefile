@@ -12,6 +12,8 @@ INSTALLED := $(VENV)/.installed
 CLASSES := $(VENV)/spark-classes.jsa
 # A server of S3 for tests. It takes other releases than Airflow of what both use.
 OBJECT_STORE := $(VENV)/object-store/.installed
+# The builder of the documentation takes other releases than Airflow of what both use, too.
+DOCS := $(VENV)/docs/.installed
 # Options for pytest, such as: make test-unit PYTEST="-k router -x"
 PYTEST ?=
 # Benchmarks to run, by default all, and their options, such as: make bench BENCH="scans --scale 0.1"
@@ -42,6 +44,12 @@ $(OBJECT_STORE): $(INSTALLED) requirements/object-store.txt
 	@echo "Installing a server of S3 for the tests (about 5 seconds) ..."
 	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(@D)
 	@UV_LINK_MODE=copy $(BIN)/uv pip install --quiet --python $(@D)/bin/python --no-deps -r requirements/object-store.txt
+	@touch $@
+
+$(DOCS): $(INSTALLED) requirements/docs.txt
+	@echo "Installing mkdocs for the documentation (about 5 seconds) ..."
+	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(@D)
+	@UV_LINK_MODE=copy $(BIN)/uv pip install --quiet --python $(@D)/bin/python --no-deps -r requirements/docs.txt
 	@touch $@
 
 .PHONY: setup
@@ -126,9 +134,10 @@ tpch: setup ## Run TPC-H with its refresh functions over two clusters, and verif
 wheel-trial: $(INSTALLED) java ## Build the wheel and try it in a new venv, in ./build/wheel-trial
 	@scripts/try-wheel.sh
 
+# Without --quiet, with which mkdocs does not count warnings. The notice tells of the end of Material's maintenance.
 .PHONY: docs
-docs: $(INSTALLED) ## Build the site of the documentation, in ./build/docs
-	@$(BIN)/uv tool run --quiet --with-requirements requirements/docs.txt mkdocs build --quiet --site-dir build/docs
+docs: $(DOCS) ## Build the site of the documentation, in ./build/docs; a broken link fails it
+	NO_MKDOCS_2_WARNING=1 $(VENV)/docs/bin/mkdocs build --site-dir build/docs
 
 .PHONY: requirements
 requirements: $(INSTALLED) ## Resolve the pins again (UPGRADE=1: to the newest releases)
