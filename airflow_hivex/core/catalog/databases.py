@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +11,7 @@ from sqlalchemy.exc import IntegrityError
 from airflow_hivex.core.errors import AlreadyExistsError, InvalidOperationError, NoSuchDatabaseError
 from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE, check_name, check_owner, normalise
 from airflow_hivex.core.model.objects import Database
+from airflow_hivex.core.model.wildcards import name_expression
 from airflow_hivex.core.store.schema import databases, functions, links, quotas, tables
 
 _OF_NAME = select(databases).where(databases.c.name == bindparam("name", type_=String))
@@ -111,12 +111,8 @@ def lock_for_drop(connection: Connection, database_id: int) -> None:
 
 
 def matching(names: Sequence[str], pattern: str | None) -> list[str]:
-    """Return the names that a SHOW pattern matches, sorted: ``*`` stands for any characters, ``|`` for or.
-
-    SQL's ``%`` is taken as ``*``, as newer Hive and users of LIKE expect.
-    """
+    """Return the names that a pattern of names matches, sorted; None matches all."""
     if pattern is None:
         return sorted(names)
-    alternatives = [re.escape(part.strip()).replace(r"\*", ".*").replace("%", ".*") for part in pattern.split("|")]
-    expression = re.compile("|".join(alternatives), re.IGNORECASE)
+    expression = name_expression(pattern)
     return sorted(name for name in names if expression.fullmatch(name))

@@ -21,6 +21,7 @@ from typing import TypeAlias
 from airflow_hivex.core.model.column_types import ColumnType, Family, Primitive, is_partition_type
 from airflow_hivex.core.model.expressions import Call, ColumnReference, UndecidedError, Value, columns_read
 from airflow_hivex.core.model.functions import compute
+from airflow_hivex.core.model.wildcards import wildcard_expression
 
 __all__ = ["ColumnReference", "Value"]
 
@@ -325,8 +326,9 @@ def _pattern(like: str) -> re.Pattern[str] | None:
     parts = _LIKE_PART.findall(like)
     if any(part[0] == "\\" and part[1:] not in ("%", "_", "\\") for part in parts):
         return None
-    wild = {"%": ".*", "_": "."}
-    return re.compile("".join(wild.get(part) or re.escape(_unescaped(part)) for part in parts), re.DOTALL)
+    wild: dict[str, str | None] = {"%": None, "_": "."}
+    found = [wild[part] if part in wild else re.escape(_unescaped(part)) for part in parts]
+    return re.compile(wildcard_expression(found), re.DOTALL)
 
 
 def fixed_beginning(like: str) -> str:

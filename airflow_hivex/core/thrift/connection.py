@@ -79,6 +79,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:  # noqa: ARG002 - given by asyncio
         """Forget the connection."""
         self._server.connections.discard(self)
+        self._server.unread.remove(self)
         self._server.metrics.connections = len(self._server.connections)
         self._buffer.clear()
 
@@ -97,10 +98,12 @@ class Connection(asyncio.Protocol):
         """Serve no more calls of a client that does not read its answers."""
         self._is_blocked = True
         self._pause()
+        self._server.unread.add(self)
 
     def resume_writing(self) -> None:
         """Continue when the client has read its answers."""
         self._is_blocked = False
+        self._server.unread.remove(self)
         if not self.is_busy:
             self._resume()
 
@@ -113,6 +116,17 @@ class Connection(asyncio.Protocol):
         """Close the connection after all that was written has gone."""
         if self._transport is not None:
             self._transport.close()
+
+    @property
+    def unread_bytes(self) -> int:
+        """Return the bytes of answers that wait for the client to read."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    def abort(self, reason: str) -> None:
+        """Close the connection at once. What the client has not read is lost."""
+        self._warn(reason)
+        if self._transport is not None:
+            self._transport.abort()
 
     # -- messages
 
@@ -382,10 +396,13 @@ class Connection(asyncio.Protocol):
         else:
             self._transport.write(reply)
 
-    def _refuse(self, reason: str) -> None:
+    def _warn(self, reason: str) -> None:
         assert self._client is not None
         if self._server.metrics.malformed.may_log(self._client.peer.rpartition(":")[0]):
             log.warning("The connection of %s is closed: %s", self._client.peer, reason)
+
+    def _refuse(self, reason: str) -> None:
+        self._warn(reason)
         self._server.metrics.count("(malformed)", "malformed", 0, from_memory=False)
         self._buffer.clear()
         self.close()

@@ -101,7 +101,7 @@ class _Reader:
             self._refuse()
         found = self._several("or", self._all, Or)
         self._depth -= 1
-        return found
+        return _in_lists(found) if isinstance(found, Or) else found
 
     def _all(self) -> Predicate:
         return self._several("and", self._one, And)
@@ -192,6 +192,25 @@ class _Reader:
             self._refuse()
         self._at += 1
         return text[1:-1] if kind == "text" else int(text)
+
+
+def _in_lists(found: Or) -> Predicate:
+    """Return a predicate in which comparisons of one column with texts, or with numbers, are a list.
+
+    Clients name many partitions so, and a list is asked once for each partition.
+    """
+    lists: dict[tuple[ColumnReference, type], list[Value]] = {}
+    others: list[Predicate] = []
+    for each in found.operands:
+        if isinstance(each, Comparison) and each.operator == "=" and isinstance(each.operand, ColumnReference):
+            lists.setdefault((each.operand, type(each.value)), []).append(each.value)
+        else:
+            others.append(each)
+    joined = [
+        In(column, tuple(values)) if len(values) > 1 else Comparison(column, "=", values[0])
+        for (column, _), values in lists.items()
+    ]
+    return Or((*joined, *others)) if len(joined) + len(others) > 1 else joined[0]
 
 
 def _like(column: ColumnReference, value: Value) -> Predicate:

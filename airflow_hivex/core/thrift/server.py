@@ -16,18 +16,25 @@ from airflow_hivex.core.thrift.connection import LONGEST_REMEMBERED, Connection
 from airflow_hivex.core.thrift.endpoint import Endpoint
 from airflow_hivex.core.thrift.metrics import Metrics
 from airflow_hivex.core.thrift.sasl import Credentials
+from airflow_hivex.core.thrift.unread import UnreadAnswers
 
 _MOST_REMEMBERED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits of clients: bytes of a message, connections, seconds without a call, threads that ask the database."""
+    """The limits of clients: bytes of a message, connections, seconds without a call, threads that ask the database.
+
+    Answers that clients do not read are kept up to ``unread_bytes`` of all of them, and for ``unread_s`` seconds in
+    which a client reads nothing.
+    """
 
     message_bytes: int = 100 << 20
     connections: int = 10_000
     idle_s: float = 3600
     threads: int = 12
+    unread_bytes: int = 1 << 30
+    unread_s: float = 60
 
 
 class Server:
@@ -49,6 +56,7 @@ class Server:
         self.calls = calls()
         self.executor = ThreadPoolExecutor(limits.threads, thread_name_prefix="hivex-metastore")
         self.connections: set[Connection] = set()
+        self.unread = UnreadAnswers(limits.unread_bytes, limits.unread_s, monotonic)
         self.is_stopping = False
         self.monotonic = monotonic
         self.remembered: OrderedDict[tuple[bytes, bytes], tuple[Call, Any]] = OrderedDict()
@@ -71,7 +79,7 @@ class Server:
         return int(self._server.sockets[0].getsockname()[1])
 
     async def stop(self, grace_s: float = 10) -> None:
-        """Take no new connections, wait ``grace_s`` seconds at most for calls that run, and close all connections."""
+        """Take no new connections, and close all. Wait ``grace_s`` seconds at most for calls, and for their readers."""
         self.is_stopping = True
         if self._server is not None:
             self._server.close()
@@ -85,12 +93,18 @@ class Server:
             await asyncio.sleep(0.02)
         for connection in list(self.connections):
             connection.close()
+        while any(each.unread_bytes for each in self.connections) and self.monotonic() < deadline:
+            await asyncio.sleep(0.02)
+        for connection in list(self.connections):
+            if connection.unread_bytes:
+                connection.abort("the server stops")
         await asyncio.sleep(0)
         self.executor.shutdown(wait=False, cancel_futures=True)
 
     async def _close_idle(self) -> None:
         while True:
-            await asyncio.sleep(min(self.limits.idle_s, 30) / 3)
+            await asyncio.sleep(min(self.limits.idle_s, self.limits.unread_s, 30) / 3)
+            self.unread.check()
             oldest = self.monotonic() - self.limits.idle_s
             for connection in list(self.connections):
                 if not connection.is_busy and connection.used_at < oldest:

@@ -13,7 +13,7 @@ from airflow_hivex.core.metastore import Metastore
 from airflow_hivex.core.thrift.messages import Head, encoded, written_head
 from airflow_hivex.core.thrift.server import Limits
 from tests import evidence
-from tests.hive_endpoint import Serving, hive_client, partition, serving, table
+from tests.hive_endpoint import Serving, descriptor, hive_client, partition, serving, table
 from tests.postgresql_proxy import PostgresqlProxy
 
 
@@ -148,6 +148,35 @@ def test_idle_connections_cost_little_and_do_not_stop_others(endpoint: Serving, 
             channel.close()
     while len(endpoint.server.connections) > 1:
         assert hive.getStatus() == 2
+
+
+@pytest.mark.parametrize("limits", [Limits(unread_s=0.2), Limits(unread_bytes=1 << 20)])
+def test_client_that_does_not_read_its_answers_loses_its_connection(metastore: Metastore, limits: Limits) -> None:
+    with serving(metastore, limits=limits) as running, hive_client(running.port) as hive:
+        columns = {f"column_{number}_{'x' * 100}": "string" for number in range(1000)}
+        hive.create_table(table("default", "wide", sd=descriptor(**columns)))
+        content = call("get_table", ThriftHiveMetastore.get_table_args("default", "wide")) * 100
+        silent = [socket.create_connection(("127.0.0.1", running.port), timeout=30) for _ in range(3)]
+        for channel in silent:
+            channel.sendall(content)
+        while len(running.server.connections) > (1 if limits.unread_s < 1 else 3):
+            assert hive.get_table("default", "wide").tableName == "wide"
+        for channel in silent:
+            channel.close()
+        while len(running.server.connections) > 1:
+            assert hive.getStatus() == 2
+
+
+def test_long_and_wild_patterns_do_not_hold_up_others(endpoint: Serving, hive: Any) -> None:
+    hive.create_table(table("default", "p", keys={"k": "string", "n": "int"}))
+    hive.add_partitions([partition("default", "p", f"{number:03}" + "0" * 200, str(number)) for number in range(50)])
+    assert hive.get_tables("default", "*" * 500 + "x") == []
+    assert hive.get_tables("default", ".*") == ["p"]
+    assert hive.get_partitions_by_filter("default", "p", f'k like "{".*0" * 40}.*x"', -1) == []
+    listed = " or ".join(f'k = "{number:03}{"0" * 200}"' for number in range(40, 140))
+    assert len(hive.get_partitions_by_filter("default", "p", listed, -1)) == 10
+    mixed = " or ".join(["n = 1", 'k = "x"', "n = 2", 'k like "003.*"', 'n = "4"'])
+    assert [each.values[1] for each in hive.get_partitions_by_filter("default", "p", mixed, -1)] == ["1", "2", "3", "4"]
 
 
 def test_server_stops_after_the_calls_that_run(endpoint: Serving, hive: Any) -> None:

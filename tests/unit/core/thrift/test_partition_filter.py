@@ -34,6 +34,13 @@ ROW: dict[str, Value] = {"ds": "2026-01-02", "hr": 3, "dt": date(2026, 1, 2), "n
         ("name = 'a\"b'", Truth.YES),
         ("hr = -3", Truth.NO),
         ("other = 1", Truth.MAYBE),
+        ("hr = 1 or hr = 3", Truth.YES),
+        ("hr = 1 or hr = 2", Truth.NO),
+        ('hr = 1 or ds = "x" or hr = 2 or ds = "2026-01-02"', Truth.YES),
+        ('hr = 1 or hr = "3"', Truth.YES),
+        ("(hr = 1 or hr = 2) and hr = 3", Truth.NO),
+        ("not (hr = 1 or hr = 3)", Truth.NO),
+        ('dt = "2026-01-01" or dt = "2026-01-02"', Truth.YES),
         ("", Truth.YES),
     ],
 )
