@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import logging
 import subprocess
 import sys
 from importlib.metadata import entry_points
@@ -37,6 +38,17 @@ def test_installed_package_announces_the_provider() -> None:
 
 def test_airflow_lists_the_provider(providers_manager: Any) -> None:
     assert providers_manager.providers["airflow-provider-hivex"].data["name"] == "Hivex"
+
+
+def test_airflow_finds_no_fault_while_it_looks_for_example_dags(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from airflow.dag_processing.bundles.manager import DagBundlesManager
+
+    monkeypatch.setenv("AIRFLOW__CORE__LOAD_EXAMPLES", "True")
+    with caplog.at_level(logging.ERROR, "airflow.dag_processing.bundles.manager"):
+        DagBundlesManager()
+    assert [record.getMessage() for record in caplog.records] == []
 
 
 def test_every_module_of_the_info_can_be_imported() -> None:
