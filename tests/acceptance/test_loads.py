@@ -60,6 +60,19 @@ def test_files_of_this_machine_are_copied(t: Session, tmp_path: Path) -> None:
     assert rows(t, "SELECT * FROM t") == [(7, "seven"), (7, "seven")]
 
 
+def test_files_are_chosen_by_a_pattern(t: Session, tmp_path: Path) -> None:
+    for name in ("a1", "a2", "b1", "c*"):
+        write(tmp_path / "c1" / "in" / name, id=[len(name)], v=[name])
+    t.sql("LOAD DATA INPATH 'in/a*' OVERWRITE INTO TABLE t")
+    assert rows(t, "SELECT v FROM t ORDER BY v") == [("a1",), ("a2",)]
+    with pytest.raises(InvalidOperationError, match=r"there are no files in in/a\?"):
+        t.sql("LOAD DATA INPATH 'in/a?' INTO TABLE t")
+    # A file of that very name comes first.
+    t.sql("LOAD DATA INPATH 'in/c*' OVERWRITE INTO TABLE t")
+    t.sql("LOAD DATA INPATH 'in/{b,d}[0-9]' INTO TABLE t")
+    assert rows(t, "SELECT v FROM t ORDER BY v") == [("b1",), ("c*",)]
+
+
 def test_partitions_are_named_or_stand_in_the_rows(t: Session, tmp_path: Path) -> None:
     t.sql("CREATE TABLE p (id bigint) PARTITIONED BY (ds string, hr int) CLUSTERED BY (id) INTO 2 BUCKETS")
     write(tmp_path / "c1" / "one" / "f", id=[1, 2])

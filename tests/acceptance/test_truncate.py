@@ -38,6 +38,9 @@ def test_a_table_and_partitions_are_truncated(t: Session, tmp_path: Path) -> Non
     assert ids(t) == [4]
     t.sql("INSERT INTO t VALUES (5, 'a', 1)")
     assert ids(t) == [4, 5]
+    t.sql("TRUNCATE TABLE t PARTITION (ds, n = 1)")
+    assert ids(t) == [4]
+    t.sql("INSERT INTO t VALUES (5, 'a', 1)")
     assert len(t.sql("SHOW PARTITIONS t").rows) == 4
     t.sql("TRUNCATE TABLE t")
     assert ids(t) == []

@@ -50,7 +50,7 @@ def read_truncate(cursor: Cursor) -> Truncate:
     # As in Hive the word TABLE may be left out.
     cursor.accept("TABLE")
     table = cursor.table_name()
-    return Truncate(table, read_partition_predicate(cursor) if cursor.accept("PARTITION") else None)
+    return Truncate(table, read_partition_predicate(cursor, any_value=True) if cursor.accept("PARTITION") else None)
 
 
 AlterTable: TypeAlias = (

@@ -41,17 +41,23 @@ def read_static_partition(cursor: Cursor) -> dict[str, Literal]:
     return found
 
 
-def read_partition_predicate(cursor: Cursor) -> Predicate:
-    """``(ds < '2013', hr = 1)`` as one predicate; NULL stands for the default partition."""
+def read_partition_predicate(cursor: Cursor, *, any_value: bool = False) -> Predicate:
+    """``(ds < '2013', hr = 1)`` as one predicate; NULL stands for the default partition.
+
+    With ``any_value`` a key may stand alone, for all of its values.
+    """
     cursor.expect_symbol("(")
     found: list[Predicate] = []
     while True:
         column = ColumnReference(cursor.name("a partition column"))
         operator = cursor.peek()
-        if operator is None or not operator.is_symbol(*_COMPARISONS):
-            raise cursor.expected("one of = <> < <= > >=")
-        cursor.index += 1
-        found.append(_comparison(cursor, column, _COMPARISONS[operator.text]))
+        if any_value and operator is not None and operator.is_symbol(",", ")"):
+            found.append(Not(And((IsNull(column), Not(IsNull(column))))))
+        else:
+            if operator is None or not operator.is_symbol(*_COMPARISONS):
+                raise cursor.expected("one of = <> < <= > >=")
+            cursor.index += 1
+            found.append(_comparison(cursor, column, _COMPARISONS[operator.text]))
         if not cursor.accept_symbol(","):
             break
     cursor.expect_symbol(")")

@@ -71,6 +71,9 @@ def read_column(cursor: Cursor, constraints: ConstraintReader | None = None) -> 
         if constraints is not None and constraints.accept_of_column(cursor, normalise(name)):
             continue
         _refuse_constraint(cursor)
+        if constraints is None and token is not None and token.word in ("DEFAULT", "NOT"):
+            reason = "a column is added without constraints; ALTER COLUMN sets DEFAULT, and NOT NULL, behind that"
+            raise cursor.unsupported(reason, token)
         if token is not None and token.word in _NOT_KEPT:
             raise cursor.unsupported(f"{token.word} is not kept for a column here; leave it out", token)
         raise cursor.expected("',', ')' or COMMENT")

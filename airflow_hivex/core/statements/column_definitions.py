@@ -1,7 +1,8 @@
 """ALTER TABLE for columns: rows that are there are not rewritten.
 
 A file names its columns as they were called when it was written. Each column keeps the name that it has in
-files, and no later column gets the one of a dropped one, whose values would come back with it.
+files, and no later column gets the one of a dropped one, whose values would come back with it. Those of an external
+table say how the files of others are read, so that its columns have the names and types of the statement, as in Hive.
 """
 
 from __future__ import annotations
@@ -20,7 +21,12 @@ from airflow_hivex.core.model.write_ids import ValidWriteIdList
 from airflow_hivex.core.statements.constraints import with_renamed_column, without_constraints_of
 from airflow_hivex.core.statements.context import Result, StatementContext
 from airflow_hivex.core.statements.metadata_changes import change_metadata
-from airflow_hivex.core.statements.table_definitions import DROPPED_COLUMNS, check_columns
+from airflow_hivex.core.statements.table_definitions import (
+    DROPPED_COLUMNS,
+    check_columns,
+    check_external_format,
+    check_text,
+)
 
 _BY_NAME = ("orc", "parquet")
 """Formats whose files name their columns."""
@@ -41,6 +47,8 @@ def replace_columns(context: StatementContext, statement: ReplaceColumns) -> Res
     """Return ALTER TABLE REPLACE COLUMNS: a column of a name that was there keeps its values."""
 
     def edit(table: Table) -> Table:
+        if table.is_external:
+            return _with_columns(table, [replace(column, name=column.name.lower()) for column in statement.columns])
         there = {column.name.lower(): column for column in table.columns}
         gone = [name for name in there if name not in {column.name.lower() for column in statement.columns}]
         table = _without(table, gone, "REPLACE COLUMNS")
@@ -65,6 +73,8 @@ def drop_columns(context: StatementContext, statement: DropColumns) -> Result:
             for name in statement.columns
             if not statement.if_exists or _has(table, name)
         ]
+        if table.is_external and any(column.name.lower() not in names for column in table.columns):
+            return _with_columns(table, [column for column in table.columns if column.name.lower() not in names])
         return _without(table, names, "DROP COLUMNS")
 
     return _alter(context, statement.table, "DROP COLUMNS", edit)
@@ -74,12 +84,18 @@ def change_column(context: StatementContext, statement: ChangeColumn) -> Result:
     """Return ALTER TABLE CHANGE, ALTER and RENAME COLUMN: its name, type, comment or place."""
 
     def edit(table: Table) -> Table:
+        if _is_comment_of_key(table, statement):
+            keys = (
+                replace(key, comment=statement.comment) if key.name.lower() == statement.column.lower() else key
+                for key in table.partition_keys
+            )
+            return replace(table, partition_keys=tuple(keys))
         column = _find(table, statement.column)
         name = (statement.name or column.name).lower()
         changed = replace(
             _retyped(table, column, statement.type or column.type, statement.comment),
             name=name,
-            stored_name=None if column.in_files == name else column.in_files,
+            stored_name=None if column.in_files == name or table.is_external else column.in_files,
         )
         columns = [changed if each is column else each for each in table.columns]
         if statement.after is not None:
@@ -98,19 +114,31 @@ def _alter(context: StatementContext, table_name: TableName, operation: str, edi
     table = catalog.get_table(database, name)
     if table.is_view:
         raise InvalidOperationError(f"ALTER TABLE {operation}", table.full_name, "it is a view; use ALTER VIEW ... AS")
-    if table.is_external and operation != "ADD COLUMNS":
-        reason = "the files of an external table are others'; drop and create it again, its files stay"
-        raise InvalidOperationError(f"ALTER TABLE {operation}", table.full_name, reason)
-
     if table.is_insert_only and table.storage.format not in _BY_NAME and operation != "ADD COLUMNS":
         reason = f"files of format {table.storage.format} do not name their columns; use CREATE TABLE AS"
         raise InvalidOperationError(f"ALTER TABLE {operation}", table.full_name, reason)
 
     def change(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:
         current = catalog.joining(connection).get_table(database, name)
-        catalog.joining(connection).alter_table(database, name, edit(current), write_ids, txn_id)
+        changed = edit(current)
+        if changed.is_external:
+            check_external_format(changed)
+            check_text(changed)
+        catalog.joining(connection).alter_table(database, name, changed, write_ids, txn_id)
 
-    return change_metadata(context, table, context.services.statement_locks.alter_table(table), change)
+    locks = context.services.statement_locks
+    # A statement that writes an external table has its columns.
+    wanted = locks.convert_table(table) if table.is_external else locks.alter_table(table)
+    return change_metadata(context, table, wanted, change)
+
+
+def _is_comment_of_key(table: Table, statement: ChangeColumn) -> bool:
+    """Return whether a statement gives a partition key another comment, and changes nothing else."""
+    key = next((key for key in table.partition_keys if key.name.lower() == statement.column.lower()), None)
+    if key is None or statement.comment is None or statement.after is not None:
+        return False
+    same_type = statement.type is None or parse_type(statement.type) == key.parsed_type
+    return same_type and (statement.name or key.name).lower() == key.name.lower()
 
 
 def _with_columns(table: Table, columns: Sequence[Column]) -> Table:
@@ -172,7 +200,7 @@ def _dropped(table: Table) -> list[str]:
 
 def _retyped(table: Table, column: Column, type: str, comment: str | None) -> Column:
     before, after = column.parsed_type, parse_type(type)
-    if after != before and not (table.storage.format == "orc" and is_widening(before, after)):
+    if after != before and not table.is_external and not (table.storage.format == "orc" and is_widening(before, after)):
         reason = f"column {column.name} cannot change from {column.type} to {type}: its files could not be read as that"
         raise InvalidObjectError("table", table.full_name, reason)
     return replace(column, type=type, comment=column.comment if comment is None else comment)

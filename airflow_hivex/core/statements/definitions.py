@@ -46,6 +46,9 @@ from airflow_hivex.core.statements.transactions import own_transaction
 
 log = logging.getLogger(__name__)
 
+_COMMENT = "comment"
+"""The property that is the comment of a table, as in Hive and Spark."""
+
 
 def create_database(context: StatementContext, statement: CreateDatabase) -> Result:
     """CREATE DATABASE."""
@@ -233,9 +236,13 @@ def set_table_properties(context: StatementContext, statement: SetTablePropertie
     catalog = context.services.catalog
     table = catalog.get_table(database, name)
     given = normalised(statement.set)
+    # As in Hive, a table may be told what it is already.
+    if given.get("EXTERNAL", "").lower() == str(table.is_external).lower() and not is_conversion(table, given):
+        given = {key: value for key, value in given.items() if key != "EXTERNAL"}
+    comment = given.pop(_COMMENT, None)
     if is_conversion(table, given):
         return convert_table(context, table, given)
-    missing = [key for key in statement.unset if key not in table.parameters]
+    missing = [key for key in statement.unset if key not in table.parameters and key != _COMMENT]
     if missing and not statement.if_exists:
         raise InvalidObjectError("table", table.full_name, f"it has no property {missing[0]} to unset")
 
@@ -246,6 +253,8 @@ def set_table_properties(context: StatementContext, statement: SetTablePropertie
         check_properties(current.full_name, current.parameters, after)
         check_spark_options(context.services.settings, current.full_name, statement.set)
         changed = replace(current, parameters=after)
+        if comment is not None or _COMMENT in statement.unset:
+            changed = replace(changed, comment=comment or None)
         if changed.is_transactional and changed.read_options != current.read_options:
             reason = "its rows are stored by the properties of text files that it has; create it again with others"
             raise InvalidObjectError("table", changed.full_name, reason)

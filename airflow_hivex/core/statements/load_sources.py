@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from airflow_hivex.core.catalog import tables
@@ -18,6 +20,8 @@ from airflow_hivex.core.settings import LOAD_PATHS
 from airflow_hivex.core.statements.context import StatementContext
 
 _ANYWHERE = "*"
+_PATTERN = re.compile(r"[*?\[{]")
+_BRACES = re.compile(r"\{([^{}]*)\}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +82,15 @@ def find_source(context: StatementContext, statement: LoadData, table: Table) ->
     """
     place, location, is_own = _place(context, statement, table)
     files = ClusterFiles(place.filesystem, place.storage_options)
-    _check_place(context, statement, table, files, place.uri(location), location, is_own=is_own)
-    names = files.list_loose_files(location)
+    names = _matching(files, location)
+    if names is None:
+        _check_place(context, statement, table, files, place.uri(location), location, is_own=is_own)
+        names = files.list_loose_files(location)
+    else:
+        location = location.rpartition("/")[0]
+        for name in names[:1]:
+            first = f"{location}/{name}"
+            _check_place(context, statement, table, files, place.uri(first), first, is_own=is_own)
     if not names:
         raise InvalidOperationError("LOAD DATA", table.full_name, f"there are no files in {statement.path}")
     below = next((name for name in names if "/" in name), None)
@@ -99,6 +110,26 @@ def find_source(context: StatementContext, statement: LoadData, table: Table) ->
             raise InvalidOperationError("LOAD DATA", table.full_name, reason)
         stamps[name] = stamp
     return LoadSource(files, place, location, stamps, is_own)
+
+
+def _matching(files: ClusterFiles, location: str) -> list[str] | None:
+    """Return the files of a folder whose names match the pattern at the end of a location; None without a pattern.
+
+    A location with such characters that is there is a file or folder of that name.
+    """
+    folder, _, pattern = location.rpartition("/")
+    if not _PATTERN.search(pattern) or files.exists(location):
+        return None
+    alternatives = [pattern]
+    while any(match := _BRACES.search(each) for each in alternatives):
+        assert match is not None
+        alternatives = [
+            f"{each[: match.start()]}{choice}{each[match.end() :]}"
+            for each in alternatives
+            for choice in match[1].split(",")
+        ]
+    names = files.list_data_files(folder)
+    return [name for name in names if any(fnmatchcase(name, each) for each in alternatives)]
 
 
 def _place(context: StatementContext, statement: LoadData, table: Table) -> tuple[Cluster, str, bool]:
