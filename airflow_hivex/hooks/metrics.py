@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING
 from airflow.sdk import conf
 
 from airflow_hivex.core.errors import HivexError
+from airflow_hivex.hooks.gauges import PREFIX
 
 if TYPE_CHECKING:
     from airflow_hivex.core.metastore import Metastore
 
 log = logging.getLogger(__name__)
 
-PREFIX = "hivex"
-
 
 def read_metrics(metastore: Metastore) -> dict[str, float]:
-    """Return the numbers of a metastore by the names of their gauges. Some ten round trips."""
+    """Return the numbers of a metastore by the names of their gauges (``gauges.py``). Some ten round trips."""
     from airflow_hivex.core.clock import to_datetime
     from airflow_hivex.core.model.compaction import CompactionState
     from airflow_hivex.core.model.locks import LockState

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scripts.reference_pages import airflow_classes, connection_fields, error_tree, event_types
+from scripts.reference_pages import airflow_classes, connection_fields, error_tree, event_types, metrics
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,4 +16,5 @@ PAGES: dict[str, Callable[[], str]] = {
     "connection.md": connection_fields.page,
     "errors.md": error_tree.page,
     "events.md": event_types.page,
+    "metrics.md": metrics.page,
 }

@@ -169,6 +169,11 @@ def test_links_of_pages_that_others_show_are_absolute_and_lead_to_pages_of_the_s
             assert (ROOT / "docs" / f"{target.removeprefix(SITE).rstrip('/')}.md").exists(), target
 
 
+def test_tests_that_pages_cite_exist() -> None:
+    cited = {path for page in PAGES for path in re.findall(r"`(tests/[\w/]+\.py)`", page.read_text())}
+    assert [path for path in sorted(cited) if not (ROOT / path).exists()] == []
+
+
 def test_pages_show_every_drawing_and_describe_it() -> None:
     drawings = {path.resolve() for path in (ROOT / "docs" / "images").glob("*.svg")}
     shown = {

@@ -6,9 +6,27 @@ import time
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 _BOUNDS_S = (0.0001, 0.001, 0.01, 0.1, 1.0, 10.0)
 _PREFIX = "hivex_metastore"
+
+
+class Metric(NamedTuple):
+    """A metric of the endpoint, with the kind that it has for Prometheus."""
+
+    kind: str
+    labels: tuple[str, ...]
+    value: str
+
+
+METRICS = {
+    f"{_PREFIX}_connections": Metric("gauge", (), "clients that are connected"),
+    f"{_PREFIX}_connections_refused_total": Metric("counter", (), "connections that were refused"),
+    f"{_PREFIX}_calls_total": Metric("counter", ("method", "outcome"), "calls that have ended"),
+    f"{_PREFIX}_calls_from_memory_total": Metric("counter", ("method",), "calls that the cache has answered"),
+    f"{_PREFIX}_call_seconds": Metric("histogram", ("method",), "the times of calls, in seconds"),
+}
 
 
 class Metrics:
@@ -43,17 +61,17 @@ class Metrics:
         return "\n".join(self._lines()) + "\n"
 
     def _lines(self) -> Iterator[str]:
-        yield f"# TYPE {_PREFIX}_connections gauge"
+        yield from _head(f"{_PREFIX}_connections")
         yield f"{_PREFIX}_connections {self.connections}"
-        yield f"# TYPE {_PREFIX}_connections_refused_total counter"
+        yield from _head(f"{_PREFIX}_connections_refused_total")
         yield f"{_PREFIX}_connections_refused_total {self.refused}"
-        yield f"# TYPE {_PREFIX}_calls_total counter"
+        yield from _head(f"{_PREFIX}_calls_total")
         for (method, outcome), number in sorted(self._calls.items()):
             yield f'{_PREFIX}_calls_total{{method="{method}",outcome="{outcome}"}} {number}'
-        yield f"# TYPE {_PREFIX}_calls_from_memory_total counter"
+        yield from _head(f"{_PREFIX}_calls_from_memory_total")
         for method, number in sorted(self._from_memory.items()):
             yield f'{_PREFIX}_calls_from_memory_total{{method="{method}"}} {number}'
-        yield f"# TYPE {_PREFIX}_call_seconds histogram"
+        yield from _head(f"{_PREFIX}_call_seconds")
         for method, buckets in sorted(self._buckets.items()):
             total = 0
             for bound, number in zip((*_BOUNDS_S, "+Inf"), buckets, strict=True):
@@ -61,6 +79,11 @@ class Metrics:
                 yield f'{_PREFIX}_call_seconds_bucket{{method="{method}",le="{bound}"}} {total}'
             yield f'{_PREFIX}_call_seconds_sum{{method="{method}"}} {self._seconds[method]:.6f}'
             yield f'{_PREFIX}_call_seconds_count{{method="{method}"}} {total}'
+
+
+def _head(name: str) -> Iterator[str]:
+    yield f"# HELP {name} {METRICS[name].value}"
+    yield f"# TYPE {name} {METRICS[name].kind}"
 
 
 class RateOfErrors:

@@ -21,6 +21,7 @@ from thrift.transport.TSSLSocket import TSSLSocket
 from thrift.transport.TTransport import TFramedTransport
 
 from airflow_hivex.cli.main import main
+from airflow_hivex.core.thrift.metrics import METRICS
 from tests.hive_endpoint import hive_client
 
 
@@ -52,7 +53,9 @@ def test_command_serves_until_it_is_told_to_stop(sqlite_url: str) -> None:
         assert hive.get_all_databases() == ["default"]
         assert page(http_port, "health") == "alive\n"
         assert page(http_port, "ready") == "ready\n"
-        assert 'calls_total{method="get_all_databases",outcome="ok"} 1' in page(http_port, "metrics")
+        metrics = page(http_port, "metrics")
+        assert 'calls_total{method="get_all_databases",outcome="ok"} 1' in metrics
+        assert re.findall(r"# TYPE (\w+)", metrics) == list(METRICS)
         process.send_signal(signal.SIGTERM)
         _, told = process.communicate(timeout=60)
     assert process.returncode == 0
