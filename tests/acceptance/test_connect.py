@@ -85,6 +85,15 @@ def test_a_query_and_functions_are_explained_by_the_server(metastore: Metastore)
         assert explained.cluster == "remote"
         assert "(1) Scan orc" in str(explained.rows[0][0])
         assert ("lower",) in session.sql("SHOW FUNCTIONS").rows
+        session.sql("CREATE FUNCTION plus(x INT) RETURNS INT RETURN x + 1")
+        assert session.sql("SELECT plus(id), default.plus(2) FROM t").rows == [(2, 3)]
+
+
+def test_a_class_needs_a_server_with_support_for_hive(server: Server) -> None:
+    runner = runner_for(Cluster("remote", "file:///data/c1", server.url))
+    made = "CREATE OR REPLACE TEMPORARY FUNCTION `d.f` AS 'org.apache.hadoop.hive.ql.udf.UDFHex'"
+    with pytest.raises(InvalidOperationError, match=r"Calling .*d\.f.* the server has no support for Hive"):
+        runner.run(Plan("classes", "classes", "SELECT `d.f`('a')", prelude=(made,)), "remote")
 
 
 def test_dataframes_of_spark_connect_are_refused(metastore: Metastore, server: Server) -> None:

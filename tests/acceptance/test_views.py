@@ -20,6 +20,7 @@ from airflow_hivex.core.errors import (
     UnsupportedStatementError,
 )
 from airflow_hivex.core.model.objects import Column
+from airflow_hivex.core.sql.spark_functions import SPARK_FUNCTIONS
 from airflow_hivex.core.store.schema import tables
 
 pytestmark = [pytest.mark.spark, pytest.mark.parametrize("metastore_url", ["sqlite"], indirect=True)]
@@ -93,7 +94,9 @@ def test_functions_are_those_of_the_cluster_s_spark(t: Session) -> None:
     shown = t.sql("SHOW FUNCTIONS LIKE 'json_*|lower'")
     assert (shown.columns, shown.cluster) == (["function"], "c1")
     assert {("json_array_length",), ("json_tuple",), ("lower",)} <= set(shown.rows)
-    assert ("!=",) in rows(t, "SHOW FUNCTIONS")
+    system = {str(name) for (name,) in rows(t, "SHOW SYSTEM FUNCTIONS")}
+    assert {name for name in system if name.isidentifier()} == SPARK_FUNCTIONS
+    assert "!=" in system
     described = t.sql("DESCRIBE FUNCTION EXTENDED lower")
     assert described.columns == ["function_desc"]
     assert described.rows[0] == ("Function: lower",)

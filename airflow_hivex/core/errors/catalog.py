@@ -77,7 +77,7 @@ class NoSuchFunctionError(NoSuchObjectError):
 
     def __init__(self, database: str, function: str) -> None:
         super().__init__(
-            f"Function {database}.{function} does not exist; name one that a client of Hive has created there.",
+            f"Function {database}.{function} does not exist; SHOW USER FUNCTIONS IN {database} lists those that do.",
             database,
             function,
         )

@@ -33,7 +33,7 @@ def _is_foreign(statement: Statement, use: UsedObject, namespace: str) -> bool:
     if use.kind is ObjectKind.DATABASE:
         # It reads and changes all of its tables.
         return isinstance(statement, AnalyzeTables) and use.name not in (None, namespace)
-    if use.kind is not ObjectKind.TABLE or use.database in (None, namespace):
+    if use.kind not in (ObjectKind.TABLE, ObjectKind.FUNCTION) or use.database in (None, namespace):
         return False
     return not (isinstance(statement, CreateLink) and use.namespace is None)
 
@@ -48,6 +48,9 @@ def foreign_name_error(use: UsedObject, namespace: str, text: str | None) -> For
     name = _written(use)
     if use.kind is ObjectKind.DATABASE:
         return _error(name, namespace, use, text, f"Change to it first, by USE {use.name}.", None)
+    if use.kind is ObjectKind.FUNCTION:
+        advice = f"Change to the namespace of the function first, by USE {quoted(use.database or '')}."
+        return _error(name, namespace, use, text, advice, None)
     if use.role.is_output:
         advice = (
             f"A link is read only; change to the namespace of the table first, by USE {quoted(use.database or '')}."

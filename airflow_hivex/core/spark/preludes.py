@@ -9,6 +9,8 @@ from weakref import WeakKeyDictionary
 
 from pyspark.sql import SparkSession
 
+from airflow_hivex.core.spark.hive_classes import hive_classes, is_class
+
 _DECLARED = re.compile(r"(?:DECLARE OR REPLACE|CREATE OR REPLACE TEMPORARY) (VARIABLE|FUNCTION) (`(?:[^`]|``)+`)")
 _done: WeakKeyDictionary[SparkSession, tuple[str, ...]] = WeakKeyDictionary()
 
@@ -23,9 +25,16 @@ def declared(spark: SparkSession, prelude: Sequence[str], *, is_shared: bool) ->
     if not prelude:
         yield
         return
+    with hive_classes(spark, prelude, is_shared=is_shared), _made(spark, prelude, is_shared=is_shared):
+        yield
+
+
+@contextmanager
+def _made(spark: SparkSession, prelude: Sequence[str], *, is_shared: bool) -> Iterator[None]:
     if not is_shared:
-        # The same again while another thread reads them changes nothing.
-        if _done.get(spark) != tuple(prelude):
+        # The same again while another thread reads them changes nothing. A class of a file is found by the threads
+        # of Spark that have loaded the file.
+        if _done.get(spark) != tuple(prelude) or any(is_class(text) and " USING " in text for text in prelude):
             for text in prelude:
                 spark.sql(text)
             _done[spark] = tuple(prelude)

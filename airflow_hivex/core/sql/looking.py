@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TypeAlias
 
+from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.statements import (
     DescribeDatabase,
     DescribeFunction,
@@ -77,7 +78,7 @@ def read_show(cursor: Cursor, first: Token) -> Show:
     if described is not None:
         return described
     if cursor.at("FUNCTIONS") or any(cursor.at(word, "FUNCTIONS") for word in ("ALL", "SYSTEM", "USER")):
-        return _show_functions(cursor, first)
+        return _show_functions(cursor)
     if cursor.accept("CAPACITY"):
         return read_show_capacity(cursor)
     if cursor.accept("TRANSACTIONS"):
@@ -109,15 +110,13 @@ def _show_part_of_table(
     return None
 
 
-def _show_functions(cursor: Cursor, first: Token) -> ShowFunctions:
-    if cursor.accept_one("ALL", "SYSTEM", "USER") == "USER":
-        raise cursor.unsupported("functions cannot be made, so that there are none of users; SHOW FUNCTIONS", first)
+def _show_functions(cursor: Cursor) -> ShowFunctions:
+    scope = cursor.accept_one("ALL", "SYSTEM", "USER") or "ALL"
     cursor.expect("FUNCTIONS")
-    if cursor.at("IN") or cursor.at("FROM"):
-        raise cursor.unsupported("functions are not of a database; leave it out")
+    database = cursor.database_name() if cursor.accept_one("IN", "FROM") else None
     if cursor.at_kind(Kind.WORD) and not cursor.at("LIKE"):
-        return ShowFunctions(cursor.name("the name of a function"))
-    return ShowFunctions(_pattern(cursor))
+        return ShowFunctions(cursor.name("the name of a function"), database, scope)
+    return ShowFunctions(_pattern(cursor), database, scope)
 
 
 def _describe_function(cursor: Cursor) -> DescribeFunction:
@@ -129,7 +128,10 @@ def _describe_function(cursor: Cursor) -> DescribeFunction:
         return DescribeFunction(cursor.text[first.start : last.end], extended)
     if cursor.at_kind(Kind.STRING):
         return DescribeFunction(read_string(cursor, "the name of a function"), extended)
-    return DescribeFunction(cursor.identifier("the name of a function"), extended)
+    name = cursor.identifier("the name of a function")
+    if not cursor.accept_symbol("."):
+        return DescribeFunction(name, extended)
+    return DescribeFunction(cursor.name("the name of a function"), extended, normalise(name))
 
 
 def _show_columns(cursor: Cursor) -> ShowColumns:

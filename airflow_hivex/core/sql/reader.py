@@ -56,6 +56,7 @@ from airflow_hivex.core.sql.loads import read_load
 from airflow_hivex.core.sql.looking import read_describe, read_show
 from airflow_hivex.core.sql.markers import Markers
 from airflow_hivex.core.sql.multi_inserts import at_multi_insert, read_multi_insert
+from airflow_hivex.core.sql.permanent_functions import read_create_function, read_drop_function
 from airflow_hivex.core.sql.queries import at_query, read_query
 from airflow_hivex.core.sql.row_changes import read_delete, read_merge, read_update
 from airflow_hivex.core.sql.session_objects import (
@@ -301,7 +302,10 @@ def _create(cursor: Cursor, first: Token) -> Statement:
     replaces_temporary = any(cursor.at("OR", "REPLACE", word) for word in TEMPORARY) and cursor.accept("OR", "REPLACE")
     if cursor.accept_one(*TEMPORARY):
         return read_create_temporary(cursor, or_replace=replaces_temporary)
-    or_replace = cursor.at("OR", "REPLACE", "VIEW") and cursor.accept("OR", "REPLACE")
+    or_replace = any(cursor.at("OR", "REPLACE", word) for word in ("VIEW", "FUNCTION"))
+    or_replace = or_replace and cursor.accept("OR", "REPLACE")
+    if cursor.accept("FUNCTION"):
+        return read_create_function(cursor, or_replace=or_replace)
     if cursor.accept("VIEW"):
         return read_create_view(cursor, or_replace=or_replace)
     or_replace = cursor.accept("OR", "REPLACE")
@@ -321,6 +325,8 @@ def _drop(cursor: Cursor, first: Token) -> Statement:
         return read_drop_link(cursor)
     if cursor.accept_one(*TEMPORARY):
         return read_drop_temporary(cursor)
+    if cursor.accept("FUNCTION"):
+        return read_drop_function(cursor)
     if not cursor.accept("TABLE"):
         raise unsupported_statement(cursor, first)
     return read_drop_table(cursor)

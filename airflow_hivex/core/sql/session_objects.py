@@ -28,7 +28,7 @@ from airflow_hivex.core.sql.views import read_create_view
 
 TEMPORARY = ("TEMPORARY", "TEMP")
 _NAME = re.compile(r"[a-z_]\w*", re.ASCII)
-_QUERY_WORDS = ("SELECT", "WITH", "VALUES", "FROM", "TABLE")
+QUERY_WORDS = ("SELECT", "WITH", "VALUES", "FROM", "TABLE")
 _INSTEAD = {
     "TABLE": "a table that is dropped at the end does the same, as does CREATE TEMPORARY VIEW for a query",
     "MACRO": "CREATE TEMPORARY FUNCTION f(x INT) RETURNS INT RETURN x + 1 does the same",
@@ -82,8 +82,8 @@ def _create_function(cursor: Cursor, *, or_replace: bool) -> CreateTemporaryFunc
     if not cursor.at_symbol("("):
         raise cursor.expected("'(' and parameters")
     start = cursor.offset()
-    body = _body_of_function(cursor)
-    query = _query_of(cursor, cursor.tokens[body:])
+    body = body_of_function(cursor)
+    query = query_of_body(cursor, cursor.tokens[body:])
     if query.references:
         reason = "a temporary function reads no tables; give it their values as arguments, or use a temporary view"
         raise cursor.unsupported(reason, cursor.tokens[body])
@@ -98,7 +98,7 @@ def _create_function(cursor: Cursor, *, or_replace: bool) -> CreateTemporaryFunc
     return CreateTemporaryFunction(name, text, query, or_replace, if_not_exists)
 
 
-def _body_of_function(cursor: Cursor) -> int:
+def body_of_function(cursor: Cursor) -> int:
     """Return the index of the first token behind RETURN.
 
     Raises:
@@ -120,10 +120,10 @@ def _body_of_function(cursor: Cursor) -> int:
     raise cursor.expected("RETURN and an expression")
 
 
-def _query_of(cursor: Cursor, tokens: Sequence[Token]) -> Query:
+def query_of_body(cursor: Cursor, tokens: Sequence[Token]) -> Query:
     """Return an expression, or a query, as a query."""
     pieces = Pieces(cursor)
-    if tokens[0].word not in _QUERY_WORDS:
+    if tokens[0].word not in QUERY_WORDS:
         pieces.add("SELECT ")
     return pieces.copy_tokens(tokens).read()
 

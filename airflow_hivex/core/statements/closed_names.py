@@ -15,6 +15,7 @@ from airflow_hivex.core.namespaces.foreign_names import (
     foreign_view_error,
 )
 from airflow_hivex.core.sql.views import tables_of
+from airflow_hivex.core.statements.called_functions import check_functions
 from airflow_hivex.core.statements.context import StatementContext
 
 
@@ -25,6 +26,8 @@ def check_statement(context: StatementContext, statement: Statement, text: str |
         ForeignNameError: the current namespace is closed.
     """
     current = context.session.database
+    if isinstance(statement, RoutedStatement):
+        check_functions(context, statement.queries, text)
     foreign = foreign_uses(statement, current)
     if foreign and context.services.namespaces.is_closed(current):
         raise foreign_name_error(foreign[0], current, text)

@@ -147,7 +147,8 @@ class Running(TransactionJob):
     statement reads, once it is taken, ``earliest`` what the oldest version of a table that it reads has.
     ``waiting_lock_id`` is the request for locks that it waits for.
     ``operation`` is the resumable one of its job. ``undo`` is called once it is certain that what the statement
-    has written never counts: it deletes that.
+    has written never counts: it deletes that. ``functions`` has the declarations of the permanent functions that its
+    jobs call, by their full names, each behind those that it calls itself.
     """
 
     joined: JoinedTransaction | None = None
@@ -157,6 +158,7 @@ class Running(TransactionJob):
     waiting_lock_id: int | None = None
     operation: ResumableWrite | None = None
     undo: list[Callable[[], object]] = field(default_factory=list)
+    functions: dict[str, str] = field(default_factory=dict)
 
     def check_may_write(self, operation: str) -> None:
         """Refuse a statement that writes in a transaction that is for reading.

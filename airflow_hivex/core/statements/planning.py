@@ -79,7 +79,7 @@ def plan_job(
         loaded=loaded,
         spark_conf={**cluster.spark_conf, **objects.configuration},
     )
-    return with_safe_pushdown(replace(plan, prelude=objects.prelude(plan.texts)))
+    return with_safe_pushdown(replace(plan, prelude=(*running.functions.values(), *objects.prelude(plan.texts))))
 
 
 def scan(bound: BoundTable, cluster: Cluster, view: str, *, row_ids: bool = False, row_id: str | None = None) -> Scan:

@@ -34,6 +34,7 @@ from airflow_hivex.core.model.statements import (
 from airflow_hivex.core.settings import ALLOW_CODE, MAX_LAG
 from airflow_hivex.core.sql.views import expanded
 from airflow_hivex.core.statements import versions
+from airflow_hivex.core.statements.called_functions import with_functions
 from airflow_hivex.core.statements.closed_names import check_views
 from airflow_hivex.core.statements.context import Running, StatementContext
 from airflow_hivex.core.statements.lagging import ReadTable, read_earlier
@@ -114,6 +115,7 @@ def route(
     """
     statement, snapshot, views, names = _without_views(context, statement, running)
     _refuse_code(context, statement)
+    statement = with_functions(context, statement, running)
     reading = StatementReading(context, snapshot, names)
     if running is None:
         routed = _bind_and_route(context, statement, views, reading, None, runs_job=runs_job)

@@ -19,6 +19,7 @@ from airflow_hivex.core.model.statements import (
     TableName,
 )
 from airflow_hivex.core.sql.views import definition
+from airflow_hivex.core.statements.called_functions import qualified as qualified_functions
 from airflow_hivex.core.statements.context import Result, Running, SessionState, StatementContext
 from airflow_hivex.core.statements.queries import plan_query
 from airflow_hivex.core.statements.routing import chosen_cluster, route
@@ -50,7 +51,9 @@ def create_temporary_view(context: StatementContext, statement: CreateTemporaryV
         given = context.run(cluster, replace(plan, max_rows=0)).columns
         columns = view_columns(name, statement.columns, given)
         names = [qualified(state, reference.table) for reference in statement.query.references]
-        text = definition(statement.query, names, given, [column.name for column in columns])
+        text = definition(
+            qualified_functions(context, statement.query), names, given, [column.name for column in columns]
+        )
         if running.joined is None:
             context.services.transactions.commit(running.txn_id)
         state.objects.views[name] = TemporaryView(text, columns, statement.comment)

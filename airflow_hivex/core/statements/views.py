@@ -22,6 +22,7 @@ from airflow_hivex.core.model.plans import Plan
 from airflow_hivex.core.model.statements import CreateView, DropView, Select, TableName
 from airflow_hivex.core.namespaces.foreign_names import foreign_tables, foreign_view_error
 from airflow_hivex.core.sql.views import definition
+from airflow_hivex.core.statements.called_functions import check_functions, qualified
 from airflow_hivex.core.statements.context import Result, StatementContext
 from airflow_hivex.core.statements.links import refuse_link
 from airflow_hivex.core.statements.locking import acquire
@@ -68,7 +69,7 @@ def create_view(context: StatementContext, statement: CreateView) -> Result:
         given = _columns_of_query(context, cluster, plan, full_name)
         columns = view_columns(full_name, statement.columns, given)
         names = _qualified(context, statement)
-        query = statement.query
+        query = qualified(context, statement.query)
         view = Table(
             database=database,
             name=name,
@@ -156,6 +157,7 @@ def _check_names(context: StatementContext, database: str, full_name: str, state
     foreign = foreign_tables(_qualified(context, statement), database)
     if foreign and context.services.namespaces.is_closed(database):
         raise foreign_view_error(full_name, foreign[0], database)
+    check_functions(context, [statement.query], None, database)
 
 
 def _find(context: StatementContext, database: str, name: str) -> Table | None:

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-
 from airflow_hivex.core.errors import InvalidObjectError, SqlError
 from airflow_hivex.core.model.objects import Table
-from airflow_hivex.core.model.permanent_functions import PermanentFunction, ResourceType
+from airflow_hivex.core.model.permanent_functions import PermanentFunction
+from airflow_hivex.core.model.sql_functions import sql_function
 from airflow_hivex.core.model.statements import Select, TableName
 from airflow_hivex.core.sql.reader import read
 from airflow_hivex.core.sql.views import tables_of
 
-_CLASS = "sqlFunction."
-"""The class of a function of SQL. Source: Spark SQLFunction."""
-_NUMBER = 3
-"""The digits before each part of its properties, which are one text of JSON. Source: Spark UserDefinedFunction."""
 _DATABASE = "catalogAndNamespace.part.1"
-"""The database of names without one: the current database of the creator."""
+"""The database of names without one in a view of Spark: the current database of the creator."""
 
 
 def tables_of_function(function: PermanentFunction) -> tuple[TableName, ...]:
@@ -26,17 +20,11 @@ def tables_of_function(function: PermanentFunction) -> tuple[TableName, ...]:
     Raises:
         InvalidObjectError: its query cannot be read.
     """
-    if not function.class_name.startswith(_CLASS):
+    found = sql_function(function)
+    if found is None:
         return ()
-    parts = sorted(each.uri for each in function.resources if each.type is ResourceType.FILE)
-    try:
-        properties: Mapping[str, str] = json.loads("".join(part[_NUMBER:] for part in parts))
-        query, expression = properties.get("sqlFunction.query"), properties.get("sqlFunction.expression")
-        database = properties.get(_DATABASE) or function.database
-    except (ValueError, AttributeError) as error:
-        reason = "its resources are not the properties of a function of SQL"
-        raise InvalidObjectError("function", function.full_name, reason) from error
-    return _tables("function", function.full_name, query or f"SELECT {expression}", database)
+    text = found.query or f"SELECT {found.expression}"
+    return _tables("function", function.full_name, text, found.database)
 
 
 def tables_of_view(view: Table) -> tuple[TableName, ...]:

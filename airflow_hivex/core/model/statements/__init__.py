@@ -46,6 +46,7 @@ from airflow_hivex.core.model.statements.definitions import (
     SetTableProperties,
     UseDatabase,
 )
+from airflow_hivex.core.model.statements.functions import CreateFunction, DropFunction
 from airflow_hivex.core.model.statements.links import (
     AddLinkPartitions,
     CreateLink,
@@ -71,6 +72,7 @@ from airflow_hivex.core.model.statements.looking import (
 from airflow_hivex.core.model.statements.moves import CancelMove, MoveDatabase
 from airflow_hivex.core.model.statements.names import PlacedName, Span, TableName, is_source, source_name
 from airflow_hivex.core.model.statements.queries import (
+    FunctionCall,
     Query,
     TableReference,
     TextEdit,
@@ -137,6 +139,7 @@ __all__ = [
     "Commit",
     "Compact",
     "CreateDatabase",
+    "CreateFunction",
     "CreateLink",
     "CreateTable",
     "CreateTableLike",
@@ -153,6 +156,7 @@ __all__ = [
     "DropColumns",
     "DropCopy",
     "DropDatabase",
+    "DropFunction",
     "DropLink",
     "DropLinkPartitions",
     "DropPartitions",
@@ -164,6 +168,7 @@ __all__ = [
     "ExplainMode",
     "ExplainQuery",
     "ExplainRoute",
+    "FunctionCall",
     "ImmediateArgument",
     "Insert",
     "Literal",

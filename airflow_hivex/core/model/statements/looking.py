@@ -168,11 +168,16 @@ class DescribeDatabase(Statement):
 
 @dataclass(frozen=True, slots=True)
 class ShowFunctions(RoutedStatement):
-    """SHOW [SYSTEM | ALL] FUNCTIONS [LIKE 'pattern']: those of the Spark of a cluster."""
+    """SHOW [SYSTEM | USER | ALL] FUNCTIONS [IN database] [LIKE 'pattern'].
+
+    System functions are those of the Spark of a cluster, those of users are of the session and of a database.
+    """
 
     KIND = "SHOW FUNCTIONS"
 
     pattern: str | None = None
+    database: str | None = None
+    scope: str = "ALL"
 
     @property
     def queries(self) -> tuple[Query, ...]:
@@ -186,12 +191,13 @@ class ShowFunctions(RoutedStatement):
 
 @dataclass(frozen=True, slots=True)
 class DescribeFunction(RoutedStatement):
-    """DESCRIBE FUNCTION [EXTENDED] name; an operator such as + is a function, too."""
+    """DESCRIBE FUNCTION [EXTENDED] [database.]name; an operator such as + is a function, too."""
 
     KIND = "DESCRIBE FUNCTION"
 
     name: str
     extended: bool = False
+    database: str | None = None
 
     @property
     def queries(self) -> tuple[Query, ...]:

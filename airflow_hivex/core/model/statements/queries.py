@@ -45,6 +45,16 @@ class TextEdit:
 
 
 @dataclass(frozen=True, slots=True)
+class FunctionCall:
+    """One place in a query where a function is called that may be a permanent one, by its normalised name."""
+
+    name: str
+    database: str | None
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
 class Query:
     """A SELECT (with its CTEs, set operations and sub-queries) as text and as what it reads.
 
@@ -54,6 +64,7 @@ class Query:
     as long as that is not settled by edits, too.
     ``parameters`` are the names of its ``:name`` markers. ``code_functions`` are the functions that it calls
     which run any code of the statement's author. ``loaded`` are files that it reads besides its references.
+    ``functions`` are the calls of functions that are not Spark's own, as far as their names tell.
     """
 
     text: str
@@ -65,6 +76,7 @@ class Query:
     row_ids: RowIdReads = field(default_factory=RowIdReads)
     code_functions: frozenset[str] = frozenset()
     loaded: LoadedFiles | None = None
+    functions: tuple[FunctionCall, ...] = ()
 
     def render(self, views: Sequence[str]) -> str:
         """Return the query with the table of each reference replaced by the view of the same position."""

@@ -34,6 +34,7 @@ class ObjectKind(enum.StrEnum):
     TABLE = "table"
     DATABASE = "database"
     CLUSTER = "cluster"
+    FUNCTION = "function"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,12 @@ def table_uses(table: TableName | None, *roles: Role) -> Uses:
 def database_uses(name: str | None, *roles: Role) -> Uses:
     """Return a database in each of its roles; without a name the current one."""
     return tuple(_named(ObjectKind.DATABASE, name, role) for role in roles)
+
+
+def function_uses(name: TableName, role: Role) -> Uses:
+    """Return a permanent function in its role."""
+    start, end = name.span or (None, None)
+    return (UsedObject(ObjectKind.FUNCTION, role, name.name, name.database, None, start, end),)
 
 
 def named_uses(database: str | None, table: TableName | None, role: Role) -> Uses:

@@ -147,6 +147,11 @@ EXAMPLES: dict[type[Statement], dict[str, str]] = {
     kinds.SetSerdeProperties: {"ALTER TABLE t UNSET SERDEPROPERTIES IF EXISTS ('a')": "alter t"},
     kinds.TouchTable: {"ALTER TABLE t TOUCH PARTITION (p = 1)": "alter t"},
     kinds.CreateTemporaryView: {"CREATE TEMP VIEW v AS SELECT * FROM d.a": "read d.a"},
+    kinds.CreateFunction: {
+        "CREATE OR REPLACE FUNCTION d.f AS 'x.Y' USING JAR '/x.jar'": "create d.f",
+        "CREATE FUNCTION IF NOT EXISTS f(x INT) RETURNS INT RETURN g(x) + 1": "create f",
+    },
+    kinds.DropFunction: {"DROP FUNCTION IF EXISTS d.f": "drop d.f"},
     kinds.CreateTemporaryFunction: {"CREATE TEMPORARY FUNCTION f(x INT) RETURNS INT RETURN x + 1": ""},
     kinds.DropTemporaryFunction: {"DROP TEMPORARY FUNCTION IF EXISTS f": ""},
     kinds.DeclareVariable: {"DECLARE OR REPLACE VARIABLE x, y INT DEFAULT (SELECT max(a) FROM d.b)": "read d.b"},

@@ -1,0 +1,201 @@
+"""The permanent functions that the queries of a statement call: they go to Spark as temporary ones with each job."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from typing import TypeVar
+
+from airflow_hivex.core.errors import (
+    ForeignNameError,
+    InvalidObjectError,
+    InvalidOperationError,
+    NoSuchFunctionError,
+    SqlError,
+    StatementSyntaxError,
+)
+from airflow_hivex.core.model.permanent_functions import PermanentFunction
+from airflow_hivex.core.model.sql_functions import SqlFunction, sql_function
+from airflow_hivex.core.model.statements import CreateFunction, FunctionCall, Query, RoutedStatement, TextEdit
+from airflow_hivex.core.settings import ALLOW_CODE
+from airflow_hivex.core.sql.reader import read
+from airflow_hivex.core.sql.tokens import location
+from airflow_hivex.core.sql.views import quoted
+from airflow_hivex.core.statements.context import Running, StatementContext
+from airflow_hivex.core.statements.described_storage import quoted_text
+
+S = TypeVar("S", bound=RoutedStatement)
+
+
+def with_functions(context: StatementContext, statement: S, running: Running | None) -> S:
+    """Return the statement with full names in its calls of permanent functions, which its jobs declare from then on.
+
+    One round trip for each name that is neither one of Spark nor of the session.
+
+    Raises:
+        InvalidOperationError: one runs any code, which ``hivex.allow.code.execution`` does not allow, or reads tables.
+    """
+    database, temporary = context.session.database, context.session.objects.functions
+    found = _called(context, statement.queries, database, temporary)
+    if not found:
+        return statement
+    if running is not None:
+        for function in found.values():
+            declare(context, running.functions, function)
+    return statement.with_queries(lambda query: _renamed(query, found, database, temporary))
+
+
+def qualified(context: StatementContext, query: Query) -> Query:
+    """Return the query of a view with the databases of the permanent functions that it calls."""
+    current = context.session.database
+    temporary = context.session.objects.functions
+    found = _called(context, [query], current, temporary)
+    edits = []
+    for call in query.functions:
+        function = found.get((call.database or current, call.name))
+        if function is not None and call.database is None and call.name not in temporary:
+            edits.append(TextEdit(call.start, call.end, f"{quoted(function.database)}.{quoted(function.name)}"))
+    return _edited(query, edits)
+
+
+def check_functions(
+    context: StatementContext, queries: Iterable[Query], text: str | None, namespace: str | None = None
+) -> None:
+    """Refuse calls of permanent functions of other namespaces in a closed one, by default the current one.
+
+    Raises:
+        ForeignNameError: there is one.
+    """
+    database = context.session.database
+    current = namespace or database
+    calls = [each for query in queries for each in query.functions if (each.database or database) != current]
+    if not calls or not context.services.namespaces.is_closed(current):
+        return
+    for call in calls:
+        owner = call.database or database
+        if _find(context, owner, call.name) is not None:
+            line, column = (None, None) if text is None or call.start > len(text) else location(text, call.start)
+            raise ForeignNameError(
+                f"{owner}.{call.name}",
+                current,
+                line,
+                column,
+                f"Create the function in namespace {current}, too; functions have no links.",
+                None,
+            )
+
+
+def declare(context: StatementContext, declarations: dict[str, str], function: PermanentFunction) -> None:
+    """Add the statement by which Spark makes a function, behind those of the functions that it calls itself.
+
+    Raises:
+        InvalidOperationError: it runs code, and this is not allowed, or it reads tables.
+        InvalidObjectError: its definition cannot be read, or functions call each other without an end.
+    """
+    _declare(context, declarations, function, ())
+
+
+def _declare(
+    context: StatementContext, declarations: dict[str, str], function: PermanentFunction, callers: tuple[str, ...]
+) -> None:
+    name = function.full_name
+    if name in declarations:
+        return
+    if name in callers:
+        raise InvalidObjectError("function", name, f"it calls itself, by {', '.join(callers)}")
+    definition = sql_function(function)
+    if definition is None:
+        _check_code(context, name, f"class {function.class_name}")
+        declarations[name] = f"{_create(name)} {_class(function)}"
+        return
+    body = _body(context, declarations, function, definition, (*callers, name))
+    declarations[name] = f"{_create(name)} {definition.definition(body)}"
+
+
+def _body(
+    context: StatementContext,
+    declarations: dict[str, str],
+    function: PermanentFunction,
+    definition: SqlFunction,
+    callers: tuple[str, ...],
+) -> str:
+    """Return the body of a function of SQL with full names in its calls of permanent functions."""
+    name = function.full_name
+    # The text may be that of another client; what is read here is what Spark reads.
+    try:
+        statement = read(f"CREATE FUNCTION f {definition.definition()}", database=definition.database)
+    except SqlError as error:
+        reason = error.reason if isinstance(error, StatementSyntaxError) else str(error)
+        raise InvalidOperationError("Calling", name, f"its definition cannot be used here: {reason}") from error
+    assert isinstance(statement, CreateFunction)
+    assert statement.body is not None
+    query = statement.body
+    if query.code_functions:
+        _check_code(context, name, ", ".join(sorted(query.code_functions)))
+    found = _called(context, [query], definition.database)
+    for called in found.values():
+        _declare(context, declarations, called, callers)
+    text = _renamed(query, found, definition.database).render(())
+    return text if statement.sql is not None and statement.sql.query is not None else text.removeprefix("SELECT ")
+
+
+def _check_code(context: StatementContext, name: str, what: str) -> None:
+    if not context.services.settings[ALLOW_CODE]:
+        reason = f"it runs code on the cluster ({what}); an administrator may allow it by the setting {ALLOW_CODE}"
+        raise InvalidOperationError("Calling", name, reason)
+
+
+def _called(
+    context: StatementContext, queries: Iterable[Query], database: str, temporary: Collection[str] = ()
+) -> dict[tuple[str, str], PermanentFunction]:
+    """Return the permanent functions that queries call, by database and name, besides those of the session."""
+    names = {
+        (call.database or database, call.name)
+        for query in queries
+        for call in query.functions
+        if call.database is not None or call.name not in temporary
+    }
+    found = {name: _find(context, *name) for name in sorted(names)}
+    return {name: function for name, function in found.items() if function is not None}
+
+
+def _find(context: StatementContext, database: str, name: str) -> PermanentFunction | None:
+    try:
+        return context.services.catalog.get_function(database, name)
+    except NoSuchFunctionError:
+        # Spark tells of one that does not exist at all.
+        return None
+
+
+def _renamed(
+    query: Query,
+    found: Mapping[tuple[str, str], PermanentFunction],
+    database: str,
+    temporary: Collection[str] = (),
+) -> Query:
+    edits = []
+    for call in query.functions:
+        function = found.get((call.database or database, call.name))
+        if function is not None and not (call.database is None and call.name in temporary):
+            edits.append(_call(call, function))
+    return _edited(query, edits)
+
+
+def _call(call: FunctionCall, function: PermanentFunction) -> TextEdit:
+    return TextEdit(call.start, call.end, quoted(function.full_name))
+
+
+def _edited(query: Query, edits: list[TextEdit]) -> Query:
+    if not edits:
+        return query
+    qualifiers = tuple(sorted((*query.qualifiers, *edits), key=lambda edit: edit.start))
+    return replace(query, qualifiers=qualifiers, functions=())
+
+
+def _create(name: str) -> str:
+    return f"CREATE OR REPLACE TEMPORARY FUNCTION {quoted(name)}"
+
+
+def _class(function: PermanentFunction) -> str:
+    resources = ", ".join(f"{each.type.value} {quoted_text(each.uri)}" for each in function.resources)
+    return f"AS {quoted_text(function.class_name)}" + (f" USING {resources}" if resources else "")

@@ -1,0 +1,92 @@
+"""CREATE FUNCTION and DROP FUNCTION. The catalog keeps the functions; clients of Hive see them, too."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from airflow_hivex.core.errors import AlreadyExistsError, NoSuchFunctionError
+from airflow_hivex.core.model.permanent_functions import PermanentFunction
+from airflow_hivex.core.model.statements import CreateFunction, DropFunction, Select
+from airflow_hivex.core.statements.called_functions import declare
+from airflow_hivex.core.statements.context import Result, Running, StatementContext
+from airflow_hivex.core.statements.planning import plan_job
+from airflow_hivex.core.statements.routing import chosen_cluster, route
+from airflow_hivex.core.statements.transactions import in_transaction
+
+
+def create_function(context: StatementContext, statement: CreateFunction) -> Result:
+    """CREATE FUNCTION: Spark makes one of SQL once, and so says what is wrong with it. No class is loaded.
+
+    Raises:
+        NoSuchDatabaseError: its database does not exist.
+        AlreadyExistsError: the database has a function of that name.
+        AnalysisError: Spark refuses its body, or its types.
+        InvalidOperationError: its body calls a function that runs code, and this is not allowed.
+    """
+    database, name = context.session.qualify(statement.name)
+    catalog = context.services.catalog
+    catalog.get_database(database)
+    stored = find_function(context, database, name)
+    if stored is not None and statement.if_not_exists:
+        return Result()
+    if stored is not None and not statement.or_replace:
+        advice = "use OR REPLACE to replace it, or IF NOT EXISTS to accept it"
+        raise AlreadyExistsError("function", stored.full_name, advice)
+    function = _described(context, statement, database, name)
+    function.check()
+    result = Result() if statement.body is None else _analysed(context, statement, function)
+    if stored is None:
+        catalog.create_function(function)
+    else:
+        catalog.alter_function(database, name, replace(function, owner=stored.owner, owner_type=stored.owner_type))
+    return result
+
+
+def _described(context: StatementContext, statement: CreateFunction, database: str, name: str) -> PermanentFunction:
+    owner = context.session.user
+    if statement.sql is None:
+        return PermanentFunction(database, name, statement.class_name or "", statement.resources, owner)
+    definition = replace(statement.sql, database=context.session.database)
+    return definition.as_function(database, name, owner, context.services.clock())
+
+
+def _analysed(context: StatementContext, statement: CreateFunction, function: PermanentFunction) -> Result:
+    """Let Spark make a function of SQL, on the cluster of a query without tables."""
+    assert statement.body is not None
+    query = statement.body
+
+    def work(running: Running) -> Result:
+        routed = route(context, Select(query), running)
+        cluster = chosen_cluster(context, routed)
+        # The route has declared those that it calls, perhaps the one that it replaces among them.
+        running.functions.clear()
+        declare(context, running.functions, function)
+        context.run(cluster, replace(plan_job(context, running, cluster, (), sql="SELECT 1"), max_rows=0))
+        if running.joined is None:
+            context.services.transactions.commit(running.txn_id)
+        return Result(cluster=cluster.name, txn_id=running.txn_id, route=routed.route)
+
+    return in_transaction(context, work, read_only=True)
+
+
+def drop_function(context: StatementContext, statement: DropFunction) -> Result:
+    """DROP FUNCTION. The files of its class stay.
+
+    Raises:
+        NoSuchFunctionError: it does not exist.
+    """
+    database, name = context.session.qualify(statement.name)
+    try:
+        context.services.catalog.drop_function(database, name)
+    except NoSuchFunctionError:
+        if not statement.if_exists:
+            raise
+    return Result()
+
+
+def find_function(context: StatementContext, database: str, name: str) -> PermanentFunction | None:
+    """Return a permanent function, None where there is none of the name. One round trip."""
+    try:
+        return context.services.catalog.get_function(database, name)
+    except NoSuchFunctionError:
+        return None
