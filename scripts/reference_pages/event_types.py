@@ -40,15 +40,15 @@ class UndescribedEventError(Exception):
 
 def page() -> str:
     """Return the page."""
-    described = _described()
-    if missing := [each.name for each in EventType if each.name not in described]:
+    texts = described()
+    if missing := [each.name for each in EventType if each.name not in texts]:
         raise UndescribedEventError(f"no text stands below {missing}")
-    rows = [(f"`{each.value}`", cell(described[each.name])) for each in EventType]
+    rows = [(f"`{each.value}`", cell(texts[each.name])) for each in EventType]
     return f"{_INTRODUCTION}\n" + table(("type", "case, and the message"), rows)
 
 
-def _described() -> dict[str, str]:
-    """Return the text below each member of the enumeration."""
+def described() -> dict[str, str]:
+    """Return the texts of the types of events by their names."""
     module = ast.parse(inspect.getsource(notification_log))
     body = next(each for each in module.body if isinstance(each, ast.ClassDef) and each.name == EventType.__name__).body
     return {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,10 +14,12 @@ from pyarrow import orc
 from sqlalchemy import text
 
 from airflow_hivex.core import Metastore, Session
+from airflow_hivex.core.events.notification_log import EventType
 from airflow_hivex.core.model.objects import Database, StoredTable
 from airflow_hivex.core.model.permanent_functions import PermanentFunction
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.schema import metadata
+from scripts.reference_pages.event_types import described
 from tests.acceptance.conftest import CopyTable
 
 pytestmark = pytest.mark.spark
@@ -188,6 +191,23 @@ def public_calls(metastore: Metastore) -> set[str]:
     }
 
 
+def keys_of_messages(metastore: Metastore) -> dict[EventType, set[str]]:
+    """The keys of all messages of each type in the log, but for those that all events of tables have."""
+    keys: dict[EventType, set[str]] = {}
+    for event in metastore.notification_log.events(limit=10_000):
+        of_quota = event.message.get("quota", {})
+        keys.setdefault(event.type, set()).update(event.message.keys() - {"table_id", "valid_write_ids"}, of_quota)
+    return keys
+
+
+def documented_keys(type: EventType) -> set[str]:
+    """The keys that the page of events names for a type."""
+    words = described()[type.name]
+    if "the message is that of CREATE_LINK" in words:
+        words = described()[EventType.CREATE_LINK.name]
+    return set(re.findall(r"``(\w+)``", words))
+
+
 def test_each_table_of_the_schema_is_watched_or_needs_no_events() -> None:
     assert set(metadata.tables) == WATCHED.keys() | WITHOUT_EVENTS.keys()
     assert not WATCHED.keys() & WITHOUT_EVENTS.keys()
@@ -221,6 +241,12 @@ def test_every_call_that_changes_something_leaves_an_event(
         orc.write_table(pa.table({"id": pa.array([1], pa.int32())}), tmp_path / "c1/plain/a.orc")
         session.sql("ALTER TABLE plain SET TBLPROPERTIES ('EXTERNAL' = 'FALSE', 'transactional' = 'true')")
 
+    def set_location() -> None:
+        session.sql("CREATE EXTERNAL TABLE outside (id int) PARTITIONED BY (p int) STORED AS ORC LOCATION 'outside'")
+        session.sql("ALTER TABLE outside ADD PARTITION (p = 1)")
+        catalog.set_location("default", "outside", "elsewhere")
+        catalog.set_location("default", "outside", "elsewhere/p=1", "p=1")
+
     def work(partition: str) -> None:
         metastore.compactor.request("default", "t", partition, "major")
         assert metastore.compactor.work("host-1") is not None
@@ -249,6 +275,7 @@ def test_every_call_that_changes_something_leaves_an_event(
             "default", "t", [catalog.new_partition(stored(), [number]) for number in (7, 8)]
         ),
         "catalog.register originals": convert,
+        "catalog.set_location": set_location,
         "catalog.alter_partitions": lambda: catalog.alter_partitions(
             "default", "t", [replace(catalog.get_partition("default", "t", ["7"]), parameters={"a": "b"})]
         ),
@@ -284,10 +311,23 @@ def test_every_call_that_changes_something_leaves_an_event(
         changed, without_event = changes(watched)
         assert without_event == set(), name
         assert bool(changed) == (name not in unseen), name
+    session.sql("CREATE TABLE counted (id INT) PARTITIONED BY (p INT)")
+    session.sql("INSERT INTO counted VALUES (1, 1)")
+    session.sql("ANALYZE TABLE counted COMPUTE STATISTICS FOR COLUMNS id")
+    session.sql("ALTER TABLE counted RENAME TO other.counted")
+    (txn_id,) = transactions.open()
+    transactions.allocate_write_ids([txn_id], "other", "counted")
+    metastore.abort(txn_id)
+    metastore.capacity.set_quota("default", 10**12)
+    assert keys_of_messages(metastore) == {
+        each: documented_keys(each) for each in EventType if each is not EventType.UNKNOWN
+    }
 
 
 @on_postgresql
-def test_every_statement_that_changes_something_leaves_an_event(session: Session, watched: Store) -> None:
+def test_every_statement_that_changes_something_leaves_an_event(
+    metastore: Metastore, session: Session, watched: Store
+) -> None:
     for sql in (
         "CREATE DATABASE d",
         "ALTER DATABASE d SET DBPROPERTIES ('a' = 'b')",
@@ -313,3 +353,5 @@ def test_every_statement_that_changes_something_leaves_an_event(session: Session
         changed, without_event = changes(watched)
         assert without_event == set(), sql
         assert changed, sql
+    for event_type, keys in keys_of_messages(metastore).items():
+        assert keys <= documented_keys(event_type), event_type

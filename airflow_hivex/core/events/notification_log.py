@@ -71,13 +71,16 @@ class EventType(enum.Enum):
     CREATE_TABLE = "CREATE_TABLE"
     """A table or view was created: ``object``."""
     ALTER_TABLE = "ALTER_TABLE"
-    """A table or view was changed: ``object``, ``was``, its earlier name, and ``was_database`` if that is another."""
+    """A table or view was changed: ``object``, and ``was``, its earlier name.
+
+    ``was_database`` is its earlier database, and ``primary_was`` its earlier primary cluster, if these have changed.
+    """
     DROP_TABLE = "DROP_TABLE"
     """A table or view was dropped: ``object``."""
     CREATE_FUNCTION = "CREATE_FUNCTION"
     """A function was created: ``object``."""
     ALTER_FUNCTION = "ALTER_FUNCTION"
-    """A function was changed: ``object``."""
+    """A function was changed: ``object``, and ``was``, its earlier database and name."""
     DROP_FUNCTION = "DROP_FUNCTION"
     """A function was dropped: ``object``."""
     ADD_PARTITION = "ADD_PARTITION"
@@ -105,7 +108,7 @@ class EventType(enum.Enum):
     REMOVE_DIRECTORIES = "REMOVE_DIRECTORIES"
     """The cleaner has removed ``directories`` of a ``partition`` (null: the table)."""
     UPDATE_TABLE_COLUMN_STAT = "UPDATE_TABLE_COLUMN_STAT"
-    """Statistics of a table have changed, of the ``columns``."""
+    """Statistics of a table have changed, of the ``columns``; ``partitions`` is null."""
     UPDATE_PARTITION_COLUMN_STAT = "UPDATE_PARTITION_COLUMN_STAT"
     """Statistics of ``partitions`` have changed, of the ``columns``."""
     UNKNOWN = "UNKNOWN"
