@@ -7,6 +7,7 @@ from hive_metastore import ttypes
 
 from airflow_hivex.core.metastore import Metastore
 from airflow_hivex.core.model.write_ids import ValidTxnList
+from tests import evidence
 from tests.hive_endpoint import Serving, hive_client, serving, table
 
 
@@ -144,8 +145,9 @@ def test_notifications_are_read_in_order(hive: Any) -> None:
     assert counted.eventsCount == len([each for each in found if each.dbName == "default"])
 
 
+@pytest.mark.evidence
 def test_two_servers_over_one_database_answer_for_the_same_lists(
-    endpoint: Serving, metastore_url: str, properties: dict[str, Any]
+    endpoint: Serving, metastore_url: str, properties: dict[str, Any], counts: Any
 ) -> None:
     """Seed 004: metastore 1 commits, metastore 2 never serves what is older than the client's list."""
     with (
@@ -164,7 +166,8 @@ def test_two_servers_over_one_database_answer_for_the_same_lists(
             request = ttypes.GetTableRequest("default", "acid", validWriteIdList=ids)
             return hive.get_table_req(request).table.parameters.get("step")
 
-        for step in range(5):
+        commits = evidence.amount("HIVEX_COMMITS_OF_TWO_ENDPOINTS", 5, 2_000)
+        for step in range(commits):
             before = valid(two)
             read(two, before)
             described = one.get_table_req(ttypes.GetTableRequest("default", "acid", validWriteIdList=before)).table
@@ -176,3 +179,4 @@ def test_two_servers_over_one_database_answer_for_the_same_lists(
             assert after != before
             assert read(two, after) == str(step)
             assert read(one, after) == str(step)
+    counts["commits by one of two endpoints, read through both"] = {"commits": commits, "reads": 2 * commits}
