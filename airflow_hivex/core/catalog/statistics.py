@@ -88,6 +88,28 @@ def store_statistics(connection: Connection, table: StoredTable, found: Mapping[
         connection.execute(insert(statistics), rows_of_batch)
 
 
+def delete_column_statistics(
+    connection: Connection, table: StoredTable, partition_id: int | None, column: str | None
+) -> bool:
+    """Delete the statistics of a column (its name in files), or of all columns; return whether there were any.
+
+    Raises:
+        NoSuchTableError: the table was dropped meanwhile.
+    """
+    if not lock_for_change(connection, [table.id]):
+        raise NoSuchTableError(table.database, table.name)
+    known = select_statistics(connection, table, [] if partition_id is None else [partition_id]).get(partition_id)
+    columns = {} if known is None else dict(known.columns)
+    left = {name: each for name, each in columns.items() if column is not None and name != column}
+    if len(left) == len(columns):
+        return False
+    s = statistics.c
+    own = s.partition_id.is_(None) if partition_id is None else s.partition_id == partition_id
+    documents = {name: each.to_json() for name, each in left.items()}
+    connection.execute(update(statistics).where(s.table_id == table.id, own).values(columns=documents))
+    return True
+
+
 def store_sizes(
     connection: Connection, table: StoredTable, partition_id: int | None, num_files: int, total_size: int
 ) -> None:

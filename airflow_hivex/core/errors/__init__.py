@@ -28,6 +28,7 @@ from airflow_hivex.core.errors.catalog import (
     NoSuchVariableError,
     NotOnClusterError,
     PrimaryChangedError,
+    TableChangedError,
     WritesLostError,
 )
 from airflow_hivex.core.errors.clusters import (
@@ -248,6 +249,7 @@ __all__ = [
     "StoreTooNewError",
     "StoreTooOldError",
     "StoreUnavailableError",
+    "TableChangedError",
     "TableIsNotALinkError",
     "TooManyOpenTransactionsError",
     "TransactionAbortedError",

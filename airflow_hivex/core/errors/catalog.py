@@ -300,3 +300,21 @@ class EventsPurgedError(HivexError, OperationalError):
         )
         self.after = after
         self.purged = purged
+
+
+class TableChangedError(HivexError, OperationalError):
+    """A table has changed since a client read it, and the client asked for its change of the same state only."""
+
+    code = "TABLE_CHANGED"
+
+    def __init__(self, name: str, key: str, current: str | None, expected: str | None) -> None:
+        # Hive's own sentence: the library of Iceberg tells a conflict by its beginning.
+        super().__init__(
+            f"The table has been modified. The parameter value for key '{key}' is '{current}'. "
+            f"The expected was value was '{expected}'",
+            name,
+            key,
+            current,
+            expected,
+        )
+        self.name = name

@@ -353,7 +353,10 @@ class PartitionConverter:
         """
         table = self._table
         name = f"{table.full_name} {new.name}"
-        location = self._cluster.relative(hive.sd.location or "") if hive.sd.location else ""
+        location = self._cluster.relative(hive.sd.location) if hive.sd.location else ""
+        if hive.sd.location and not location:
+            reason = f"location {hive.sd.location!r} names no folder of its own"
+            raise InvalidObjectError("partition", name, reason)
         default = f"{table.storage.primary.location}/{new.name}"
         if not table.is_external and location not in ("", default):
             reason = f"it lies in {location}; partitions of a transactional table lie below it, this one in {default}"

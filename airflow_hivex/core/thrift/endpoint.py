@@ -15,7 +15,7 @@ from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.links import Link
 from airflow_hivex.core.model.objects import StoredPartition, StoredTable
 from airflow_hivex.core.statements.context import SessionState, StatementContext
-from airflow_hivex.core.thrift.client_locks import ClientLocks
+from airflow_hivex.core.thrift.client_locks import ClientLocks, LockOwners
 from airflow_hivex.core.thrift.clients import Client, DatabaseName
 from airflow_hivex.core.thrift.hive_objects import hive_partition, hive_table, linked_table
 from airflow_hivex.core.thrift.messages import encoded
@@ -46,6 +46,7 @@ class Endpoint:
         self.services = metastore.services
         self.cluster = cluster
         self._lock_patience_s = lock_patience_s
+        self.owners = LockOwners()
         self.wire = WireBytes(most_bytes)
         self._memory = metastore.services.catalog if isinstance(metastore.services.catalog, CachedStore) else None
 
@@ -73,7 +74,7 @@ class Endpoint:
             client.cluster(name, context),
             agent_info=f"Hive Metastore endpoint, {client.peer}",
         )
-        locks = ClientLocks(self.services, client.user, self._lock_patience_s)
+        locks = ClientLocks(self.services, self.owners.known_of(client), self._lock_patience_s)
         return StatementContext(replace(self.services, locks=locks), state)
 
     def described(self, cluster: str | None) -> Cluster | None:

@@ -25,7 +25,11 @@ _EXCEPTIONS: tuple[tuple[type[HivexError], type[Any]], ...] = (
     (errors.NoSuchLockError, ttypes.NoSuchLockException),
 )
 _OTHER_NAMES: dict[type[Any], tuple[type[Any], ...]] = {
-    ttypes.NoSuchObjectException: (ttypes.UnknownDBException, ttypes.UnknownTableException),
+    ttypes.NoSuchObjectException: (
+        ttypes.UnknownDBException,
+        ttypes.UnknownTableException,
+        ttypes.InvalidOperationException,
+    ),
     ttypes.InvalidObjectException: (ttypes.InvalidOperationException,),
     ttypes.AlreadyExistsException: (ttypes.InvalidOperationException,),
     ttypes.InvalidOperationException: (ttypes.InvalidObjectException,),

@@ -58,6 +58,7 @@ EXAMPLES: dict[str, tuple[object, ...]] = {
     "NamespaceChangedError": ("x",),
     "MoveEndedError": ("x", "c2", "cancelled"),
     "PrimaryChangedError": ("d.t", "c1", "c2"),
+    "TableChangedError": ("d.t", "k", "a", "b"),
     "WritesLostError": ("d.t", "c2", "write id 3 (1 directory)", ["write id 3: 2 rows"], "0a1b2c"),
     "SqlError": ("the statement cannot be run",),
     "StatementSyntaxError": ("a name is expected", 1, 8, "SELECT ,"),

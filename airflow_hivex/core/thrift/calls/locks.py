@@ -32,7 +32,7 @@ def lock(endpoint: Endpoint, client: Client, args: Any) -> Any:
     response = endpoint.services.locks.acquire(
         [_component(each, in_transaction=txn_id is not None) for each in request.component or ()],
         txn_id,
-        user=request.user or client.user,
+        user=endpoint.owners.owner_of(client, request.user),
         host=request.hostname,
         agent_info=request.agentInfo,
         wait=False,

@@ -33,8 +33,9 @@ class Call:
 
 
 _MODULES = (
-    *("server", "databases", "tables", "table_changes", "constraints", "partitions", "partition_changes"),
-    *("functions", "statistics", "transactions", "locks", "compactions", "notifications"),
+    *("server", "databases", "tables", "table_filter", "table_changes", "constraints", "functions"),
+    *("partitions", "partition_changes", "statistics"),
+    *("transactions", "locks", "compactions", "notifications"),
 )
 _CALLS: dict[str, Call] = {}
 

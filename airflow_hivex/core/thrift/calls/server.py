@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from airflow_hivex.core.errors import UnknownSettingError
 from airflow_hivex.core.model.secrets import remember
 from airflow_hivex.core.thrift.bindings import ttypes
 from airflow_hivex.core.thrift.calls.registry import call
@@ -105,7 +106,7 @@ def get_config_value(endpoint: Endpoint, _client: Client, args: Any) -> Any:
         raise ttypes.ConfigValSecurityException(f"For security reasons, the config key {name} cannot be accessed")
     try:
         value = endpoint.services.settings[name]
-    except KeyError:
+    except UnknownSettingError:
         return args.defaultValue
     if value is None or isinstance(value, dict) or "properties" in name:
         return args.defaultValue
@@ -158,6 +159,18 @@ def no_names(_endpoint: Endpoint, _client: Client, _args: Any) -> list[str]:
 def no_grants(_endpoint: Endpoint, _client: Client, _args: Any) -> list[Any]:
     """Return no privileges: grants are not kept here."""
     return []
+
+
+@call("get_role_grants_for_principal")
+def get_role_grants(_endpoint: Endpoint, _client: Client, _args: Any) -> Any:
+    """Return no grants: roles are not kept here."""
+    return ttypes.GetRoleGrantsForPrincipalResponse(principalGrants=[])
+
+
+@call("get_principals_in_role")
+def get_principals_in_role(_endpoint: Endpoint, _client: Client, _args: Any) -> Any:
+    """Return no grants: roles are not kept here."""
+    return ttypes.GetPrincipalsInRoleResponse(principalGrants=[])
 
 
 @call("get_privilege_set")

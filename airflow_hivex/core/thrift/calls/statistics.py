@@ -7,8 +7,8 @@ from datetime import date
 from decimal import Decimal
 from typing import Any
 
-from airflow_hivex.core.catalog.statistics import select_statistics, store_statistics
-from airflow_hivex.core.errors import InvalidOperationError
+from airflow_hivex.core.catalog.statistics import delete_column_statistics, select_statistics, store_statistics
+from airflow_hivex.core.errors import InvalidOperationError, NoSuchPartitionError
 from airflow_hivex.core.imports.hive_statistics import convert_statistics
 from airflow_hivex.core.model.column_types import Family, Primitive
 from airflow_hivex.core.model.objects import Column, StoredTable
@@ -160,9 +160,9 @@ def _update(endpoint: Endpoint, hive: Any, ids: str | None) -> None:
     partition = None if described.isTblLevel else described.partName
     names = [] if partition is None else [partition]
     table, found = _read(endpoint, described.dbName, described.tableName, ids, names)
-    if table.is_transactional:
-        reason = "statistics of a transactional table come from ANALYZE of `hivex sql`"
-        raise InvalidOperationError("A change of statistics", table.full_name, reason)
+    _refuse_transactional(table)
+    if partition is not None:
+        _partition_id(endpoint, table, partition)
     earlier = next((each for name, each in found.items() if (name is None) == (partition is None)), None)
     size = "0" if earlier is None else str(earlier.total_size)
     now = endpoint.services.clock()
@@ -174,3 +174,43 @@ def _update(endpoint: Endpoint, hive: Any, ids: str | None) -> None:
     endpoint.services.store.write(
         lambda connection: store_statistics(connection, table, {partition: new}), name="statistics"
     )
+
+
+def _refuse_transactional(table: StoredTable) -> None:
+    if table.is_transactional:
+        reason = "statistics of a transactional table come from ANALYZE of `hivex sql`"
+        raise InvalidOperationError("A change of statistics", table.full_name, reason)
+
+
+def _partition_id(endpoint: Endpoint, table: StoredTable, name: str) -> int:
+    found = endpoint.services.catalog.get_partitions_by_names(table.database, table.name, [name])
+    if not found:
+        raise NoSuchPartitionError(table.database, table.name, name)
+    return found[0].id
+
+
+@call("delete_table_column_statistics")
+def delete_table_column_statistics(endpoint: Endpoint, _client: Client, args: Any) -> bool:
+    """Delete the statistics of a column of an external table, or of all its columns."""
+    return _delete(endpoint, args, None)
+
+
+@call("delete_partition_column_statistics")
+def delete_partition_column_statistics(endpoint: Endpoint, _client: Client, args: Any) -> bool:
+    """Delete the statistics of a column of a partition, or of all its columns."""
+    return _delete(endpoint, args, args.part_name or "")
+
+
+def _delete(endpoint: Endpoint, args: Any, partition: str | None) -> bool:
+    table = endpoint.services.catalog.get_table(read_database(args.db_name).name, args.tbl_name or "")
+    _refuse_transactional(table)
+    partition_id = None if partition is None else _partition_id(endpoint, table, partition)
+    name = None if not args.col_name else args.col_name.lower()
+    column = next((each.in_files for each in table.columns if each.name == name), name)
+    is_deleted = endpoint.services.store.write(
+        lambda connection: delete_column_statistics(connection, table, partition_id, column), name="statistics"
+    )
+    if not is_deleted:
+        of = "all columns" if name is None else f"column {name}"
+        raise ttypes.NoSuchObjectException(f"Statistics for table {table.full_name} and {of} do not exist")
+    return True

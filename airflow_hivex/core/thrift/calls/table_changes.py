@@ -10,8 +10,14 @@ from typing import Any
 from sqlalchemy import Connection
 
 from airflow_hivex.core.catalog.statistics import store_statistics
+from airflow_hivex.core.catalog.tables import select_tables
 from airflow_hivex.core.compaction.spark_options import check_spark_options
-from airflow_hivex.core.errors import InvalidObjectError, InvalidOperationError, MissingWriteIdListError
+from airflow_hivex.core.errors import (
+    InvalidObjectError,
+    InvalidOperationError,
+    MissingWriteIdListError,
+    TableChangedError,
+)
 from airflow_hivex.core.imports.conversion import SPARK_STATISTICS, STATISTICS, convert_table
 from airflow_hivex.core.imports.hive_statistics import convert_statistics
 from airflow_hivex.core.model.clusters import Cluster
@@ -35,6 +41,8 @@ from airflow_hivex.core.thrift.hive_objects import EXTERNAL, OF_CLUSTERS, PURGE,
 from airflow_hivex.core.thrift.sql_functions import tables_of_view
 
 _DDL_TIME = "transient_lastDdlTime"
+_EXPECTED_KEY = "expected_parameter_key"
+_EXPECTED_VALUE = "expected_parameter_value"
 _NO_CONSTRAINTS = Given()
 
 
@@ -265,11 +273,28 @@ def _alter(
     table = _with_stored_names(stored, table)
 
     def change(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:
+        if _EXPECTED_KEY in properties:
+            _check_expected(connection, stored, properties)
         catalog.joining(connection).alter_table(name.name, old_name, table, write_ids, txn_id)
         _store_statistics(endpoint, connection, stored, hive)
 
     context = endpoint.context(client, name, properties)
     change_metadata(context, stored, endpoint.services.statement_locks.alter_table(stored), change)
+
+
+def _check_expected(connection: Connection, stored: StoredTable, properties: Mapping[str, str]) -> None:
+    """Refuse a change of a table that somebody else has changed meanwhile.
+
+    Commits of Iceberg rely on it where they take no locks.
+
+    Raises:
+        TableChangedError: a parameter has another value than the client expects.
+    """
+    key, expected = properties[_EXPECTED_KEY], properties.get(_EXPECTED_VALUE)
+    found = select_tables(connection, [(stored.database, stored.name)])
+    current = found[0].parameters.get(key) if found else None
+    if current != expected:
+        raise TableChangedError(stored.full_name, key, current, expected)
 
 
 def _check_place(seen: StoredTable, hive: Any, *, is_renamed: bool) -> None:

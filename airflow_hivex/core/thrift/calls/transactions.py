@@ -37,11 +37,11 @@ def open_txns(endpoint: Endpoint, client: Client, args: Any) -> Any:
     if request.replPolicy or request.replSrcTxnIds:
         replayed = endpoint.metastore.replayed_transactions
         sources = list(request.replSrcTxnIds or ())
-        targets = replayed.open(request.replPolicy or "", sources, user=request.user or client.user)
+        targets = replayed.open(request.replPolicy or "", sources, user=endpoint.owners.owner_of(client, request.user))
         return ttypes.OpenTxnsResponse(txn_ids=[targets[source] for source in sources])
     ids = endpoint.services.transactions.open(
         request.num_txns,
-        user=request.user or client.user,
+        user=endpoint.owners.owner_of(client, request.user),
         host=request.hostname,
         agent_info=request.agentInfo,
         type=_TYPES.get(request.txn_type or 0, TxnType.DEFAULT),

@@ -1,0 +1,122 @@
+"""Calls as Trino, Iceberg and pyiceberg send them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hive_metastore import ttypes
+
+from airflow_hivex.core.metastore import Metastore
+from tests.hive_endpoint import hive_client, partition, serving, table
+
+
+def test_unknown_parameters_have_the_default_of_the_client(hive: Any) -> None:
+    assert hive.get_config_value("hive.metastore.thrift.uris", "none") == "none"
+    assert hive.get_config_value("metastore.metadb.dir", "x") == "x"
+    with pytest.raises(ttypes.ConfigValSecurityException):
+        hive.get_config_value("javax.jdo.option.ConnectionPassword", "x")
+
+
+def test_statistics_of_single_columns_are_deleted(hive: Any) -> None:
+    hive.create_table(table("default", "p", keys={"k": "string"}))
+    hive.add_partition(partition("default", "p", "a"))
+    data = ttypes.ColumnStatisticsData(longStats=ttypes.LongColumnStatsData(1, 9, 2, 7))
+    text = ttypes.ColumnStatisticsData(stringStats=ttypes.StringColumnStatsData(5, 2.5, 1, 3))
+    objects = [ttypes.ColumnStatisticsObj("id", "bigint", data), ttypes.ColumnStatisticsObj("name", "string", text)]
+
+    def described(part: str | None = None) -> Any:
+        return ttypes.ColumnStatistics(ttypes.ColumnStatisticsDesc(part is None, "default", "p", part), objects)
+
+    def columns() -> list[str]:
+        found = hive.get_table_statistics_req(ttypes.TableStatsRequest("default", "p", ["id", "name"])).tableStats
+        return [each.colName for each in found]
+
+    hive.update_table_column_statistics(described())
+    assert hive.delete_table_column_statistics("default", "p", "Id", None)
+    assert columns() == ["name"]
+    with pytest.raises(ttypes.NoSuchObjectException):
+        hive.delete_table_column_statistics("default", "p", "id", None)
+    assert hive.delete_table_column_statistics("default", "p", None, None)
+    assert columns() == []
+    hive.update_partition_column_statistics(described("k=a"))
+    assert hive.delete_partition_column_statistics("default", "p", "k=a", "name", None)
+    request = ttypes.PartitionsStatsRequest("default", "p", ["id", "name"], ["k=a"])
+    (found,) = hive.get_partitions_statistics_req(request).partStats["k=a"]
+    assert found.colName == "id"
+    with pytest.raises(ttypes.NoSuchObjectException, match="k=missing"):
+        hive.update_partition_column_statistics(described("k=missing"))
+    with pytest.raises(ttypes.NoSuchObjectException, match="k=missing"):
+        hive.delete_partition_column_statistics("default", "p", "k=missing", "name", None)
+
+
+def test_tables_are_found_by_their_parameters(hive: Any) -> None:
+    hive.create_table(table("default", "a", parameters={"Flag": "true"}))
+    hive.create_table(table("default", "b", parameters={"flag": "false"}, owner="bob"))
+    hive.create_table(table("default", "c"))
+
+    def found(text: str, most: int = -1) -> list[str]:
+        return list(hive.get_table_names_by_filter("default", text, most))
+
+    of_flag = "hive_filter_field_params__flag"
+    assert found(f'{of_flag} = "true"') == ["a"]
+    assert found(f'{of_flag} LIKE "true"') == ["a"]
+    assert found(f'{of_flag} <> "true" or hive_filter_field_owner__ = "ann"') == ["a", "b", "c"]
+    assert found('hive_filter_field_owner__ = "ann"', 1) == ["a"]
+    assert found("hive_filter_field_last_access__ > 0") == []
+    with pytest.raises(ttypes.MetaException, match="nothing"):
+        found('nothing = "x"')
+    with pytest.raises(ttypes.UnknownDBException):
+        hive.get_table_names_by_filter("missing", f'{of_flag} = "true"', -1)
+
+
+def test_there_are_no_grants(hive: Any) -> None:
+    request = ttypes.GetRoleGrantsForPrincipalRequest("ann", ttypes.PrincipalType.USER)
+    assert hive.get_role_grants_for_principal(request).principalGrants == []
+    assert hive.get_principals_in_role(ttypes.GetPrincipalsInRoleRequest("admin")).principalGrants == []
+
+
+def test_partition_that_cannot_be_changed_is_refused_as_in_hive(hive: Any, metastore: Metastore) -> None:
+    hive.create_table(table("default", "p", keys={"k": "string"}))
+    with pytest.raises(ttypes.InvalidOperationException, match="k=missing"):
+        hive.alter_partition("default", "p", partition("default", "p", "missing"))
+    placed = partition("default", "p", "a")
+    placed.sd.location = metastore.clusters.get("c1").uri("")
+    with pytest.raises(ttypes.InvalidObjectException, match="no folder of its own"):
+        hive.add_partition(placed)
+    assert hive.get_partition_names("default", "p", -1) == []
+
+
+def test_lock_of_another_user_is_the_own_one_of_its_client(metastore: Metastore) -> None:
+    wanted = ttypes.LockComponent(3, 2, "default", "t", isTransactional=True)
+    with (
+        serving(metastore, lock_patience_s=0.2) as running,
+        hive_client(running.port, None) as nameless,
+        hive_client(running.port, "alice") as alice,
+        hive_client(running.port, "alice") as pooled,
+        hive_client(running.port, "bob") as bob,
+    ):
+        for locker, changer in ((nameless, nameless), (alice, pooled)):
+            bob.create_table(table("default", "t", parameters={"transactional": "true"}))
+            locked = locker.lock(ttypes.LockRequest(component=[wanted], user="process", hostname="h"))
+            assert locked.state == ttypes.LockState.ACQUIRED
+            with pytest.raises(ttypes.MetaException, match=r"could not be locked within .* process on h"):
+                bob.drop_table("default", "t", True)
+            changer.drop_table("default", "t", True)
+            assert bob.get_all_tables("default") == []
+            locker.unlock(ttypes.UnlockRequest(locked.lockid))
+
+
+def test_change_of_a_table_that_has_changed_meanwhile_is_refused(hive: Any) -> None:
+    hive.create_table(table("default", "t", tableType="EXTERNAL_TABLE", parameters={"metadata_location": "m0"}))
+
+    def commit(before: str, after: str) -> None:
+        described = hive.get_table("default", "t")
+        described.parameters["metadata_location"] = after
+        context = {"expected_parameter_key": "metadata_location", "expected_parameter_value": before}
+        hive.alter_table_with_environment_context("default", "t", described, ttypes.EnvironmentContext(context))
+
+    commit("m0", "m1")
+    with pytest.raises(ttypes.MetaException, match=r"The table has been modified\. The parameter value for key"):
+        commit("m0", "m2")
+    assert hive.get_table("default", "t").parameters["metadata_location"] == "m1"
