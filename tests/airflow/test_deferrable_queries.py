@@ -14,6 +14,7 @@ import pytest
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferralTimeout, TaskDeferred
 
+from airflow_hivex.assets.hivex import create_asset
 from airflow_hivex.core.model.transactions import Operation
 from airflow_hivex.core.runners.running_jobs import count_jobs
 from airflow_hivex.hooks.hivex import HivexHook
@@ -21,7 +22,7 @@ from airflow_hivex.operators.namespaces import HivexMoveNamespaceOperator
 from airflow_hivex.operators.query import HivexQueryOperator
 from airflow_hivex.operators.replication import HivexReplicateOperator
 from airflow_hivex.operators.transaction import HivexTransaction
-from tests.airflow.runs import wait_until
+from tests.airflow.runs import events_of, wait_until
 from tests.connect_server import is_running, noted_operation, running_server
 
 if TYPE_CHECKING:
@@ -139,6 +140,26 @@ def test_a_script_is_deferred_for_each_of_its_jobs(run_dag: Callable[..., DagRun
     result = ti.xcom_pull(task_ids="t")
     assert (result["columns"], result["rows"]) == (["note", "n"], [["it's", 5], ["small", 1]])
     assert result["cluster"] == "c1"
+
+
+@pytest.mark.usefixtures("remote")
+def test_a_link_that_is_made_before_a_deferral_has_its_event(
+    store_dag: Callable[[DAG], None], run_dag: Callable[..., DagRun]
+) -> None:
+    with DAG(
+        "hivex_link_consumer",
+        schedule=[create_asset(table="shop.t@default", name="shop.t@default")],
+        is_paused_upon_creation=False,
+    ) as consumer:
+        pass
+    store_dag(consumer)
+    script = f"CREATE DATABASE shop; USE shop; CREATE LINK TO t@default; {INSERT.replace(' t ', ' default.t ')}"
+    with DAG("hivex_deferred_link", schedule=None) as dag:
+        query(f"{script}; SELECT count(*) FROM t@default")
+    (ti,) = run_dag(dag).get_task_instances()
+    assert ti.state == "success"
+    assert ti.xcom_pull(task_ids="t")["rows"] == [[10]]
+    assert events_of("shop.t@default") == [(None, {"source": "default.t", "partitions": []})]
 
 
 @pytest.mark.usefixtures("remote")
