@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_hivex.core.errors import InvalidObjectError
+from airflow_hivex.core.errors import InvalidObjectError, NoSuchFunctionError
 from airflow_hivex.core.model.objects import OwnerType
 from airflow_hivex.core.model.permanent_functions import FunctionResource, PermanentFunction, ResourceType
 from airflow_hivex.core.namespaces.foreign_names import foreign_tables, foreign_view_error
@@ -56,7 +56,11 @@ def alter_function(endpoint: Endpoint, client: Client, args: Any) -> None:
     name = read_database(args.dbName)
     function = _described(client, args.newFunc)
     _check_names(endpoint, function)
-    endpoint.catalog.alter_function(name.name, args.funcName or "", function)
+    try:
+        endpoint.catalog.alter_function(name.name, args.funcName or "", function)
+    except NoSuchFunctionError as error:
+        # Tables and partitions have another exception for this, in Hive, too.
+        raise ttypes.MetaException(str(error)) from error
 
 
 @call("drop_function")
