@@ -38,6 +38,9 @@ def parse_url(url: str) -> URL:
         ) from None
     if any(character in url for character in "\0\r\n"):
         raise unusable("it has control characters")
+    if "@" in (parsed.host or ""):
+        # The driver would quote the rest of the password as the name of a host.
+        raise unusable("it has several @; write an @ of a user or a password as %40")
     backend = parsed.drivername.partition("+")[0]
     if backend in ("postgresql", "postgres"):
         return parsed.set(drivername="postgresql+psycopg")

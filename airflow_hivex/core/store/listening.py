@@ -81,7 +81,7 @@ class _PostgresqlListener:
         import psycopg
         from psycopg import sql
 
-        arguments, options = self._store.engine.dialect.create_connect_args(self._store.url)
+        arguments, options = self._store.engine.dialect.create_connect_args(self._store.engine.url)
         try:
             self._connection = psycopg.connect(*arguments, **options, autocommit=True)
             self._connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._channel)))

@@ -11,6 +11,16 @@ from sqlalchemy.exc import InvalidatePoolError
 
 from airflow_hivex.core.errors import StoreDriverMissingError
 
+_LIMITS = {
+    "connect_timeout": "10",
+    "keepalives_idle": "30",
+    "keepalives_interval": "10",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "60000",
+}
+"""Parameters of libpq for connections, where the URL has no others. Without them a server that accepts a connection and
+does not answer holds a thread for two minutes, and a host that has vanished holds it for hours."""
+
 _MOST_KEPT, _MOST_MORE = 12, 3
 """The connections that threads of a process get, and those beyond, which are closed after each use."""
 
@@ -23,7 +33,7 @@ def postgresql_engine(url: URL, **options: Any) -> Engine:
     """
     try:
         engine = create_engine(
-            url,
+            url.update_query_dict({name: value for name, value in _LIMITS.items() if name not in url.query}),
             isolation_level="READ COMMITTED",
             pool_size=_MOST_KEPT,
             max_overflow=_MOST_MORE,

@@ -5,14 +5,16 @@ from __future__ import annotations
 import multiprocessing
 import os
 import shutil
+import socket
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import event, insert, select, text
 
-from airflow_hivex.core.errors import StoreUnavailableError
+from airflow_hivex.core.errors import InvalidSettingError, StoreUnavailableError
 from airflow_hivex.core.store import migrating
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.schema import counters
@@ -74,6 +76,35 @@ def test_a_file_that_is_deleted_or_replaced_takes_no_commit(empty_sqlite_url: st
         names = {name for (name,) in connection.execute("SELECT name FROM counters")}
     assert {"one", "three"} <= names
     assert "two" not in names
+
+
+def test_server_that_does_not_answer_holds_no_thread_for_long(postgresql_url: str) -> None:
+    def limits(url: str) -> list[str | None]:
+        store = Store(url)
+        try:
+            with store.read() as connection:
+                raw: Any = connection.connection.dbapi_connection
+                found = raw.info.get_parameters()
+        finally:
+            store.close()
+        return [found.get(name) for name in ("connect_timeout", "tcp_user_timeout", "keepalives_idle")]
+
+    assert limits(postgresql_url) == ["10", "60000", "30"]
+    joined = "&" if "?" in postgresql_url else "?"
+    assert limits(f"{postgresql_url}{joined}connect_timeout=3") == ["3", "60000", "30"]
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        store = Store(f"postgresql://hivex:secret@127.0.0.1:{port}/hivex?connect_timeout=1")
+        with pytest.raises(StoreUnavailableError, match="timeout"), store.read():
+            pass
+        store.close()
+
+
+@pytest.mark.parametrize("password", ["Xq@Zw", "@XqZw", "XqZw@", "X@q@Zw", "Xq/@Zw"])
+def test_password_that_is_not_quoted_is_not_quoted_as_a_host(password: str) -> None:
+    with pytest.raises(InvalidSettingError) as caught:
+        Store(f"postgresql://hivex:{password}@127.0.0.1:1/hivex")
+    assert not any(part in str(caught.value) for part in ("Xq", "Zw"))
 
 
 def test_forked_process_has_a_connection_of_its_own(postgresql_url: str) -> None:
