@@ -13,6 +13,7 @@ import ssl
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -168,6 +169,12 @@ class HiveMetastoreClient:
             f"read {len(names)} tables of {database}", lambda client: client.get_table_objects_by_name_req(request)
         )
         return list(found.tables or ())
+
+    def functions(self, database: str) -> list[Any]:
+        """Return the permanent functions of a database, by name."""
+        doing = f"read the functions of {database}"
+        names = sorted(self._call(doing, lambda client: client.get_functions(database, "*")))
+        return [self._call(doing, partial(_function, database=database, name=name)) for name in names]
 
     def partition_names(self, database: str, table: str) -> list[str]:
         """Return the names of all partitions of a table, as Hive spells them."""
@@ -341,3 +348,7 @@ def _reason(error: BaseException | None) -> str:
     """Return the words of an error, without the full stop at their end; Thrift's have none in ``str`` at times."""
     text = str(getattr(error, "message", None) or error or "")
     return (" ".join(text.split()) or type(error).__name__)[:500].rstrip(".")
+
+
+def _function(client: Any, *, database: str, name: str) -> Any:
+    return client.get_function(database, name)

@@ -17,6 +17,7 @@ from airflow_hivex.core.errors import (
     HivexError,
     InvalidOperationError,
     NoSuchDatabaseError,
+    NoSuchFunctionError,
     NoSuchTableError,
     StoreError,
 )
@@ -28,11 +29,12 @@ from airflow_hivex.core.imports.conversion import (
     hive_partition_name,
 )
 from airflow_hivex.core.imports.hive_client import HiveMetastoreClient
+from airflow_hivex.core.imports.hive_functions import convert_function
 from airflow_hivex.core.imports.hive_statistics import convert_statistics
 from airflow_hivex.core.imports.report import ImportedObject, ImportOutcome
 from airflow_hivex.core.imports.writing import ImportedTable, TableWriter
 from airflow_hivex.core.model.clusters import Cluster
-from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE
+from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE, normalise
 from airflow_hivex.core.model.objects import PARTITION_ROW_IDS, Partition, StoredTable, Table
 from airflow_hivex.core.model.statistics import Statistics
 from airflow_hivex.core.model.write_ids import ValidTxnList
@@ -76,9 +78,10 @@ class HiveImporter:
         self._valid_txns: ValidTxnList | None = None
 
     def run(self, databases: str | None = None, tables: str | None = None) -> Iterator[ImportedObject]:
-        """Yield the result for each object, as soon as it is certain; tables first, then views, in each database.
+        """Yield the result for each object, as soon as it is certain; tables, views, then functions of each database.
 
-        ``databases`` and ``tables`` are patterns as those of SHOW, in which ``*`` and ``|`` have a meaning.
+        ``databases`` and ``tables`` are patterns as those of SHOW, in which ``*`` and ``|`` have a meaning. With
+        ``tables`` no functions are imported.
 
         Raises:
             HiveUnavailableError, HiveProtocolError: the metastore has stopped, or is none.
@@ -96,6 +99,8 @@ class HiveImporter:
                     else:
                         yield self._object(hive)
             yield from map(self._object, views)
+            if tables is None:
+                yield from (self._function(name, hive) for hive in self._client.functions(name))
 
     # -- databases ----------------------------------------------------------------------
 
@@ -183,6 +188,29 @@ class HiveImporter:
             statistics = tuple(each for each in found.statistics if each[0] in of_new)
             self._add(stored, replace(found, partitions=tuple(new), statistics=statistics))
         return ImportedObject(found.kind, stored.full_name, self._done, len(new), notes=notes)
+
+    # -- functions ----------------------------------------------------------------------
+
+    def _function(self, database: str, hive: Any) -> ImportedObject:
+        """Return the result for a permanent function."""
+        name = f"{database}.{hive.functionName}"
+        catalog = self._services.catalog
+        try:
+            wanted = convert_function(hive, normalise(database))
+            wanted.check()
+            try:
+                stored = catalog.get_function(wanted.database, wanted.name)
+            except NoSuchFunctionError:
+                if not self._dry_run:
+                    catalog.create_function(wanted)
+                return ImportedObject("function", name, self._done)
+        except _FATAL:
+            raise
+        except HivexError as error:
+            return ImportedObject("function", name, ImportOutcome.REFUSED, notes=(_sentence(error),))
+        compared = ("class_name", "resources", "owner", "owner_type")
+        notes = _told(_differences(stored, wanted, compared))
+        return ImportedObject("function", name, ImportOutcome.DIFFERS if notes else ImportOutcome.PRESENT, notes=notes)
 
     # -- reading ------------------------------------------------------------------------
 

@@ -24,6 +24,7 @@ from airflow_hivex.core.errors import (
     HivexError,
     InvalidOperationError,
     NoSuchDatabaseError,
+    NoSuchFunctionError,
     NoSuchTableError,
 )
 from airflow_hivex.core.files.filesystem import ClusterFiles
@@ -43,7 +44,9 @@ from airflow_hivex.core.model.objects import (
 )
 from airflow_hivex.core.model.originals import ORIGINAL_WRITE_ID
 from airflow_hivex.core.model.partitions import partition_values
+from airflow_hivex.core.model.permanent_functions import PermanentFunction
 from airflow_hivex.core.model.replication import CopyProgress
+from airflow_hivex.core.model.sql_functions import sql_function
 from airflow_hivex.core.replication.comparing import checksum_of
 from airflow_hivex.core.replication.copying import FileCopy, There, copy_files
 from airflow_hivex.core.replication.planning import PlannedDirectory, plan_table
@@ -118,6 +121,7 @@ class NamespaceImporter:
         database = self._source.catalog.get_database(name)
         names = matching(self._source.catalog.list_tables(name), tables)
         links = list(self._links(name, tables))
+        functions = [] if tables is not None else self._functions(name, here)
         if tables is not None and not names and not links:
             raise InvalidOperationError(_OPERATION, name, f"it has no table, view or link that matches {tables!r}")
         found: list[ImportedObject] = []
@@ -125,10 +129,11 @@ class NamespaceImporter:
             before = self._source.catalog.snapshot([(name, each) for each in names])
             taken, wanted, views = self._sort(before.tables.values(), here)
             # Where each object is refused, there is no use of an empty database.
-            is_wanted = bool(wanted or views or not (names or links))
+            is_wanted = bool(wanted or views or functions or not (names or links))
             if is_wanted and not self._exists(here):
                 found.append(_result("database", here, dry_run=dry_run))
             found += [*taken, *links]
+            new_functions = [each for each in functions if not self._has_function(each)]
             self._sources.lock(running, wanted, f"import_{here}")
             snapshot = self._source.catalog.snapshot(
                 [(name, each.name) for each in wanted], running.txn_id, known=before.tables.values()
@@ -139,11 +144,17 @@ class NamespaceImporter:
                 bound = bind(stored, contents, None, snapshot, ())
                 planned.append(self._plan(bound, here))
             if is_wanted and not dry_run:
-                self._import(here, database, planned, views, running.stop)
+                self._import(here, database, planned, views, new_functions, running.stop)
             self._sources.give_up(running, "the import has read what it needs")
         for plan in planned:
             found.append(_of_table(plan, dry_run=dry_run))
         found += [_result("view", f"{here}.{view.name}", dry_run=dry_run) for view in views]
+        for function in functions:
+            if function in new_functions:
+                found.append(_result("function", function.full_name, dry_run=dry_run))
+            else:
+                note = "a function of this name is here and is left as it is"
+                found.append(ImportedObject("function", function.full_name, ImportOutcome.DIFFERS, notes=(note,)))
         return found
 
     # -- what is imported ---------------------------------------------------------------
@@ -170,6 +181,25 @@ class NamespaceImporter:
             else:
                 (views if table.is_view else wanted).append(table)
         return taken, wanted, views
+
+    def _functions(self, name: str, here: str) -> list[PermanentFunction]:
+        """Return the functions of the namespace as those of the one here. The addresses of their files stay."""
+        found = []
+        for each in self._source.catalog.get_functions(name):
+            definition = sql_function(each)
+            moved = replace(each, database=here, created_at=None)
+            if definition is not None and definition.database == name:
+                own = replace(definition, database=here)
+                moved = own.as_function(here, each.name, each.owner, self._services.clock())
+            found.append(moved)
+        return found
+
+    def _has_function(self, function: PermanentFunction) -> bool:
+        try:
+            self._services.catalog.get_function(function.database, function.name)
+        except NoSuchFunctionError:
+            return False
+        return True
 
     def _links(self, name: str, pattern: str | None) -> Iterator[ImportedObject]:
         note = "a link shows a table of the same metastore; import that namespace, too, and create the link here"
@@ -277,6 +307,7 @@ class NamespaceImporter:
         database: Database,
         planned: Sequence[_Planned],
         views: Sequence[StoredTable],
+        functions: Sequence[PermanentFunction],
         stop: threading.Event,
     ) -> None:
         """Copy the files, and create all objects in one transaction. Others that create them wait meanwhile.
@@ -284,7 +315,7 @@ class NamespaceImporter:
         A database that it has made goes again if the import is refused. A killed import leaves it to the next one.
         """
         if self._exists(here):
-            self._create(here, planned, views, stop)
+            self._create(here, planned, views, functions, stop)
             return
         parameters = dict(database.parameters)
         if CLUSTER in parameters:
@@ -294,7 +325,7 @@ class NamespaceImporter:
             replace(database, name=here, location="", parameters=parameters, id=None, created_at=None)
         )
         try:
-            self._create(here, planned, views, stop)
+            self._create(here, planned, views, functions, stop)
         except CommitOutcomeUnknownError:
             raise
         except Exception:
@@ -320,7 +351,12 @@ class NamespaceImporter:
             log.warning("Database %s, which the refused import has made, stays: %s", here, error)
 
     def _create(
-        self, here: str, planned: Sequence[_Planned], views: Sequence[StoredTable], stop: threading.Event
+        self,
+        here: str,
+        planned: Sequence[_Planned],
+        views: Sequence[StoredTable],
+        functions: Sequence[PermanentFunction],
+        stop: threading.Event,
     ) -> None:
         """Copy the files, and create the objects in a database that exists."""
         services = self._services
@@ -344,6 +380,8 @@ class NamespaceImporter:
                     self._writer.create(connection, running.txn_id, table)
                 for view in views:
                     services.catalog.joining(connection).create_table(self._view(view))
+                for function in functions:
+                    services.catalog.joining(connection).create_function(function)
 
             services.transactions.commit(running.txn_id, create)
         target = services.files_to_change(self._cluster)

@@ -1,4 +1,4 @@
-"""The result of an import: one entry for each database, table and view of the Hive metastore."""
+"""The result of an import: one entry for each database, table, view and function of the Hive metastore."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class ImportOutcome(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class ImportedObject:
-    """A database, table or view, and its result.
+    """A database, table, view or function, and its result.
 
-    ``kind`` is ``database``, ``external table``, ``transactional table``, ``insert-only table``, ``view``, or ``table``
-    for one that was refused. ``partitions`` counts those that were added or would be, ``directories`` the registered
-    directories and original files, ``size_bytes`` the bytes that were copied or would be. ``notes`` tell why it differs
-    or was refused, or what is not as it is in Hive.
+    ``kind`` is ``database``, ``external table``, ``transactional table``, ``insert-only table``, ``view``,
+    ``function``, or ``table`` for one that was refused. ``partitions`` counts those that were added or would be,
+    ``directories`` the registered directories and original files, ``size_bytes`` the bytes that were copied or would
+    be. ``notes`` tell why it differs or was refused, or what is not as it is in Hive.
     """
 
     kind: str
@@ -40,7 +40,7 @@ class ImportedObject:
 
     @property
     def has_rows(self) -> bool:
-        """Return whether the object is a table, and so neither a database nor a view."""
+        """Return whether the object is a table, and so neither a database, a view nor a function."""
         return self.kind.endswith("table")
 
     @property

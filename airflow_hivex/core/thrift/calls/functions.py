@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from airflow_hivex.core.errors import InvalidObjectError, NoSuchFunctionError
-from airflow_hivex.core.model.objects import OwnerType
-from airflow_hivex.core.model.permanent_functions import FunctionResource, PermanentFunction, ResourceType
+from airflow_hivex.core.errors import NoSuchFunctionError
+from airflow_hivex.core.imports.hive_functions import JAVA, OWNER_NUMBERS, RESOURCE_NUMBERS, convert_function
+from airflow_hivex.core.model.permanent_functions import PermanentFunction
 from airflow_hivex.core.namespaces.foreign_names import foreign_tables, foreign_view_error
 from airflow_hivex.core.thrift.bindings import ttypes
 from airflow_hivex.core.thrift.calls.registry import call
 from airflow_hivex.core.thrift.clients import Client, read_database
 from airflow_hivex.core.thrift.endpoint import Endpoint
 from airflow_hivex.core.thrift.sql_functions import tables_of_function
-
-_JAVA = 1
-_OWNER_TYPES = {1: OwnerType.USER, 2: OwnerType.ROLE, 3: OwnerType.GROUP}
-_RESOURCE_TYPES = {1: ResourceType.JAR, 2: ResourceType.FILE, 3: ResourceType.ARCHIVE}
-_OWNER_NUMBERS = {kind: number for number, kind in _OWNER_TYPES.items()}
-_RESOURCE_NUMBERS = {kind: number for number, kind in _RESOURCE_TYPES.items()}
 
 
 @call("create_function")
@@ -84,24 +79,8 @@ def _check_names(endpoint: Endpoint, function: PermanentFunction) -> None:
 
 
 def _described(client: Client, hive: Any) -> PermanentFunction:
-    name = read_database(hive.dbName, hive.catName)
-    full_name = f"{name.name}.{hive.functionName}"
-    if hive.functionType not in (None, _JAVA):
-        raise InvalidObjectError("function", full_name, f"{hive.functionType} is not a valid type of a function")
-    resources = []
-    for each in hive.resourceUris or ():
-        if each.resourceType not in _RESOURCE_TYPES:
-            reason = f"{each.resourceType} is not a valid type of a resource"
-            raise InvalidObjectError("function", full_name, reason)
-        resources.append(FunctionResource(_RESOURCE_TYPES[each.resourceType], each.uri or ""))
-    return PermanentFunction(
-        database=name.name,
-        name=hive.functionName or "",
-        class_name=hive.className or "",
-        resources=tuple(resources),
-        owner=hive.ownerName or client.user or None,
-        owner_type=_OWNER_TYPES.get(hive.ownerType, OwnerType.USER),
-    )
+    function = convert_function(hive, read_database(hive.dbName, hive.catName).name)
+    return replace(function, owner=function.owner or client.user or None)
 
 
 def _structure(function: PermanentFunction, given: str) -> Any:
@@ -110,9 +89,9 @@ def _structure(function: PermanentFunction, given: str) -> Any:
         dbName=given,
         className=function.class_name,
         ownerName=function.owner,
-        ownerType=_OWNER_NUMBERS[function.owner_type],
+        ownerType=OWNER_NUMBERS[function.owner_type],
         createTime=0 if function.created_at is None else int(function.created_at.timestamp()),
-        functionType=_JAVA,
-        resourceUris=[ttypes.ResourceUri(_RESOURCE_NUMBERS[each.type], each.uri) for each in function.resources],
+        functionType=JAVA,
+        resourceUris=[ttypes.ResourceUri(RESOURCE_NUMBERS[each.type], each.uri) for each in function.resources],
         catName="hive",
     )

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hive_metastore import ttypes
 
 from airflow_hivex.core.metastore import Metastore
+from airflow_hivex.core.model import sql_functions
+from tests.hive_endpoint import Serving
 
 
 def function(database: str, name: str, **given: Any) -> Any:
@@ -102,6 +105,51 @@ def test_function_of_sql_in_a_closed_namespace_reads_its_own_tables_only(hive: A
     # Without tables, and in a namespace that is not closed.
     hive.alter_function("closed", "f", sql_function("closed", "default", expression="2 * x"))
     hive.create_function(sql_function("default", "closed", query="select max(a) from t"))
+
+
+def test_functions_are_imported_from_a_metastore_of_hive(
+    hive: Any, endpoint: Serving, sqlite_url: str, properties: dict[str, Any]
+) -> None:
+    resources = [ttypes.ResourceUri(1, "hdfs:///a.jar")]
+    hive.create_database(ttypes.Database("d1", None, None, {}))
+    hive.create_function(function("d1", "hexed", resourceUris=resources))
+    hive.create_function(function("default", "same"))
+    address = f"thrift://127.0.0.1:{endpoint.port}"
+    with Metastore.open(sqlite_url, clusters=properties, default_cluster="c1") as target:
+
+        def outcomes(**given: Any) -> dict[str, str]:
+            found = target.import_from_hive(address, cluster="c1", **given)
+            return {each.name: each.outcome.value for each in found if each.kind == "function"}
+
+        assert outcomes(dry_run=True) == {"d1.hexed": "planned", "default.same": "planned"}
+        assert target.catalog.get_functions() == []
+        assert outcomes(tables="*") == {}
+        assert outcomes() == {"d1.hexed": "imported", "default.same": "imported"}
+        hive.alter_function("default", "same", function("default", "same", className="org.example.New"))
+        assert outcomes() == {"d1.hexed": "present", "default.same": "differs"}
+        found = target.catalog.get_function("d1", "hexed")
+        assert (found.class_name, found.owner) == ("org.example.Hex", "ann")
+        assert [each.uri for each in found.resources] == ["hdfs:///a.jar"]
+
+
+def test_functions_are_imported_with_a_namespace(
+    hive: Any, metastore: Metastore, sqlite_url: str, tmp_path: Path
+) -> None:
+    clusters = {"c3": {"filesystem": (tmp_path / "c3").as_uri(), "jobtracker": "local[1]"}}
+    hive.create_database(ttypes.Database("d1", None, None, {}))
+    hive.create_function(function("d1", "hexed"))
+    hive.create_function(sql_function("d1", "d1", expression="x + 1", inputParam="x INT"))
+    with Metastore.open(sqlite_url, clusters=clusters, default_cluster="c3") as target:
+        imported = target.import_namespace(metastore, "d1", into="d2")
+        assert {each.name: each.outcome.value for each in imported} == {
+            "d2": "imported",
+            "d2.f": "imported",
+            "d2.hexed": "imported",
+        }
+        found = target.catalog.get_function("d2", "f")
+        assert sql_functions.sql_function(found) == sql_functions.SqlFunction("d2", "x INT", "INT", "x + 1")
+        again = target.import_namespace(metastore, "d1", into="d2")
+        assert {each.outcome.value for each in again} == {"differs"}
 
 
 def test_long_query_of_a_function_is_kept(hive: Any) -> None:
