@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import shutil
+import socket
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG
+from anyio import to_thread
 
 from airflow_hivex.core.errors import TransactionAbortedError
 from airflow_hivex.core.model.locks import DataOperation, LockComponent, LockType
 from airflow_hivex.hooks.configuration import EXTRAS
 from airflow_hivex.operators.query import HivexQueryOperator
+from airflow_hivex.plugins.page.admission import MOST_CALLS
+from airflow_hivex.plugins.page.application import create_application
 from tests.airflow.page_clients import HEADERS, application, client_of, post, read
 
 if TYPE_CHECKING:
@@ -394,6 +401,36 @@ def test_state_of_a_metastore_is_told(
         answer = viewer.get("/hivex/api/overview", params={"conn_id": conn_id})
         assert answer.status_code == 404
         assert answer.json()["error"]["code"] == "NO_SUCH_CONNECTION"
+
+
+def test_silent_database_keeps_few_threads_and_no_other_warehouse(
+    app: Any, metastore: Metastore, warehouse: dict[str, Any], monkeypatch: pytest.MonkeyPatch, viewer: TestClient
+) -> None:
+    def connect(conn_id: str, url: str) -> None:
+        connection = {"conn_type": "hivex", "extra": {**warehouse, "metastore_url": url}}
+        monkeypatch.setenv(f"AIRFLOW_CONN_{conn_id.upper()}", json.dumps(connection))
+
+    async def ask() -> tuple[list[Any], list[Any], int]:
+        transport = httpx.ASGITransport(create_application(patience_s=0.5), raise_app_exceptions=False)
+        async with httpx.AsyncClient(
+            transport=transport, base_url="http://localhost", headers=viewer.headers
+        ) as client:
+            slow = [asyncio.create_task(client.get("/api/overview?conn_id=silent")) for _ in range(MOST_CALLS + 4)]
+            # The places of the silent one are taken when the first calls have been given up.
+            await asyncio.wait(slow, return_when=asyncio.FIRST_COMPLETED)
+            others = [await client.get(f"/api/{path}?conn_id=hivex_default") for path in ("overview", "namespaces")]
+            threads = to_thread.current_default_thread_limiter().borrowed_tokens
+            return await asyncio.gather(*slow), others, threads
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        connect("silent", f"postgresql://u:secret@127.0.0.1:{silent.getsockname()[1]}/x?connect_timeout=2")
+        refused, others, threads = asyncio.run(ask())
+    assert [answer.status_code for answer in others] == [200, 200]
+    assert {answer.status_code for answer in refused} == {503}
+    codes = Counter(answer.json()["error"]["code"] for answer in refused)
+    assert codes == {"WAREHOUSE_SLOW": MOST_CALLS, "WAREHOUSE_BUSY": 4}
+    assert threads <= MOST_CALLS
+    assert "secret" not in "".join(answer.text for answer in refused)
 
 
 def _set_revision(path: Any, revision: str) -> None:

@@ -19,6 +19,7 @@ from airflow_hivex.core.errors import (
     NoSuchTransactionError,
     StoreError,
 )
+from airflow_hivex.plugins.page.admission import PATIENCE_S, Admission
 from airflow_hivex.plugins.page.routes import (
     cache,
     compactions,
@@ -39,8 +40,11 @@ _NOT_THERE = (NoSuchObjectError, NoSuchTransactionError, NoSuchLockError, NoSuch
 _UNSTORED = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
-def create_application() -> FastAPI:
-    """Return the application. Each of its routes requires a user who is logged in."""
+def create_application(patience_s: float = PATIENCE_S) -> FastAPI:
+    """Return the application. Each of its routes requires a user who is logged in.
+
+    :param patience_s: how long a call waits for a place among those of its warehouse, and then for its answer
+    """
     application = FastAPI(
         title="Hivex",
         docs_url=None,
@@ -52,6 +56,7 @@ def create_application() -> FastAPI:
     modules = (connections, overview, transactions, compactions, tables, routing, namespaces, cache, task_instance)
     for module in modules:
         application.include_router(module.router, prefix="/api")
+    application.add_middleware(Admission, refusal=_answer, patience_s=patience_s)
     application.add_api_route("/static/{name:path}", _static, methods=["GET"])
     application.add_exception_handler(HivexError, _hivex_error)
     application.add_exception_handler(AirflowNotFoundException, _no_connection)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import defaultdict
 from typing import Annotated
 
 from cachetools import TTLCache
@@ -24,15 +25,20 @@ _MOST_LINKS = 500
 # It judges each registered directory, and an open page asks for it every few seconds.
 _remembered: TTLCache[str, list[Capacity]] = TTLCache(maxsize=100, ttl=60)
 _lock = threading.Lock()
+# One for each metastore: a slow one must not hold up the others.
+_locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
 
 def _capacities(metastore: Metastore) -> list[Capacity]:
     """Return the use of clusters by namespaces, which this process remembers for a minute."""
-    with _lock:
-        url = metastore.services.store.name
-        found = _remembered.get(url)
+    url = metastore.services.store.name
+    with _locks[url]:
+        with _lock:
+            found = _remembered.get(url)
         if found is None:
-            found = _remembered[url] = metastore.capacity.show()
+            found = metastore.capacity.show()
+            with _lock:
+                _remembered[url] = found
         return found
 
 

@@ -27,6 +27,8 @@ export function Loading() {
 const STATES = {
   STORE_MISSING: "There is no metastore yet",
   STORE_UNAVAILABLE: "The metastore does not answer",
+  WAREHOUSE_BUSY: "The metastore does not answer",
+  WAREHOUSE_SLOW: "The metastore does not answer",
   STORE_TOO_OLD: "The metastore has an older version",
   STORE_TOO_NEW: "The metastore has a newer version",
 };
