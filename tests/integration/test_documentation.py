@@ -6,11 +6,14 @@ import ast
 import json
 import re
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
+import pyarrow as pa
 import pytest
+from pyarrow import orc
 
 from airflow_hivex.core import Metastore
 from airflow_hivex.core.clusters.properties import Clusters
@@ -105,6 +108,65 @@ def test_examples_of_the_page_on_namespaces_run_one_after_the_other(sqlite_url: 
         assert results[-1].rows == [("day=2013-01-02",)]
         session.sql(changed[0])
         assert len(session.snapshot_files("departures@flights").files) == 2
+
+
+def test_examples_of_the_page_on_the_cache_run_one_after_the_other(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HIVEX_RAWSTORE_IMPL", raising=False)
+    opened, *calls = blocks(ROOT / "docs" / "metadata-cache.md", "python")
+    names: dict[str, Any] = {"Metastore": Metastore, "replace": replace}
+    exec(opened.replace("postgresql://user@host/hivex", sqlite_url), names)
+    with names["metastore"] as metastore:
+        with metastore.session() as session:
+            session.sql("CREATE DATABASE sales")
+            session.sql("CREATE TABLE sales.orders (id INT) PARTITIONED BY (month INT)")
+        for block in calls:
+            exec(block, names)
+        assert metastore.catalog.get_table("sales", "orders").definition.comment == "All orders"
+        assert sum(metastore.cache.state().hits.values()) >= 1
+
+
+@pytest.mark.spark
+@pytest.mark.evidence(cases=1, among="examples of pages with Spark")
+def test_examples_of_the_page_on_plain_tables_run_one_after_the_other(sqlite_url: str) -> None:
+    (block,) = blocks(ROOT / "docs" / "how-to" / "convert-a-table.md", "sql")
+    with Metastore.open(sqlite_url) as metastore, metastore.session() as session:
+        root = Path(metastore.clusters["local"].filesystem.removeprefix("file://"))
+        for month in (1, 2):
+            (root / f"landing/flights/month={month}").mkdir(parents=True)
+            rows = pa.table({"carrier": ["AA"], "delay": pa.array([-month], pa.int32())})
+            orc.write_table(rows, root / f"landing/flights/month={month}/a.orc")
+        for statement in split(block):
+            session.sql(statement)
+        assert session.sql("SELECT carrier, delay FROM flights").rows == [("AA", 0), ("AA", 0)]
+
+
+@pytest.mark.spark
+@pytest.mark.evidence(cases=1, among="examples of pages with Spark")
+def test_examples_of_the_page_on_statistics_run_one_after_the_other(sqlite_url: str) -> None:
+    page = ROOT / "docs" / "how-to" / "statistics.md"
+    with Metastore.open(sqlite_url) as metastore, metastore.session() as session:
+        session.sql("CREATE DATABASE nycflights")
+        session.sql("USE nycflights")
+        session.sql("CREATE TABLE flights (carrier STRING, dep_delay INT) PARTITIONED BY (month INT)")
+        session.sql("INSERT INTO flights VALUES ('AA', 5, 1), ('UA', 7, 2)")
+        for block in blocks(page, "sql"):
+            results = [session.sql(statement).rows for statement in split(block)]
+    assert ("max", "5") in [row[:2] for row in results[-1]]
+
+
+def test_examples_of_the_page_on_compaction_request_and_show(sqlite_url: str) -> None:
+    page = ROOT / "docs" / "compaction.md"
+    with (
+        Metastore.open(sqlite_url, settings={"hive.compactor.wait.timeout": 2001}) as metastore,
+        metastore.session() as session,
+    ):
+        session.sql("CREATE TABLE orders (id INT)")
+        session.sql("CREATE TABLE visits (id INT) PARTITIONED BY (ds STRING)")
+        session.sql("INSERT INTO visits VALUES (1, '2013-01-01'), (2, '2013-01-02')")
+        results = [session.sql(statement) for block in blocks(page, "sql") for statement in split(block)]
+    assert sum("initiated" in row for result in results[:4] for row in result.rows) == 3
 
 
 def test_examples_of_reads_without_spark_run_one_after_the_other(
