@@ -18,6 +18,7 @@ from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.column_types import BUCKET_TYPES, is_bucket_type, is_partition_type
 from airflow_hivex.core.model.objects import (
     BUCKETING_VERSION,
+    OTHER_ENGINE,
     PARTITION_ROW_IDS,
     TRANSACTIONAL,
     ClusterStorageDescriptor,
@@ -91,24 +92,30 @@ def convert_database(hive: Any, cluster: Cluster) -> tuple[Database, tuple[str, 
     return database, tuple(notes)
 
 
-def convert_table(hive: Any, cluster: Cluster) -> Converted:
+def convert_table(hive: Any, cluster: Cluster, *, keeps_others: bool = False) -> Converted:
     """Return a table or view whose primary copy is on ``cluster``.
+
+    With ``keeps_others`` a table or view that only another engine reads is one of format ``OTHER_ENGINE``.
 
     Raises:
         InvalidObjectError: it cannot be a table here.
         LocationOutsideClusterError: it lies outside of the root of the cluster.
     """
     name = f"{hive.dbName}.{hive.tableName}"
-    _refuse_others(name, hive)
+    _check_type(name, hive)
     if hive.tableType == TableType.VIRTUAL_VIEW.value:
-        return _converted_view(name, hive, cluster)
+        return _converted_view(name, hive, cluster, keeps_others=keeps_others)
     parameters = normalised(hive.parameters or {})
     data_source = spark_tables.provider(parameters)
-    storage = (
-        _data_source_storage(name, data_source, hive, parameters, cluster)
-        if data_source is not None
-        else convert_storage(name, hive.sd, parameters, cluster)
-    )
+    if keeps_others and _is_of_other_engine(hive):
+        data_source, storage = None, _other_storage(name, hive.sd, cluster)
+    else:
+        _refuse_others(name, hive)
+        storage = (
+            _data_source_storage(name, data_source, hive, parameters, cluster)
+            if data_source is not None
+            else convert_storage(name, hive.sd, parameters, cluster)
+        )
     keys = tuple(_column(name, each) for each in hive.partitionKeys or ())
     notes = []
     if data_source is not None and keys:
@@ -146,29 +153,70 @@ _OWNER_TYPES = {1: "USER", 2: "ROLE", 3: "GROUP"}
 """Hive's PrincipalType."""
 
 
-def _refuse_others(name: str, hive: Any) -> None:
-    """Refuse what is not a table or view of files.
+def _check_type(name: str, hive: Any) -> None:
+    """Refuse what is neither a table nor a view.
 
     Raises:
-        InvalidObjectError: it is a materialized view, an index, or a table of another system.
+        InvalidObjectError: it is a materialized view, or an index.
     """
-    parameters = {key.lower(): value for key, value in (hive.parameters or {}).items()}
     if hive.tableType not in {each.value for each in TableType}:
         raise InvalidObjectError("table", name, f"objects of Hive's type {hive.tableType} do not exist here")
+
+
+def _refuse_others(name: str, hive: Any) -> None:
+    """Refuse a table of another system.
+
+    Raises:
+        InvalidObjectError: it is one.
+    """
+    parameters = {key.lower(): value for key, value in (hive.parameters or {}).items()}
     for key in _FORMAT_OF_OTHERS:
         if key in parameters:
             reason = f"its rows are not those of files in its folder ({key} = {parameters[key]})"
             raise InvalidObjectError("table", name, reason)
 
 
-def _converted_view(name: str, hive: Any, cluster: Cluster) -> Converted:
+def _is_of_other_engine(hive: Any) -> bool:
+    """Return whether the rows of a table are not those of files that are read here."""
+    parameters = {key.lower(): value for key, value in (hive.parameters or {}).items()}
+    if any(key in parameters for key in _FORMAT_OF_OTHERS):
+        return True
+    data_source = spark_tables.provider(hive.parameters or {})
+    if data_source is not None:
+        return data_source not in EXTERNAL_FORMATS
+    serde = hive.sd.serdeInfo
+    known = serde_of(serde.serializationLib or "", dict(serde.parameters or {}))
+    return known is None or format_of_input(hive.sd.inputFormat or "") not in known.stored_as
+
+
+def _other_storage(table: str, sd: Any, cluster: Cluster) -> StorageDescriptor:
+    given = dict(sd.serdeInfo.parameters or {})
+    columns = tuple(Column(each.name.lower(), _type_of_others(each.type), each.comment) for each in sd.cols or ())
+    return _storage(table, sd, cluster, OTHER_ENGINE, given, columns, sd.location)
+
+
+def _type_of_others(text: str) -> str:
+    """Return the text of a type, which may be one that does not exist here."""
+    try:
+        return _type(text)
+    except SqlError:
+        return text
+
+
+def _converted_view(name: str, hive: Any, cluster: Cluster, *, keeps_others: bool) -> Converted:
     parameters = normalised(hive.parameters or {})
     columns = tuple(_column(name, each) for each in hive.sd.cols or ())
-    expanded = view_text(name, hive, [column.name for column in columns])
+    storage = StorageDescriptor(columns, ClusterStorageDescriptor(cluster.name, ""))
+    try:
+        expanded = view_text(name, hive, [column.name for column in columns])
+    except InvalidObjectError:
+        if not keeps_others or not hive.viewOriginalText:
+            raise
+        storage, expanded = replace(storage, format=OTHER_ENGINE), hive.viewExpandedText
     view = Table(
         database=hive.dbName.lower(),
         name=hive.tableName.lower(),
-        storage=StorageDescriptor(columns, ClusterStorageDescriptor(cluster.name, "")),
+        storage=storage,
         type=TableType.VIRTUAL_VIEW,
         parameters=own_parameters(parameters),
         owner=hive.owner,
@@ -215,13 +263,17 @@ def _checked(table: Table) -> Table:
         InvalidObjectError: it breaks one.
     """
     name = table.full_name
-    check_columns(name, (*table.columns, *table.partition_keys))
+    columns = table.columns
+    if table.is_of_other_engine:
+        # Their types are those of the other engine.
+        columns = tuple(replace(column, type="string") for column in columns)
+    check_columns(name, (*columns, *table.partition_keys))
     for key in table.partition_keys:
         if not is_partition_type(key.parsed_type):
             raise InvalidObjectError("table", name, f"partition key {key.name} cannot have type {key.type}")
     if not table.columns:
         raise InvalidObjectError("table", name, "it has no columns besides its partition keys")
-    if table.storage.format not in EXTERNAL_FORMATS:
+    if table.storage.format not in EXTERNAL_FORMATS and not (table.is_external and table.is_of_other_engine):
         known = ", ".join(EXTERNAL_FORMATS)
         raise InvalidObjectError("table", name, f"files of format {table.storage.format} are not read, but {known}")
     if table.is_external and table.parameters.get(TRANSACTIONAL, "false").lower() == "true":
@@ -337,7 +389,8 @@ class PartitionConverter:
 
     def __init__(self, hive: Any, table: Table, cluster: Cluster) -> None:
         self._parameters = normalised(hive.parameters or {})
-        self._is_data_source = spark_tables.provider(self._parameters) is not None
+        is_other = table.is_of_other_engine
+        self._is_data_source = spark_tables.provider(self._parameters) is not None and not is_other
         self._like = _without_location(hive.sd)
         self._table = table
         self._cluster = cluster
@@ -375,7 +428,10 @@ class PartitionConverter:
         if self._is_data_source or _without_location(hive.sd) == self._like:
             return None
         table = self._table
-        storage = convert_storage(table.full_name, hive.sd, self._parameters, self._cluster)
+        if table.is_of_other_engine:
+            storage = _other_storage(table.full_name, hive.sd, self._cluster)
+        else:
+            storage = convert_storage(table.full_name, hive.sd, self._parameters, self._cluster)
         if replace(storage, primary=table.storage.primary) == table.storage:
             return None
         if not table.is_external and storage.format != table.storage.format:

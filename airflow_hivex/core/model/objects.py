@@ -30,6 +30,9 @@ ORIGINAL_LAYOUT = "original"
 CLUSTER = "hivex.cluster"
 INSERTED_FORMATS = ("avro", "csv", "json", "orc", "parquet", "text", TEXTFILE)
 """The formats of files that are written, in insert-only and external tables."""
+OTHER_ENGINE = "other"
+"""The format of a table or view of another engine, whose metadata its clients keep here (Iceberg, views of Trino)."""
+_SIGNS_OF_ENGINES = ("table_type", "storage_handler", "spark.sql.sources.provider")
 CHOOSING_OPTIONS = (
     "pathglobfilter",
     "modifiedbefore",
@@ -242,10 +245,29 @@ class Table:
         return self.type is TableType.EXTERNAL_TABLE
 
     @property
+    def is_of_other_engine(self) -> bool:
+        """Return whether only another engine reads its rows, or its query."""
+        return self.storage.format == OTHER_ENGINE
+
+    @property
+    def not_read(self) -> str:
+        """Return why no statement here reads it, as the end of a sentence; empty where statements do."""
+        if not self.is_of_other_engine:
+            return ""
+        if self.is_view:
+            return "its query is of another engine, which reads it"
+        own = {key.lower(): value for key, value in self.parameters.items()}
+        sign = next((f"{key} = {own[key]}" for key in _SIGNS_OF_ENGINES if key in own), None)
+        sign = sign or f"SerDe {self.storage.serde.library}, input format {self.storage.input_format}"
+        return f"its rows are those of another engine, which reads and writes them ({sign})"
+
+    @property
     def not_written(self) -> str:
         """Return why no transaction writes its rows, as the end of a sentence; empty where transactions do."""
         if self.is_view:
             return "it is a view; write to the tables that it reads"
+        if self.is_of_other_engine:
+            return self.not_read
         if self.is_transactional:
             return ""
         return (
@@ -260,6 +282,8 @@ class Table:
         if self.is_transactional or self.is_view:
             return self.not_written
         form = self.storage.format
+        if self.is_of_other_engine:
+            return self.not_read
         if form not in INSERTED_FORMATS:
             return f"files of format {form} are only read; those of {', '.join(INSERTED_FORMATS)} are written"
         choosing = next((key for key in self.storage.serde_parameters if key.lower() in CHOOSING_OPTIONS), None)

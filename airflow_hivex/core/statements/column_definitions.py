@@ -114,6 +114,8 @@ def _alter(context: StatementContext, table_name: TableName, operation: str, edi
     table = catalog.get_table(database, name)
     if table.is_view:
         raise InvalidOperationError(f"ALTER TABLE {operation}", table.full_name, "it is a view; use ALTER VIEW ... AS")
+    if table.not_read:
+        raise InvalidOperationError(f"ALTER TABLE {operation}", table.full_name, table.not_read)
     if table.is_insert_only and table.storage.format not in _BY_NAME and operation != "ADD COLUMNS":
         reason = f"files of format {table.storage.format} do not name their columns; use CREATE TABLE AS"
         raise InvalidOperationError(f"ALTER TABLE {operation}", table.full_name, reason)

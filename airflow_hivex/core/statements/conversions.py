@@ -86,6 +86,8 @@ def _converted(table: StoredTable, properties: Mapping[str, str]) -> StoredTable
     name = table.full_name
     if table.is_view:
         raise InvalidOperationError(_OPERATION, name, "it is a view; convert the tables that it reads")
+    if table.not_read:
+        raise InvalidOperationError(_OPERATION, table.full_name, table.not_read)
     if _value(properties, _EXTERNAL) != "false":
         reason = (
             "it is external; add 'EXTERNAL' = 'FALSE' to the statement, by which its files become the warehouse's: "

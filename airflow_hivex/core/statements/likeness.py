@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from airflow_hivex.core.errors import InvalidObjectError
+from airflow_hivex.core.errors import InvalidObjectError, InvalidOperationError
 from airflow_hivex.core.model.file_properties import is_file_property
 from airflow_hivex.core.model.objects import (
     INSERT_ONLY,
@@ -49,6 +49,8 @@ def definition_like(context: StatementContext, statement: CreateTableLike) -> Li
         source: Table = context.services.catalog.get_table(*context.session.qualify(statement.source))
     else:
         _, source = linked(context, statement.source)
+    if source.not_read:
+        raise InvalidOperationError("CREATE TABLE LIKE", source.full_name, source.not_read)
     new = statement.new
     # The format of the source does not make the new table external, as one that the statement names may.
     is_external = names_external(new)

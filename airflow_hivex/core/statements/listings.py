@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from airflow_hivex.core.catalog.cluster_use import transactions_by_cluster
 from airflow_hivex.core.catalog.databases import matching
-from airflow_hivex.core.errors import NoSuchPartitionError
+from airflow_hivex.core.errors import InvalidOperationError, NoSuchPartitionError
 from airflow_hivex.core.model.constraints import Constraints, is_constraint
 from airflow_hivex.core.model.health import Health
 from airflow_hivex.core.model.links import Link
@@ -168,6 +168,8 @@ def show_create_table(context: StatementContext, statement: ShowCreateTable) -> 
         return Result(["createtab_stmt"], [(_create_link_statement(linked(context, statement.table)[0]),)])
     clusters = context.services.clusters
     table = context.services.catalog.get_table(*context.session.qualify(statement.table))
+    if table.not_read:
+        raise InvalidOperationError("SHOW CREATE TABLE", table.full_name, table.not_read)
     if table.is_view:
         return Result(["createtab_stmt"], [(create_statement(table),)])
     primary = table.storage.primary

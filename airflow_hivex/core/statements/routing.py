@@ -224,6 +224,8 @@ def _without_views(
             names.of(each.table) for each in statement.view_references if session.objects.view(each.table) is None
         }
         found = {name for name in viewed if known[name].is_view}
+        for view in found:
+            _check_read(statement, known[view])
         if not found and not temporary:
             return statement, snapshot, frozenset(views), names
         views |= found
@@ -257,6 +259,7 @@ def _bind_and_route(
     bound = []
     for reference in references:
         table, link = reading.table(reference.table), names.link(reference.table)
+        _check_read(statement, table)
         predicate = reference_predicate(table, reference, link)
         if reference.version is not None:
             found_version = versions.find(context, reading.snapshot, table, reference.version, running)
@@ -282,6 +285,16 @@ def _bind_and_route(
         health=health,
     )
     return RoutedQuery(statement, views, tuple(bound), targets, chosen, health.problems)
+
+
+def _check_read(statement: RoutedStatement, table: StoredTable) -> None:
+    """Refuse a table or view that only another engine reads.
+
+    Raises:
+        InvalidOperationError: it is one.
+    """
+    if table.not_read:
+        raise InvalidOperationError(statement.kind, table.full_name, table.not_read)
 
 
 def _default_cluster(context: StatementContext, statement: RoutedStatement) -> str:

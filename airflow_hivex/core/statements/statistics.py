@@ -89,7 +89,8 @@ def run_analyze_tables(context: StatementContext, statement: AnalyzeTables) -> R
     catalog = context.services.catalog
     for name in catalog.list_tables(database):
         try:
-            if not catalog.get_table(database, name, cluster=None).is_view:
+            found = catalog.get_table(database, name, cluster=None)
+            if not (found.is_view or found.not_read):
                 run_analyze(context, Analyze(TableName(name, database), noscan=statement.noscan))
         except NoSuchTableError as error:
             log.info("%s", error)

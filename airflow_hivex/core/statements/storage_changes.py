@@ -127,6 +127,8 @@ def _external(context: StatementContext, statement: Statement, name: TableName, 
     table = context.services.catalog.get_table(*context.session.qualify(name))
     if table.is_view:
         raise InvalidOperationError(statement.kind, table.full_name, "it is a view; it has no files")
+    if table.not_read:
+        raise InvalidOperationError(statement.kind, table.full_name, table.not_read)
     if not table.is_external:
         reason = f"it is a managed table, whose files are as its commits have written them; {instead}"
         raise InvalidOperationError(statement.kind, table.full_name, reason)

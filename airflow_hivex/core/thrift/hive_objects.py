@@ -13,6 +13,7 @@ from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.column_types import Array, ColumnType, Map, Primitive, Struct
 from airflow_hivex.core.model.links import Link
 from airflow_hivex.core.model.objects import (
+    OTHER_ENGINE,
     Column,
     Database,
     OwnerType,
@@ -98,7 +99,7 @@ def hive_table(table: StoredTable, given: str, cluster: Cluster | None, *, as_cr
     if table.is_view:
         sd = _view_descriptor(table)
     else:
-        if table.storage.format not in _CLASSES and _PROVIDER not in parameters:
+        if table.storage.format not in (*_CLASSES, OTHER_ENGINE) and _PROVIDER not in parameters:
             parameters |= _data_source_parameters(table)
         sd = hive_descriptor(table.storage, table.location, parameters)
         sd.parameters |= cluster_parameters(table, cluster)
@@ -153,11 +154,13 @@ def hive_partition(partition: Partition, given: str, like: Any) -> Any:
 
 def hive_descriptor(storage: StorageDescriptor, location: str, parameters: Mapping[str, str]) -> Any:
     """Return a storage descriptor; ``parameters`` are those of the table."""
-    input_format, output_format, library = _CLASSES.get(storage.format, _OF_DATA_SOURCES)
     serde_parameters = dict(storage.serde_parameters)
-    if _PROVIDER in parameters:
-        serde_parameters.setdefault("path", location)
-    serde_parameters.setdefault("serialization.format", "1")
+    input_format, output_format, library = None, None, None
+    if storage.format != OTHER_ENGINE:
+        input_format, output_format, library = _CLASSES.get(storage.format, _OF_DATA_SOURCES)
+        if _PROVIDER in parameters:
+            serde_parameters.setdefault("path", location)
+        serde_parameters.setdefault("serialization.format", "1")
     skew = storage.skew
     serde = storage.serde
     return ttypes.StorageDescriptor(

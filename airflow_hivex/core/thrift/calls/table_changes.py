@@ -166,7 +166,7 @@ def _converted(name: DatabaseName, hive: Any, cluster: Cluster, default: str) ->
     if not given and hive.tableType != TableType.VIRTUAL_VIEW.value:
         hive.sd.location = cluster.uri(default)
     try:
-        table = convert_table(hive, cluster).table
+        table = convert_table(hive, cluster, keeps_others=True).table
     finally:
         hive.sd.location = given
     parameters = {**table.parameters, **kept_statistics(hive.parameters)}
@@ -198,6 +198,9 @@ def _check_view(endpoint: Endpoint, view: Table) -> None:
     """
     if not endpoint.services.namespaces.is_closed(view.database):
         return
+    if view.is_of_other_engine:
+        reason = "its query cannot be read, and may name tables that its closed namespace does not see"
+        raise InvalidObjectError("view", view.full_name, reason)
     foreign = foreign_tables(tables_of_view(view), view.database)
     if foreign:
         raise foreign_view_error(view.full_name, foreign[0], view.database)
@@ -258,7 +261,7 @@ def _alter(
     if not stored.is_view:
         _check_place(seen, hive, is_renamed=is_renamed)
         hive.sd.location = cluster.uri(stored.storage.primary.location)
-        if hive.sd.serdeInfo is not None and hive.sd.serdeInfo.parameters:
+        if hive.sd.serdeInfo is not None and hive.sd.serdeInfo.parameters and not stored.is_of_other_engine:
             paths = {key: value for key, value in hive.sd.serdeInfo.parameters.items() if key.lower() != "path"}
             hive.sd.serdeInfo.parameters = paths
     new_database = read_database(hive.dbName, hive.catName).name

@@ -102,7 +102,10 @@ def test_transactional_table_is_one_of_ours(hive: Any, metastore: Metastore) -> 
         ({"keys": {"id": "int"}}, ttypes.InvalidObjectException, "column id twice"),
         ({"keys": {"k": "array<int>"}}, ttypes.InvalidObjectException, "partition key k"),
         ({"keys": {"k": "nonsense"}}, ttypes.InvalidObjectException, "nonsense"),
-        ({"parameters": {"table_type": "ICEBERG"}}, ttypes.InvalidObjectException, "ICEBERG"),
+        (
+            {"parameters": {"table_type": "ICEBERG", "transactional": "true"}},
+            *(ttypes.InvalidObjectException, "other"),
+        ),
         ({"parameters": {"compactor.spark.jars": "x.jar"}}, ttypes.InvalidObjectException, "compactor.spark.jars"),
     ],
 )

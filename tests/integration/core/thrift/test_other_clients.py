@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hive_metastore import ttypes
 
+from airflow_hivex.core.errors import HivexError
 from airflow_hivex.core.metastore import Metastore
 from tests.hive_endpoint import hive_client, partition, serving, table
 
@@ -120,3 +121,101 @@ def test_change_of_a_table_that_has_changed_meanwhile_is_refused(hive: Any) -> N
     with pytest.raises(ttypes.MetaException, match=r"The table has been modified\. The parameter value for key"):
         commit("m0", "m2")
     assert hive.get_table("default", "t").parameters["metadata_location"] == "m1"
+
+
+_ICEBERG = "org.apache.iceberg.mr.hive.HiveIceberg"
+_TEXT_OUTPUT = "org.apache.hadoop.hive.ql.io.HiveIgnoreKeyTextOutputFormat"
+_TEXT_INPUT = "org.apache.hadoop.mapred.TextInputFormat"
+
+
+@pytest.mark.parametrize(
+    ("parameters", "classes", "serde", "sign"),
+    [
+        (
+            {"table_type": "ICEBERG", "metadata_location": "m0"},
+            ("org.apache.hadoop.mapred.FileInputFormat", "org.apache.hadoop.mapred.FileOutputFormat"),
+            "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe",
+            "table_type = ICEBERG",
+        ),
+        (
+            {"storage_handler": f"{_ICEBERG}StorageHandler"},
+            (f"{_ICEBERG}InputFormat", f"{_ICEBERG}OutputFormat"),
+            f"{_ICEBERG}SerDe",
+            "storage_handler",
+        ),
+        ({"spark.sql.sources.provider": "DELTA"}, (None, None), None, "provider = DELTA"),
+        ({}, (_TEXT_INPUT, _TEXT_OUTPUT), "org.apache.hadoop.hive.serde2.RegexSerDe", "RegexSerDe"),
+    ],
+)
+def test_table_of_another_engine_is_kept_for_its_clients(
+    hive: Any,
+    metastore: Metastore,
+    parameters: dict[str, str],
+    classes: tuple[str | None, str | None],
+    serde: str | None,
+    sign: str,
+) -> None:
+    described = table("default", "t", tableType="EXTERNAL_TABLE", parameters=dict(parameters), keys={"k": "string"})
+    given = {"path": "file:///elsewhere", "input.regex": "(.*)"}
+    described.sd.cols.append(ttypes.FieldSchema("at", "timestamp with local time zone", None))
+    described.sd.inputFormat, described.sd.outputFormat = classes
+    described.sd.serdeInfo = ttypes.SerDeInfo("t", serde, dict(given))
+    hive.create_table(described)
+
+    found = hive.get_table("default", "t")
+    assert parameters.items() <= found.parameters.items()
+    assert (found.sd.inputFormat, found.sd.outputFormat) == classes
+    assert (found.sd.serdeInfo.serializationLib, found.sd.serdeInfo.parameters) == (serde, given)
+    assert [each.type for each in (*found.sd.cols, *found.partitionKeys)] == [
+        *("bigint", "string", "timestamp with local time zone", "string")
+    ]
+    found.parameters["metadata_location"] = "m1"
+    hive.alter_table_with_environment_context("default", "t", found, ttypes.EnvironmentContext({}))
+    changed = hive.get_table("default", "t")
+    assert changed.parameters["metadata_location"] == "m1"
+    assert changed.sd.serdeInfo.parameters == given
+    hive.add_partition(partition("default", "t", "a", sd=ttypes.StorageDescriptor(**vars(changed.sd))))
+    (part,) = hive.get_partitions("default", "t", -1)
+    assert (part.sd.inputFormat, part.sd.serdeInfo.serializationLib) == (classes[0], serde)
+
+    with metastore.session(user="ann") as session:
+        for statement in (
+            *("SELECT * FROM t", "SELECT count(*) FROM t", "INSERT INTO t SELECT 1, 'a', 'b'", "SHOW CREATE TABLE t"),
+            *("CREATE TABLE u LIKE t", "CREATE TABLE u AS SELECT * FROM t", "ALTER TABLE t ADD COLUMNS (extra int)"),
+            *("ANALYZE TABLE t COMPUTE STATISTICS", "ALTER TABLE t SET FILEFORMAT orc", "DELETE FROM t"),
+            "ALTER TABLE t SET TBLPROPERTIES ('EXTERNAL'='FALSE', 'transactional'='true')",
+            "ALTER TABLE t SET TBLPROPERTIES ('transactional'='true', 'transactional_properties'='insert_only')",
+        ):
+            with pytest.raises(HivexError, match=sign):
+                session.sql(statement)
+        assert session.sql("SHOW TABLES").rows
+        session.sql("ANALYZE TABLES COMPUTE STATISTICS NOSCAN")
+        assert session.sql("DESCRIBE EXTENDED t").rows
+        session.sql("ALTER TABLE t SET TBLPROPERTIES ('a' = 'b')")
+        session.sql("DROP TABLE t")
+
+
+def test_view_of_trino_is_kept_for_trino(hive: Any, metastore: Metastore) -> None:
+    text = "/* Presto View: eyJvcmlnaW5hbFNxbCI6IlNFTEVDVCAxIn0= */"
+    described = table(
+        "default", "v", tableType="VIRTUAL_VIEW", parameters={"presto_view": "true", "comment": "Presto View"}
+    )
+    described.viewOriginalText, described.viewExpandedText = text, "/* Presto View */"
+    hive.create_table(described)
+    found = hive.get_table("default", "v")
+    assert (found.viewOriginalText, found.viewExpandedText) == (text, "/* Presto View */")
+    assert hive.get_tables_by_type("default", ".*", "VIRTUAL_VIEW") == ["v"]
+    assert hive.get_table_names_by_filter("default", 'hive_filter_field_params__presto_view = "true"', -1) == ["v"]
+    found.viewOriginalText = "/* Presto View: AAAA */"
+    hive.alter_table_with_environment_context("default", "v", found, ttypes.EnvironmentContext({}))
+    assert hive.get_table("default", "v").viewOriginalText == "/* Presto View: AAAA */"
+    with metastore.session(user="ann") as session:
+        for statement in ("SELECT * FROM v", "SHOW CREATE TABLE v", "CREATE TABLE u AS SELECT * FROM v"):
+            with pytest.raises(HivexError, match="another engine"):
+                session.sql(statement)
+        session.sql("DESCRIBE EXTENDED v")
+        session.sql("DROP VIEW v")
+    hive.create_database(ttypes.Database("closed", None, None, {"hivex.namespace.mode": "true"}))
+    described.dbName = "closed"
+    with pytest.raises(ttypes.InvalidObjectException, match="closed namespace"):
+        hive.create_table(described)
