@@ -132,7 +132,7 @@ def test_examples_of_the_page_on_the_cache_run_one_after_the_other(
 def test_examples_of_the_page_on_plain_tables_run_one_after_the_other(sqlite_url: str) -> None:
     (block,) = blocks(ROOT / "docs" / "how-to" / "convert-a-table.md", "sql")
     with Metastore.open(sqlite_url) as metastore, metastore.session() as session:
-        root = Path(metastore.clusters["local"].filesystem.removeprefix("file://"))
+        root = Path(metastore.clusters.get("local").filesystem.removeprefix("file://"))
         for month in (1, 2):
             (root / f"landing/flights/month={month}").mkdir(parents=True)
             rows = pa.table({"carrier": ["AA"], "delay": pa.array([-month], pa.int32())})
