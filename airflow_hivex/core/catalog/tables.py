@@ -7,7 +7,17 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, delete, insert, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    delete,
+    insert,
+    literal_column,
+    select,
+    union_all,
+    update,
+)
 from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.exc import IntegrityError
@@ -29,7 +39,6 @@ from airflow_hivex.core.store.schema import (
     compaction_queue,
     completed_compactions,
     databases,
-    next_write_ids,
     partitions,
     quotas,
     statistics,
@@ -60,7 +69,6 @@ _INSERT_NEW = {
     "postgresql": postgresql_insert(tables).on_conflict_do_nothing().returning(tables.c.id),
     "sqlite": sqlite_insert(tables).on_conflict_do_nothing().returning(tables.c.id),
 }
-_INSERT_NEXT = insert(next_write_ids)
 
 
 def select_table(connection: Connection, database: str, name: str) -> StoredTable:
@@ -188,8 +196,7 @@ def insert_table(
     if table_id is None:
         raise AlreadyExistsError("table", f"{database.name}.{name}")
     # Only now: the name is taken, so that the transaction that dropped the earlier table of the name has committed.
-    first = max(first_write_id, former_write_ids.next_of(connection, (database.name, name)))
-    connection.execute(_INSERT_NEXT, {"table_id": table_id, "next": first})
+    first = former_write_ids.begin_after(connection, (database.name, name), table_id, first_write_id)
     if table.is_transactional:
         commit_record.record_creation(connection, table_id, first - 1, table.owner or "", now_ms)
         commit_record.note_operation(connection, table_id, commit_record.CREATION)
@@ -244,7 +251,7 @@ def free_location(connection: Connection, cluster: str, wanted: str) -> str:
         tables.c.primary_cluster == cluster, _starts_with(tables.c.location, wanted)
     )
     of_copies = select(_COPIES.location).where(_COPIES.cluster == cluster, _starts_with(_COPIES.location, wanted))
-    taken = {location for each in (of_tables, of_copies) for location in connection.execute(each).scalars()}
+    taken = set(connection.execute(of_tables.union_all(of_copies)).scalars())
     location, number = wanted, 1
     while any(other == location or other.startswith(f"{location}/") for other in taken):
         number += 1
@@ -314,11 +321,9 @@ def _owner(connection: Connection, cluster: str, location: str, but_id: int, *, 
             ~p.dropped,
             overlaps(p.location),
         )
-    for kind, query in queries.items():
-        found = connection.execute(query.limit(1)).one_or_none()
-        if found is not None:
-            return f"{kind} {found[0]}.{found[1]}, {found[2]}"
-    return None
+    kinds = (query.add_columns(literal_column(f"'{kind}'")) for kind, query in queries.items())
+    found = connection.execute(union_all(*kinds).limit(1)).one_or_none()
+    return None if found is None else f"{found[3]} {found[0]}.{found[1]}, {found[2]}"
 
 
 def _overlaps(column: ColumnElement[str], location: str) -> ColumnElement[bool]:

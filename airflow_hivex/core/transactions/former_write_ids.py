@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlalchemy import Connection, String, bindparam, case, delete, select
+from sqlalchemy import BigInteger, Connection, String, bindparam, case, delete, insert, select
 from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
@@ -24,6 +24,15 @@ _KEPT_MS = 10 * 86_400_000
 _NEXT_OF = select(former_write_ids.c.next).where(
     former_write_ids.c.database == bindparam("of_database", type_=String),
     former_write_ids.c.table == bindparam("of_table", type_=String),
+)
+
+
+_LEFT = _NEXT_OF.scalar_subquery()
+_FIRST = bindparam("first", type_=BigInteger)
+_BEGIN = (
+    insert(next_write_ids)
+    .values(table_id=bindparam("of_id", type_=BigInteger), next=case((_LEFT > _FIRST, _LEFT), else_=_FIRST))
+    .returning(next_write_ids.c.next)
 )
 
 
@@ -47,6 +56,15 @@ def leave_names(connection: Connection, left: Sequence[StoredTable], now_ms: int
             for row in found
         ]
         connection.execute(noted, rows)
+
+
+def begin_after(connection: Connection, name: QualifiedName, table_id: int, first: int) -> int:
+    """Let the write ids of a new table begin at ``first``, or behind those of the earlier tables of its name.
+
+    Returns the first one. One round trip.
+    """
+    values = {"of_database": name[0], "of_table": name[1], "of_id": table_id, "first": first}
+    return int(connection.execute(_BEGIN, values).scalar_one())
 
 
 def next_of(connection: Connection, name: QualifiedName) -> int:
