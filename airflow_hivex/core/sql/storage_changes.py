@@ -70,5 +70,5 @@ def _read_serde(cursor: Cursor) -> tuple[str, SerDe]:
     properties = read_properties(cursor) if cursor.accept("WITH", "SERDEPROPERTIES") else {}
     found = serde_of(name, properties)
     if found is None:
-        raise cursor.unsupported(f"{name} is none of the SerDes that are read here: {', '.join(SERDES)}", token)
+        raise cursor.unsupported(f"{name} is not one of the SerDes that are read here: {', '.join(SERDES)}", token)
     return name, found

@@ -106,7 +106,7 @@ def _row_format(cursor: Cursor, clauses: TableClauses) -> None:
         properties = read_properties(cursor) if cursor.accept("WITH", "SERDEPROPERTIES") else {}
         clauses.serde = serde_of(name, properties)
         if clauses.serde is None:
-            raise cursor.unsupported(f"{name} is none of the SerDes that are read here: {', '.join(SERDES)}", token)
+            raise cursor.unsupported(f"{name} is not one of the SerDes that are read here: {', '.join(SERDES)}", token)
         clauses.serde_library = name
         return
     cursor.expect("DELIMITED")
