@@ -19,7 +19,13 @@ _BEFORE_CALLS = frozenset(
     """.split()  # noqa: SIM905
 )
 """The words that may stand before a call. Behind another name, ``x (a, b)`` are an alias and its columns."""
-_NO_NAMES = _BEFORE_CALLS | {"EXISTS", "OVER", "AS"}
+_NO_NAMES = _BEFORE_CALLS | frozenset(
+    """
+    AS CUBE DEC EXISTS IDENTIFIER INTERVAL NUMERIC OVER PIVOT ROLLUP SETS TIMESTAMPADD TIMESTAMPDIFF TRY_CAST UNPIVOT
+    VARCHAR
+    """.split()  # noqa: SIM905
+)
+"""The words before a parenthesis that are a part of the language, or are functions of Spark that it does not list."""
 _QUERY_WORDS = ("SELECT", "WITH", "VALUES", "FROM", "TABLE")
 
 

@@ -14,6 +14,12 @@ from airflow_hivex.core.sql.reader import read
         ("SELECT 1 FROM s WHERE NOT f(id) AND id IN (1) AND EXISTS (SELECT 1) ORDER BY g(id)", ["f", "g"]),
         ("SELECT CASE WHEN f(1) THEN g(2) ELSE h(3) END, -i(4), (k(5))", ["f", "g", "h", "i", "k"]),
         ("WITH f (a) AS (SELECT 1), g (b) AS (SELECT f(2)) SELECT * FROM f, g", ["f"]),
+        ("SELECT TRY_CAST(a AS DECIMAL(9, 2)), CAST(b AS ARRAY<VARCHAR(3)>) FROM s GROUP BY CUBE(a), ROLLUP (b)", []),
+        (
+            "SELECT sum(a) OVER (ORDER BY b), count(*) FILTER (WHERE f(a)) FROM s GROUP BY GROUPING SETS ((a), (b))",
+            ["f"],
+        ),
+        ("SELECT * FROM s PIVOT (sum(a) FOR b IN (1, 2))", []),
         ("SELECT * FROM s AS f(a, b) JOIN t g(c, d) ON f.a = g.c", []),
         ("SELECT * FROM (SELECT 1) f(a)", []),
         ("SELECT * FROM s LATERAL VIEW f(id) v AS x", ["f"]),
