@@ -148,7 +148,7 @@ def start(
 
 
 def stop(port: int = DEFAULT_PORT) -> bool:
-    """End the server on a port, and wait until it has ended; return whether one ran.
+    """End the server on a port, and wait until the port is free; return whether one ran.
 
     Raises:
         SparkServerError: it cannot be ended.
@@ -157,6 +157,10 @@ def stop(port: int = DEFAULT_PORT) -> bool:
     server = known_server(port)
     if server is not None:
         _end(server)
+        until = time.monotonic() + _STOP_LIMIT_S
+        while _listens(port) and time.monotonic() < until:
+            # Java's first thread may end before the others, which have the port for a moment longer.
+            time.sleep(_INTERVAL_S)
     (folder / "server.json").unlink(missing_ok=True)
     return server is not None
 
