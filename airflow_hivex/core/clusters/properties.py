@@ -14,8 +14,10 @@ from airflow_hivex.core.errors import (
     InvalidSettingError,
     UnknownClusterError,
 )
+from airflow_hivex.core.files.object_stores import is_object_store
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.identifiers import MAX_NAME_LENGTH
+from airflow_hivex.core.model.secrets import hide_in_uri
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
 _REQUIRED = ("filesystem", "jobtracker")
@@ -154,9 +156,14 @@ def _cluster(name: object, properties: object) -> Cluster:
     for key, text in texts.items():
         if not isinstance(text, str) or not text.strip():
             raise InvalidClusterPropertiesError(f"{key} is {_kind(text)}; a text is expected", name)
+    filesystem = texts["filesystem"].strip()
+    if is_object_store(filesystem) and hide_in_uri(filesystem) != filesystem:
+        # pyarrow would refuse the URI, and show it.
+        reason = "filesystem has keys of S3; storage_options have those of this process, and spark_conf those of Spark"
+        raise InvalidClusterPropertiesError(reason, name)
     return Cluster(
         name,
-        texts["filesystem"].strip(),
+        filesystem,
         texts["jobtracker"].strip(),
         {key: _conf_text(name, key, value) for key, value in _options(name, properties, "spark_conf").items()},
         _options(name, properties, "storage_options"),

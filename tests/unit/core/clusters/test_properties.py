@@ -79,6 +79,7 @@ def test_the_default_must_be_one_of_the_clusters() -> None:
         ({"c1": "local"}, "not an object"),
         ({"c1": {}}, "filesystem and jobtracker is missing"),
         ({"c1": {"filesystem": "/data"}}, "jobtracker is missing"),
+        ({"c1": {"filesystem": "s3://AKIA:a-key@b/x", "jobtracker": "local[1]"}}, "filesystem has keys of S3"),
         ({"c1": C1 | {"fileSystem": "x"}}, "unknown properties fileSystem; allowed are filesystem, jobtracker, spark_"),
         ({"c1": C1 | {"filesystem": None}}, "filesystem is null; a text is expected"),
         ({"c1": C1 | {"jobtracker": " "}}, "jobtracker is an empty text"),
