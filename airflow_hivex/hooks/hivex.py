@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from functools import cached_property
@@ -368,12 +367,13 @@ def _statements(sql: str | Sequence[str], may_split: bool) -> list[str]:
 
 def _share(statements: Sequence[str], parameters: Parameters) -> list[Parameters]:
     """Return the parameters of each statement: of a mapping those that it has markers for."""
+    from airflow_hivex.core.dbapi.binding import share
     from airflow_hivex.core.sql.scripts import share_parameters
 
     if parameters is None or isinstance(parameters, Mapping):
         return list(share_parameters(statements, parameters or None))
     # A script with one parametrized statement among others.
-    return [parameters if re.search(r"\?", statement) else None for statement in statements]
+    return list(share(statements, parameters))
 
 
 def _chunk(rows: Iterator[Any], size: int) -> list[Any]:

@@ -237,6 +237,12 @@ def test_hook_takes_the_fields_of_its_connection_and_nothing_else(warehouse: dic
 def test_parameters_that_fit_no_marker_are_an_error(hook: HivexHook) -> None:
     with pytest.raises(InvalidParametersError):
         hook.get_records("SELECT ?", parameters=(1, 2))
+    # Before, values were dropped where no statement had a marker.
+    with pytest.raises(InvalidParametersError, match="%s is a marker of other drivers"):
+        hook.run("DROP DATABASE IF EXISTS nothing; SELECT v %s FROM shop.sales", parameters=(1,))
+    with pytest.raises(InvalidParametersError, match="0 markers"):
+        hook.run("SELECT 1", parameters=["a"])
+    assert hook.run("SELECT 'what?'; SELECT ?", parameters=(1,), handler=lambda cursor: cursor.fetchall()) == [(1,)]
 
 
 def test_examples_of_the_page_run_one_after_the_other(

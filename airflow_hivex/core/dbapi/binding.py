@@ -31,12 +31,26 @@ def bind(text: str, parameters: Parameters | None) -> tuple[str, dict[str, objec
         return text, {name: plain(value) for name, value in parameters.items()}
     marks = [token for token in tokenize(text) if token.is_symbol("?")]
     if len(marks) != len(parameters):
+        advice = " %s is a marker of other drivers; write ? in its place." if "%s" in text else ""
         raise InvalidParametersError(
-            f"The statement has {len(marks)} markers ?, and {len(parameters)} values were given for them."
+            f"The statement has {len(marks)} markers ?, and {len(parameters)} values were given for them.{advice}"
         )
     names = [f"p{number}" for number in range(1, len(marks) + 1)]
     bound = _replaced(text, [(mark, f":{name}") for mark, name in zip(marks, names, strict=True)])
     return bound, {name: plain(value) for name, value in zip(names, parameters, strict=True)}
+
+
+def share(statements: Sequence[str], parameters: Sequence[object]) -> list[Sequence[object] | None]:
+    """Return the parameters of each statement of a script: all of them for those with ``?`` markers.
+
+    Raises:
+        InvalidParametersError: no statement has a marker.
+        StatementSyntaxError: a statement cannot be taken apart.
+    """
+    marked = [any(token.is_symbol("?") for token in tokenize(statement)) for statement in statements]
+    if not any(marked):
+        bind(";\n".join(statements), parameters)
+    return [parameters if is_marked else None for is_marked in marked]
 
 
 def join_rows(text: str, sets: Sequence[Parameters]) -> list[tuple[str, dict[str, object] | None]]:
