@@ -303,7 +303,7 @@ class EventsPurgedError(HivexError, OperationalError):
 
 
 class TableChangedError(HivexError, OperationalError):
-    """A table has changed since a client read it, and the client asked for its change of the same state only."""
+    """A table has changed since a client read it. The client has asked for a change of the table that it had read."""
 
     code = "TABLE_CHANGED"
 

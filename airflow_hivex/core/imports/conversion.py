@@ -154,7 +154,7 @@ _OWNER_TYPES = {1: "USER", 2: "ROLE", 3: "GROUP"}
 
 
 def _check_type(name: str, hive: Any) -> None:
-    """Refuse what is neither a table nor a view.
+    """Refuse an object that is neither a table nor a view.
 
     Raises:
         InvalidObjectError: it is a materialized view, or an index.

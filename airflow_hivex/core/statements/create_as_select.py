@@ -73,7 +73,7 @@ def _create_managed(
     cluster: Cluster,
     earlier: StoredTable | None,
 ) -> tuple[int | None, list[StoredTable]]:
-    """Commit a table with the rows of a plan; return their number, and the table in whose place it has come."""
+    """Commit a table with the rows of a plan; return their number, and the table that it has replaced."""
     hidden, facts = _insert_hidden(context, running, table, cluster, earlier)
     running.undo += [lambda: _delete_table_files(context, hidden, cluster)]
     write = planning.write(hidden, cluster, facts, input_columns=names)

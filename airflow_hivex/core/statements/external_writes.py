@@ -144,7 +144,7 @@ def publish(
 
 
 def register(services: Services, connection: Connection, write: PublishedWrite) -> None:
-    """Make the catalog know what was written, in the commit of the statement's transaction.
+    """Register the partitions of a write in the commit of the statement's transaction.
 
     Partitions are added, an event tells of the others, and copies on other clusters are withdrawn.
 
@@ -198,7 +198,7 @@ def register_new(connection: Connection, write: PublishedWrite, txn_id: int) -> 
 
 
 def finish(services: Services, write: PublishedWrite) -> None:
-    """Delete the replaced files of a write that has committed; what fails is left to the housekeeping."""
+    """Delete the replaced files of a write that has committed. The housekeeping deletes the files that remain."""
     _settle_one(services, write.pending, tuple(write.locations.values()), counts=True)
 
 

@@ -47,9 +47,9 @@ def replaced_table(context: StatementContext, statement: CreateTable) -> StoredT
 
 
 def run_replace(context: StatementContext, statement: CreateTable) -> Result:
-    """Return after an empty table of the definition has come, in the place of the one of its name if there is one.
+    """Make an empty table of the definition, which replaces the table of its name if there is one.
 
-    If others have replaced, dropped or created that table meanwhile, it takes the place of theirs.
+    If other sessions have replaced, dropped or created that table meanwhile, the new table replaces theirs.
     """
     for attempt in range(1, _MOST_TRIES + 1):
         earlier = replaced_table(context, statement)
