@@ -209,6 +209,25 @@ def test_writes_that_cannot_be_kept_are_refused(
     assert rows(session, "SHOW LOCKS") == []
 
 
+def test_links_do_not_lead_to_files_of_managed_tables(session: Session, root: Path, tmp_path: Path) -> None:
+    """An overwrite deletes the files that lie there."""
+    session.sql("CREATE TABLE managed (id int) STORED AS PARQUET")
+    session.sql("INSERT INTO managed VALUES (7)")
+    (file,) = (path for path in (tmp_path / "c1" / "default.db" / "managed").rglob("0*_0*") if path.is_file())
+    session.sql("CREATE EXTERNAL TABLE t (id int) PARTITIONED BY (p int) STORED AS PARQUET LOCATION 'files/t'")
+    (root / "t").mkdir(parents=True)
+    (root / "t" / "p=1").symlink_to(file.parent)
+    for statement in ("INSERT OVERWRITE t PARTITION (p = 1)", "INSERT INTO t PARTITION (p = 1)"):
+        with pytest.raises(InvalidOperationError, match=r"symbolic links to the files of table default\.managed"):
+            session.sql(f"{statement} VALUES (1)")
+    assert rows(session, "SELECT * FROM managed") == [(7,)]
+    assert session.to_arrow("managed").num_rows == 1
+    (root / "t" / "p=2").symlink_to(tmp_path / "c1" / "elsewhere")
+    (tmp_path / "c1" / "elsewhere").mkdir()
+    session.sql("INSERT OVERWRITE t PARTITION (p = 2) VALUES (2)")
+    assert rows(session, "SELECT id FROM t WHERE p = 2") == [(2,)]
+
+
 def test_a_transaction_of_several_statements_takes_no_external_table(session: Session) -> None:
     session.sql("CREATE EXTERNAL TABLE t (id int) STORED AS ORC LOCATION 'files/t'")
     session.sql("START TRANSACTION")

@@ -350,9 +350,9 @@ def sharer_of(connection: Connection, table: StoredTable, location: str, *, is_p
     return None if name is None else f"partition {name} of table {table.full_name}"
 
 
-def owner_at(connection: Connection, cluster: str, location: str) -> str | None:
+def owner_at(connection: Connection, cluster: str, location: str, *, only_managed: bool = False) -> str | None:
     """Return whose folder is, holds or lies in a location of a cluster, as people read it; None if it is nobody's."""
-    return _owner(connection, cluster, location, 0, only_managed=False)
+    return _owner(connection, cluster, location, 0, only_managed=only_managed)
 
 
 def _starts_with(column: ColumnElement[str], prefix: str) -> ColumnElement[bool]:

@@ -24,6 +24,7 @@ from airflow_hivex.core.model.plans import WrittenDirectory
 from airflow_hivex.core.model.transactions import TxnState
 from airflow_hivex.core.model.writes import TableWrite
 from airflow_hivex.core.statements.context import Running, Services, StatementContext
+from airflow_hivex.core.statements.linked_places import linked_owner
 from airflow_hivex.core.transactions import pending_writes
 from airflow_hivex.core.transactions.pending_writes import PendingWrite
 
@@ -136,6 +137,10 @@ def publish(
         outside = files.link_target(place)
         if outside is not None:
             reason = f"{place} leads by symbolic links to {outside}, out of the root of its cluster"
+            raise InvalidOperationError("INSERT", table.full_name, reason)
+        owner = linked_owner(services, files, place, services.clusters.get(facts.cluster).uri(place))
+        if owner is not None:
+            reason = f"{place} leads by symbolic links to the files of {owner}"
             raise InvalidOperationError("INSERT", table.full_name, reason)
     overwrites = {name: facts.overwrite and (name in staged or name == facts.partition) for name in locations}
     new = [NewFiles(place, staged.get(name), overwrites[name]) for name, place in locations.items()]

@@ -18,6 +18,7 @@ from airflow_hivex.core.model.secrets import hide_in_uri
 from airflow_hivex.core.model.statements import LoadData
 from airflow_hivex.core.settings import LOAD_PATHS
 from airflow_hivex.core.statements.context import StatementContext
+from airflow_hivex.core.statements.linked_places import places_of, real_path
 
 _ANYWHERE = "*"
 _PATTERN = re.compile(r"[*?\[{]")
@@ -174,7 +175,7 @@ def _check_place(
 ) -> None:
     """Refuse a file or folder that may not be read, or belongs to a table; symbolic links may lead anywhere."""
     local = files.local_path(location)
-    real = None if local is None else Path(local).resolve()
+    real = real_path(files, location)
     if is_own:
         target = files.link_target(location)
         if target is not None:
@@ -183,26 +184,13 @@ def _check_place(
     else:
         _check_allowed(context, statement, table, {uri, uri if real is None else real.as_uri()})
     services = context.services
-    places = dict.fromkeys(_registered_places(context, uri, real))
+    places = dict.fromkeys(places_of(services, uri, real))
     with services.store.read() as connection:
         owner = next(filter(None, (tables.owner_at(connection, *each) for each in places)), None)
     if owner is not None:
         shown = statement.path if real is None or local == str(real) else f"{statement.path}, which leads to {real},"
         reason = f"{shown} belongs to {owner}; read it by INSERT INTO ... SELECT"
         raise InvalidOperationError("LOAD DATA", table.full_name, reason)
-
-
-def _registered_places(context: StatementContext, uri: str, real: Path | None) -> Iterator[tuple[str, str]]:
-    """Yield a URI, and the real path to which it leads, as locations of the clusters; links may lead to roots, too."""
-    clusters = context.services.clusters
-    for name in clusters:
-        root = clusters.get(name).root
-        relative = root.relative(uri)
-        if relative is not None:
-            yield name, relative
-        top = Path("/", *root.names).resolve()
-        if real is not None and root.scheme == "file" and real.is_relative_to(top):
-            yield name, "/".join(real.relative_to(top).parts)
 
 
 def _check_allowed(context: StatementContext, statement: LoadData, table: Table, uris: Iterable[str]) -> None:

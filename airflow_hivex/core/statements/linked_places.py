@@ -1,0 +1,42 @@
+"""Places to which symbolic links lead, compared with those of tables. Only local file systems have links."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from airflow_hivex.core.catalog import tables
+from airflow_hivex.core.files.filesystem import ClusterFiles
+from airflow_hivex.core.statements.context import Services
+
+
+def real_path(files: ClusterFiles, location: str) -> Path | None:
+    """Return the path to which the links of a location lead; None on other file systems than local ones."""
+    local = files.local_path(location)
+    return None if local is None else Path(local).resolve()
+
+
+def places_of(services: Services, uri: str, real: Path | None) -> Iterator[tuple[str, str]]:
+    """Yield a URI, and the real path to which it leads, as locations of the clusters; links may lead to roots, too."""
+    for name in services.clusters:
+        root = services.clusters.get(name).root
+        relative = root.relative(uri)
+        if relative is not None:
+            yield name, relative
+        top = Path("/", *root.names).resolve()
+        if real is not None and root.scheme == "file" and real.is_relative_to(top):
+            yield name, "/".join(real.relative_to(top).parts)
+
+
+def linked_owner(services: Services, files: ClusterFiles, location: str, uri: str) -> str | None:
+    """Return the managed table to whose folder the links of a location lead, None if there is none.
+
+    Costs nothing where no link stands below the root, else one round trip for each cluster.
+    """
+    real, root = real_path(files, location), real_path(files, "")
+    if real is None or root is None or real == root.joinpath(*location.split("/")):
+        return None
+    places = dict.fromkeys(places_of(services, uri, real))
+    with services.store.read() as connection:
+        found = (tables.owner_at(connection, *each, only_managed=True) for each in places)
+        return next(filter(None, found), None)
