@@ -18,6 +18,7 @@ from airflow_hivex.core.thrift.exceptions import exception_of, sentence_of
 from airflow_hivex.core.thrift.messages import Head, application_exception, decoded, encoded, read_head, written_head
 from airflow_hivex.core.thrift.sasl import PlainExchange, SaslError
 from airflow_hivex.core.thrift.scanning import MalformedMessageError, MessageScanner
+from airflow_hivex.core.thrift.unfinished import LARGE
 
 if TYPE_CHECKING:
     from airflow_hivex.core.thrift.server import Server
@@ -54,7 +55,7 @@ class Connection(asyncio.Protocol):
         self._is_paused = False
         self._has_ended = False
         self.is_busy = False
-        self.used_at = server.monotonic()
+        self.used_at = self.connected_at = server.monotonic()
 
     # -- events of asyncio
 
@@ -80,6 +81,7 @@ class Connection(asyncio.Protocol):
         """Forget the connection."""
         self._server.connections.discard(self)
         self._server.unread.remove(self)
+        self._server.unfinished.remove(self)
         self._server.metrics.connections = len(self._server.connections)
         self._buffer.clear()
 
@@ -91,6 +93,8 @@ class Connection(asyncio.Protocol):
         self._buffer += data
         if not self.is_busy:
             self._advance()
+            if len(self._buffer) >= LARGE:
+                self._server.unfinished.add(self)
         elif len(self._buffer) > _MOST_AHEAD:
             self._pause()
 
@@ -122,9 +126,20 @@ class Connection(asyncio.Protocol):
         """Return the bytes of answers that wait for the client to read."""
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
+    @property
+    def unfinished_bytes(self) -> int:
+        """Return the bytes of a call that has not come to its end."""
+        return len(self._buffer)
+
+    @property
+    def has_logged_in(self) -> bool:
+        """Return whether the client has logged in, where it has to."""
+        return self._sasl is None or self._sasl.is_complete
+
     def abort(self, reason: str) -> None:
         """Close the connection at once. What the client has not read is lost."""
         self._warn(reason)
+        self._buffer.clear()
         if self._transport is not None:
             self._transport.abort()
 

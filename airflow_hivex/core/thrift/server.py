@@ -16,6 +16,7 @@ from airflow_hivex.core.thrift.connection import LONGEST_REMEMBERED, Connection
 from airflow_hivex.core.thrift.endpoint import Endpoint
 from airflow_hivex.core.thrift.metrics import Metrics
 from airflow_hivex.core.thrift.sasl import Credentials
+from airflow_hivex.core.thrift.unfinished import UnfinishedCalls
 from airflow_hivex.core.thrift.unread import UnreadAnswers
 
 _MOST_REMEMBERED = 10_000
@@ -26,7 +27,8 @@ class Limits:
     """The limits of clients: bytes of a message, connections, seconds without a call, threads that ask the database.
 
     Answers that clients do not read are kept up to ``unread_bytes`` of all of them, and for ``unread_s`` seconds in
-    which a client reads nothing.
+    which a client reads nothing. Calls that have not come to their end have ``unfinished_bytes`` at most, all together.
+    A client has ``login_s`` seconds to log in.
     """
 
     message_bytes: int = 100 << 20
@@ -35,6 +37,8 @@ class Limits:
     threads: int = 12
     unread_bytes: int = 1 << 30
     unread_s: float = 60
+    unfinished_bytes: int = 1 << 30
+    login_s: float = 30
 
 
 class Server:
@@ -57,6 +61,7 @@ class Server:
         self.executor = ThreadPoolExecutor(limits.threads, thread_name_prefix="hivex-metastore")
         self.connections: set[Connection] = set()
         self.unread = UnreadAnswers(limits.unread_bytes, limits.unread_s, monotonic)
+        self.unfinished = UnfinishedCalls(limits.unfinished_bytes)
         self.is_stopping = False
         self.monotonic = monotonic
         self.remembered: OrderedDict[tuple[bytes, bytes], tuple[Call, Any]] = OrderedDict()
@@ -103,11 +108,14 @@ class Server:
 
     async def _close_idle(self) -> None:
         while True:
-            await asyncio.sleep(min(self.limits.idle_s, self.limits.unread_s, 30) / 3)
+            await asyncio.sleep(min(self.limits.idle_s, self.limits.unread_s, self.limits.login_s) / 3)
             self.unread.check()
             oldest = self.monotonic() - self.limits.idle_s
+            oldest_login = self.monotonic() - self.limits.login_s
             for connection in list(self.connections):
-                if not connection.is_busy and connection.used_at < oldest:
+                if not connection.has_logged_in and connection.connected_at < oldest_login:
+                    connection.abort(f"the client has not logged in within {self.limits.login_s:g} s")
+                elif not connection.is_busy and connection.used_at < oldest:
                     connection.close()
 
     def remember(self, name: bytes, content: bytes, call: Call, args: Any) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import random
 import socket
 import struct
+import time
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from thrift.Thrift import TApplicationException
 
 from airflow_hivex.core.metastore import Metastore
 from airflow_hivex.core.thrift.messages import Head, encoded, written_head
+from airflow_hivex.core.thrift.sasl import Credentials
 from airflow_hivex.core.thrift.server import Limits
 from tests import evidence
 from tests.hive_endpoint import Serving, descriptor, hive_client, partition, serving, table
@@ -150,21 +152,65 @@ def test_idle_connections_cost_little_and_do_not_stop_others(endpoint: Serving, 
         assert hive.getStatus() == 2
 
 
-@pytest.mark.parametrize("limits", [Limits(unread_s=0.2), Limits(unread_bytes=1 << 20)])
+@pytest.mark.parametrize("limits", [Limits(unread_s=0.2), Limits(unread_bytes=1 << 16)])
 def test_client_that_does_not_read_its_answers_loses_its_connection(metastore: Metastore, limits: Limits) -> None:
     with serving(metastore, limits=limits) as running, hive_client(running.port) as hive:
         columns = {f"column_{number}_{'x' * 100}": "string" for number in range(1000)}
         hive.create_table(table("default", "wide", sd=descriptor(**columns)))
         content = call("get_table", ThriftHiveMetastore.get_table_args("default", "wide")) * 100
-        silent = [socket.create_connection(("127.0.0.1", running.port), timeout=30) for _ in range(3)]
+        silent = [served_channel(running.port) for _ in range(3)]
         for channel in silent:
             channel.sendall(content)
-        while len(running.server.connections) > (1 if limits.unread_s < 1 else 3):
+        while len(running.server.connections) > 1:
             assert hive.get_table("default", "wide").tableName == "wide"
         for channel in silent:
             channel.close()
+
+
+def served_channel(port: int) -> socket.socket:
+    """A connection that the server has taken, as its first answer shows."""
+    channel = socket.create_connection(("127.0.0.1", port), timeout=30)
+    channel.sendall(call("getStatus", ThriftHiveMetastore.get_all_databases_args()))
+    assert b"getStatus" in channel.recv(65536)
+    return channel
+
+
+def test_calls_without_an_end_are_bounded_together(metastore: Metastore) -> None:
+    # A name of a table that never ends.
+    head = call("get_table", ThriftHiveMetastore.get_table_args("default", "t"))
+    begun = head[: head.rindex(b"\x00\x00\x00\x01t")] + struct.pack(">i", 50 << 20)
+    with (
+        serving(metastore, limits=Limits(unfinished_bytes=8 << 20)) as running,
+        hive_client(running.port) as hive,
+    ):
+        endless = [served_channel(running.port) for _ in range(3)]
+        for channel in endless:
+            channel.sendall(begun + b"x" * (3 << 20))
+        while len(running.server.connections) > 3:
+            assert hive.getStatus() == 2
+        assert sum(each.unfinished_bytes for each in running.server.connections) <= 8 << 20
+        assert hive.get_all_databases() == ["default"]
+        for channel in endless:
+            channel.close()
         while len(running.server.connections) > 1:
             assert hive.getStatus() == 2
+
+
+def test_client_that_does_not_log_in_loses_its_connection(metastore: Metastore) -> None:
+    limits = Limits(login_s=0.2)
+    with serving(metastore, limits=limits, credentials=Credentials({"alice": "s3cret"})) as running:
+        with socket.create_connection(("127.0.0.1", running.port), timeout=30) as silent:
+            silent.sendall(b"\x01\x00")
+            assert end_of(silent)
+        with socket.create_connection(("127.0.0.1", running.port), timeout=30) as known:
+            secret = b"\0alice\0s3cret"
+            known.sendall(struct.pack(">bi", 1, 5) + b"PLAIN" + struct.pack(">bi", 2, len(secret)) + secret)
+            assert known.recv(5)[0] == 5
+            status = call("getStatus", ThriftHiveMetastore.get_all_databases_args())
+            began = time.monotonic()
+            while time.monotonic() < began + 0.5:
+                known.sendall(struct.pack(">i", len(status)) + status)
+                assert b"getStatus" in known.recv(65536)
 
 
 def test_long_and_wild_patterns_do_not_hold_up_others(endpoint: Serving, hive: Any) -> None:
