@@ -10,6 +10,7 @@ import json
 import logging
 import os
 import threading
+from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
@@ -50,6 +51,8 @@ class _Part(NamedTuple):
 
 _metastores: dict[str, Metastore] = {}
 _metastores_lock = threading.Lock()
+# One for each configuration, held while its metastore is opened: a database that hangs must not hold up the others.
+_openings: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 _joined: set[_Part] = set()
 _metastores_of_parents: list[dict[str, Metastore]] = []
 
@@ -81,6 +84,7 @@ def _leave_metastores_to_parent() -> None:
     _metastores_of_parents.append(_metastores)
     _metastores = {}
     _metastores_lock = threading.Lock()
+    _openings.clear()
 
 
 atexit.register(close_metastores)
@@ -241,16 +245,26 @@ class WarehouseHook(BaseHook):
         # Under Airflow, where the root logger is at INFO, py4j tells about every connection to the JVM.
         logging.getLogger("py4j").setLevel(logging.WARNING)
         spark_connections.register()
+        key = configuration.key
         with _metastores_lock:
-            metastore = _metastores.get(configuration.key)
-            if metastore is None:
-                metastore = _metastores[configuration.key] = Metastore.open(
-                    configuration.url,
-                    clusters=configuration.clusters,
-                    default_cluster=configuration.default_cluster,
-                    settings=configuration.of_metastore,
-                )
-            return metastore
+            opening = _openings[key]
+        with opening:
+            with _metastores_lock:
+                metastore = _metastores.get(key)
+            if metastore is not None:
+                return metastore
+            opened = Metastore.open(
+                configuration.url,
+                clusters=configuration.clusters,
+                default_cluster=configuration.default_cluster,
+                settings=configuration.of_metastore,
+            )
+            with _metastores_lock:
+                # Somebody may have shared one meanwhile.
+                metastore = _metastores.setdefault(key, opened)
+        if metastore is not opened:
+            opened.close()
+        return metastore
 
 
 def _agent_of_task() -> str | None:

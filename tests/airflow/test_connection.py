@@ -1,15 +1,17 @@
 from __future__ import annotations
 
 import json
+import socket
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from airflow.sdk import Connection
 from airflow.sdk.exceptions import AirflowNotFoundException
 
-from airflow_hivex.core.errors import InvalidConnectionError
+from airflow_hivex.core.errors import InvalidConnectionError, StoreUnavailableError
 from airflow_hivex.hooks.configuration import from_connection
-from airflow_hivex.hooks.hivex import HivexHook
+from airflow_hivex.hooks.hivex import HivexHook, close_metastores
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -176,6 +178,29 @@ def test_connection_test_names_what_it_checked_and_creates_nothing(
     del extra["cluster_properties"]["c2"]
     monkeypatch.setenv("AIRFLOW_CONN_HIVEX_DEFAULT", json.dumps({"conn_type": "hivex", "extra": extra}))
     assert HivexHook().test_connection()[0]
+
+
+def test_silent_database_of_a_connection_does_not_hold_up_another_one(
+    monkeypatch: pytest.MonkeyPatch, sqlite_url: str
+) -> None:
+    def connect(conn_id: str, url: str) -> HivexHook:
+        extra = {"metastore_url": url, "cluster_properties": CLUSTERS}
+        monkeypatch.setenv(f"AIRFLOW_CONN_{conn_id.upper()}", json.dumps({"conn_type": "hivex", "extra": extra}))
+        return HivexHook(conn_id)
+
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as pool:
+        port = server.getsockname()[1]
+        silent = connect("silent", f"postgresql://u@127.0.0.1:{port}/x?connect_timeout=60")
+        other = connect("other", sqlite_url)
+        opening = pool.submit(silent.get_metastore)
+        # The first call waits for an answer when it has connected.
+        called, _ = server.accept()
+        with called:
+            assert other.get_metastore() is other.get_metastore()
+            assert not opening.done()
+        with pytest.raises(StoreUnavailableError):
+            opening.result()
+    close_metastores()
 
 
 def test_secrets_of_a_connection_are_told_to_airflow(monkeypatch: pytest.MonkeyPatch) -> None:
