@@ -100,7 +100,6 @@ _INSTEAD_OF_CHANGE = {
     "CREATE": "a table has no branches and tags; links show a table in another database",
     "DISABLE": "tables are protected by the rights of the database, not by a mark",
     "ENABLE": "tables are protected by the rights of the database, not by a mark",
-    "EXCHANGE": "INSERT INTO the other table, and DROP PARTITION, in one transaction if need be",
     "EXECUTE": "COMPACT merges its files, and VACUUM deletes old ones",
     "NOT": "SKEWED BY has no effect here",
     "SKEWED": "SKEWED BY has no effect here",

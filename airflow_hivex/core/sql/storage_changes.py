@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from airflow_hivex.core.model.statements import Literal, SetFormat, SetLocation, SetSerdeProperties, TableName
-from airflow_hivex.core.sql.clauses import read_properties, read_property_keys
+from airflow_hivex.core.model.statements import (
+    ExchangePartition,
+    Literal,
+    SetFormat,
+    SetLocation,
+    SetSerdeProperties,
+    TableName,
+)
+from airflow_hivex.core.sql.clauses import read_properties, read_property_keys, read_static_partition
 from airflow_hivex.core.sql.literals import read_string
 from airflow_hivex.core.sql.serdes import SERDES, SerDe, format_of_input, serde_of
 from airflow_hivex.core.sql.tokens import Cursor
 
-ChangeOfStorage: TypeAlias = SetLocation | SetFormat | SetSerdeProperties
+ChangeOfStorage: TypeAlias = SetLocation | SetFormat | SetSerdeProperties | ExchangePartition
 
 _OF_PARTITION = (
     "all partitions of a table are read in one format; ALTER TABLE without PARTITION changes that of an external table"
@@ -21,7 +28,7 @@ _OF_PARTITION = (
 def read_change_of_storage(
     cursor: Cursor, table: TableName, partition: Mapping[str, Literal] | None
 ) -> ChangeOfStorage | None:
-    """Return the statement whose words up to SET or UNSET are read; None, with nothing read, if it is another.
+    """Return the statement whose words up to the next one are read; None, with nothing read, if it is another.
 
     Raises:
         StatementSyntaxError: it is not SQL.
@@ -29,6 +36,8 @@ def read_change_of_storage(
             otherwise than its table.
     """
     token = cursor.peek()
+    if partition is None and cursor.accept("EXCHANGE"):
+        return _read_exchange(cursor, table)
     if cursor.accept("SET", "LOCATION"):
         return SetLocation(table, read_string(cursor, "a location"), partition)
     words = (("SET", "FILEFORMAT"), ("SET", "SERDE"), ("SET", "SERDEPROPERTIES"), ("UNSET", "SERDEPROPERTIES"))
@@ -43,6 +52,14 @@ def read_change_of_storage(
         library, serde = _read_serde(cursor)
         return SetFormat(table, serde.format, serde.options, library)
     return _read_file_format(cursor, table) if cursor.accept("SET", "FILEFORMAT") else None
+
+
+def _read_exchange(cursor: Cursor, table: TableName) -> ExchangePartition:
+    """Return the statement whose words up to EXCHANGE are read."""
+    cursor.expect("PARTITION")
+    partition = read_static_partition(cursor)
+    cursor.expect("WITH", "TABLE")
+    return ExchangePartition(table, cursor.table_name(), partition)
 
 
 def _read_file_format(cursor: Cursor, table: TableName) -> SetFormat:

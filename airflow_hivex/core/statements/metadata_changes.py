@@ -51,22 +51,36 @@ def change_metadata(
         if before is not None:
             before(running)
 
-        def changes(connection: Connection) -> None:
-            # Its row first, before that of its write ids: others do so in this order.
-            if not lock_for_change(connection, [table_id]):
-                raise NoSuchTableError(table.database, table.name)
-            if not table.is_transactional:
-                change(connection, None, None)
-                return
-            services.transactions.allocate_in(connection, [running.txn_id], table_id)
-            if context.kind:
-                commit_record.note_operation(connection, table_id, context.kind)
-            valid_txns = read_valid_txns(connection, running.txn_id)
-            write_ids = read_valid_write_ids(connection, {table_id: table.full_name}, valid_txns)[table_id]
-            change(connection, write_ids, running.txn_id)
-
-        services.transactions.commit(running.txn_id, changes)
+        services.transactions.commit(
+            running.txn_id, lambda connection: apply_change(context, connection, running, table, change)
+        )
         return Result(txn_id=running.txn_id)
+
+
+def apply_change(
+    context: StatementContext,
+    connection: Connection,
+    running: Running,
+    table: StoredTable,
+    change: Callable[[Connection, ValidWriteIdList | None, int | None], None],
+) -> None:
+    """Apply a change of metadata in the commit of a transaction that has its locks.
+
+    Raises:
+        NoSuchTableError: the table was dropped meanwhile.
+    """
+    # Its row first, before that of its write ids: others do so in this order.
+    if not lock_for_change(connection, [table.id]):
+        raise NoSuchTableError(table.database, table.name)
+    if not table.is_transactional:
+        change(connection, None, None)
+        return
+    context.services.transactions.allocate_in(connection, [running.txn_id], table.id)
+    if context.kind:
+        commit_record.note_operation(connection, table.id, context.kind)
+    valid_txns = read_valid_txns(connection, running.txn_id)
+    write_ids = read_valid_write_ids(connection, {table.id: table.full_name}, valid_txns)[table.id]
+    change(connection, write_ids, running.txn_id)
 
 
 def check_location(

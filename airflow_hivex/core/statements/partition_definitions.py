@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from typing import TypeAlias
 
 from sqlalchemy import Connection
 
@@ -20,7 +21,7 @@ from airflow_hivex.core.errors import (
     NoSuchColumnError,
     NoSuchPartitionError,
 )
-from airflow_hivex.core.model.objects import ClusterStorageDescriptor, Partition, StoredPartition, Table
+from airflow_hivex.core.model.objects import ClusterStorageDescriptor, Partition, StoredPartition, StoredTable, Table
 from airflow_hivex.core.model.partitions import partition_values
 from airflow_hivex.core.model.predicates import Predicate
 from airflow_hivex.core.model.statements import AddPartitions, DropPartitions, Literal, RenamePartition
@@ -29,6 +30,9 @@ from airflow_hivex.core.statements.context import Result, Running, StatementCont
 from airflow_hivex.core.statements.metadata_changes import change_metadata, check_location
 
 log = logging.getLogger(__name__)
+
+DroppedPartitions: TypeAlias = list[tuple[StoredPartition, Sequence[str]]]
+"""Partitions that are out of sight, with the names of the directories that they had."""
 
 
 def add_partitions(context: StatementContext, statement: AddPartitions) -> Result:
@@ -77,19 +81,31 @@ def drop_partitions(context: StatementContext, statement: DropPartitions) -> Res
         names |= set(found)
     if not names:
         return Result()
-    dropped: list[tuple[StoredPartition, Sequence[str]]] = []
+    dropped: DroppedPartitions = []
 
     def change(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:
-        gone = catalog.joining(connection).drop_partitions(
-            database, name, sorted(names), write_ids, if_exists=True, txn_id=txn_id
-        )
-        registered = directories_of(connection, table, [partition.id for partition in gone])
-        dropped[:] = [(each, [found.name for found in registered.get(each.id, ())]) for each in gone]
+        dropped[:] = drop_in(context, connection, table, sorted(names), write_ids, txn_id)
 
     locks = context.services.statement_locks.drop_partitions(table, sorted(names))
     result = change_metadata(context, table, locks, change)
-    _delete_partitions(context, table, dropped)
+    delete_partitions(context, table, dropped)
     return result
+
+
+def drop_in(
+    context: StatementContext,
+    connection: Connection,
+    table: StoredTable,
+    names: Sequence[str],
+    write_ids: ValidWriteIdList | None,
+    txn_id: int | None,
+) -> DroppedPartitions:
+    """Take partitions out of sight, in the caller's commit, and return them with the directories that they had."""
+    gone = context.services.catalog.joining(connection).drop_partitions(
+        table.database, table.name, names, write_ids, if_exists=True, txn_id=txn_id
+    )
+    registered = directories_of(connection, table, [partition.id for partition in gone])
+    return [(each, [found.name for found in registered.get(each.id, ())]) for each in gone]
 
 
 def rename_partition(context: StatementContext, statement: RenamePartition) -> Result:
@@ -206,7 +222,7 @@ def covered_partitions(context: StatementContext, operation: str, table: Table, 
     return covered(names, exact, table.partition_keys)
 
 
-def _delete_partitions(
+def delete_partitions(
     context: StatementContext, table: Table, dropped: Sequence[tuple[StoredPartition, Sequence[str]]]
 ) -> None:
     """Delete exactly the directories that dropped partitions had.

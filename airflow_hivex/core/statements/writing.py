@@ -155,10 +155,12 @@ def end_writes(
     running: Running,
     done: Sequence[tuple[OpenWrite, Sequence[WrittenDirectory]]],
     check: Callable[[], None] | None = None,
+    also: Callable[[Connection], None] | None = None,
 ) -> None:
     """Make what the job wrote count: commit it with the statement's own transaction, else note it for its commit.
 
-    ``check`` is called before that; its error takes the directories back.
+    ``check`` is called before that; its error takes the directories back. ``also`` is done in the commit of the
+    statement's own transaction.
 
     Raises:
         WriteConflictError, TransactionAbortedError: the transaction cannot commit.
@@ -169,7 +171,7 @@ def end_writes(
         StorageError: the files of an external table could not be moved into place.
     """
     if running.joined is None:
-        _commit_writes(context, running, done, check)
+        _commit_writes(context, running, done, check, also)
         return
     if check is not None:
         check()
@@ -190,6 +192,7 @@ def _commit_writes(
     running: Running,
     done: Sequence[tuple[OpenWrite, Sequence[WrittenDirectory]]],
     check: Callable[[], None] | None,
+    also: Callable[[Connection], None] | None,
 ) -> None:
     """Commit the writes of a statement with its own transaction."""
     services = context.services
@@ -221,6 +224,8 @@ def _commit_writes(
         )
         for each in published:
             external_writes.register(services, connection, each)
+        if also is not None:
+            also(connection)
 
     services.transactions.commit(running.txn_id, register)
     for each in published:

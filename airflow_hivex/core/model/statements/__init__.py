@@ -107,7 +107,12 @@ from airflow_hivex.core.model.statements.session_objects import (
     SetConfiguration,
     SetVariables,
 )
-from airflow_hivex.core.model.statements.storage_changes import SetFormat, SetLocation, SetSerdeProperties
+from airflow_hivex.core.model.statements.storage_changes import (
+    ExchangePartition,
+    SetFormat,
+    SetLocation,
+    SetSerdeProperties,
+)
 from airflow_hivex.core.model.statements.transactions import (
     AbortTransactions,
     Commit,
@@ -164,6 +169,7 @@ __all__ = [
     "DropTemporaryFunction",
     "DropVariable",
     "DropView",
+    "ExchangePartition",
     "ExecuteImmediate",
     "ExplainMode",
     "ExplainQuery",

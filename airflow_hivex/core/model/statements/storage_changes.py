@@ -67,3 +67,20 @@ class SetSerdeProperties(Statement):
     def uses(self) -> Uses:
         """Return the table."""
         return table_uses(self.table, Role.ALTER)
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangePartition(Statement):
+    """ALTER TABLE name EXCHANGE PARTITION (...) WITH TABLE source: its partitions become those of the table."""
+
+    KIND = "ALTER TABLE EXCHANGE PARTITION"
+    IN_TRANSACTIONS = False
+
+    table: TableName
+    source: TableName
+    partition: Mapping[str, Literal]
+
+    @property
+    def uses(self) -> Uses:
+        """Return both tables."""
+        return (*table_uses(self.table, Role.INSERT), *table_uses(self.source, Role.ALTER))

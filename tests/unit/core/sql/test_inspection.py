@@ -142,6 +142,7 @@ EXAMPLES: dict[type[Statement], dict[str, str]] = {
         "ALTER TABLE e RECOVER PARTITIONS": "alter e",
     },
     kinds.RefreshTable: {"REFRESH TABLE d.t": "describe d.t", "REFRESH t": "describe t"},
+    kinds.ExchangePartition: {"ALTER TABLE t EXCHANGE PARTITION (p = 1) WITH TABLE d.u": "insert t, alter d.u"},
     kinds.SetLocation: {"ALTER TABLE d.t PARTITION (p = 1) SET LOCATION 'x'": "alter d.t"},
     kinds.SetFormat: {"ALTER TABLE t SET FILEFORMAT ORC": "alter t"},
     kinds.SetSerdeProperties: {"ALTER TABLE t UNSET SERDEPROPERTIES IF EXISTS ('a')": "alter t"},

@@ -1,0 +1,146 @@
+"""ALTER TABLE EXCHANGE PARTITION: partitions of one table become those of another, in one commit.
+
+The rows are copied, since a directory has the write ids of its table. Then the partitions of the source are dropped.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from sqlalchemy import Connection
+
+from airflow_hivex.core.catalog import external_partitions
+from airflow_hivex.core.catalog.registration import Registration
+from airflow_hivex.core.catalog.specifications import clause_condition, covered
+from airflow_hivex.core.errors import AlreadyExistsError, HivexError, InvalidOperationError, NoSuchPartitionError
+from airflow_hivex.core.model.column_types import ColumnType
+from airflow_hivex.core.model.objects import StoredTable, Table
+from airflow_hivex.core.model.statements import ExchangePartition, Insert
+from airflow_hivex.core.model.write_ids import ValidWriteIdList
+from airflow_hivex.core.sql.reader import read
+from airflow_hivex.core.sql.views import quoted
+from airflow_hivex.core.statements.context import Result, StatementContext
+from airflow_hivex.core.statements.locking import acquire
+from airflow_hivex.core.statements.metadata_changes import apply_change
+from airflow_hivex.core.statements.partition_definitions import DroppedPartitions, delete_partitions, drop_in
+from airflow_hivex.core.statements.queries import plan_query
+from airflow_hivex.core.statements.routing import chosen_cluster, route
+from airflow_hivex.core.statements.transactions import own_transaction
+from airflow_hivex.core.statements.writing import begin_write, end_writes
+
+log = logging.getLogger(__name__)
+
+
+def exchange_partition(context: StatementContext, statement: ExchangePartition) -> Result:
+    """Return the number of rows that have come to the table.
+
+    Raises:
+        InvalidOperationError: the tables have other columns, or rows of one of them are not written.
+        NoSuchPartitionError: the source has no such partition.
+        AlreadyExistsError: the table has one of the partitions.
+        WriteConflictError: a partition of the source was changed while the statement waited.
+    """
+    services, catalog = context.services, context.services.catalog
+    target = catalog.get_table(*context.session.qualify(statement.table))
+    source = catalog.get_table(*context.session.qualify(statement.source))
+    _check_alike(statement.kind, target, source)
+    names = _names(context, statement, target, source)
+    with own_transaction(context) as running:
+        locks = services.statement_locks
+        whole = locks.convert_table(source) if source.is_external else locks.drop_partitions(source, names)
+        acquire(context, running, whole)
+        routed = route(context, _insert(target, source), running)
+        (bound,) = routed.bound
+        if (routed.target.id, bound.table.id) != (target.id, source.id):
+            reason = "a table was dropped and created again meanwhile; try again"
+            raise InvalidOperationError(statement.kind, target.full_name, reason)
+        if _names(context, statement, target, source) != names:
+            raise InvalidOperationError(statement.kind, source.full_name, "its partitions changed meanwhile; try again")
+        chosen = tuple(each for each in bound.partitions if each.name in names)
+        files = _files(context, source, names)
+        routed = replace(routed, bound=(replace(bound, partitions=chosen),))
+        cluster = chosen_cluster(context, routed)
+        write = begin_write(context, running, target, cluster, overwrite=False, static={}, partition=None)
+        plan = replace(plan_query(context, running, routed.statement.query, routed, cluster), write=write.write)
+        written = context.run(cluster, plan)
+        empty = frozenset(names) - {each.partition for each in written.directories}
+        dropped: DroppedPartitions = []
+
+        def drop(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:
+            dropped[:] = drop_in(context, connection, source, names, write_ids, txn_id)
+
+        def also(connection: Connection) -> None:
+            if empty:
+                added = Registration(target, cluster.name, running.txn_id, (), empty, adds_partitions=True)
+                catalog.joining(connection).register(added)
+            apply_change(context, connection, running, source, drop)
+
+        end_writes(context, running, [(write, written.directories)], also=also)
+    delete_partitions(context, source, dropped)
+    _delete_files(context, source, files)
+    return Result(cluster=cluster.name, txn_id=running.txn_id, rows_written=written.rows_written, route=routed.route)
+
+
+def _check_alike(operation: str, target: Table, source: Table) -> None:
+    for table in (target, source):
+        if table.is_view:
+            raise InvalidOperationError(operation, table.full_name, "it is a view")
+    if target.not_inserted:
+        raise InvalidOperationError(operation, target.full_name, target.not_inserted)
+    if target.id == source.id:
+        raise InvalidOperationError(operation, target.full_name, "both tables are the same; RENAME TO PARTITION moves")
+
+    def columns(table: Table) -> list[tuple[str, ColumnType]]:
+        return [(each.name.lower(), each.parsed_type) for each in (*table.columns, *table.partition_keys)]
+
+    if columns(target) != columns(source) or len(target.partition_keys) != len(source.partition_keys):
+        reason = f"{source.full_name} has other columns or partition keys; name them in an INSERT"
+        raise InvalidOperationError(operation, target.full_name, reason)
+
+
+def _names(
+    context: StatementContext, statement: ExchangePartition, target: StoredTable, source: StoredTable
+) -> list[str]:
+    """Return the partitions of the source that the clause covers, none of which the target has."""
+    condition = clause_condition(statement.kind, source, statement.partition)
+    catalog = context.services.catalog
+    known = catalog.list_partition_names(source.database, source.name, condition)
+    names = covered(known, condition, source.partition_keys)
+    if not names:
+        raise NoSuchPartitionError(source.database, source.name, "that the specification covers")
+    there = catalog.get_partitions_by_names(target.database, target.name, names)
+    if there:
+        raise AlreadyExistsError("partition", f"{target.full_name} {there[0].name}", "drop it, or choose another one")
+    return names
+
+
+def _insert(target: StoredTable, source: StoredTable) -> Insert:
+    columns = ", ".join(quoted(each.name) for each in (*target.columns, *target.partition_keys))
+    into = f"{quoted(target.database)}.{quoted(target.name)}"
+    text = f"INSERT INTO {into} SELECT {columns} FROM {quoted(source.database)}.{quoted(source.name)}"  # noqa: S608 - quoted
+    insert = read(text, database=target.database)
+    assert isinstance(insert, Insert)
+    return insert
+
+
+def _files(context: StatementContext, source: StoredTable, names: Sequence[str]) -> Mapping[str, Sequence[str]]:
+    """Return the files of partitions of an external table by folder, which go as Hive moves them; else none."""
+    if not source.is_external:
+        return {}
+    with context.services.store.read() as connection:
+        places = external_partitions.locations_of(connection, source, names)
+    files = context.services.files(context.services.clusters.get(source.storage.primary.cluster))
+    return {place: files.list_data_files(place) for place in places.values()}
+
+
+def _delete_files(context: StatementContext, source: StoredTable, found: Mapping[str, Sequence[str]]) -> None:
+    try:
+        files = context.services.files_to_change(context.services.clusters.get(source.storage.primary.cluster))
+        for place, names in found.items():
+            for name in names:
+                files.delete_file(f"{place}/{name}")
+            files.delete_empty_directories(place, len(source.partition_keys))
+    except HivexError as error:
+        log.warning("Files of partitions that %s has given away are still there: %s", source.full_name, error)
