@@ -247,5 +247,25 @@ def get_schema(endpoint: Endpoint, client: Client, args: Any) -> list[Any]:
     return [*table.sd.cols, *table.partitionKeys]
 
 
+@call("get_fields_req")
+def get_fields_req(endpoint: Endpoint, client: Client, args: Any) -> Any:
+    """Return the columns of a table without its partition keys, as of the write id list of the request."""
+    return ttypes.GetFieldsResponse(fields=list(_requested_table(endpoint, client, args.req).sd.cols))
+
+
+@call("get_schema_req")
+def get_schema_req(endpoint: Endpoint, client: Client, args: Any) -> Any:
+    """Return the columns of a table with its partition keys, as of the write id list of the request."""
+    table = _requested_table(endpoint, client, args.req)
+    return ttypes.GetSchemaResponse(fields=[*table.sd.cols, *table.partitionKeys])
+
+
+def _requested_table(endpoint: Endpoint, client: Client, request: Any) -> Any:
+    name = read_database(request.dbName, request.catName)
+    ids = list_of(request.validWriteIdList)
+    context = {} if request.envContext is None else request.envContext.properties
+    return read_table(endpoint, client, name, request.tblName or "", ids, context)
+
+
 def _known_table(endpoint: Endpoint, client: Client, database: str, table: str) -> Any:
     return read_table(endpoint, client, read_database(database), table, None)

@@ -219,3 +219,19 @@ def test_view_of_trino_is_kept_for_trino(hive: Any, metastore: Metastore) -> Non
     described.dbName = "closed"
     with pytest.raises(ttypes.InvalidObjectException, match="closed namespace"):
         hive.create_table(described)
+
+
+def test_columns_are_read_by_requests_of_hive_4(hive: Any, metastore: Metastore) -> None:
+    hive.create_table(table("default", "t", keys={"k": "string"}))
+    fields = hive.get_fields_req(ttypes.GetFieldsRequest(dbName="default", tblName="t")).fields
+    schema = hive.get_schema_req(ttypes.GetSchemaRequest(dbName="default", tblName="t")).fields
+    assert [each.name for each in fields] == ["id", "name"]
+    assert [each.name for each in schema] == ["id", "name", "k"]
+    hive.create_table(table("default", "acid", parameters={"transactional": "true"}))
+    with pytest.raises(ttypes.MetaException, match="no write id list"):
+        hive.get_fields_req(ttypes.GetFieldsRequest(dbName="default", tblName="acid"))
+    ids = metastore.transactions.valid_write_ids(["default.acid"], metastore.transactions.valid_txns())
+    request = ttypes.GetFieldsRequest(dbName="default", tblName="acid", validWriteIdList=str(ids["default.acid"]))
+    assert [each.name for each in hive.get_fields_req(request).fields] == ["id", "name"]
+    with pytest.raises(ttypes.UnknownTableException):
+        hive.get_schema_req(ttypes.GetSchemaRequest(dbName="default", tblName="missing"))
