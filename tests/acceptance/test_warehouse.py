@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+import json
+import pprint
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -29,6 +32,9 @@ from airflow_hivex.core.errors import (
 from airflow_hivex.core.warehouse import Warehouse
 
 pytestmark = [pytest.mark.spark, pytest.mark.parametrize("metastore_url", ["sqlite"], indirect=True)]
+
+
+NOTEBOOK = Path(__file__).parents[2] / "docs" / "how-to" / "delta.ipynb"
 
 
 @pytest.fixture
@@ -366,3 +372,23 @@ def test_stream_of_changes_has_each_change_once(warehouse: Warehouse, session: S
     session.sql("INSERT INTO t VALUES (8)")
     assert warehouse.for_each_batch("t", process, stream="log of t") == 1
     assert logged()[-2:] == [("insert", 7), ("insert", 8)]
+
+
+def test_the_notebook_for_users_of_delta_shows_what_its_cells_return(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("HIVEX_HISTORY_RETENTION", raising=False)
+    document = json.loads(NOTEBOOK.read_text())
+    names: dict[str, object] = {"spark": spark}
+    for cell in document["cells"]:
+        if cell["cell_type"] != "code":
+            continue
+        tree = ast.parse("".join(cell["source"]))
+        shown = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) and cell["outputs"] else None
+        exec(compile(tree, str(NOTEBOOK), "exec"), names)
+        if isinstance(shown, ast.Expr):
+            found = eval(compile(ast.Expression(shown.value), str(NOTEBOOK), "eval"), names)
+            (output,) = cell["outputs"]
+            assert pprint.pformat(found, width=100) == "".join(output["data"]["text/plain"])
+    assert spark.catalog.listTables() == []
