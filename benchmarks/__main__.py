@@ -18,6 +18,7 @@ BENCHMARKS = {
     "deltas": "Scans of deltas",
     "row_changes": "Row changes",
     "history": "Earlier versions",
+    "arrow_reads": "Reads without Spark",
     "transactions": "Transactions",
     "deadlocks": "Deadlocks",
     "initiator": "Initiator",
@@ -29,7 +30,7 @@ BENCHMARKS = {
     "namespaces": "Namespaces",
     "tasks": "Tasks",
 }
-OF_LINEITEM = ("inserts", "scans", "deltas", "row_changes", "history", "compaction")
+OF_LINEITEM = ("inserts", "scans", "deltas", "row_changes", "history", "arrow_reads", "compaction")
 
 
 def main() -> None:

@@ -38,19 +38,25 @@ class Figure:
 
 
 def interleave(
-    cases: Mapping[str, Callable[[], object]], *, rounds: int, warm_up: int = 1, at_least_s: float = 0
+    cases: Mapping[str, Callable[[], object]],
+    *,
+    rounds: int,
+    warm_up: int = 1,
+    at_least_s: float = 0,
+    swap: bool = False,
 ) -> dict[str, list[float]]:
     """Seconds of every counted round of each case; the cases take turns within a round.
 
     Rounds go on after ``rounds`` until ``at_least_s`` seconds have passed, as a few short ones tell little. A case that
-    returns a float has measured itself.
+    returns a float has measured itself. With ``swap`` every other round goes backwards, so that no case gains by its
+    place.
     """
     seconds: dict[str, list[float]] = {name: [] for name in cases}
     began = time.perf_counter()
     for number in itertools.count():
         if number >= warm_up + rounds and time.perf_counter() - began >= at_least_s:
             break
-        for name, case in cases.items():
+        for name, case in reversed(cases.items()) if swap and number % 2 else cases.items():
             started = time.perf_counter()
             own = case()
             elapsed = own if isinstance(own, float) else time.perf_counter() - started

@@ -32,6 +32,6 @@ def run(folder: Path, scale: float) -> list[Figure]:
                 "version": lambda query=query: rows.ask(query, earlier),
                 "present": lambda query=query: rows.ask(query, "unchanged"),
             }
-            seconds = interleave(cases, rounds=7, warm_up=2)
+            seconds = interleave(cases, rounds=15, warm_up=3, at_least_s=30, swap=True)
             figures.append(compare(f"{name} of an earlier version", seconds, "version", "present", goal=GOAL))
         return figures
