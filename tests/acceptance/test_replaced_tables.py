@@ -74,7 +74,7 @@ def test_several_sessions_replace_a_table_at_once(metastore: Metastore, session:
     def replace() -> None:
         try:
             with metastore.session() as own:
-                for _ in range(2 if query else 6):
+                for _ in range(1 if query else 6):
                     own.sql(f"CREATE OR REPLACE TABLE t{query or ' (id int)'}")
         except HivexError as error:
             problems.append(error)
