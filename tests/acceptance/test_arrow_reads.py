@@ -253,6 +253,8 @@ def convert_files(session: Session, where: Path) -> None:
             ids = pa.array(range(10 * p + 100 * part, 10 * p + 100 * part + 10), pa.int32())
             orc.write_table(pa.table({"id": ids, "v": ids.cast(pa.string())}), where / f"p={p}" / f"00000{part}_0")
         (where / f"p={p}" / "000002_0").touch()
+        # As a pattern, its name would mean another file.
+        orc.write_table(pa.table({"id": pa.array([200 + p], pa.int32()), "v": ["x"]}), where / f"p={p}" / "00000[01]_0")
     session.sql("CREATE EXTERNAL TABLE t (id INT, v STRING) PARTITIONED BY (p INT) LOCATION 't'")
     session.sql("ALTER TABLE t ADD PARTITION (p=0) PARTITION (p=1) PARTITION (p=2)")
     session.sql("ALTER TABLE t SET TBLPROPERTIES ('EXTERNAL' = 'FALSE', 'transactional' = 'true')")
