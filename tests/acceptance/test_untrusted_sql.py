@@ -88,7 +88,6 @@ def test_views_of_a_time_when_code_was_allowed_are_refused_as_well(
         "CREATE TABLE p (id INT) USING evil.Source",
         "SELECT * FROM text.`/etc/passwd`",
         "SELECT * FROM read_files('/etc/passwd')",
-        "CREATE FUNCTION f AS 'evil.Function' USING JAR '/tmp/x.jar'",
         "ADD JAR '/tmp/x.jar'",
         "SELECT TRANSFORM (s) USING 'cat' AS (s) FROM t",
         "SET spark.sql.extensions = evil.Extension",
@@ -102,6 +101,14 @@ def test_files_classes_and_options_beyond_the_tables_are_refused(session: Sessio
         session.sql(statement)
     assert "OPEN" not in [row[1] for row in session.sql("SHOW TRANSACTIONS").rows]
     assert len(session.sql("SHOW TABLES").rows) == 1
+
+
+def test_a_permanent_function_of_a_class_is_kept_and_not_called(session: Session) -> None:
+    session.sql("CREATE FUNCTION f AS 'evil.Function' USING JAR '/tmp/x.jar'")
+    for statement in ("SELECT f(id) FROM t", "CREATE VIEW v AS SELECT default.f(id) AS x FROM t"):
+        with pytest.raises(InvalidOperationError, match=rf"evil\.Function.*{ALLOW_CODE}"):
+            session.sql(statement)
+    assert "OPEN" not in [row[1] for row in session.sql("SHOW TRANSACTIONS").rows]
 
 
 def test_options_of_resources_are_taken(session: Session) -> None:
