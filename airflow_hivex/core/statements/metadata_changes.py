@@ -103,11 +103,11 @@ def check_location(
     """
     if location is None:
         return
-    if not location.strip("/."):
-        raise InvalidObjectError(kind, name, f"location {location!r} names no folder of its own")
     services = context.services
     place = cluster or services.clusters.get(services.clusters.default)
-    relative = place.relative(location)
+    relative = place.relative(location) if location.strip("/.") else ""
+    if not relative:
+        raise InvalidObjectError(kind, name, f"location {location!r} names no folder of its own")
     try:
         files = services.files(place)
         target = files.link_target(relative)
