@@ -29,7 +29,13 @@ from airflow_hivex.core.statements import partition_definitions
 from airflow_hivex.core.statements.metadata_changes import change_metadata, check_location
 from airflow_hivex.core.thrift.bindings import ttypes
 from airflow_hivex.core.thrift.calls.registry import Raw, call
-from airflow_hivex.core.thrift.calls.table_changes import kept_statistics, properties_of, with_time, without_ours
+from airflow_hivex.core.thrift.calls.table_changes import (
+    kept_statistics,
+    properties_of,
+    same_place,
+    with_time,
+    without_ours,
+)
 from airflow_hivex.core.thrift.calls.tables import list_of
 from airflow_hivex.core.thrift.clients import Client, DatabaseName, read_database
 from airflow_hivex.core.thrift.endpoint import Endpoint
@@ -73,6 +79,15 @@ class _Changed:
         without_ours(self.like)
         self._converter = PartitionConverter(self.like, self.table, self.primary)
 
+    def name_of(self, hive: Any) -> str:
+        """Return the name of a partition that a client describes."""
+        return self.endpoint.services.catalog.new_partition(self.table, list(nullable(hive.values or ()))).name
+
+    def absolute(self, location: str) -> str:
+        """Return the location of a partition, which may be relative to the table, as in Hive."""
+        is_relative = not location.startswith("/") and ":" not in location
+        return f"{self.like.sd.location}/{location}" if is_relative else location
+
     def converted(self, hive: Any) -> Partition:
         """Return a partition that a client describes."""
         catalog = self.endpoint.services.catalog
@@ -82,11 +97,10 @@ class _Changed:
             hive.sd.location = None
         without_ours(hive)
         location = hive.sd.location
-        if not location:
+        if location:
+            hive.sd.location = self.absolute(location)
+        else:
             hive.sd.location = self.primary.uri(f"{self.table.storage.primary.location}/{new.name}")
-        elif not location.startswith("/") and ":" not in location:
-            # Relative to the table, as in Hive.
-            hive.sd.location = f"{self.like.sd.location}/{location}"
         if hive.sd.serdeInfo is None:
             hive.sd.serdeInfo = self.like.sd.serdeInfo
         if hive.sd.cols is None:
@@ -104,10 +118,11 @@ class _Changed:
         seen = self.endpoint.services.catalog.get_table(self.table.database, self.table.name, cluster=self.cluster)
         return self.endpoint.partition_bytes(found, seen, self.name.given, self.cluster)
 
-    def read(self, names: Sequence[str]) -> list[StoredPartition]:
-        """Return partitions as they are now."""
+    def read(self, names: Sequence[str], cluster: str | None = None) -> list[StoredPartition]:
+        """Return partitions as they are now, as seen on a cluster; by default on that of the client."""
         catalog = self.endpoint.services.catalog
-        return catalog.get_partitions_by_names(self.table.database, self.table.name, names, cluster=self.cluster)
+        seen_on = cluster or self.cluster
+        return catalog.get_partitions_by_names(self.table.database, self.table.name, names, cluster=seen_on)
 
 
 def nullable(values: Sequence[str]) -> tuple[str | None, ...]:
@@ -294,41 +309,57 @@ def alter_partitions_req(endpoint: Endpoint, client: Client, args: Any) -> Any:
 
 def _alter(of: _Changed, parts: Sequence[Any]) -> None:
     table, catalog = of.table, of.endpoint.services.catalog
-    changed = [of.converted(each) for each in parts]
-    if not changed:
+    if not parts:
         return
-    names = [each.name for each in changed]
-    stored = {each.name: each for each in of.read(names)}
-    kept = [_in_place(of, each, stored.get(each.name)) for each in changed]
+    names = [of.name_of(each) for each in parts]
+    at_home = {each.name: each for each in of.read(names, of.primary.name)}
+    missing = next((name for name in names if name not in at_home), None)
+    if missing is not None:
+        raise NoSuchPartitionError(table.database, table.name, missing)
+    moved = _new_locations(of, dict(zip(names, parts, strict=True)), at_home)
+    for name, each in zip(names, parts, strict=True):
+        if each.sd is not None:
+            each.sd.location = at_home[name].location
+    changed = [of.converted(each) for each in parts]
 
     def change(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:
-        catalog.joining(connection).alter_partitions(table.database, table.name, kept, write_ids, txn_id=txn_id)
-        _store_statistics(of, connection, {each.name: each for each in kept})
+        joining = catalog.joining(connection)
+        joining.alter_partitions(table.database, table.name, changed, write_ids, txn_id=txn_id)
+        for name, location in moved.items():
+            joining.set_location(table.database, table.name, location, name)
+        _store_statistics(of, connection, {each.name: each for each in changed})
 
-    of.change(of.endpoint.services.statement_locks.alter_table(table), change)
+    locks = of.endpoint.services.statement_locks
+    of.change(locks.convert_table(table) if moved else locks.alter_table(table), change)
 
 
-def _in_place(of: _Changed, changed: Partition, stored: StoredPartition | None) -> Partition:
-    """Return a changed partition, whose location must be the one that it has.
+def _new_locations(of: _Changed, parts: Mapping[str, Any], at_home: Mapping[str, StoredPartition]) -> dict[str, str]:
+    """Return the other locations of partitions below the root of their cluster, by the names of the partitions.
+
+    A client sends the location that it sees, which may be that of a copy.
 
     Raises:
-        NoSuchPartitionError: it does not exist.
-        InvalidOperationError: it would move.
+        InvalidOperationError: the table is transactional.
+        InvalidObjectError, LocationOutsideClusterError: no partition can lie there.
     """
-    if stored is None:
-        raise NoSuchPartitionError(of.table.database, of.table.name, changed.name)
-    wanted = changed.location or f"{of.table.storage.primary.location}/{changed.name}"
-    present = of.endpoint.services.clusters
-    relative = wanted
-    for cluster in map(present.get, present):
-        found = cluster.root.relative(stored.location)
-        if found is not None:
-            relative = found
-            break
-    if changed.location and wanted != relative:
-        reason = f"it lies in {stored.location}, and this does not move it; drop and add it again, its files stay"
-        raise InvalidOperationError("ALTER PARTITION SET LOCATION", f"{of.table.full_name} {changed.name}", reason)
-    return changed
+    given = {name: each.sd.location for name, each in parts.items() if each.sd is not None and each.sd.location}
+    others = [name for name, location in given.items() if not same_place(location, at_home[name].location)]
+    seen = {each.name: each for each in of.read(others)} if others else {}
+    found = {}
+    for name in others:
+        location = of.absolute(given[name])
+        if same_place(location, seen[name].location):
+            continue
+        relative = of.primary.relative(location)
+        if relative == of.primary.relative(at_home[name].location):
+            continue
+        full_name = f"{of.table.full_name} {name}"
+        if not of.table.is_external:
+            reason = "the files of a transactional table are as its commits have written them"
+            raise InvalidOperationError("ALTER PARTITION SET LOCATION", full_name, reason)
+        check_location(of.context, "partition", full_name, location, of.primary, is_external=True)
+        found[name] = relative
+    return found
 
 
 # -- rename and drop ---------------------------------------------------------------------

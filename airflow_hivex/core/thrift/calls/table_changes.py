@@ -27,6 +27,7 @@ from airflow_hivex.core.model.write_ids import ValidWriteIdList
 from airflow_hivex.core.namespaces.foreign_names import foreign_tables, foreign_view_error
 from airflow_hivex.core.statements import definitions, views
 from airflow_hivex.core.statements.constraints import with_checked_constraints
+from airflow_hivex.core.statements.context import StatementContext
 from airflow_hivex.core.statements.metadata_changes import change_metadata, check_location
 from airflow_hivex.core.statements.table_definitions import check_no_constraint, check_properties
 from airflow_hivex.core.statements.truncation import run_truncate
@@ -257,17 +258,18 @@ def _alter(
         raise MissingWriteIdListError(stored.full_name)
     cluster = endpoint.services.clusters.get(stored.storage.primary.cluster)
     seen = catalog.get_table(name.name, old_name, cluster=client.cluster(name, properties))
-    is_renamed = (hive.tableName or "").lower() != stored.name
+    new_name = read_database(hive.dbName, hive.catName)
+    is_renamed = (new_name.name, (hive.tableName or "").lower()) != (stored.database, stored.name)
+    context = endpoint.context(client, name, properties)
+    location = None
     if not stored.is_view:
-        _check_place(seen, hive, is_renamed=is_renamed)
+        # A rename leaves the files where they are, whatever location it has.
+        location = None if is_renamed else _new_location(context, stored, seen, hive, cluster)
         hive.sd.location = cluster.uri(stored.storage.primary.location)
         if hive.sd.serdeInfo is not None and hive.sd.serdeInfo.parameters and not stored.is_of_other_engine:
             paths = {key: value for key, value in hive.sd.serdeInfo.parameters.items() if key.lower() != "path"}
             hive.sd.serdeInfo.parameters = paths
-    new_database = read_database(hive.dbName, hive.catName).name
-    if new_database != stored.database:
-        raise InvalidOperationError("ALTER TABLE", stored.full_name, "a table cannot change its database")
-    table = _converted(name, hive, cluster, stored.storage.primary.location)
+    table = _converted(new_name, hive, cluster, stored.storage.primary.location)
     check_spark_options(endpoint.services.settings, table.full_name, table.parameters)
     if stored.is_view:
         _check_view(endpoint, table)
@@ -279,10 +281,17 @@ def _alter(
         if _EXPECTED_KEY in properties:
             _check_expected(connection, stored, properties)
         catalog.joining(connection).alter_table(name.name, old_name, table, write_ids, txn_id)
+        if location is not None:
+            catalog.joining(connection).set_location(stored.database, stored.name, location)
         _store_statistics(endpoint, connection, stored, hive)
 
-    context = endpoint.context(client, name, properties)
-    change_metadata(context, stored, endpoint.services.statement_locks.alter_table(stored), change)
+    locks = endpoint.services.statement_locks
+    wanted = locks.alter_table(stored)
+    if table.database != stored.database:
+        wanted = [*locks.create_table(table.database), *locks.convert_table(stored)]
+    elif location is not None:
+        wanted = locks.convert_table(stored)
+    change_metadata(context, stored, wanted, change)
 
 
 def _check_expected(connection: Connection, stored: StoredTable, properties: Mapping[str, str]) -> None:
@@ -300,14 +309,33 @@ def _check_expected(connection: Connection, stored: StoredTable, properties: Map
         raise TableChangedError(stored.full_name, key, current, expected)
 
 
-def _check_place(seen: StoredTable, hive: Any, *, is_renamed: bool) -> None:
-    """Refuse a change of the location. A rename leaves the files where they are, whatever location it has."""
+def _new_location(
+    context: StatementContext, stored: StoredTable, seen: StoredTable, hive: Any, cluster: Cluster
+) -> str | None:
+    """Return the other location of an external table below the root of its cluster; None where it stays.
+
+    ``seen`` is the table with the location that the client sees, which may be that of a copy.
+
+    Raises:
+        InvalidOperationError: the table is transactional.
+        InvalidObjectError, LocationOutsideClusterError: no table can lie there.
+    """
     given = hive.sd.location
-    if is_renamed or not given:
-        return
-    if _path(given) != _path(seen.location):
-        reason = f"it lies in {seen.location}, and this does not move it; drop and create it again, its files stay"
+    if not given or same_place(given, seen.location):
+        return None
+    relative = cluster.relative(given)
+    if relative == stored.storage.primary.location:
+        return None
+    if not seen.is_external:
+        reason = "the files of a transactional table are as its commits have written them"
         raise InvalidOperationError("ALTER TABLE SET LOCATION", seen.full_name, reason)
+    check_location(context, "table", seen.full_name, given, cluster, is_external=True)
+    return relative
+
+
+def same_place(location: str, other: str) -> bool:
+    """Return whether two locations are one: spellings differ in slashes."""
+    return _path(location) == _path(other)
 
 
 def _path(location: str) -> str:

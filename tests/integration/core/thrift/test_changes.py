@@ -7,7 +7,7 @@ import pytest
 from hive_metastore import ttypes
 
 from airflow_hivex.core.metastore import Metastore
-from tests.hive_endpoint import partition, table
+from tests.hive_endpoint import Serving, hive_client, partition, table
 
 
 def test_managed_table_without_transactions_owns_its_files(hive: Any, metastore: Metastore, tmp_path: Path) -> None:
@@ -144,12 +144,90 @@ def test_renamed_table_keeps_files_and_statistics(hive: Any, metastore: Metastor
         hive.alter_table("default", "t", found)
 
 
-def test_table_does_not_move(hive: Any) -> None:
-    hive.create_table(table("default", "t", tableType="EXTERNAL_TABLE"))
-    found = hive.get_table("default", "t")
+def test_external_table_and_partition_get_another_location(hive: Any, endpoint: Serving, tmp_path: Path) -> None:
+    hive.create_table(table("default", "p", keys={"ds": "string"}))
+    hive.add_partitions([partition("default", "p", each) for each in ("a", "b")])
+    found = hive.get_table("default", "p")
+    found.sd.location = f"{tmp_path}/c1/elsewhere"
+    found.parameters["k"] = "v"
+    hive.alter_table("default", "p", found)
+    changed = hive.get_table("default", "p")
+    assert (changed.sd.location, changed.parameters["k"]) == (f"file://{tmp_path}/c1/elsewhere", "v")
+    part = hive.get_partition("default", "p", ["a"])
+    # As in Hive, partitions stay where they are.
+    assert part.sd.location == f"file://{tmp_path}/c1/default.db/p/ds=a"
+    part.sd.location = f"file:{tmp_path}/c1/elsewhere/x"
+    hive.alter_partitions("default", "p", [part])
+    assert hive.get_partition("default", "p", ["a"]).sd.location == f"file://{tmp_path}/c1/elsewhere/x"
+    for place in (f"file://{tmp_path}/c2/x", "file:///elsewhere", f"file://{tmp_path}/c1"):
+        found.sd.location = part.sd.location = place
+        with pytest.raises((ttypes.InvalidOperationException, ttypes.MetaException)):
+            hive.alter_table("default", "p", found)
+        with pytest.raises((ttypes.InvalidOperationException, ttypes.MetaException)):
+            hive.alter_partition("default", "p", part)
+    assert hive.get_table("default", "p").sd.location == changed.sd.location
+    assert hive.get_partition("default", "p", ["a"]).sd.location == f"file://{tmp_path}/c1/elsewhere/x"
+
+
+def test_location_of_a_copy_that_comes_back_moves_nothing(
+    metastore: Metastore, endpoint: Serving, tmp_path: Path
+) -> None:
+    with hive_client(endpoint.port) as hive, hive_client(endpoint.port, "ann@c2") as other:
+        hive.create_table(table("default", "p", keys={"ds": "string"}, tableType="EXTERNAL_TABLE"))
+        hive.add_partition(partition("default", "p", "a"))
+        metastore.catalog.register_copy("default", "p", "c2", ["ds=a"])
+        seen = other.get_partition("default", "p", ["a"])
+        assert seen.sd.location == f"file://{tmp_path}/c2/default.db/p/ds=a"
+        seen.parameters["k"] = "v"
+        other.alter_partition("default", "p", seen)
+        found = other.get_partition("default", "p", ["a"])
+        assert (found.sd.location, found.parameters["k"]) == (seen.sd.location, "v")
+        assert hive.get_partition("default", "p", ["a"]).sd.location == f"file://{tmp_path}/c1/default.db/p/ds=a"
+
+
+def test_files_of_a_transactional_table_do_not_move(hive: Any, metastore: Metastore) -> None:
+    hive.create_table(table("default", "t", parameters={"transactional": "true"}))
+    ids = metastore.transactions.valid_write_ids(["default.t"], metastore.transactions.valid_txns())
+    listed = str(ids["default.t"])
+    found = hive.get_table_req(ttypes.GetTableRequest("default", "t", validWriteIdList=listed)).table
     found.sd.location += "_elsewhere"
-    with pytest.raises(ttypes.InvalidOperationException, match="does not move it"):
-        hive.alter_table("default", "t", found)
+    request = ttypes.AlterTableRequest(dbName="default", tableName="t", table=found, validWriteIdList=listed)
+    with pytest.raises(ttypes.InvalidOperationException, match="as its commits have written them"):
+        hive.alter_table_req(request)
+
+
+def test_table_is_renamed_into_another_database(hive: Any, metastore: Metastore, tmp_path: Path) -> None:
+    for name in ("d", "full"):
+        hive.create_database(ttypes.Database(name, None, None, {}))
+    hive.create_table(table("default", "t", keys={"ds": "string"}))
+    hive.add_partition(partition("default", "t", "a"))
+    hive.create_table(table("full", "t"))
+    found = hive.get_table("default", "t")
+    location = found.sd.location
+    for database, error in (("missing", ttypes.InvalidOperationException), ("full", ttypes.InvalidOperationException)):
+        found.dbName = database
+        with pytest.raises(error, match=database):
+            hive.alter_table("default", "t", found)
+    found.dbName, found.tableName, found.sd.location = "d", "u", f"file://{tmp_path}/c1/d.db/u"
+    hive.alter_table_with_environment_context("default", "t", found, None)
+    assert hive.get_all_tables("default") == []
+    assert hive.get_table("d", "u").sd.location == location
+    assert hive.get_partition("d", "u", ["a"]).sd.location == f"{location}/ds=a"
+    last = metastore.notification_log.events(after=0, limit=1000)[-1]
+    assert (last.database, last.table) == ("d", "u")
+
+
+def test_view_does_not_get_into_a_closed_namespace_that_does_not_see_its_tables(hive: Any) -> None:
+    hive.create_table(table("default", "t"))
+    hive.create_database(ttypes.Database("closed", None, None, {"hivex.namespace.mode": "true"}))
+    view = table("default", "v", tableType="VIRTUAL_VIEW", viewOriginalText="x", viewExpandedText="select id from t")
+    view.sd.cols = view.sd.cols[:1]
+    hive.create_table(view)
+    found = hive.get_table("default", "v")
+    found.dbName = "closed"
+    with pytest.raises(ttypes.MetaException, match="another namespace"):
+        hive.alter_table("default", "v", found)
+    assert hive.get_all_tables("closed") == []
 
 
 def test_view_of_spark_comes_back_with_its_text(hive: Any, metastore: Metastore) -> None:
@@ -250,9 +328,6 @@ def test_partitions_are_altered_renamed_and_dropped(hive: Any, tmp_path: Path) -
     found.parameters["k"] = "v"
     hive.alter_partitions("default", "p", [found])
     assert hive.get_partition("default", "p", ["a"]).parameters["spark.sql.statistics.totalSize"] == "5"
-    found.sd.location += "x"
-    with pytest.raises(ttypes.InvalidOperationException, match="does not move it"):
-        hive.alter_partition("default", "p", found)
     renamed = hive.get_partition("default", "p", ["a"])
     location = renamed.sd.location
     renamed.values = ["z"]
