@@ -59,6 +59,7 @@ from airflow_hivex.core.statements import (
     statistics,
     storage_changes,
     temporary_functions,
+    temporary_tables,
     temporary_views,
     truncation,
     upkeep,
@@ -92,6 +93,18 @@ Handler = Callable[[StatementContext, Any], Result]
 
 
 def _create_table(context: StatementContext, statement: kinds.CreateTable) -> Result:
+    if statement.temporary:
+        return temporary_tables.create_temporary(context, statement, _create_stored_table)
+    return _create_stored_table(context, statement)
+
+
+def _create_table_like(context: StatementContext, statement: kinds.CreateTableLike) -> Result:
+    if statement.new.temporary:
+        return temporary_tables.create_temporary(context, statement, definitions.create_table_like)
+    return definitions.create_table_like(context, statement)
+
+
+def _create_stored_table(context: StatementContext, statement: kinds.CreateTable) -> Result:
     if statement.query is not None:
         return create_as_select.run_create_table_as_select(context, statement)
     create = replacements.run_replace if statement.or_replace else definitions.create_table
@@ -119,8 +132,8 @@ _HANDLERS: dict[type, Handler] = {
     kinds.UseDatabase: definitions.use_database,
     kinds.UseCluster: definitions.use_cluster,
     kinds.CreateTable: _create_table,
-    kinds.CreateTableLike: definitions.create_table_like,
-    kinds.DropTable: definitions.drop_table,
+    kinds.CreateTableLike: _create_table_like,
+    kinds.DropTable: temporary_tables.drop_one,
     kinds.AddPartitions: partition_definitions.add_partitions,
     kinds.DropPartitions: partition_definitions.drop_partitions,
     kinds.RenamePartition: partition_definitions.rename_partition,
@@ -297,10 +310,14 @@ class Session:
     def is_detachable(self, text: str, parameters: Mapping[str, object] | None = None) -> bool:
         """Return whether a statement runs a job and may do so in a transaction that another process commits.
 
+        Temporary tables end with the session that has them, and its statements with it.
+
         Raises:
             StatementSyntaxError: the text is not a statement that this warehouse runs.
         """
         statement = read(text, parameters, database=self._state.database)
+        if self._state.objects.tables:
+            return False
         runs_job = isinstance(statement, kinds.Select | kinds.Insert | kinds.MultiInsert | kinds.ChangeRows)
         return runs_job and not (isinstance(statement, kinds.Insert) and statement.rows is not None)
 
@@ -606,10 +623,14 @@ class Session:
         return operation is not None and operation.is_running
 
     def close(self) -> None:
-        """End the session; a statement that still runs in another thread is cancelled, its transaction rolled back."""
+        """End the session and drop its temporary tables.
+
+        A statement that still runs in another thread is cancelled, its transaction rolled back.
+        """
         self._is_closed = True
         self.cancel()
         explicit_transactions.leave(self._context(None))
+        temporary_tables.drop_all(self._context(None))
 
     def _withdraw_lock_request(self, running: Running) -> None:
         """End the waiting of a statement for locks; other sessions of the transaction go on waiting."""
@@ -636,6 +657,8 @@ class Session:
         context = self._context(parameters, max_rows, text)
         check_statement(context, statement, text)
         temporary_views.check_temporary_views(context, statement)
+        temporary_tables.check_temporary_tables(context, statement)
+        temporary_tables.note_use(context)
         if self._state.transaction is not None and not statement.IN_TRANSACTIONS:
             # As in Hive: everybody sees its changes at once.
             raise InvalidOperationError(

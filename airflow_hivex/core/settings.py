@@ -19,6 +19,7 @@ log = logging.getLogger(__name__)
 ALLOW_CODE = "hivex.allow.code.execution"
 # Folders outside of the clusters that LOAD DATA may read.
 LOAD_PATHS = "hivex.load.paths"
+TEMPORARY_TABLE_TIMEOUT = "hivex.temporary.table.timeout"
 NAMESPACE_MODE = "hivex.namespace.mode"
 
 HISTORY_RETENTION = "hivex.history.retention"

@@ -103,6 +103,8 @@ SETTINGS: tuple[Setting, ...] = (
     _row("hive.txn.manager.dump.lock.state.on.acquire.timeout", "bool", False, "", _ANY, "log all locks when one was not acquired in time"),
     # -- DataFrames
     _row("hivex.dataframe.retention.time", "int", 3600, "s", (0, None), "how long the cleaner keeps the files of a DataFrame, or of listed files, after the call; 0: not at all"),
+    # -- sessions
+    _row("hivex.temporary.table.timeout", "int", 86_400, "s", (1, 315_360_000), "housekeeping drops a temporary table whose session has run no statement for this long; one that a statement has locked stays"),
     # -- history
     _row("hivex.history.retention", "int", 21_600, "s", (0, 315_360_000), "how long earlier versions of a table can be read: the cleaner keeps their directories, and housekeeping the record of commits; 0: not at all. A table may have another value as its property of this name"),
     # -- replication

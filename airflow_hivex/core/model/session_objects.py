@@ -1,4 +1,4 @@
-"""The objects of one session: temporary views and functions, variables, and configuration. They end with it."""
+"""The objects of one session: temporary views, tables and functions, variables, and configuration. They end with it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from airflow_hivex.core.model.objects import Column
+from airflow_hivex.core.model.snapshots import QualifiedName
 from airflow_hivex.core.model.statements.names import TableName
+
+TEMPORARY_DATABASE = "hivex_temporary"
+"""The database that stores the temporary tables of all sessions, under names that no two of them share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +38,13 @@ class SessionObjects:
     """The temporary objects of a session by their normalised names, and the configuration of its jobs.
 
     ``functions`` has the parts of each CREATE FUNCTION behind the name. ``without_effect`` are parameters of Hive that
-    a script has set and that change nothing here.
+    a script has set and that change nothing here. ``tables`` has the stored name of each temporary table,
+    and ``used_ms`` is when the metastore was last told that the session uses them.
     """
 
     views: dict[str, TemporaryView] = field(default_factory=dict)
+    tables: dict[str, QualifiedName] = field(default_factory=dict)
+    used_ms: int = 0
     variables: dict[str, Variable] = field(default_factory=dict)
     functions: dict[str, str] = field(default_factory=dict)
     configuration: dict[str, str] = field(default_factory=dict)
@@ -48,6 +55,12 @@ class SessionObjects:
         if name.database is not None or name.namespace is not None:
             return None
         return self.views.get(name.name)
+
+    def table(self, name: TableName) -> QualifiedName | None:
+        """Return the stored database and name of the temporary table of a name; one with a database is another's."""
+        if name.database is not None or name.namespace is not None:
+            return None
+        return self.tables.get(name.name)
 
     def prelude(self, texts: Iterable[str]) -> tuple[str, ...]:
         """Return the statements that declare the functions and variables whose names occur in the texts of a job.

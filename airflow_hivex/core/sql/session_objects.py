@@ -1,4 +1,4 @@
-"""Temporary views, functions and variables of a session, and EXECUTE IMMEDIATE."""
+"""Temporary views, tables, functions and variables of a session, and EXECUTE IMMEDIATE."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from airflow_hivex.core.model.statements import (
+    CreateTable,
+    CreateTableLike,
     CreateTemporaryFunction,
     CreateTemporaryView,
     DeclareVariable,
@@ -22,6 +24,7 @@ from airflow_hivex.core.sql.advice import instead
 from airflow_hivex.core.sql.literals import read_constant, read_string
 from airflow_hivex.core.sql.pieces import Pieces
 from airflow_hivex.core.sql.queries import code_functions
+from airflow_hivex.core.sql.tables import read_create_table
 from airflow_hivex.core.sql.tokens import Cursor, Kind, Token
 from airflow_hivex.core.sql.types import read_type
 from airflow_hivex.core.sql.views import read_create_view
@@ -30,12 +33,13 @@ TEMPORARY = ("TEMPORARY", "TEMP")
 _NAME = re.compile(r"[a-z_]\w*", re.ASCII)
 QUERY_WORDS = ("SELECT", "WITH", "VALUES", "FROM", "TABLE")
 _INSTEAD = {
-    "TABLE": "a table that is dropped at the end does the same, as does CREATE TEMPORARY VIEW for a query",
     "MACRO": "CREATE TEMPORARY FUNCTION f(x INT) RETURNS INT RETURN x + 1 does the same",
 }
 
 
-def read_create_temporary(cursor: Cursor, *, or_replace: bool) -> CreateTemporaryView | CreateTemporaryFunction:
+def read_create_temporary(
+    cursor: Cursor, *, or_replace: bool
+) -> CreateTemporaryView | CreateTemporaryFunction | CreateTable | CreateTableLike:
     """Return the statement whose words up to TEMPORARY are read.
 
     Raises:
@@ -47,6 +51,11 @@ def read_create_temporary(cursor: Cursor, *, or_replace: bool) -> CreateTemporar
         return _create_view(cursor, or_replace=or_replace)
     if cursor.accept("FUNCTION"):
         return _create_function(cursor, or_replace=or_replace)
+    external = cursor.at("EXTERNAL", "TABLE") and cursor.accept("EXTERNAL")
+    if cursor.accept("TABLE"):
+        if or_replace:
+            raise cursor.error("a temporary table is not replaced; drop it by DROP TABLE first", kind)
+        return _create_table(cursor, external=external)
     word = "" if kind is None else kind.word
     advice = f"; {_INSTEAD[word]}" if word in _INSTEAD else ""
     raise cursor.unsupported(f"CREATE TEMPORARY {word} is not a statement of this release{advice}", cursor.tokens[0])
@@ -60,6 +69,15 @@ def _create_view(cursor: Cursor, *, or_replace: bool) -> CreateTemporaryView:
     if read.view.database is not None or read.view.namespace is not None:
         raise cursor.error(f"the temporary view {read.view} belongs to the session; give it a name of one part")
     return CreateTemporaryView(read.view, read.query, read.columns, read.or_replace, read.if_not_exists, read.comment)
+
+
+def _create_table(cursor: Cursor, *, external: bool) -> CreateTable | CreateTableLike:
+    read = read_create_table(cursor, external=external)
+    new = read if isinstance(read, CreateTable) else read.new
+    if new.table.database is not None:
+        raise cursor.error(f"the temporary table {new.table} belongs to the session; give it a name of one part")
+    new = replace(new, temporary=True)
+    return new if isinstance(read, CreateTable) else replace(read, new=new)
 
 
 def _create_function(cursor: Cursor, *, or_replace: bool) -> CreateTemporaryFunction:

@@ -218,7 +218,7 @@ class SessionState:
     objects: SessionObjects = field(default_factory=SessionObjects)
 
     def qualify(self, name: TableName) -> tuple[str, str]:
-        """Return the database and name of a table as a statement names it.
+        """Return the database and name of a table as a statement names it, and the stored ones of a temporary table.
 
         Raises:
             InvalidOperationError: it is a link.
@@ -227,7 +227,7 @@ class SessionState:
             raise InvalidOperationError(
                 "The statement", str(name), f"it takes a table; the table of the link is {name.namespace}.{name.name}"
             )
-        return name.database or self.database, name.name
+        return self.objects.table(name) or (name.database or self.database, name.name)
 
     def qualify_link(self, name: TableName) -> LinkName:
         """Return the name of a link with the namespace that has it, which is the current one if none is named."""

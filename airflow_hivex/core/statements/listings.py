@@ -14,6 +14,7 @@ from airflow_hivex.core.model.links import Link
 from airflow_hivex.core.model.objects import CLUSTER, PARTITION_ROW_IDS, TRANSACTIONAL, Column, Table, TableType
 from airflow_hivex.core.model.partitions import partition_values
 from airflow_hivex.core.model.secrets import hide_in_properties, hide_in_uri
+from airflow_hivex.core.model.session_objects import TEMPORARY_DATABASE
 from airflow_hivex.core.model.statements import (
     DescribeDatabase,
     DescribeTable,
@@ -32,6 +33,7 @@ from airflow_hivex.core.statements.described_storage import properties_text, quo
 from airflow_hivex.core.statements.links import linked
 from airflow_hivex.core.statements.partition_definitions import partition_name_of
 from airflow_hivex.core.statements.routing import route
+from airflow_hivex.core.statements.temporary_tables import as_named
 from airflow_hivex.core.statements.temporary_views import describe_temporary_view
 
 _MOST_ASKED_AT_ONCE = 16
@@ -53,7 +55,10 @@ def show_tables(context: StatementContext, statement: ShowTables) -> Result:
         links = context.services.links.show(database, statement.pattern)
         names = sorted([*names, *(link.name.in_database for link in links)])
     # As in Spark, those of the session are listed with those of any database.
-    temporary = matching([*context.session.objects.views], statement.pattern)
+    temporary = [*context.session.objects.views]
+    if not statement.views:
+        temporary += context.session.objects.tables
+    temporary = matching(temporary, statement.pattern)
     return Result(["tab_name"], [(name,) for name in sorted({*names, *temporary})])
 
 
@@ -156,7 +161,11 @@ def describe_table(context: StatementContext, statement: DescribeTable) -> Resul
         rows += [("", "", ""), ("# Detailed Partition Information", "", "")]
         rows += [(fact, value, "") for fact, value in partition_rows(context, table, partition)]
     elif statement.extended:
-        facts = table_facts(table) | statistics_facts(context, table) if link is None else _link_facts(link, table)
+        facts = (
+            table_facts(as_named(context.session, table)) | statistics_facts(context, table)
+            if link is None
+            else _link_facts(link, table)
+        )
         rows += [("", "", ""), ("# Detailed Table Information", "", "")]
         rows += [(fact, value, "") for fact, value in facts.items()]
     return Result(["col_name", "data_type", "comment"], rows)
@@ -177,7 +186,9 @@ def show_create_table(context: StatementContext, statement: ShowCreateTable) -> 
         table = table.with_location(clusters.get(primary.cluster).uri(primary.location))
     if primary.cluster != clusters.default:
         table = replace(table, parameters={**table.parameters, CLUSTER: primary.cluster})
-    return Result(["createtab_stmt"], [(create_statement(table),)])
+    temporary = table.database == TEMPORARY_DATABASE
+    text = create_statement(as_named(context.session, table), temporary=temporary)
+    return Result(["createtab_stmt"], [(text,)])
 
 
 def explain_route(context: StatementContext, statement: ExplainRoute) -> Result:
@@ -195,7 +206,7 @@ def explain_route(context: StatementContext, statement: ExplainRoute) -> Result:
     return Result(["cluster", "chosen", "why", "lacks"], rows, cluster=found.cluster, route=found)
 
 
-def create_statement(table: Table) -> str:
+def create_statement(table: Table, *, temporary: bool = False) -> str:
     """Return a CREATE TABLE statement that makes the same table."""
     if table.is_view:
         return _create_view_statement(table)
@@ -207,8 +218,9 @@ def create_statement(table: Table) -> str:
     lines = [described(column) for column in table.columns]
     lines += [f"CONSTRAINT `{name}` CHECK ({text})" for name, text in constraints.checks.items()]
     columns = ",\n".join(f"  {line}" for line in lines)
-    name = ".".join(f"`{part}`" for part in (table.database, table.name))
-    parts = [f"CREATE {'EXTERNAL ' if table.is_external else ''}TABLE {name} (\n{columns})"]
+    name = ".".join(f"`{part}`" for part in ((table.name,) if temporary else (table.database, table.name)))
+    kind = f"{'TEMPORARY ' if temporary else ''}{'EXTERNAL ' if table.is_external else ''}TABLE"
+    parts = [f"CREATE {kind} {name} (\n{columns})"]
     storage = table.storage
     if storage.format == TEXTFILE:
         properties = f" WITH SERDEPROPERTIES ({properties_text(storage.serde_parameters)})"

@@ -63,8 +63,11 @@ def create_temporary_view(context: StatementContext, statement: CreateTemporaryV
 
 
 def qualified(state: SessionState, name: TableName) -> TableName:
-    """Return a name with its database, except for that of a temporary view."""
-    return name if state.objects.view(name) is not None else replace(name, database=name.database or state.database)
+    """Return a name with its database, except for that of a temporary view; that of a temporary table as stored."""
+    if state.objects.view(name) is not None:
+        return name
+    database, table = (name.database or state.database, name.name) if name.namespace else state.qualify(name)
+    return replace(name, database=database, name=table)
 
 
 def check_temporary_views(context: StatementContext, statement: Statement) -> None:

@@ -46,7 +46,8 @@ class HousekeepingResult:
     ``aborted`` are the ids of transactions that had timed out, ``dropped_locks`` those of requests
     without transaction, ``abandoned_writes`` the number of writes whose files were deleted, ``unused_copies`` that of
     places of copies, ``requeued_compactions`` that of compactions whose worker is gone, ``expired_partitions``
-    that of partitions that links do not show any more; the others are numbers of records removed, ``events`` of them
+    that of partitions that links do not show any more, ``temporary_tables`` that of temporary tables which their
+    session has left behind; the others are numbers of records removed, ``events`` of them
     from the notification log.
     """
 
@@ -62,6 +63,7 @@ class HousekeepingResult:
     compactions: int = 0
     events: int = 0
     expired_partitions: int = 0
+    temporary_tables: int = 0
 
 
 class Housekeeper:
@@ -80,6 +82,7 @@ class Housekeeper:
         clean_copies: Callable[[float | None], int] | None = None,
         expire_links: Callable[[], int] | None = None,
         record_capacity: Callable[[], int] | None = None,
+        drop_temporary_tables: Callable[[], int] | None = None,
     ) -> None:
         self._store = store
         self._settings = settings
@@ -91,6 +94,7 @@ class Housekeeper:
         self._clean_copies = clean_copies
         self._expire_links = expire_links
         self._record_capacity = record_capacity
+        self._drop_temporary_tables = drop_temporary_tables
         self._interval_ms = int(settings["metastore.acid.housekeeper.interval"]) * 1000
         self._cleaner_interval_ms = int(settings["metastore.acid.txn.cleaner.interval"]) * 1000
         self._log = NotificationLog(store)
@@ -131,6 +135,9 @@ class Housekeeper:
                 result = replace(result, requeued_compactions=requeued, compactions=removed)
             if self._expire_links is not None:
                 result = replace(result, expired_partitions=self._expire_links())
+            if self._drop_temporary_tables is not None and not only_due:
+                # It locks them, which whoever waits for a lock cannot wait for.
+                result = replace(result, temporary_tables=self._drop_temporary_tables())
             if self._record_capacity is not None:
                 self._record_capacity()
             if result.aborted:

@@ -94,7 +94,7 @@ class CreateTable(RoutedStatement):
     ``partition_keys`` whose type is the empty string name columns of ``columns`` (or of the
     query), as in Spark's PARTITIONED BY (a, b). ``input_format``, ``output_format`` and ``serde_library``
     are classes of Hive, where the statement names them. With ``or_replace`` the table takes the place of one of its
-    name, which ``must_exist`` in REPLACE TABLE.
+    name, which ``must_exist`` in REPLACE TABLE. A ``temporary`` one belongs to the session.
     """
 
     KIND = "CREATE TABLE"
@@ -121,10 +121,13 @@ class CreateTable(RoutedStatement):
     or_replace: bool = False
     must_exist: bool = False
     constraints: Constraints = field(default_factory=Constraints)
+    temporary: bool = False
 
     @property
     def kind(self) -> str:
         """Return CREATE TABLE or REPLACE TABLE, with AS SELECT where it has a query."""
+        if self.temporary:
+            return "CREATE TEMPORARY TABLE" if self.query is None else "CREATE TEMPORARY TABLE AS SELECT"
         name = "REPLACE TABLE" if self.must_exist else "CREATE OR REPLACE TABLE" if self.or_replace else self.KIND
         return name if self.query is None else f"{name} AS SELECT"
 
