@@ -14,7 +14,7 @@ from airflow_hivex.core.model.batches import BatchKey, batch_key
 from airflow_hivex.core.model.statements import TableName
 from airflow_hivex.core.statements.batch_writes import check_alone, close_batch, insert_rows, open_batch
 from airflow_hivex.core.statements.context import BatchTransaction, Result, StatementContext
-from airflow_hivex.core.statements.frames import write_frame
+from airflow_hivex.core.statements.frame_writes import FrameWrite, write_frame
 from airflow_hivex.core.statements.own_errors import own_errors
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class TransactionBatch:
             return insert_rows(context, self._name, rows)
         if context.session.runner is None:
             raise InvalidParametersError("A DataFrame is written in a session with a warehouse; see Session.warehouse.")
-        return write_frame(context, rows, self._name, overwrite=False, static={})
+        return write_frame(context, rows, FrameWrite(self._name))
 
     def close(self) -> None:
         """End the transactions that are left, and their heartbeats."""

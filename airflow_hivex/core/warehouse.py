@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
-from airflow_hivex.core.errors import HivexError, InvalidOperationError
+from airflow_hivex.core.errors import HivexError
 from airflow_hivex.core.model.batches import batch_key
 from airflow_hivex.core.model.statements import Commit, Rollback, Select, StartTransaction, Statement
 from airflow_hivex.core.sql.markers import parameter_literal
 from airflow_hivex.core.sql.reader import read, read_table_name
 from airflow_hivex.core.statements.closed_names import check_name, check_statement
 from airflow_hivex.core.statements.context import Result, StatementContext
-from airflow_hivex.core.statements.frames import query_frame, write_frame
+from airflow_hivex.core.statements.frame_writes import FrameWrite, NewTable, WriteMode, write_frame
+from airflow_hivex.core.statements.frames import query_frame
 from airflow_hivex.core.statements.own_errors import own_errors
 from airflow_hivex.core.statements.table_changes import ChangeStream, Version, changes_query
 
 if TYPE_CHECKING:
     from airflow_hivex.core.runners.given import Frame, GivenSession
-
-_MODES = {"append": False, "overwrite": True}
 
 
 class Warehouse:
@@ -140,25 +139,54 @@ class Warehouse:
         mode: str = "append",
         partition: Mapping[str, object] | None = None,
         *,
+        create: bool = False,
+        partitioned_by: str | Sequence[str] = (),
+        clustered_by: str | Sequence[str] = (),
+        buckets: int | None = None,
+        format: str | None = None,
+        properties: Mapping[str, str] | None = None,
         app_id: str | None = None,
         batch_id: int | None = None,
     ) -> Result:
-        """Commit a DataFrame's rows to a table, its columns matched by name.
+        """Commit a DataFrame's rows to a table, its columns and the fields of its structs matched by name.
 
-        ``mode`` is ``append`` or ``overwrite``: all of the table, or the partitions that the rows are of.
-        ``partition`` gives values to leading partition columns, which the DataFrame then lacks. With ``app_id`` and
-        ``batch_id``, which rises, the rows are written once: a batch whose number is not above the last one that the
-        application has committed to the table is skipped, and ``rows_written`` is 0.
+        With ``app_id`` and ``batch_id``, which rises, the rows are written once: a batch whose number is not above the
+        last one that the application has committed to the table is skipped, and ``rows_written`` is 0.
+
+        Args:
+            rows: the DataFrame.
+            name: ``table`` or ``database.table``.
+            mode: ``append``; ``overwrite``, which replaces all of the table, or the partitions that the rows are of;
+                or, for a table that is to be made, ``error`` and ``ignore``: where it exists, they raise an error and
+                write nothing, respectively.
+            partition: values of leading partition columns, which the DataFrame then lacks.
+            create: make the table from the columns of the DataFrame where it is missing, as ``error`` and ``ignore``
+                do. The table and its rows appear in one commit.
+            partitioned_by: the columns of the DataFrame that are the partition keys of a new table.
+            clustered_by: the columns that decide the bucket of a row of a new table.
+            buckets: how many buckets a new table has.
+            format: the format of a new table, as in ``USING``; it is full ACID without one, else insert-only.
+            properties: the table properties of a new table.
+            app_id: the application that writes batches.
+            batch_id: the number of the batch.
 
         Raises:
-            NoSuchColumnError, ColumnCountMismatchError, TypeMismatchError: the columns are not those of the table.
-            HivexError: as an INSERT.
+            NoSuchTableError: it does not exist, and ``create`` is not set.
+            AlreadyExistsError: it exists, and the mode is ``error``.
+            NoSuchColumnError, TypeMismatchError: the columns are not those of the table.
+            InvalidOperationError: the mode is unknown, the DataFrame has two columns of one name, or the table has
+                other partition keys or buckets than it would be made with.
+            HivexError: as an INSERT, or a CREATE TABLE AS SELECT.
         """
-        if mode not in _MODES:
-            raise InvalidOperationError("Write", name, f"mode {mode!r} is neither append nor overwrite")
         with own_errors("The write"):
-            static = {key.lower(): parameter_literal(key, value) for key, value in (partition or {}).items()}
+            kind = WriteMode.read(name, mode)
+            write = FrameWrite(
+                read_table_name(name),
+                kind,
+                {key.lower(): parameter_literal(key, value) for key, value in (partition or {}).items()},
+                creates=create or kind.makes_tables,
+                new=NewTable.of(name, partitioned_by, clustered_by, buckets, format, properties),
+            )
             context = replace(self._context(None), batch_key=batch_key(app_id, batch_id))
-            target = read_table_name(name)
-            check_name(context, target, name)
-            return write_frame(context, rows, target, overwrite=_MODES[mode], static=static)
+            check_name(context, write.target, name)
+            return write_frame(context, rows, write)

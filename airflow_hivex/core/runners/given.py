@@ -8,16 +8,16 @@ from contextlib import contextmanager
 from typing import TypeAlias, cast
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
 from pyspark.util import inheritable_thread_target
 
-from airflow_hivex.core.errors import ColumnCountMismatchError, InvalidOperationError, NoSuchColumnError
+from airflow_hivex.core.errors import InvalidObjectError, InvalidOperationError, InvalidTypeError
+from airflow_hivex.core.model.column_types import parse_type
 from airflow_hivex.core.model.health import Health
+from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.plans import JobResult, Plan
 from airflow_hivex.core.model.progress import ProgressReport
 from airflow_hivex.core.runners.running_jobs import RunningJob, RunningJobs
 from airflow_hivex.core.spark import documents, job
-from airflow_hivex.core.spark.assignment import quoted
 from airflow_hivex.core.spark.functions import is_connect
 
 Frame: TypeAlias = DataFrame
@@ -94,22 +94,28 @@ def session_of(rows: DataFrame) -> SparkSession:
     return rows.sparkSession
 
 
-@contextmanager
-def temporary_view(rows: DataFrame, names: Sequence[str], table: str) -> Iterator[str]:
-    """Yield the name of a view with the columns ``names`` of ``rows``, in that order, while the block runs.
+def columns_of(rows: DataFrame) -> tuple[Column, ...]:
+    """Return the columns of a DataFrame with their types.
 
     Raises:
-        NoSuchColumnError: ``rows`` lacks one.
-        ColumnCountMismatchError: it has others besides.
+        InvalidObjectError: a column has a type that tables do not have.
     """
-    given = {name.lower(): name for name in rows.columns}
-    for name in names:
-        if name.lower() not in given:
-            raise NoSuchColumnError("the DataFrame", name, rows.columns)
-    if len(rows.columns) != len(names):
-        raise ColumnCountMismatchError(table, len(names), len(rows.columns), list(names))
+    found = []
+    for field in rows.schema.fields:
+        text = field.dataType.simpleString()
+        try:
+            found.append(Column(field.name, str(parse_type(text))))
+        except InvalidTypeError as error:
+            reason = f"the DataFrame has it with type {text}, which tables do not have; convert it to another type"
+            raise InvalidObjectError("column", field.name, reason) from error
+    return tuple(found)
+
+
+@contextmanager
+def temporary_view(rows: DataFrame, columns: Sequence[str]) -> Iterator[str]:
+    """Yield the name of a view with columns that are computed of ``rows``, in Spark SQL, while the block runs."""
     view = f"hivex_frame_{uuid.uuid4().hex}"
-    rows.select(*(F.col(quoted(given[name.lower()])) for name in names)).createTempView(view)
+    rows.selectExpr(*columns).createTempView(view)
     try:
         yield view
     finally:

@@ -32,20 +32,22 @@ from airflow_hivex.core.statements.replacements import replaced_table
 from airflow_hivex.core.statements.routing import chosen_cluster, route
 from airflow_hivex.core.statements.table_definitions import check_columns, describe_table
 from airflow_hivex.core.statements.transactions import own_transaction
+from airflow_hivex.core.statements.writing import record_batch
 from airflow_hivex.core.transactions.pending_writes import PendingWrite
 
 log = logging.getLogger(__name__)
 
 
-def run_create_table_as_select(context: StatementContext, statement: CreateTable) -> Result:
+def run_create_table_as_select(context: StatementContext, statement: CreateTable, *, waits: bool = False) -> Result:
     """Return a new table with the rows of a query, on the cluster that runs it; table and rows appear at once.
 
-    The query of one that replaces a table may read that table.
+    The query of one that replaces a table may read that table. With ``waits`` the statement waits for another one that
+    makes a table of the name, whatever ``hive.txn.xlock.ctas`` says.
     """
     if not statement.or_replace and _existing(context, statement) is not None:
         return _exists(context, statement)
     with own_transaction(context) as running:
-        earlier = _claim_name(context, running, statement)
+        earlier = _claim_name(context, running, statement, waits=waits)
         if earlier is not None and not statement.or_replace:
             result = _exists(context, statement)
             context.services.transactions.abort(running.txn_id, "the table exists already")
@@ -85,6 +87,7 @@ def _create_managed(
         tables.reveal(connection, hidden)
         writes = [(hidden, facts, written.directories)]
         register_writes(context.services, connection, writes, reveals_table=True)
+        record_batch(context, connection, hidden, running.txn_id)
 
     context.services.transactions.commit(running.txn_id, changes)
     return written.rows_written, dropped
@@ -133,6 +136,7 @@ def _create_external(
         tables.reveal(connection, hidden)
         registration = external_writes.register_new(connection, published, running.txn_id)
         services.catalog.joining(connection).register(registration)
+        record_batch(context, connection, hidden, running.txn_id)
 
     services.transactions.commit(running.txn_id, changes)
     external_writes.finish(services, published)
@@ -166,7 +170,9 @@ def _exists(context: StatementContext, statement: CreateTable) -> Result:
     raise AlreadyExistsError("table", ".".join(context.session.qualify(statement.table)))
 
 
-def _claim_name(context: StatementContext, running: Running, statement: CreateTable) -> StoredTable | None:
+def _claim_name(
+    context: StatementContext, running: Running, statement: CreateTable, *, waits: bool
+) -> StoredTable | None:
     """Lock the name of the new table, and return the table that has it, if there is one.
 
     Raises:
@@ -177,7 +183,7 @@ def _claim_name(context: StatementContext, running: Running, statement: CreateTa
     earlier = find(context, statement)
     if earlier is None:
         new_table = locks.create_table_as_select(*context.session.qualify(statement.table))
-        acquire(context, running, new_table, new_table=True)
+        acquire(context, running, new_table, new_table=not waits)
         # Who had the lock before may have made it.
         earlier = find(context, statement)
     if earlier is None or not statement.or_replace:

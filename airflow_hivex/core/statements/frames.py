@@ -1,16 +1,13 @@
-"""DataFrames of a user's own SparkSession: a query as one, and one as an INSERT."""
+"""DataFrames of a user's own SparkSession: the rows of a query as one."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from airflow_hivex.core.errors import InvalidOperationError
-from airflow_hivex.core.model.statements import Insert, Literal, Query, Select, TableName
-from airflow_hivex.core.statements.context import Result, Running, StatementContext
-from airflow_hivex.core.statements.queries import plan_query, run_insert
+from airflow_hivex.core.model.statements import Select
+from airflow_hivex.core.statements.context import Running, StatementContext
+from airflow_hivex.core.statements.queries import plan_query
 from airflow_hivex.core.statements.routing import chosen_cluster, route
 from airflow_hivex.core.statements.transactions import commit_kept, in_transaction
 
@@ -37,34 +34,3 @@ def query_frame(context: StatementContext, statement: Select, spark: GivenSessio
         return rows
 
     return in_transaction(context, work, read_only=True)
-
-
-def write_frame(
-    context: StatementContext, rows: Frame, target: TableName, *, overwrite: bool, static: Mapping[str, Literal]
-) -> Result:
-    """INSERT INTO or INSERT OVERWRITE of a DataFrame's rows, column by column of the same name.
-
-    Raises:
-        NoSuchColumnError, ColumnCountMismatchError: its columns are not those of the table.
-        InvalidOperationError: it is a DataFrame of Spark Connect.
-    """
-    from airflow_hivex.core.runners import given
-
-    given.check_session(given.session_of(rows))
-    table = context.services.catalog.get_table(*context.session.qualify(target))
-    if table.not_inserted:
-        raise InvalidOperationError("Write", table.full_name, table.not_inserted)
-    dynamic = [key.name for key in table.partition_keys if key.name.lower() not in static]
-    names = [*(column.name for column in table.columns), *dynamic]
-    with given.temporary_view(rows, names, table.full_name) as view:
-        # Its rows are known by name in its own session alone.
-        context = replace(context, runner=given.GivenRunner(given.session_of(rows), view))
-        text = f"SELECT * FROM {view}"  # noqa: S608 - a name of our own
-        insert = Insert(
-            target=target,
-            query=Query(text, 0, len(text), ()),
-            overwrite=overwrite,
-            partition=(*static, *dynamic) if static else (),
-            static=static,
-        )
-        return run_insert(context, insert)

@@ -218,7 +218,7 @@ def _commit_writes(
         for write, directories in managed:
             _check_nothing_hidden(connection, running.snapshot, write, directories)
         for write, _ in done:
-            _record_batch(context, connection, write, running.txn_id)
+            record_batch(context, connection, write.table, running.txn_id)
         register_writes(
             services, connection, [(write.table, write.facts, directories) for write, directories in managed]
         )
@@ -236,9 +236,14 @@ class BatchWrittenError(Exception):
     """Somebody has committed the statement's batch meanwhile: the statement writes nothing."""
 
 
-def _record_batch(context: StatementContext, connection: Connection, write: OpenWrite, txn_id: int) -> None:
+def record_batch(context: StatementContext, connection: Connection, table: StoredTable, txn_id: int) -> None:
+    """Record the batch of a statement, if it has one, in the commit of its rows.
+
+    Raises:
+        BatchWrittenError: the table has the batch already.
+    """
     key = context.batch_key
-    if key is not None and not written_batches.record(connection, write.table.id, key, txn_id):
+    if key is not None and not written_batches.record(connection, table.id, key, txn_id):
         raise BatchWrittenError
 
 
