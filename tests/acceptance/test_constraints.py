@@ -106,7 +106,7 @@ def test_constraints_come_and_go_by_alter_table(t: Session, metastore: Metastore
     t.sql("ALTER TABLE t ADD CONSTRAINT large CHECK (id > 0)")
     t.sql("ALTER TABLE t DROP CONSTRAINT short")
     t.sql("ALTER TABLE t DROP CONSTRAINT IF EXISTS short")
-    with pytest.raises(InvalidObjectError, match="its CHECKs are check_1, large"):
+    with pytest.raises(InvalidObjectError, match="its constraints are check_1, large"):
         t.sql("ALTER TABLE t DROP CONSTRAINT short")
     with pytest.raises(InvalidObjectError, match="drop it first"):
         t.sql("ALTER TABLE t ADD CONSTRAINT large CHECK (id > 5)")
@@ -131,6 +131,43 @@ def test_constraints_come_and_go_by_alter_table(t: Session, metastore: Metastore
     t.sql("ALTER TABLE t DROP COLUMN w")
     with pytest.raises(InvalidObjectError, match="is set by DEFAULT"):
         t.sql("ALTER TABLE t SET TBLPROPERTIES ('hivex.check.x' = 'id > 0')")
+
+
+KEYS = """id int CONSTRAINT n NOT NULL DISABLE NOVALIDATE, a int UNIQUE NOT ENFORCED, b string,
+    CONSTRAINT pk PRIMARY KEY (id, a) DISABLE NOVALIDATE RELY,
+    FOREIGN KEY (a) REFERENCES parent (x) DISABLE NOVALIDATE"""
+
+
+def test_keys_that_nothing_enforces_are_kept_and_shown(session: Session, metastore: Metastore) -> None:
+    session.sql(f"CREATE TABLE k ({KEYS})")
+    session.sql("INSERT INTO k VALUES (NULL, 1, 'x'), (NULL, 1, 'x')")
+    session.sql("ALTER TABLE k ADD CONSTRAINT u UNIQUE (b) DISABLE NOVALIDATE")
+    (statement,) = rows(session, "SHOW CREATE TABLE k")[0]
+    assert str(statement).splitlines()[1:8] == [
+        "  `id` int CONSTRAINT `n` NOT NULL DISABLE NOVALIDATE,",
+        "  `a` int,",
+        "  `b` string,",
+        "  CONSTRAINT `unique` UNIQUE (`a`) DISABLE NOVALIDATE,",
+        "  CONSTRAINT `pk` PRIMARY KEY (`id`, `a`) DISABLE NOVALIDATE RELY,",
+        "  CONSTRAINT `foreign_key` FOREIGN KEY (`a`) REFERENCES `default`.`parent` (`x`) DISABLE NOVALIDATE,",
+        "  CONSTRAINT `u` UNIQUE (`b`) DISABLE NOVALIDATE)",
+    ]
+    facts = dict(row[:2] for row in rows(session, "DESCRIBE FORMATTED k"))
+    assert str(facts["Keys"]).startswith("n: NOT NULL DISABLE NOVALIDATE of `id`; unique: UNIQUE (`a`)")
+    before = metastore.catalog.get_table("default", "k").parameters
+    session.sql("DROP TABLE k")
+    session.sql(str(statement))
+    assert metastore.catalog.get_table("default", "k").parameters == before
+    with pytest.raises(InvalidObjectError, match=r"the primary key of default.k; drop it first"):
+        session.sql("ALTER TABLE k ADD PRIMARY KEY (b) DISABLE NOVALIDATE")
+    session.sql("ALTER TABLE k RENAME COLUMN a TO c")
+    session.sql("ALTER TABLE k DROP CONSTRAINT n")
+    assert "UNIQUE (`c`)" in rows(session, "SHOW CREATE TABLE k")[0][0]
+    session.sql("ALTER TABLE k DROP COLUMN c")
+    assert [each for each in metastore.catalog.get_table("default", "k").parameters if "hivex.key" in each] == [
+        "hivex.key.u"
+    ]
+    session.sql("CREATE EXTERNAL TABLE e (id int PRIMARY KEY DISABLE NOVALIDATE) STORED AS ORC LOCATION 'files/e'")
 
 
 def test_rows_are_compared_with_a_constraint_that_a_client_of_hive_adds(t: Session, metastore: Metastore) -> None:
@@ -161,7 +198,11 @@ def test_rows_are_compared_with_a_constraint_that_a_client_of_hive_adds(t: Sessi
         ("a int CHECK (reflect('a', 'b') > a)", UnsupportedStatementError, "no function that runs code"),
         ("a int CHECK (max(a) > 1)", UnsupportedStatementError, "no group of rows"),
         ("a int CHECK (a > 0) DISABLE", UnsupportedStatementError, "not enforced"),
-        ("a int PRIMARY KEY", UnsupportedStatementError, "only DEFAULT, NOT NULL and CHECK"),
+        ("a int PRIMARY KEY", UnsupportedStatementError, "nothing enforces a PRIMARY KEY; write DISABLE NOVALIDATE"),
+        ("a int, UNIQUE (a) ENABLE", UnsupportedStatementError, "nothing enforces a UNIQUE"),
+        ("a int NOT NULL DISABLE VALIDATE", UnsupportedStatementError, "rows are not compared"),
+        ("a int UNIQUE DISABLE, PRIMARY KEY (b) DISABLE", NoSuchColumnError, "b"),
+        ("a int PRIMARY KEY DISABLE, b int PRIMARY KEY DISABLE", HivexError, "twice"),
         ("a int NOT NULL NOT NULL", HivexError, "twice"),
         ("a int, CONSTRAINT c CHECK (a > 0), CONSTRAINT c CHECK (a > 1)", HivexError, "twice"),
     ],

@@ -1,26 +1,96 @@
-"""The constraints of a table: DEFAULT, NOT NULL and CHECK, as table properties.
+"""The constraints of a table, as table properties: DEFAULT, NOT NULL and CHECK, and keys that nothing enforces.
 
 Clients of Hive return the properties of a table when they change it, so that the constraints stay.
 """
 
 from __future__ import annotations
 
+import enum
+import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 DEFAULTS = "hivex.default."
 CHECKS = "hivex.check."
 NOT_NULL = "hivex.not.null"
+KEYS = "hivex.key."
+
+
+class KeyKind(enum.StrEnum):
+    """The kinds of constraints that are kept and shown, and that nothing enforces."""
+
+    PRIMARY_KEY = "PRIMARY KEY"
+    UNIQUE = "UNIQUE"
+    FOREIGN_KEY = "FOREIGN KEY"
+    NOT_NULL = "NOT NULL"
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A constraint DISABLE NOVALIDATE, also NOT NULL of one column.
+
+    A foreign key references the columns ``parent_columns`` of the table ``parent``, by its database and name.
+    ``rely`` says that queries may rely on it.
+    """
+
+    kind: KeyKind
+    columns: tuple[str, ...]
+    parent: tuple[str, str] | None = None
+    parent_columns: tuple[str, ...] = ()
+    rely: bool = False
+
+    @property
+    def sql(self) -> str:
+        """Return the constraint as CREATE TABLE has it behind its name; NOT NULL stands behind its column there."""
+        found = self.kind.value
+        if self.kind is not KeyKind.NOT_NULL:
+            found += f" {_listed(self.columns)}"
+        if self.parent is not None:
+            found += f" REFERENCES {'.'.join(f'`{part}`' for part in self.parent)} {_listed(self.parent_columns)}"
+        return f"{found} DISABLE NOVALIDATE{' RELY' if self.rely else ''}"
+
+    def renamed(self, column: str, name: str) -> Key:
+        """Return the key after a column of its table was renamed."""
+        return replace(self, columns=tuple(name if each == column else each for each in self.columns))
+
+    @classmethod
+    def of(cls, text: str) -> Self:
+        """Return the key of a property's value."""
+        found = json.loads(text)
+        parent = found.get("parent")
+        return cls(
+            KeyKind(found["kind"]),
+            tuple(found["columns"]),
+            None if parent is None else (parent[0], parent[1]),
+            tuple(found.get("parent_columns", ())),
+            bool(found.get("rely", False)),
+        )
+
+    @property
+    def property(self) -> str:
+        """Return the value of a property that keeps the key."""
+        found: dict[str, object] = {"kind": self.kind.value, "columns": self.columns}
+        if self.parent is not None:
+            found |= {"parent": self.parent, "parent_columns": self.parent_columns}
+        return json.dumps(found | ({"rely": True} if self.rely else {}))
+
+
+def _listed(columns: Iterable[str]) -> str:
+    return f"({', '.join(f'`{column}`' for column in columns)})"
 
 
 @dataclass(frozen=True, slots=True)
 class Constraints:
-    """Expressions of Spark SQL: ``defaults`` by column, ``checks`` by name; and the columns that are never NULL."""
+    """Expressions of Spark SQL: ``defaults`` by column, ``checks`` by name; and the columns that are never NULL.
+
+    ``keys`` by their names are kept and shown; no rows are compared with them.
+    """
 
     defaults: Mapping[str, str] = field(default_factory=dict)
     not_null: tuple[str, ...] = ()
     checks: Mapping[str, str] = field(default_factory=dict)
+    keys: Mapping[str, Key] = field(default_factory=dict)
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> Self:
@@ -29,11 +99,22 @@ class Constraints:
             {name.removeprefix(DEFAULTS): text for name, text in properties.items() if name.startswith(DEFAULTS)},
             tuple(name for name in properties.get(NOT_NULL, "").split(",") if name),
             {name.removeprefix(CHECKS): text for name, text in properties.items() if name.startswith(CHECKS)},
+            {name.removeprefix(KEYS): Key.of(text) for name, text in properties.items() if name.startswith(KEYS)},
         )
 
     def __bool__(self) -> bool:
         """Return whether there is any."""
+        return bool(self.defaults or self.not_null or self.checks or self.keys)
+
+    @property
+    def are_enforced(self) -> bool:
+        """Return whether rows that are written depend on any of them."""
         return bool(self.defaults or self.not_null or self.checks)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names of those that have one."""
+        return (*self.checks, *self.keys)
 
     @property
     def properties(self) -> dict[str, str]:
@@ -41,7 +122,8 @@ class Constraints:
         found = {f"{DEFAULTS}{column}": text for column, text in self.defaults.items()}
         if self.not_null:
             found[NOT_NULL] = ",".join(self.not_null)
-        return found | {f"{CHECKS}{name}": text for name, text in self.checks.items()}
+        found |= {f"{CHECKS}{name}": text for name, text in self.checks.items()}
+        return found | {f"{KEYS}{name}": key.property for name, key in self.keys.items()}
 
     def with_others(self, other: Constraints) -> Constraints:
         """Return these constraints together with others, which replace those of the same column or name."""
@@ -49,23 +131,28 @@ class Constraints:
             {**self.defaults, **other.defaults},
             tuple(dict.fromkeys((*self.not_null, *other.not_null))),
             {**self.checks, **other.checks},
+            {**self.keys, **other.keys},
         )
 
     def renamed(self, column: str, name: str) -> Constraints:
         """Return the constraints after a column was renamed that no check names."""
         defaults = {name if each == column else each: text for each, text in self.defaults.items()}
-        return Constraints(defaults, tuple(name if each == column else each for each in self.not_null), self.checks)
+        not_null = tuple(name if each == column else each for each in self.not_null)
+        keys = {each: key.renamed(column, name) for each, key in self.keys.items()}
+        return Constraints(defaults, not_null, self.checks, keys)
 
     def without_columns(self, columns: Iterable[str]) -> Constraints:
-        """Return the constraints without those of columns that no check names."""
+        """Return the constraints without those of columns that no check names; a key goes with any of its columns."""
         gone = frozenset(columns)
         defaults = {each: text for each, text in self.defaults.items() if each not in gone}
-        return Constraints(defaults, tuple(each for each in self.not_null if each not in gone), self.checks)
+        not_null = tuple(each for each in self.not_null if each not in gone)
+        keys = {name: key for name, key in self.keys.items() if gone.isdisjoint(key.columns)}
+        return Constraints(defaults, not_null, self.checks, keys)
 
 
 def is_constraint(property_name: str) -> bool:
     """Return whether a table property is a constraint."""
-    return property_name == NOT_NULL or property_name.startswith((DEFAULTS, CHECKS))
+    return property_name == NOT_NULL or property_name.startswith((DEFAULTS, CHECKS, KEYS))
 
 
 def with_constraints(properties: Mapping[str, str], constraints: Constraints) -> dict[str, str]:

@@ -23,6 +23,8 @@ from airflow_hivex.core.sql.types import read_type
 
 ChangeOfColumns: TypeAlias = AddColumns | ChangeColumn | ChangeConstraints | ReplaceColumns | DropColumns
 
+_CONSTRAINTS = (("CONSTRAINT",), ("CHECK",), ("PRIMARY", "KEY"), ("UNIQUE",), ("FOREIGN", "KEY"))
+
 
 def read_change_of_columns(cursor: Cursor, table: TableName) -> ChangeOfColumns | None:
     """Return the statement whose words up to the table's name are read.
@@ -45,12 +47,12 @@ def read_change_of_columns(cursor: Cursor, table: TableName) -> ChangeOfColumns 
         while cursor.accept_symbol(","):
             names.append(_column(cursor))
         return DropColumns(table, tuple(dict.fromkeys(names)), if_exists)
-    if cursor.at("ADD", "CONSTRAINT") or cursor.at("ADD", "CHECK"):
-        return _add_check(cursor, table)
+    if any(cursor.at("ADD", *words) for words in _CONSTRAINTS):
+        return _add_constraint(cursor, table)
     if cursor.accept("DROP", "CONSTRAINT"):
         if_exists = cursor.accept("IF", "EXISTS")
         return ChangeConstraints(
-            table, dropped_check=normalise(cursor.name("the name of a constraint")), if_exists=if_exists
+            table, dropped_name=normalise(cursor.name("the name of a constraint")), if_exists=if_exists
         )
     if cursor.accept("RENAME", "COLUMN"):
         column = _column(cursor)
@@ -87,11 +89,11 @@ def _hive_change(cursor: Cursor, table: TableName) -> ChangeColumn:
     return ChangeColumn(table, change.column, change.name, change.type, comment, after)
 
 
-def _add_check(cursor: Cursor, table: TableName) -> ChangeConstraints:
+def _add_constraint(cursor: Cursor, table: TableName) -> ChangeConstraints:
     cursor.expect("ADD")
     constraints = ConstraintReader()
-    if not constraints.accept_check(cursor):
-        raise cursor.unsupported("only DEFAULT, NOT NULL and CHECK are kept; leave other constraints out")
+    if not constraints.accept_of_table(cursor):
+        raise cursor.expected("CHECK (...), PRIMARY KEY (...), UNIQUE (...) or FOREIGN KEY (...)")
     return ChangeConstraints(table, constraints.found)
 
 

@@ -42,7 +42,7 @@ def read_columns(cursor: Cursor, constraints: ConstraintReader | None = None) ->
     found: dict[str, Column] = {}
     while True:
         token = cursor.peek()
-        if constraints is not None and found and constraints.accept_check(cursor):
+        if constraints is not None and found and constraints.accept_of_table(cursor):
             if not cursor.accept_symbol(","):
                 break
             continue

@@ -1,15 +1,18 @@
-"""DEFAULT, NOT NULL and CHECK in the definition of a table, and what their expressions may be."""
+"""Constraints in the definition of a table, and what their expressions may be."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import count
+from typing import NamedTuple
 
 from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
 from airflow_hivex.core.errors import UnsupportedStatementError
-from airflow_hivex.core.model.constraints import Constraints
+from airflow_hivex.core.model.constraints import Constraints, Key, KeyKind
 from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.literals import Literal
 from airflow_hivex.core.sql.literals import read_constant
@@ -29,30 +32,83 @@ class ConstraintReader:
     defaults: dict[str, str] = field(default_factory=dict)
     not_null: list[str] = field(default_factory=list)
     checks: dict[str, str] = field(default_factory=dict)
+    keys: dict[str, Key] = field(default_factory=dict)
 
     @property
     def found(self) -> Constraints:
         """Return the constraints that were read."""
-        return Constraints(dict(self.defaults), tuple(self.not_null), dict(self.checks))
+        return Constraints(dict(self.defaults), tuple(self.not_null), dict(self.checks), dict(self.keys))
 
     def accept_of_column(self, cursor: Cursor, column: str) -> bool:
         """Read a constraint behind the type of a column; False, with nothing read, if none stands here.
 
         Raises:
             StatementSyntaxError: it is not SQL, or is given twice.
-            UnsupportedStatementError: it is not enforced, or its expression is not one of a row.
+            UnsupportedStatementError: nothing enforces it although it says so, or its expression is not one of a row.
         """
-        token = cursor.peek()
+        named = cursor.at("CONSTRAINT") and cursor.at_kind(Kind.WORD, Kind.QUOTED, ahead=1)
+        start, token = cursor.index, cursor.peek()
+        name = _read_name(cursor) if named else None
         if cursor.accept("NOT", "NULL"):
+            enforcement = _read_enforcement(cursor)
+            if enforcement.is_off:
+                self._add_key(cursor, token, name, Key(KeyKind.NOT_NULL, (column,), rely=enforcement.rely))
+                return True
             self._once(cursor, token, column in self.not_null)
             self.not_null.append(column)
-        elif cursor.accept("DEFAULT"):
+            return True
+        if cursor.accept("DEFAULT"):
             self._once(cursor, token, column in self.defaults)
             self.defaults[column] = read_default(cursor)
-        else:
+            _read_enforcement(cursor).check_on(cursor)
+            return True
+        kind = _read_kind(cursor, of_column=True)
+        if kind is not None:
+            self._read_key(cursor, token, name, Key(kind, (column,)))
+            return True
+        cursor.index = start
+        return self.accept_check(cursor)
+
+    def accept_of_table(self, cursor: Cursor) -> bool:
+        """Read a CHECK or key of the whole table; False, with nothing read, if none stands here.
+
+        Raises:
+            StatementSyntaxError: it is not SQL, or is given twice.
+            UnsupportedStatementError: nothing enforces it although it says so, or its expression is not one of a row.
+        """
+        named = cursor.at("CONSTRAINT") and cursor.at_kind(Kind.WORD, Kind.QUOTED, ahead=1)
+        start, token = cursor.index, cursor.peek()
+        name = _read_name(cursor) if named else None
+        kind = _read_kind(cursor, of_column=False)
+        if kind is None:
+            cursor.index = start
             return self.accept_check(cursor)
-        _read_enforcement(cursor)
+        self._read_key(cursor, token, name, Key(kind, tuple(normalise(each) for each in cursor.names("a column"))))
         return True
+
+    def _read_key(self, cursor: Cursor, token: Token | None, name: str | None, key: Key) -> None:
+        """Read a key behind its kind and columns: the columns that it references, and that nothing enforces it."""
+        if key.kind is KeyKind.FOREIGN_KEY:
+            cursor.expect("REFERENCES")
+            parent = cursor.table_name()
+            columns = tuple(normalise(each) for each in cursor.names("a column"))
+            if len(columns) != len(key.columns):
+                raise cursor.error(f"a foreign key of {len(key.columns)} columns references as many", token)
+            key = replace(key, parent=(parent.database or "", parent.name), parent_columns=columns)
+        enforcement = _read_enforcement(cursor)
+        if not enforcement.is_off:
+            reason = (
+                f"nothing enforces a {key.kind.value}; write DISABLE NOVALIDATE or NOT ENFORCED behind it to keep it"
+            )
+            raise cursor.unsupported(reason, token)
+        self._add_key(cursor, token, name, replace(key, rely=enforcement.rely))
+
+    def _add_key(self, cursor: Cursor, token: Token | None, name: str | None, key: Key) -> None:
+        if name is None:
+            name = _free_name(key, {*self.checks, *self.keys})
+        is_second = key.kind is KeyKind.PRIMARY_KEY and any(each.kind is key.kind for each in self.keys.values())
+        self._once(cursor, token, is_second or name in self.keys or name in self.checks)
+        self.keys[name] = key
 
     def accept_check(self, cursor: Cursor) -> bool:
         """Read ``[CONSTRAINT name] CHECK (...)``; False, with nothing read, if it does not stand here."""
@@ -72,9 +128,9 @@ class ConstraintReader:
             while f"check_{number}" in self.checks:
                 number += 1
             name = f"check_{number}"
-        self._once(cursor, token, name in self.checks)
+        self._once(cursor, token, name in self.checks or name in self.keys)
         self.checks[name] = expression
-        _read_enforcement(cursor)
+        _read_enforcement(cursor).check_on(cursor)
         return True
 
     @staticmethod
@@ -134,12 +190,76 @@ def _columns(cursor: Cursor, text: str, first: Token | None) -> tuple[str, ...]:
         raise cursor.unsupported(error.reason, first) from error
 
 
-def _read_enforcement(cursor: Cursor) -> None:
+class _Enforcement(NamedTuple):
+    """The words behind a constraint: whether it ``is_off``, where they say so, and whether queries rely on it."""
+
+    is_off: bool
+    token: Token | None
+    rely: bool
+
+    def check_on(self, cursor: Cursor) -> None:
+        """Refuse a constraint that is off.
+
+        Raises:
+            UnsupportedStatementError: it is off.
+        """
+        if self.is_off:
+            raise cursor.unsupported("a constraint that is not enforced is not kept; leave it out", self.token)
+
+
+def _read_enforcement(cursor: Cursor) -> _Enforcement:
+    """Read ENABLE or DISABLE, VALIDATE or NOVALIDATE, [NOT] ENFORCED, RELY or NORELY.
+
+    Raises:
+        UnsupportedStatementError: rows are to be compared with a constraint that is not enforced.
+    """
+    off = validated = None
+    rely = False
     while True:
-        if cursor.at("DISABLE") or cursor.at("NOT", "ENFORCED"):
-            raise cursor.unsupported("a constraint that is not enforced is not kept; leave it out")
-        if cursor.accept_one(*_ENFORCED) is None:
-            return
+        token = cursor.peek()
+        if cursor.accept("DISABLE") or cursor.accept("NOT", "ENFORCED"):
+            off = token
+        elif (word := cursor.accept_one(*_ENFORCED)) is None:
+            break
+        elif word == "VALIDATE":
+            validated = token
+        elif word in ("RELY", "NORELY"):
+            rely = word == "RELY"
+    if off is not None and validated is not None:
+        raise cursor.unsupported("rows are not compared with a constraint that is not enforced", validated)
+    return _Enforcement(off is not None, off, rely)
+
+
+def _read_name(cursor: Cursor) -> str:
+    cursor.expect("CONSTRAINT")
+    return normalise(cursor.name("the name of a constraint"))
+
+
+def _read_kind(cursor: Cursor, *, of_column: bool) -> KeyKind | None:
+    """Read the words of a key; None, with nothing read, if none stands here."""
+    if cursor.at("PRIMARY", "KEY") and (of_column or cursor.at_symbol("(", ahead=2)):
+        cursor.index += 2
+        return KeyKind.PRIMARY_KEY
+    if cursor.at("UNIQUE") and (of_column or cursor.at_symbol("(", ahead=1)):
+        cursor.index += 1
+        return KeyKind.UNIQUE
+    if of_column and cursor.at("REFERENCES"):
+        return KeyKind.FOREIGN_KEY
+    if of_column and cursor.accept("FOREIGN", "KEY"):
+        return KeyKind.FOREIGN_KEY
+    if cursor.at("FOREIGN", "KEY") and cursor.at_symbol("(", ahead=2):
+        cursor.index += 2
+        return KeyKind.FOREIGN_KEY
+    return None
+
+
+def _free_name(key: Key, taken: Collection[str]) -> str:
+    """Return a name for a constraint that has none."""
+    first = key.kind.value.lower().replace(" ", "_")
+    if key.kind is KeyKind.NOT_NULL:
+        first = f"{key.columns[0]}_not_null"
+    names = (first if number == 1 else f"{first}_{number}" for number in count(1))
+    return next(name for name in names if name not in taken)
 
 
 @lru_cache(maxsize=4096)

@@ -12,7 +12,7 @@ from airflow_hivex.core.errors import (
     InvalidOperationError,
     NoSuchColumnError,
 )
-from airflow_hivex.core.model.constraints import Constraints
+from airflow_hivex.core.model.constraints import Constraints, KeyKind
 from airflow_hivex.core.model.objects import Table
 from airflow_hivex.core.model.statements import ChangeConstraints, Select
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
@@ -51,13 +51,14 @@ def change_constraints(context: StatementContext, statement: ChangeConstraints) 
 
 def _changed(table: Table, statement: ChangeConstraints) -> Table:
     now = Constraints.of(table.parameters)
-    name = statement.dropped_check
-    if name is not None and name not in now.checks and not statement.if_exists:
-        known = ", ".join(now.checks) or "none"
-        raise InvalidObjectError("constraint", name, f"{table.full_name} does not have it; its CHECKs are {known}")
-    for name in statement.added.checks:
-        if name in now.checks:
-            raise InvalidObjectError("constraint", name, f"{table.full_name} has a CHECK of this name; drop it first")
+    name = statement.dropped_name
+    if name is not None and name not in now.names and not statement.if_exists:
+        known = ", ".join(now.names) or "none"
+        raise InvalidObjectError("constraint", name, f"{table.full_name} does not have it; its constraints are {known}")
+    for name in statement.added.names:
+        if name in now.names:
+            reason = f"{table.full_name} has a constraint of this name; drop it first"
+            raise InvalidObjectError("constraint", name, reason)
     columns = [column.name.lower() for column in (*table.columns, *table.partition_keys)]
     for column in (statement.dropped_default, statement.dropped_not_null):
         if column is not None and column not in columns:
@@ -65,8 +66,12 @@ def _changed(table: Table, statement: ChangeConstraints) -> Table:
     kept = Constraints(
         {column: text for column, text in now.defaults.items() if column != statement.dropped_default},
         tuple(column for column in now.not_null if column != statement.dropped_not_null),
-        {each: text for each, text in now.checks.items() if each != statement.dropped_check},
+        {each: text for each, text in now.checks.items() if each != statement.dropped_name},
+        {each: key for each, key in now.keys.items() if each != statement.dropped_name},
     )
+    primary = next((name for name, key in kept.keys.items() if key.kind is KeyKind.PRIMARY_KEY), None)
+    if primary is not None and any(key.kind is KeyKind.PRIMARY_KEY for key in statement.added.keys.values()):
+        raise InvalidObjectError("constraint", primary, f"it is the primary key of {table.full_name}; drop it first")
     return with_checked_constraints(table, kept.with_others(statement.added))
 
 

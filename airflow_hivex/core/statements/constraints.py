@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from airflow_hivex.core.errors import InvalidObjectError, InvalidOperationError, NoSuchColumnError
 from airflow_hivex.core.model.column_types import Family, Primitive
-from airflow_hivex.core.model.constraints import Constraints, with_constraints
+from airflow_hivex.core.model.constraints import Constraints, Key, with_constraints
 from airflow_hivex.core.model.objects import Column, Table
 from airflow_hivex.core.spark.conversions import stored_column
 from airflow_hivex.core.sql.constraints import constant_of, expression_columns
@@ -23,20 +23,28 @@ def with_checked_constraints(table: Table, constraints: Constraints) -> Table:
     """
     if not constraints:
         return replace(table, parameters=with_constraints(table.parameters, constraints))
-    if table.is_external:
+    if table.is_external and constraints.are_enforced:
         raise InvalidObjectError(
-            "table", table.full_name, "rows of an external table are not compared with constraints"
+            "table", table.full_name, "rows of an external table are not compared with constraints; DISABLE keeps one"
         )
     columns = {column.name.lower(): column for column in (*table.columns, *table.partition_keys)}
     named = [*constraints.defaults, *constraints.not_null]
     for text in constraints.checks.values():
         named += expression_columns(text)
+    for key in constraints.keys.values():
+        named += key.columns
     for name in named:
         if name not in columns:
             raise NoSuchColumnError(table.full_name, name, list(columns))
     for name, text in constraints.defaults.items():
         _check_default(table, columns[name], text)
-    return replace(table, parameters=with_constraints(table.parameters, constraints))
+    keys = {name: _with_database(key, table.database) for name, key in constraints.keys.items()}
+    return replace(table, parameters=with_constraints(table.parameters, replace(constraints, keys=keys)))
+
+
+def _with_database(key: Key, database: str) -> Key:
+    """Return a foreign key whose table has a database, which is that of its own table where none is named."""
+    return key if key.parent is None else replace(key, parent=(key.parent[0] or database, key.parent[1]))
 
 
 def _check_default(table: Table, column: Column, text: str) -> None:

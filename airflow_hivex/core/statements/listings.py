@@ -8,7 +8,7 @@ from dataclasses import replace
 from airflow_hivex.core.catalog.cluster_use import transactions_by_cluster
 from airflow_hivex.core.catalog.databases import matching
 from airflow_hivex.core.errors import InvalidOperationError, NoSuchPartitionError
-from airflow_hivex.core.model.constraints import Constraints, is_constraint
+from airflow_hivex.core.model.constraints import Constraints, KeyKind, is_constraint
 from airflow_hivex.core.model.health import Health
 from airflow_hivex.core.model.links import Link
 from airflow_hivex.core.model.objects import CLUSTER, PARTITION_ROW_IDS, TRANSACTIONAL, Column, Table, TableType
@@ -217,6 +217,8 @@ def create_statement(table: Table, *, temporary: bool = False) -> str:
 
     lines = [described(column) for column in table.columns]
     lines += [f"CONSTRAINT `{name}` CHECK ({text})" for name, text in constraints.checks.items()]
+    tables = (each for each in constraints.keys.items() if each[1].kind is not KeyKind.NOT_NULL)
+    lines += [f"CONSTRAINT `{name}` {key.sql}" for name, key in tables]
     columns = ",\n".join(f"  {line}" for line in lines)
     name = ".".join(f"`{part}`" for part in ((table.name,) if temporary else (table.database, table.name)))
     kind = f"{'TEMPORARY ' if temporary else ''}{'EXTERNAL ' if table.is_external else ''}TABLE"
@@ -255,6 +257,9 @@ def create_statement(table: Table, *, temporary: bool = False) -> str:
 def _constraints_of(constraints: Constraints, column: str) -> str:
     default = constraints.defaults.get(column)
     not_null = " NOT NULL" if column in constraints.not_null else ""
+    for name, key in constraints.keys.items():
+        if key.kind is KeyKind.NOT_NULL and column in key.columns:
+            not_null += f" CONSTRAINT `{name}` {key.sql}"
     return not_null + ("" if default is None else f" DEFAULT {default}")
 
 
@@ -300,6 +305,12 @@ def table_facts(table: Table) -> dict[str, str]:
         facts |= {"View Original Text": table.view_original_text or "", "View Text": table.view_expanded_text or ""}
     if table.comment:
         facts["Comment"] = table.comment
+    keys = Constraints.of(table.parameters).keys
+    if keys:
+        facts["Keys"] = "; ".join(
+            f"{name}: {key.sql}{f' of `{key.columns[0]}`' if key.kind is KeyKind.NOT_NULL else ''}"
+            for name, key in keys.items()
+        )
     if storage.serde_parameters:
         facts["Storage Properties"] = f"[{properties_text(hide_in_properties(storage.serde_parameters))}]"
     return facts | storage_facts(storage)

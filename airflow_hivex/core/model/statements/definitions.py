@@ -256,9 +256,9 @@ class SetTableProperties(Statement):
 
 @dataclass(frozen=True, slots=True)
 class ChangeConstraints(Statement):
-    """ALTER TABLE name ALTER COLUMN c SET or DROP DEFAULT or NOT NULL, ADD CONSTRAINT ... CHECK or DROP CONSTRAINT.
+    """ALTER TABLE name ALTER COLUMN c SET or DROP DEFAULT or NOT NULL, ADD CONSTRAINT or DROP CONSTRAINT.
 
-    It adds constraints, or drops the default value or the NOT NULL of a column, or a CHECK by its name.
+    It adds constraints, or drops the default value or the NOT NULL of a column, or a CHECK or key by its name.
     """
 
     KIND = "ALTER TABLE of constraints"
@@ -268,7 +268,7 @@ class ChangeConstraints(Statement):
     added: Constraints = field(default_factory=Constraints)
     dropped_default: str | None = None
     dropped_not_null: str | None = None
-    dropped_check: str | None = None
+    dropped_name: str | None = None
     if_exists: bool = False
 
     @property

@@ -1,4 +1,4 @@
-"""Calls about the constraints of tables: DEFAULT, NOT NULL and CHECK. Other constraints are not kept."""
+"""Calls about the constraints of tables: DEFAULT, NOT NULL and CHECK, and keys that nothing enforces."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ from airflow_hivex.core.thrift.hive_constraints import (
     default_constraints,
     described_constraints,
     dropping,
+    foreign_keys,
     not_null_constraints,
+    primary_keys,
+    unique_constraints,
 )
 
 # -- reading -----------------------------------------------------------------------------
@@ -35,9 +38,9 @@ def get_all_table_constraints(endpoint: Endpoint, client: Client, args: Any) -> 
     table = _read(endpoint, client, name, request.tblName, request.validWriteIdList)
     return ttypes.AllTableConstraintsResponse(
         allTableConstraints=ttypes.SQLAllTableConstraints(
-            primaryKeys=[],
-            foreignKeys=[],
-            uniqueConstraints=[],
+            primaryKeys=primary_keys(table, name.given),
+            foreignKeys=foreign_keys(table, name.given),
+            uniqueConstraints=unique_constraints(table, name.given),
             notNullConstraints=not_null_constraints(table, name.given),
             defaultConstraints=default_constraints(table, name.given),
             checkConstraints=check_constraints(table, name.given),
@@ -46,21 +49,31 @@ def get_all_table_constraints(endpoint: Endpoint, client: Client, args: Any) -> 
 
 
 @call("get_primary_keys")
-def get_primary_keys(_endpoint: Endpoint, _client: Client, _args: Any) -> Any:
-    """Return an empty answer: primary keys are not kept."""
-    return ttypes.PrimaryKeysResponse(primaryKeys=[])
+def get_primary_keys(endpoint: Endpoint, client: Client, args: Any) -> Any:
+    """Return the primary key of a table or link."""
+    name, table = _requested(endpoint, client, args.request)
+    return ttypes.PrimaryKeysResponse(primaryKeys=primary_keys(table, name.given))
 
 
 @call("get_foreign_keys")
-def get_foreign_keys(_endpoint: Endpoint, _client: Client, _args: Any) -> Any:
-    """Return an empty answer: foreign keys are not kept."""
-    return ttypes.ForeignKeysResponse(foreignKeys=[])
+def get_foreign_keys(endpoint: Endpoint, client: Client, args: Any) -> Any:
+    """Return the foreign keys of a table or link. Without such a table in the request there are none."""
+    request = args.request
+    if not request.foreign_tbl_name:
+        return ttypes.ForeignKeysResponse(foreignKeys=[])
+    name = read_database(request.foreign_db_name or request.parent_db_name, request.catName)
+    found = foreign_keys(_read(endpoint, client, name, request.foreign_tbl_name, request.validWriteIdList), name.given)
+    if request.parent_tbl_name:
+        parent = (normalise(request.parent_db_name or name.name), normalise(request.parent_tbl_name))
+        found = [each for each in found if (each.pktable_db, each.pktable_name) == parent]
+    return ttypes.ForeignKeysResponse(foreignKeys=found)
 
 
 @call("get_unique_constraints")
-def get_unique_constraints(_endpoint: Endpoint, _client: Client, _args: Any) -> Any:
-    """Return an empty answer: unique constraints are not kept."""
-    return ttypes.UniqueConstraintsResponse(uniqueConstraints=[])
+def get_unique_constraints(endpoint: Endpoint, client: Client, args: Any) -> Any:
+    """Return the unique constraints of a table or link."""
+    name, table = _requested(endpoint, client, args.request)
+    return ttypes.UniqueConstraintsResponse(uniqueConstraints=unique_constraints(table, name.given))
 
 
 @call("get_not_null_constraints")
@@ -108,19 +121,19 @@ def _read(endpoint: Endpoint, client: Client, name: DatabaseName, table: str | N
 
 @call("add_primary_key")
 def add_primary_key(endpoint: Endpoint, client: Client, args: Any) -> None:
-    """Refuse a primary key."""
+    """Add a primary key that nothing enforces."""
     _add(endpoint, client, Given(primary_keys=args.req.primaryKeyCols))
 
 
 @call("add_foreign_key")
 def add_foreign_key(endpoint: Endpoint, client: Client, args: Any) -> None:
-    """Refuse a foreign key."""
+    """Add a foreign key that nothing enforces."""
     _add(endpoint, client, Given(foreign_keys=args.req.foreignKeyCols))
 
 
 @call("add_unique_constraint")
 def add_unique_constraint(endpoint: Endpoint, client: Client, args: Any) -> None:
-    """Refuse a unique constraint."""
+    """Add a unique constraint that nothing enforces."""
     _add(endpoint, client, Given(unique=args.req.uniqueConstraintCols))
 
 
@@ -158,8 +171,7 @@ def _add(endpoint: Endpoint, client: Client, given: Given) -> None:
         raise InvalidObjectError("constraint", names, "the constraints of one call belong to one table")
     ((name, table_name),) = of
     table = endpoint.catalog.get_table(name.name, table_name)
-    checks = Constraints.of(table.parameters).checks
-    added = described_constraints(table.full_name, given, checks)
+    added = described_constraints(table.full_name, given, Constraints.of(table.parameters).names)
     statement = ChangeConstraints(TableName(table.name, table.database), added)
     change_constraints(endpoint.context(client, name), statement)
 

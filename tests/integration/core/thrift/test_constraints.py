@@ -32,8 +32,8 @@ def check(name: str, text: str | None, called: str | None = None) -> Any:
     return ttypes.SQLCheckConstraint("hive", "default", name, None, text, called, enable_cstr=True)
 
 
-def primary_key(name: str) -> Any:
-    return ttypes.SQLPrimaryKey("default", name, "id", 1, "key", False, False, True, "hive")
+def primary_key(name: str, column: str = "id", number: int = 1, *, enabled: bool = False) -> Any:
+    return ttypes.SQLPrimaryKey("default", name, column, number, "key", enabled, False, True, "hive")
 
 
 def acid(name: str = "t") -> Any:
@@ -94,7 +94,7 @@ def test_table_is_created_with_the_constraints_of_a_client(hive: Any, metastore:
 @pytest.mark.parametrize(
     ("given", "described", "reason"),
     [
-        ([[primary_key("t")], [], [], [], [], []], acid(), "PRIMARY KEY is not kept"),
+        ([[primary_key("t", enabled=True)], [], [], [], [], []], acid(), "nothing enforces a PRIMARY KEY"),
         ([[], [], [], [not_null("t", "nope")], [], []], acid(), "has no column nope"),
         ([[], [], [], [], [default("t", "name", "id")], []], acid(), "it reads a column"),
         ([[], [], [], [], [default("t", "id", "'x'")], []], acid(), "cannot be stored in it"),
@@ -119,14 +119,12 @@ def test_constraints_are_added_and_dropped_by_name(hive: Any, metastore: Metasto
     with metastore.session() as session:
         session.sql(f"CREATE TABLE u ({_COLUMNS})")
     for call, request in (
-        (hive.add_primary_key, ttypes.AddPrimaryKeyRequest([primary_key("t")])),
+        (hive.add_primary_key, ttypes.AddPrimaryKeyRequest([primary_key("t", enabled=True)])),
         (hive.add_default_constraint, ttypes.AddDefaultConstraintRequest([default("t", "name", "name")])),
         (hive.add_check_constraint, ttypes.AddCheckConstraintRequest([check("t", "id > 0"), check("u", "id > 0")])),
         (
             hive.add_not_null_constraint,
-            ttypes.AddNotNullConstraintRequest(
-                [ttypes.SQLNotNullConstraint("hive", "default", "t", "id", None, False)]
-            ),
+            ttypes.AddNotNullConstraintRequest([not_null("t", "missing")]),
         ),
     ):
         with pytest.raises(ttypes.MetaException):
@@ -141,6 +139,35 @@ def test_constraints_are_added_and_dropped_by_name(hive: Any, metastore: Metasto
     for name in ("t", "u"):
         parameters = metastore.catalog.get_table("default", name).parameters
         assert not [each for each in parameters if each.startswith(("hivex.default", "hivex.check", "hivex.not"))]
+
+
+def test_keys_that_nothing_enforces_are_kept_for_clients(hive: Any) -> None:
+    off = {"enable_cstr": False, "validate_cstr": False, "rely_cstr": False}
+    foreign = ttypes.SQLForeignKey("default", "p", "x", "default", "t", "id", 1, fk_name="child", **off)
+    disabled = ttypes.SQLNotNullConstraint("hive", "default", "t", "id", "never", **off)
+    keys = [primary_key("t", "name", 2), primary_key("t", "id", 1)]
+    hive.create_table_with_constraints(acid(), keys, [foreign], [], [disabled], [], [])
+    unique = [ttypes.SQLUniqueConstraint("hive", "default", "t", each, 1, **off) for each in ("id", "name")]
+    hive.add_unique_constraint(ttypes.AddUniqueConstraintRequest(unique))
+    found = hive.get_all_table_constraints(ttypes.AllTableConstraintsRequest("default", "t", "hive"))
+    everything = found.allTableConstraints
+    shown = hive.get_primary_keys(ttypes.PrimaryKeysRequest("default", "t", "hive")).primaryKeys
+    assert shown == everything.primaryKeys
+    assert [of(each, "column_name", "key_seq", "pk_name", "rely_cstr") for each in shown] == [
+        ("id", 1, "key", True),
+        ("name", 2, "key", True),
+    ]
+    shown = hive.get_foreign_keys(ttypes.ForeignKeysRequest("default", "p", "default", "t", "hive")).foreignKeys
+    assert [of(each, "pkcolumn_name", "fkcolumn_name", "fk_name", "enable_cstr") for each in shown] == [
+        ("x", "id", "child", False)
+    ]
+    other = ttypes.ForeignKeysRequest("default", "other", "default", "t", "hive")
+    assert hive.get_foreign_keys(other).foreignKeys == []
+    shown = hive.get_unique_constraints(requested(ttypes.UniqueConstraintsRequest, "t")).uniqueConstraints
+    assert [of(each, "column_name", "uk_name") for each in shown] == [("id", "unique"), ("name", "unique_2")]
+    assert [of(each, "nn_name", "enable_cstr") for each in everything.notNullConstraints] == [("never", False)]
+    hive.drop_constraint(ttypes.DropConstraintRequest("default", "t", "KEY"))
+    assert hive.get_primary_keys(ttypes.PrimaryKeysRequest("default", "t", "hive")).primaryKeys == []
 
 
 def test_client_that_changes_a_table_keeps_its_constraints(hive: Any, metastore: Metastore) -> None:

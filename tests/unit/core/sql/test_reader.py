@@ -507,7 +507,7 @@ def test_statement_of_another_release_is_refused_by_name(text: str, named: str) 
 @pytest.mark.parametrize(
     ("text", "column"),
     [
-        ("CREATE TABLE t (a INT NOT NULL DISABLE)", 32),
+        ("CREATE TABLE t (a INT DEFAULT 1 DISABLE)", 33),
         ("CREATE TABLE t (a INT GENERATED ALWAYS AS (1))", 23),
         ("ALTER TABLE t ADD COLUMNS (a INT DEFAULT 3)", 34),
         ("CREATE TABLE t (a INT PRIMARY KEY)", 23),
