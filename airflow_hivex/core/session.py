@@ -346,7 +346,7 @@ class Session:
                 statement = statement.statement
             if not isinstance(statement, kinds.RoutedStatement):
                 raise InvalidOperationError(
-                    "EXPLAIN ROUTE", type(statement).__name__, "only statements that run on a cluster have a route"
+                    "EXPLAIN ROUTE", statement.kind, "only statements that run on a cluster have a route"
                 )
             context = self._context(parameters)
             check_statement(context, statement, text)

@@ -9,8 +9,6 @@ from airflow.sdk.exceptions import AirflowFailException
 from airflow_hivex.core.errors import InvalidOperationError
 
 if TYPE_CHECKING:
-    from airflow.sdk import Context
-
     from airflow_hivex.core.model.cleaning import CleaningTask
     from airflow_hivex.core.model.compaction import Compaction
     from airflow_hivex.hooks.warehouse import WarehouseHook
@@ -58,15 +56,6 @@ def describe_cleaning(task: CleaningTask) -> dict[str, Any]:
         "blockers": [str(each) for each in task.blockers],
         "message": task.message,
     }
-
-
-def name_in_map(context: Context) -> None:
-    """Show a mapped task under its ``map_name``, unless its DAG gives a ``map_index_template``.
-
-    Airflow renders the template from the context again when the task has ended.
-    """
-    if context.get("map_index_template") is None:
-        context["map_index_template"] = "{{ task.map_name }}"
 
 
 def as_whole_number(name: str, value: object) -> int:

@@ -39,6 +39,17 @@ def part_name(context: Context) -> str:
     return f"{ti.dag_id}/{ti.run_id}/{ti.task_id}/{map_index}"
 
 
+def name_in_map(context: Context) -> None:
+    """Show a mapped task under its ``map_name``, unless its DAG gives a ``map_index_template``.
+
+    Airflow renders the template from the context when the task ends, and when it is deferred: a task calls this again
+    when it resumes.
+    """
+    map_index = context["ti"].map_index
+    if map_index is not None and map_index >= 0 and context.get("map_index_template") is None:
+        context["map_index_template"] = "{{ task.map_name }}"
+
+
 def cause_of(error: HivexError) -> BaseException | None:
     """Return the error if the log shows its traceback, None if its sentence explains it as a whole.
 

@@ -15,10 +15,9 @@ from airflow_hivex.hooks.compactions import (
     as_whole_number,
     describe_cleaning,
     describe_compaction,
-    name_in_map,
     table_to_compact,
 )
-from airflow_hivex.hooks.tasks import failing_for_good
+from airflow_hivex.hooks.tasks import failing_for_good, name_in_map
 from airflow_hivex.hooks.warehouse import WarehouseHook
 from airflow_hivex.operators.page_links import HivexCompactionsLink, HivexTableLink
 from airflow_hivex.triggers.compaction import HivexCompactionTrigger, look_at_compaction
@@ -160,15 +159,12 @@ class HivexCompactOperator(BaseOperator):
         )
         return self.defer(trigger=trigger, method_name="execute_complete", timeout=self.timeout)
 
-    def execute_complete(
-        self,
-        context: Context,  # noqa: ARG002 - Airflow gives it by this name
-        event: dict[str, Any] | None = None,
-    ) -> dict[str, Any]:
+    def execute_complete(self, context: Context, event: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return the outcome of the compaction.
 
         :raises AirflowFailException: it has failed
         """
+        name_in_map(context)
         if event is None or "answer" not in event:
             raise AirflowFailException((event or {}).get("error", "The trigger has ended without an answer."))
         answer: dict[str, Any] = event["answer"]

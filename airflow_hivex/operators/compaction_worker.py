@@ -13,8 +13,8 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_hivex.core.errors import CompactionLostError, HivexError, JobCancelledError
-from airflow_hivex.hooks.compactions import as_whole_number, describe_compaction, name_in_map
-from airflow_hivex.hooks.tasks import failing_for_good
+from airflow_hivex.hooks.compactions import as_whole_number, describe_compaction
+from airflow_hivex.hooks.tasks import failing_for_good, name_in_map
 from airflow_hivex.hooks.warehouse import WarehouseHook
 from airflow_hivex.operators.page_links import HivexCompactionsLink
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from airflow_hivex.hooks.tasks import agent_info, failing_for_good
+from airflow_hivex.hooks.tasks import agent_info, failing_for_good, name_in_map
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -38,6 +38,11 @@ class CopyOperator(BaseOperator):
         self.deferrable = deferrable
         self.hivex_conn_id = hivex_conn_id
 
+    @property
+    def map_name(self) -> str:
+        """Return the name of a mapped task in Airflow's web interface."""
+        raise NotImplementedError
+
     def execute(self, context: Context) -> dict[str, Any]:
         """Copy, and report the progress to the log.
 
@@ -46,6 +51,7 @@ class CopyOperator(BaseOperator):
         """
         from airflow_hivex.triggers.copying import HivexCopyTrigger, copy
 
+        name_in_map(context)
         arguments = {**self._arguments(), "agent_info": agent_info(context)}
         with failing_for_good():
             if self._defers(is_dry_run=bool(arguments.get("dry_run"))):
@@ -54,16 +60,13 @@ class CopyOperator(BaseOperator):
             answer = copy(self.hivex_conn_id, self.call, arguments)
         return self._complete(answer)
 
-    def execute_complete(
-        self,
-        context: Context,  # noqa: ARG002 - Airflow gives it by name
-        event: dict[str, Any] | None = None,
-    ) -> dict[str, Any]:
+    def execute_complete(self, context: Context, event: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return the result of the deferred task.
 
         :raises AirflowFailException: a retry would fail again
         :raises AirflowException: the failure may pass
         """
+        name_in_map(context)
         if not event or not event.keys() & {"answer", "error"}:
             raise AirflowException(f"The trigger ended without a result: {event!r}")
         if "error" in event:

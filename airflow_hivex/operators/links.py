@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from airflow.sdk import BaseOperator
 
-from airflow_hivex.hooks.tasks import failing_for_good
+from airflow_hivex.hooks.tasks import failing_for_good, name_in_map
 from airflow_hivex.hooks.warehouse import WarehouseHook
 
 if TYPE_CHECKING:
@@ -46,12 +46,18 @@ class _LinkOperator(BaseOperator):
         self.namespace = namespace
         self.hivex_conn_id = hivex_conn_id
 
+    @property
+    def map_name(self) -> str:
+        """Return the name of a mapped task in Airflow's web interface: the link."""
+        return self.link
+
     def execute(self, context: Context) -> dict[str, Any]:
         """Make the change.
 
         :raises AirflowFailException: the link or its table does not allow it: a retry would fail again
         :raises HivexError: the failure may pass; Airflow retries the task as its ``retries`` say
         """
+        name_in_map(context)
         with failing_for_good():
             hook = WarehouseHook(self.hivex_conn_id)
             namespace = self.namespace or hook.get_configuration().database

@@ -69,6 +69,11 @@ class HivexMoveNamespaceOperator(CopyOperator):
         self.threads = threads
         self.bytes_per_second = bytes_per_second
 
+    @property
+    def map_name(self) -> str:
+        """Return the name of a mapped task in Airflow's web interface: the namespace."""
+        return self.namespace
+
     def _arguments(self) -> dict[str, Any]:
         return {
             "namespace": self.namespace,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseOperator
 
-from airflow_hivex.hooks.tasks import agent_info, failing_for_good
+from airflow_hivex.hooks.tasks import agent_info, failing_for_good, name_in_map
 from airflow_hivex.hooks.warehouse import WarehouseHook
 from airflow_hivex.operators.copying import CopyOperator
 
@@ -79,6 +79,13 @@ class HivexReplicateOperator(CopyOperator):
         self.threads = threads
         self.bytes_per_second = bytes_per_second
 
+    @property
+    def map_name(self) -> str:
+        """Return the name of a mapped task in Airflow's web interface: the tables, and the partitions."""
+        tables = self.tables if isinstance(self.tables, str) else ", ".join(self.tables)
+        partitions = self.partition_filter or ", ".join(self.partitions or ())
+        return f"{tables} ({partitions})" if partitions else tables
+
     def _arguments(self) -> dict[str, Any]:
         return {
             "tables": self.tables if isinstance(self.tables, str) else list(self.tables),
@@ -141,6 +148,11 @@ class HivexSetPrimaryClusterOperator(BaseOperator):
         self.bytes_per_second = bytes_per_second
         self.hivex_conn_id = hivex_conn_id
 
+    @property
+    def map_name(self) -> str:
+        """Return the name of a mapped task in Airflow's web interface: the table."""
+        return self.table
+
     def execute(self, context: Context) -> dict[str, Any]:
         """Change it.
 
@@ -150,6 +162,7 @@ class HivexSetPrimaryClusterOperator(BaseOperator):
         from airflow_hivex.assets.hivex import table_uri
         from airflow_hivex.operators.asset_events import declare_tables, send_event
 
+        name_in_map(context)
         with failing_for_good():
             found = (
                 WarehouseHook(self.hivex_conn_id)

@@ -60,12 +60,20 @@ class HivexCompactionSensor(HivexSensor):
             poll_interval=self.poke_interval,
         )
 
+    @property
+    def map_name(self) -> str:
+        """Return the name of a mapped task in Airflow's web interface: the id of the compaction."""
+        return f"compaction {self._given()}"
+
     def _awaited(self) -> str:
         return f"end of compaction {self._id()}"
 
     def _id(self) -> int:
+        return as_whole_number("compaction_id", self._given())
+
+    def _given(self) -> Any:
         given = self.compaction_id
-        return as_whole_number("compaction_id", given.get("compaction_id") if isinstance(given, dict) else given)
+        return given.get("compaction_id") if isinstance(given, dict) else given
 
 
 class HivexCompactionThresholdSensor(HivexSensor):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseSensorOperator, PokeReturnValue, conf
 from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout, AirflowSkipException
 
-from airflow_hivex.hooks.tasks import failing_for_good
+from airflow_hivex.hooks.tasks import failing_for_good, name_in_map
 from airflow_hivex.hooks.warehouse import WarehouseHook
 from airflow_hivex.triggers.transactions import (
     HivexTableCommitTrigger,
@@ -48,6 +48,11 @@ class HivexSensor(BaseSensorOperator):
         self.deferrable = deferrable
         self._is_prepared = False
 
+    @property
+    def map_name(self) -> str:
+        """Return the name of a mapped task in Airflow's web interface."""
+        return self._awaited()
+
     def poke(self, context: Context) -> PokeReturnValue:
         """Look once.
 
@@ -65,6 +70,7 @@ class HivexSensor(BaseSensorOperator):
 
         :raises AirflowSensorTimeout: ``timeout`` has passed
         """
+        name_in_map(context)
         self._is_prepared = False
         if not self.deferrable:
             try:
@@ -84,15 +90,12 @@ class HivexSensor(BaseSensorOperator):
             trigger=self._trigger(), method_name="execute_complete", timeout=timedelta(seconds=self.timeout)
         )
 
-    def execute_complete(
-        self,
-        context: Context,  # noqa: ARG002 - Airflow gives it by this name
-        event: dict[str, Any] | None = None,
-    ) -> Answer:
+    def execute_complete(self, context: Context, event: dict[str, Any] | None = None) -> Answer:
         """Return the result of the trigger.
 
         :raises AirflowFailException: waiting has turned out to be of no use
         """
+        name_in_map(context)
         if event is None or "answer" not in event:
             raise AirflowFailException((event or {}).get("error", "The trigger has ended without an answer."))
         answer: Answer = event["answer"]
@@ -225,7 +228,10 @@ class HivexTableCommitSensor(HivexSensor):
             previous = ti.get_previous_dagrun(state="success")
             since = None if previous is None else _mark_of_run(ti, {**place, "run_id": previous.run_id})
         ti.xcom_push(SINCE, {"run_id": ti.run_id, "since": since})
-        self.log.info("Waiting for a commit to %s %s.", self.table, f"after {since}" if since else "of any time")
+        if since:
+            self.log.info("Waiting for a commit to %s after %s.", self.table, since)
+        else:
+            self.log.info("Waiting for a commit to %s. Any commit counts.", self.table)
         return since
 
     @staticmethod

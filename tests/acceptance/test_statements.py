@@ -583,6 +583,8 @@ def test_clusters_are_shown_used_and_explained(session: Session) -> None:
     assert [row[:2] for row in explained.rows] == [("c1", False)]
     assert "default.t2 (primary c2) is not there" in str(explained.rows)
     assert session.sql("EXPLAIN ROUTE SELECT * FROM t2").rows[0][:2] == ("c2", True)
+    with pytest.raises(InvalidOperationError, match="EXPLAIN ROUTE on LOAD DATA is refused"):
+        session.explain("LOAD DATA INPATH '/x' INTO TABLE t1")
 
 
 @pytest.mark.spark

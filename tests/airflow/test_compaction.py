@@ -365,6 +365,8 @@ def test_partitions_that_need_it_are_compacted_where_the_initiator_may_not_act(
     assert states(run) == dict.fromkeys(("needed", "partitions_of", "work", *done), "success")
     names = {ti.rendered_map_index for ti in run.get_task_instances() if ti.task_id == "compact"}
     assert names == {"days (day=2)", "days (day=3)"}
+    ended_names = {ti.rendered_map_index for ti in run.get_task_instances() if ti.task_id == "ended"}
+    assert ended_names == {"compaction 1", "compaction 2"}
     assert {(each["partition"], each["state"]) for each in returned(run, "work")} == {
         ("day=2", "ready for cleaning"),
         ("day=3", "ready for cleaning"),

@@ -52,6 +52,8 @@ def test_dag_has_a_task_for_each_table_of_its_run(run_dag: Callable[..., DagRun]
             session.sql(f"INSERT INTO {table} VALUES (1)")
     run = run_dag(replication_dag("replication_of_two"), run_conf={"tables": ["default.a", "default.b"]})
     assert states(run) == {"choose_tables": "success", "replicate[0]": "success", "replicate[1]": "success"}
+    named = {ti.rendered_map_index for ti in run.get_task_instances() if ti.task_id == "replicate"}
+    assert named == {"default.a", "default.b"}
     for table in "ab":
         assert [each.is_current for each in metastore.replicator.copies(f"default.{table}")] == [True, True]
 

@@ -48,6 +48,7 @@ _NOT_SUPPORTED: Mapping[tuple[str, ...], str] = {
     ("WATERMARK",): "WATERMARK is for streams; a query of this warehouse does not support it",
 }
 """Words of Spark's that sqlglot does not know, and what is said where it stops at them."""
+_FOREIGN_MARKER = re.compile(r"%\((\w+)\)s\b")
 _TOKEN_IN_MESSAGE = re.compile(r"<Token token_type: \S+ text: (.*?), line: .*?>", re.DOTALL)
 
 
@@ -97,6 +98,11 @@ class _ParseFailure(Exception):  # noqa: N818 - it never leaves this module
             for words, reason in _NOT_SUPPORTED.items():
                 if tuple(token.word for token in tokens[start : start + len(words)]) == words:
                     return unsupported_error(text, tokens[start].start, reason)
+        for token in tokens[max(index - 4, 0) : index + 1]:
+            if token.is_symbol("%") and (marker := _FOREIGN_MARKER.match(text, token.start)):
+                return syntax_error(
+                    text, token.start, f"{marker[0]} is a marker of other drivers; write :{marker[1]} in its place"
+                )
         hint = ""
         if any(_is_keyword(tokens[each]) for each in (index, index - 1) if 0 <= each < len(tokens)):
             hint = "; a name that is a keyword, too, is written in backquotes"

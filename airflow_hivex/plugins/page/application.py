@@ -91,8 +91,9 @@ async def _no_connection(_: Request, error: Exception) -> JSONResponse:
 
 async def _invalid_request(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
-    places = "; ".join(f"{'.'.join(map(str, each['loc'][1:]))}: {each['msg']}" for each in error.errors())
-    return _answer(422, "INVALID_REQUEST", f"The request is not valid. {places}")
+    # Both the rights and the route of a call read its connection.
+    places = dict.fromkeys(f"{'.'.join(map(str, each['loc'][1:]))}: {each['msg']}" for each in error.errors())
+    return _answer(422, "INVALID_REQUEST", f"The request is not valid. {'; '.join(places)}")
 
 
 async def _unexpected(request: Request, error: Exception) -> JSONResponse:

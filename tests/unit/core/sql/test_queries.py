@@ -313,6 +313,16 @@ def test_what_only_spark_has_is_refused_by_name(text: str, column: int) -> None:
     assert refused.value.column == column
 
 
+@pytest.mark.parametrize(
+    ("text", "column"), [("SELECT * FROM t WHERE a = %(key)s", 27), ("INSERT INTO t VALUES (1, %(key)s)", 26)]
+)
+def test_marker_of_other_drivers_is_named_with_ours(text: str, column: int) -> None:
+    with pytest.raises(StatementSyntaxError, match=r"%\(key\)s is a marker of other drivers; write :key") as refused:
+        read(text)
+    assert refused.value.column == column
+    assert tables("SELECT 5 %(key)s FROM t") == ["t"]
+
+
 def test_words_of_what_only_spark_has_are_names() -> None:
     assert tables("SELECT changes, nearest FROM watermark AS exact") == ["watermark"]
 
