@@ -51,6 +51,9 @@ def make_tables(session: Session, root: Path, text: str) -> None:
     if words & {"s", "w"}:
         session.sql("CREATE TABLE s (id INT, v STRING)")
         session.sql("INSERT INTO s VALUES (1, 'a')")
+    if "i" in words:
+        properties = "('transactional_properties' = 'insert_only')"
+        session.sql(f"CREATE TABLE i (id INT, v STRING) STORED AS ORC TBLPROPERTIES {properties}")
     if "w" in words:
         session.sql("CREATE VIEW w AS SELECT id FROM s")
     if "e" in words:

@@ -35,6 +35,7 @@ from airflow_hivex.core.model.statements import (
 from airflow_hivex.core.model.table_properties import normalised
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
 from airflow_hivex.core.settings import NAMESPACE_MODE
+from airflow_hivex.core.statements.acid_upgrades import is_upgrade, upgrade_table
 from airflow_hivex.core.statements.context import Result, StatementContext
 from airflow_hivex.core.statements.conversions import convert_table, is_conversion
 from airflow_hivex.core.statements.likeness import definition_like
@@ -242,6 +243,8 @@ def set_table_properties(context: StatementContext, statement: SetTablePropertie
     comment = given.pop(_COMMENT, None)
     if is_conversion(table, given):
         return convert_table(context, table, given)
+    if is_upgrade(table, given):
+        return upgrade_table(context, table, given)
     missing = [key for key in statement.unset if key not in table.parameters and key != _COMMENT]
     if missing and not statement.if_exists:
         raise InvalidObjectError("table", table.full_name, f"it has no property {missing[0]} to unset")

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from airflow_hivex.core.catalog.binding import BoundPartition, BoundTable
 from airflow_hivex.core.catalog.directories import Directory
+from airflow_hivex.core.errors import InvalidOperationError
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.constraints import Constraints
 from airflow_hivex.core.model.directories import parse_directory
@@ -86,8 +87,14 @@ def scan(bound: BoundTable, cluster: Cluster, view: str, *, row_ids: bool = Fals
     """Return how a job on ``cluster`` reads a table, which has all that the query needs there.
 
     ``row_id`` as in Scan.
+
+    Raises:
+        InvalidOperationError: row ids are read of a version from before the table had any.
     """
     table = bound.table
+    if row_id is not None and not table.is_insert_only and any(map(_is_plain, bound.partitions)):
+        reason = "this version is from before it was full ACID, so that its rows have no ids"
+        raise InvalidOperationError("Reading ROW__ID", table.full_name, reason)
     on_primary = cluster.name == table.storage.primary.cluster
     copy = table.storage.on(cluster.name)
     root = table.storage.primary.location if copy is None else copy.location
@@ -209,6 +216,11 @@ class _Part:
 def _deletes(directory: Directory) -> bool:
     """Return whether it takes rows away; a minor compaction also makes delete deltas without a file."""
     return directory.is_delete_delta and directory.files > 0
+
+
+def _is_plain(partition: BoundPartition) -> bool:
+    """Return whether rows lie in directories that were written while the table was insert-only."""
+    return any(directory.row_layout == PLAIN_LAYOUT and directory.files for directory in partition.directories)
 
 
 def _folders(
