@@ -14,11 +14,12 @@ from airflow_hivex.core.events import notification_log
 from airflow_hivex.core.events.notification_log import EventType
 from airflow_hivex.core.model.transactions import TxnState, TxnType
 from airflow_hivex.core.snapshots.txn_states import IS_OPEN
-from airflow_hivex.core.store.exchange import Call, Exchange, Prepared, Rows, joined
+from airflow_hivex.core.store.exchange import Call, Exchange, Rows, joined
+from airflow_hivex.core.store.prepared_ids import PreparedForIds
 from airflow_hivex.core.store.schema import txns
 from airflow_hivex.core.transactions import commit_record, conflicts, txn_rows
 from airflow_hivex.core.transactions.commit_record import CommitFacts
-from airflow_hivex.core.transactions.lock_rows import HELD_BY_TXN, releasing
+from airflow_hivex.core.transactions.lock_rows import HELD_BY_TXNS, releasing
 from airflow_hivex.core.transactions.txn_rows import TxnRow, raise_if_settled, row_from
 
 RegisterWrites: TypeAlias = Callable[[Connection, int], None]
@@ -26,10 +27,12 @@ RegisterWrites: TypeAlias = Callable[[Connection, int], None]
 
 _WITHOUT_COMPLETED_COMPONENTS = (TxnType.COMPACTION, TxnType.REBALANCE_COMPACTION, TxnType.SOFT_DELETE)
 
-_COMMITTED = Prepared(
-    update(txns)
-    .where(txns.c.id == bindparam("txn_id", type_=BigInteger), IS_OPEN)
-    .values(state=literal_column("'c'"), ended_ms=bindparam("now_ms", type_=BigInteger))
+_COMMITTED = PreparedForIds(
+    lambda ids: (
+        update(txns)
+        .where(txns.c.id.in_(ids), IS_OPEN)
+        .values(state=literal_column("'c'"), ended_ms=bindparam("now_ms", type_=BigInteger))
+    )
 )
 
 
@@ -67,7 +70,7 @@ class Committer:
                 self._register_writes(connection, txn_id)
             if changes is not None:
                 changes(connection)
-        written, held = exchange.send(conflicts.WRITES(txn_id=txn_id), HELD_BY_TXN(txn_id=txn_id))
+        written, held = exchange.send(conflicts.WRITES([txn_id]), HELD_BY_TXNS([txn_id]))
         self._settle(exchange, row, written, held, exclusive_write_locks, events, facts)
         return row
 
@@ -79,7 +82,7 @@ class Committer:
             TransactionAbortedError, NoSuchTransactionError: it is not open.
         """
         found, written, held = exchange.send(
-            txn_rows.LOCK(txn_id=txn_id), conflicts.WRITES(txn_id=txn_id), HELD_BY_TXN(txn_id=txn_id)
+            txn_rows.LOCK(txn_id=txn_id), conflicts.WRITES([txn_id]), HELD_BY_TXNS([txn_id])
         )
         row = row_from(txn_id, found)
         if row.state == TxnState.COMMITTED.value:
@@ -89,6 +92,26 @@ class Committer:
             return None
         self._settle(exchange, row, written, held, exclusive_write_locks)
         return row
+
+    def commit_together(self, exchange: Exchange, txn_ids: Sequence[int]) -> set[int]:
+        """Commit those of at most 16 transactions that need only be committed, and return their ids. Two round trips.
+
+        Nothing is done with one that is not open, has writes to register or conflicts to look for, or is used by
+        somebody else at the moment.
+        """
+        found, written, held = exchange.send(
+            txn_rows.LOCK_FREE(txn_ids), conflicts.WRITES(txn_ids), HELD_BY_TXNS(txn_ids)
+        )
+        rows = [TxnRow(*each) for each in found]
+        writes = conflicts.writes_from(written)
+        settled = {
+            row.id: _Settled(row, writes.get(row.id, []))
+            for row in rows
+            if row.state == TxnState.OPEN.value and not row.statements
+        }
+        settled = {txn_id: each for txn_id, each in settled.items() if not each.is_updating}
+        exchange.finish(*self._last_calls(list(settled.values()), [each for each in held if each[0] in settled]))
+        return set(settled)
 
     def _settle(
         self,
@@ -101,33 +124,63 @@ class Committer:
         facts: Mapping[int, CommitFacts] = MappingProxyType({}),
     ) -> None:
         """Commit a transaction whose row is locked. One round trip, and one more to look for conflicts."""
-        kind = TxnType(row.type)
-        writes = [] if kind is TxnType.READ_ONLY else conflicts.writes_from(written)
-        updating = any(write.updates for write in writes)
-        if updating and not exclusive_write_locks:
-            sentence = conflicts.find_conflict(exchange, row.id, writes)
+        settled = _Settled(row, conflicts.writes_from(written).get(row.id, []))
+        if settled.is_updating and not exclusive_write_locks:
+            sentence = conflicts.find_conflict(exchange, row.id, settled.writes)
             if sentence is not None:
                 raise conflicts.ConflictFoundError(sentence)
+        exchange.finish(*self._last_calls([settled], held, events, facts))
+
+    def _last_calls(
+        self,
+        settled: Sequence[_Settled],
+        held: Rows,
+        events: Sequence[Call] = (),
+        facts: Mapping[int, CommitFacts] = MappingProxyType({}),
+    ) -> list[Call]:
+        """Return the calls that commit transactions, whose rows are locked and which have no conflicts."""
+        if not settled:
+            return []
         now = self._clock()
         calls: list[Call] = []
-        if kind not in _WITHOUT_COMPLETED_COMPONENTS:
-            calls += conflicts.completing(row.id, writes, now)
-        calls += commit_record.recording(row.id, writes, facts, now)
-        if any(write.operation for write in writes):
-            calls.append(conflicts.forgetting_components(row.id))
-        calls += releasing(row.id, [(lock_id, state) for lock_id, state in held])
-        if updating:
-            calls += conflicts.recording_write_set(row.id, writes)
-        calls.append(_COMMITTED(txn_id=row.id, now_ms=now))
-        calls += events
-        write_ids = {write.full_name: write.write_id for write in writes if write.write_id}
-        if write_ids:
-            partitions: dict[str, list[str]] = defaultdict(list)
-            for table, name in sorted({(write.full_name, write.partition) for write in writes if write.partition}):
-                partitions[table].append(name)
-            table_ids = {write.full_name: write.table_id for write in writes if write.write_id}
-            message = {"write_ids": write_ids, "table_ids": table_ids, "partitions": partitions}
-            calls.append(notification_log.recording(now, EventType.COMMIT_TXN, txn_id=row.id, message=message))
-        if events or write_ids:
+        for each in settled:
+            if each.kind not in _WITHOUT_COMPLETED_COMPONENTS:
+                calls += conflicts.completing(each.row.id, each.writes, now)
+            calls += commit_record.recording(each.row.id, each.writes, facts, now)
+        has_notes = [each.row.id for each in settled if any(write.operation for write in each.writes)]
+        calls += conflicts.forgetting_components(has_notes)
+        calls += releasing(held)
+        for each in settled:
+            if each.is_updating:
+                calls += conflicts.recording_write_set(each.row.id, each.writes)
+        calls += _COMMITTED.batched([each.row.id for each in settled], now_ms=now)
+        told = [call for each in settled if (call := each.event(now)) is not None]
+        calls += [*events, *told]
+        if events or told:
             calls.append(notification_log.announcing(now))
-        exchange.finish(*calls)
+        return calls
+
+
+class _Settled:
+    """A transaction that commits, with its writes."""
+
+    def __init__(self, row: TxnRow, writes: list[conflicts.Write]) -> None:
+        self.row = row
+        self.kind = TxnType(row.type)
+        self.writes = [] if self.kind is TxnType.READ_ONLY else writes
+
+    @property
+    def is_updating(self) -> bool:
+        return any(write.updates for write in self.writes)
+
+    def event(self, now_ms: int) -> Call | None:
+        """Return the call that records its event, None for a transaction without write ids."""
+        write_ids = {write.full_name: write.write_id for write in self.writes if write.write_id}
+        if not write_ids:
+            return None
+        partitions: dict[str, list[str]] = defaultdict(list)
+        for table, name in sorted({(each.full_name, each.partition) for each in self.writes if each.partition}):
+            partitions[table].append(name)
+        table_ids = {write.full_name: write.table_id for write in self.writes if write.write_id}
+        message = {"write_ids": write_ids, "table_ids": table_ids, "partitions": partitions}
+        return notification_log.recording(now_ms, EventType.COMMIT_TXN, txn_id=self.row.id, message=message)

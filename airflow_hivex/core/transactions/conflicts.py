@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import (
     BigInteger,
+    BindParameter,
     ColumnElement,
     Connection,
+    Select,
     String,
     Text,
     bindparam,
@@ -33,6 +36,7 @@ from airflow_hivex.core.model.transactions import Operation, TxnState
 from airflow_hivex.core.model.write_ids import ValidTxnList
 from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.exchange import Call, Exchange, Prepared, Rows, joined
+from airflow_hivex.core.store.prepared_ids import PreparedForIds
 from airflow_hivex.core.store.schema import (
     completed_txn_components,
     counters,
@@ -51,17 +55,6 @@ _WRITES = (Operation.INSERT.value, *_UPDATES)
 
 _TXN_ID = bindparam("txn_id", type_=BigInteger)
 _TABLE_ID = bindparam("table_id", type_=BigInteger)
-_PARTS = union_all(
-    select(
-        txn_components.c.table_id,
-        txn_components.c.partition,
-        txn_components.c.operation,
-        cast(null(), BigInteger).label("write_id"),
-    ).where(txn_components.c.txn_id == _TXN_ID),
-    select(txn_to_write_id.c.table_id, cast(null(), Text), cast(null(), String), txn_to_write_id.c.write_id).where(
-        txn_to_write_id.c.txn_id == _TXN_ID
-    ),
-).subquery()
 _WRITE_IDS = select(next_write_ids.c.table_id).where(next_write_ids.c.table_id == _TABLE_ID)
 _LOCK_WRITE_IDS = Prepared(_WRITE_IDS.with_for_update(), skipped_on_sqlite=True)
 _SHARE_WRITE_IDS = Prepared(_WRITE_IDS.with_for_update(read=True), skipped_on_sqlite=True)
@@ -107,7 +100,7 @@ _COMPLETE = Prepared(
     )
     .inline()
 )
-_DELETE_COMPONENTS = Prepared(delete(txn_components).where(txn_components.c.txn_id == _TXN_ID))
+_DELETE_COMPONENTS = PreparedForIds(lambda ids: delete(txn_components).where(txn_components.c.txn_id.in_(ids)))
 
 
 class ConflictFoundError(Exception):
@@ -145,30 +138,53 @@ class Write:
         return "/".join(part for part in (self.database, self.table, self.partition) if part is not None)
 
 
-WRITES = Prepared(
-    select(
-        _PARTS.c.table_id,
-        databases.c.name,
-        tables.c.name,
-        _PARTS.c.partition,
-        _PARTS.c.operation,
-        _PARTS.c.write_id,
+def _writes_of(txn_ids: Sequence[BindParameter[int]]) -> Select[Any]:
+    parts = union_all(
+        select(
+            txn_components.c.txn_id,
+            txn_components.c.table_id,
+            txn_components.c.partition,
+            txn_components.c.operation,
+            cast(null(), BigInteger).label("write_id"),
+        ).where(txn_components.c.txn_id.in_(txn_ids)),
+        select(
+            txn_to_write_id.c.txn_id,
+            txn_to_write_id.c.table_id,
+            cast(null(), Text),
+            cast(null(), String),
+            txn_to_write_id.c.write_id,
+        ).where(txn_to_write_id.c.txn_id.in_(txn_ids)),
+    ).subquery()
+    return (
+        select(
+            parts.c.txn_id,
+            parts.c.table_id,
+            databases.c.name,
+            tables.c.name,
+            parts.c.partition,
+            parts.c.operation,
+            parts.c.write_id,
+        )
+        .select_from(parts)
+        .join(tables, tables.c.id == parts.c.table_id)
+        .join(databases, databases.c.id == tables.c.database_id)
     )
-    .select_from(_PARTS)
-    .join(tables, tables.c.id == _PARTS.c.table_id)
-    .join(databases, databases.c.id == tables.c.database_id)
-)
-"""The components and write ids of transaction ``txn_id``, for :func:`writes_from`."""
 
 
-def writes_from(rows: Rows) -> list[Write]:
-    """Return the writes in rows of :data:`WRITES`, without repetitions."""
-    write_ids = {table_id: write_id for table_id, _, _, _, operation, write_id in rows if operation is None}
-    found = (
-        Write(table_id, database, table, partition, operation, write_ids.get(table_id))
-        for table_id, database, table, partition, operation, _ in rows
-    )
-    return list(dict.fromkeys(found))
+WRITES = PreparedForIds(_writes_of)
+"""The components and write ids of transactions, for :func:`writes_from`."""
+
+
+def writes_from(rows: Rows) -> dict[int, list[Write]]:
+    """Return the writes of each transaction in rows of :data:`WRITES`, without repetitions."""
+    write_ids = {
+        (txn_id, table_id): write_id for txn_id, table_id, _, _, _, operation, write_id in rows if not operation
+    }
+    found: dict[int, dict[Write, None]] = defaultdict(dict)
+    for txn_id, table_id, database, table, partition, operation, _ in rows:
+        write = Write(table_id, database, table, partition, operation, write_ids.get((txn_id, table_id)))
+        found[txn_id][write] = None
+    return {txn_id: list(writes) for txn_id, writes in found.items()}
 
 
 def find_conflict(exchange: Exchange, txn_id: int, written: Sequence[Write]) -> str | None:
@@ -272,9 +288,9 @@ def completing(txn_id: int, written: Iterable[Write], now_ms: int) -> list[Call]
     ]
 
 
-def forgetting_components(txn_id: int) -> Call:
-    """Remove the notes of what a transaction was about to write."""
-    return _DELETE_COMPONENTS(txn_id=txn_id)
+def forgetting_components(txn_ids: Sequence[int]) -> Iterator[Call]:
+    """Yield the calls that remove the notes of what transactions were about to write."""
+    return _DELETE_COMPONENTS.batched(txn_ids)
 
 
 def written_since(

@@ -7,6 +7,7 @@ not as it must be leaves the locks out. Who gets none asks again, step by step, 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import (
@@ -30,7 +31,6 @@ from airflow_hivex.core.store.exchange import Call, Exchange, Prepared
 from airflow_hivex.core.store.json_text import JsonText
 from airflow_hivex.core.store.partition_names import partition_to_column
 from airflow_hivex.core.store.schema import counters, databases, locks, tables, txn_components, txns
-from airflow_hivex.core.transactions import txn_rows
 from airflow_hivex.core.transactions.allocation import is_id
 from airflow_hivex.core.transactions.lock_requests import writes_of_request
 
@@ -43,8 +43,11 @@ _PARTITION, _OPERATION = bindparam("partition", type_=Text), bindparam("operatio
 _FULL_TABLE, _RESOURCE = bindparam("full_table", type_=Text), bindparam("resource", type_=Text)
 _NOW_MS = bindparam("now_ms", type_=BigInteger)
 _OF_LOCK_IDS = counters.c.name == literal_column("'lock'")
-_OWN_ID = select(counters.c.value).where(_OF_LOCK_IDS).scalar_subquery()
-_TAKE_ID = Prepared(update(counters).where(_OF_LOCK_IDS).values(value=counters.c.value + literal_column("1")))
+_NEW_ID = counters.c.value - bindparam("before_last", type_=BigInteger)
+_OWN_ID = select(_NEW_ID).where(_OF_LOCK_IDS).scalar_subquery()
+_TAKE_IDS = Prepared(
+    update(counters).where(_OF_LOCK_IDS).values(value=counters.c.value + bindparam("count", type_=BigInteger))
+)
 _NAMED_TABLE = (
     select(tables.c.id)
     .join(databases, databases.c.id == tables.c.database_id)
@@ -59,7 +62,7 @@ _MEETING: dict[LockLevel, tuple[ColumnElement[bool], ...]] = {
     LockLevel.PARTITION: (_AHEAD.c.resource.in_([_DATABASE, _FULL_TABLE, _RESOURCE]),),
 }
 _VALUES: dict[str, ColumnElement[Any]] = {
-    "lock_id": counters.c.value,
+    "lock_id": _NEW_ID,
     "internal_id": bindparam("internal_id", type_=Integer),
     "txn_id": _TXN_ID,
     "database": _DATABASE,
@@ -86,10 +89,12 @@ def _granting(level: LockLevel, *, has_txn: bool) -> Prepared:
     mild = [
         _AHEAD.c.strictness >= bindparam("mildest", type_=Integer),
         # Those of the request itself are not ahead of it.
-        _AHEAD.c.lock_id < counters.c.value,
+        _AHEAD.c.lock_id < _NEW_ID,
     ]
     if has_txn:
-        guards.append(select(txns.c.id).where(txns.c.id == _TXN_ID, IS_OPEN).exists())
+        # The transaction stays open until the end. Nobody waits for one that is changed: others wait for the counter.
+        is_open = select(txns.c.id).where(txns.c.id == _TXN_ID, IS_OPEN)
+        guards.append(is_open.with_for_update(read=True, skip_locked=True).exists())
         mild.append(_AHEAD.c.txn_id != _TXN_ID)
     guards += [~select(_AHEAD.c.lock_id).where(meets, *mild).exists() for meets in _MEETING[level]]
     values = select(*_VALUES.values()).where(_OF_LOCK_IDS, *guards)
@@ -148,26 +153,50 @@ def checks_at_once(matrix: LockMatrix, components: Sequence[LockComponent]) -> l
         }[component.level]
         mildest = min(ahead.strictness for ahead in matrix.blocking[component.type])
         checks.append(_CHECK[component.level](database=component.database, mildest=mildest, **given))
-    return [_TAKE_ID(), *checks]
+    return [_TAKE_IDS(count=1), *checks]
+
+
+@dataclass(frozen=True, slots=True)
+class LockRequest:
+    """The locks that somebody asks for, for a transaction or None."""
+
+    components: Sequence[LockComponent]
+    txn_id: int | None
+    user: str
+    host: str
+    agent_info: str | None
+
+    @property
+    def is_simple(self) -> bool:
+        """Return whether :func:`grant_at_once` can be tried."""
+        return (self.txn_id is None or is_id(self.txn_id)) and are_simple(self.components)
 
 
 def grant_at_once(
-    exchange: Exchange,
-    matrix: LockMatrix,
-    components: Sequence[LockComponent],
-    txn_id: int | None,
-    who: dict[str, Any],
-    now_ms: int,
-) -> LockResponse | None:
-    """Take the locks and note what is about to be written, or do nothing. The exchange is finished.
+    exchange: Exchange, matrix: LockMatrix, requests: Sequence[LockRequest], now_ms: int
+) -> list[LockResponse | None]:
+    """Take the locks of each request and note what is about to be written, or do nothing. The exchange is finished.
 
-    None when that is not possible, for whatever reason. One round trip.
+    None for a request of which that is not possible, for whatever reason. One round trip.
     """
-    calls = [] if txn_id is None else [txn_rows.SHARE(txn_id=txn_id)]
-    calls.append(_TAKE_ID())
-    first = len(calls)
-    calls += [
+    calls, first_of = [_TAKE_IDS(count=len(requests))], []
+    for number, request in enumerate(requests, 1):
+        first_of.append(len(calls))
+        calls += _granting_calls(matrix, request, len(requests) - number, now_ms)
+    answers = exchange.finish(*calls)
+    responses: list[LockResponse | None] = []
+    for request, first in zip(requests, first_of, strict=True):
+        granted = answers[first : first + len(request.components)]
+        responses.append(LockResponse(int(granted[0][0][0]), LockState.ACQUIRED) if all(granted) else None)
+    return responses
+
+
+def _granting_calls(matrix: LockMatrix, request: LockRequest, before_last: int, now_ms: int) -> list[Call]:
+    """Return the calls for a request whose id is so far below the last one that was taken; first those that grant."""
+    components, txn_id = request.components, request.txn_id
+    calls = [
         _GRANT[component.level, txn_id is not None](
+            before_last=before_last,
             internal_id=number,
             txn_id=txn_id or 0,
             database=component.database,
@@ -180,31 +209,29 @@ def grant_at_once(
             mildest=min(ahead.strictness for ahead in matrix.blocking[component.type]),
             operation=component.operation.value,
             now_ms=now_ms,
-            **who,
+            user=request.user,
+            host=request.host,
+            agent_info=request.agent_info,
         )
         for number, component in enumerate(components, 1)
     ]
     if len(components) > 1:
-        calls.append(_ALL_OR_NOTHING(count=len(components)))
+        calls.append(_ALL_OR_NOTHING(before_last=before_last, count=len(components)))
     if txn_id is not None:
-        calls += _noting(txn_id, components)
-    answers = exchange.finish(*calls)[first : first + len(components)]
-    if not all(answers):
-        return None
-    return LockResponse(int(answers[0][0][0]), LockState.ACQUIRED)
+        calls += [
+            _NOTE(
+                before_last=before_last,
+                txn_id=txn_id,
+                database=database,
+                table=table,
+                partition=partition,
+                letter=operation.value,
+            )
+            for (database, table), partition, operation in writes_of_request(components)
+        ]
+    return calls
 
 
-def _noting(txn_id: int, components: Sequence[LockComponent]) -> list[Call]:
-    return [
-        _NOTE(txn_id=txn_id, database=database, table=table, partition=partition, letter=operation.value)
-        for (database, table), partition, operation in writes_of_request(components)
-    ]
-
-
-def is_simple(components: Sequence[LockComponent], txn_id: int | None) -> bool:
-    """Return whether :func:`grant_at_once` can be tried."""
-    return (
-        len(components) <= _MOST_COMPONENTS
-        and (txn_id is None or is_id(txn_id))
-        and not any(component.is_new_table for component in components)
-    )
+def are_simple(components: Sequence[LockComponent]) -> bool:
+    """Return whether locks can be granted, or checked, without looking at what their request makes."""
+    return len(components) <= _MOST_COMPONENTS and not any(component.is_new_table for component in components)

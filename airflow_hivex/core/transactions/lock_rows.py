@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
@@ -23,8 +23,10 @@ from sqlalchemy import (
 
 from airflow_hivex.core.clock import to_datetime
 from airflow_hivex.core.model.locks import DataOperation, LockComponent, LockInfo, LockState, LockType
-from airflow_hivex.core.store.exchange import Call, Prepared
+from airflow_hivex.core.store.batches import batches
+from airflow_hivex.core.store.exchange import Call, Prepared, Rows
 from airflow_hivex.core.store.partition_names import partition_from_column
+from airflow_hivex.core.store.prepared_ids import MOST_IDS, PreparedForIds
 from airflow_hivex.core.store.schema import locks, txns
 
 CHANNEL = "hivex_locks"
@@ -33,14 +35,16 @@ CHANNEL = "hivex_locks"
 # PostgreSQL takes payloads up to 8,000 bytes.
 _LONGEST_PAYLOAD = 7900
 
-_OF_TXN = locks.c.txn_id == bindparam("txn_id", type_=BigInteger)
 _NOTIFY = select(func.pg_notify(literal_column(f"'{CHANNEL}'"), bindparam("payload", type_=String)))
 _BLOCKED = locks.alias("blocked")
 _IS_WAITED_FOR = (
     select(_BLOCKED.c.lock_id).where(_BLOCKED.c.blocked_by_lock_id == bindparam("lock_id", type_=BigInteger)).exists()
 )
 _TELL = Prepared(_NOTIFY, skipped_on_sqlite=True)
-_TELL_WAITING = Prepared(_NOTIFY.where(_IS_WAITED_FOR), skipped_on_sqlite=True)
+_TELL_WAITING = PreparedForIds(
+    lambda ids: _NOTIFY.where(select(_BLOCKED.c.lock_id).where(_BLOCKED.c.blocked_by_lock_id.in_(ids)).exists()),
+    skipped_on_sqlite=True,
+)
 
 _OF_REQUEST = locks.c.lock_id == bindparam("lock_id", type_=BigInteger)
 _IS_WAITING = locks.c.state == literal_column("'w'")
@@ -57,9 +61,11 @@ _TELL_FREED = Prepared(
 )
 _FREE = Prepared(delete(locks).where(_OF_REQUEST, _IS_FREE))
 
-HELD_BY_TXN = Prepared(select(locks.c.lock_id, locks.c.state).where(_OF_TXN).with_for_update())
-"""The requests and states of a transaction's locks, which nobody can find present any more until it is settled."""
-_DELETE_OF_TXN = Prepared(delete(locks).where(_OF_TXN))
+HELD_BY_TXNS = PreparedForIds(
+    lambda ids: select(locks.c.txn_id, locks.c.lock_id, locks.c.state).where(locks.c.txn_id.in_(ids)).with_for_update()
+)
+"""Transactions' locks with their requests and states, which nobody can find present any more until they are settled."""
+_DELETE_OF_TXNS = PreparedForIds(lambda ids: delete(locks).where(locks.c.txn_id.in_(ids)))
 
 
 def select_locks() -> Select[Any]:
@@ -108,16 +114,17 @@ def release(connection: Connection, *conditions: ColumnElement[bool]) -> frozens
     return deleted
 
 
-def releasing(txn_id: int, held: Sequence[tuple[int, str]]) -> list[Call]:
-    """:func:`release` of what :data:`HELD_BY_TXN` has found, as calls."""
-    if not held:
-        return []
-    waiting = {lock_id for lock_id, state in held if state == LockState.WAITING.value}
-    calls = [
-        _TELL(payload=str(lock_id)) if lock_id in waiting else _TELL_WAITING(payload=str(lock_id), lock_id=lock_id)
-        for lock_id in dict.fromkeys(lock_id for lock_id, _ in held)
+def releasing(held: Rows) -> list[Call]:
+    """:func:`release` of what :data:`HELD_BY_TXNS` has found, as calls."""
+    txn_ids = list(dict.fromkeys(txn_id for txn_id, _, _ in held))
+    lock_ids = list(dict.fromkeys(lock_id for _, lock_id, _ in held))
+    waiting = {lock_id for _, lock_id, state in held if state == LockState.WAITING.value}
+    acquired = [lock_id for lock_id in lock_ids if lock_id not in waiting]
+    return [
+        *(_TELL(payload=str(lock_id)) for lock_id in waiting),
+        *(_TELL_WAITING(batch, payload=",".join(map(str, batch))) for batch in batches(acquired, MOST_IDS)),
+        *_DELETE_OF_TXNS.batched(txn_ids),
     ]
-    return [*calls, _DELETE_OF_TXN(txn_id=txn_id)]
 
 
 def unlocking(lock_id: int) -> tuple[Call, ...]:

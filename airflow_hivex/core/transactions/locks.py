@@ -11,7 +11,6 @@ import logging
 import socket
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from sqlalchemy import Connection, insert, select, update
 
@@ -40,7 +39,7 @@ from airflow_hivex.core.store.partition_names import partition_to_column
 from airflow_hivex.core.store.schema import counters, locks
 from airflow_hivex.core.transactions.allocation import is_id
 from airflow_hivex.core.transactions.changes_at_once import commit_at_once
-from airflow_hivex.core.transactions.lock_grants import checks_at_once, grant_at_once, is_simple
+from airflow_hivex.core.transactions.lock_grants import LockRequest, are_simple, checks_at_once, grant_at_once
 from airflow_hivex.core.transactions.lock_queue import blocker_of
 from airflow_hivex.core.transactions.lock_requests import check_components, check_request, note_components
 from airflow_hivex.core.transactions.lock_rows import (
@@ -118,26 +117,20 @@ class LockManager:
             InvalidLockRequestError: there are no components, the time-out is negative, or a component of a
                 transaction does not say what it is for.
         """
-        wanted = check_components(components, txn_id)
         if timeout is not None and not timeout >= 0:
             raise InvalidLockRequestError(f"a time-out of {timeout} s is not possible")
-        who = {
-            "user": check_text("The name of a user", user)[:128],
-            "host": told(host or socket.gethostname(), 255),
-            "agent_info": None if agent_info is None else told(agent_info, 4096),
-        }
+        asked = self.described(components, txn_id, user=user, host=host, agent_info=agent_info)
+        wanted = asked.components
 
         def work(connection: Connection) -> LockResponse:
             checked = check_request(connection, wanted, txn_id, new_tables=exclusive_ctas)
             if txn_id is not None:
                 note_components(connection, wanted, txn_id, checked)
-            return self._enqueue(connection, wanted, txn_id, who, zero_wait_read, exclusive_ctas)
+            return self._enqueue(connection, asked, zero_wait_read, exclusive_ctas)
 
         response = None
-        if is_simple(wanted, txn_id) and not exclusive_ctas:
-            response = self._store.exchange(
-                lambda exchange: grant_at_once(exchange, self._matrix, wanted, txn_id, who, self._clock()), name="lock"
-            )
+        if asked.is_simple and not exclusive_ctas:
+            (response,) = self._grant_at_once([asked])
         if response is None:
             try:
                 response = self._store.write(work, name="lock")
@@ -155,6 +148,40 @@ class LockManager:
             self._store.reach("while holding")
         return response
 
+    def described(
+        self,
+        components: Sequence[LockComponent],
+        txn_id: int | None,
+        *,
+        user: str = "",
+        host: str | None = None,
+        agent_info: str | None = None,
+    ) -> LockRequest:
+        """Return a request of :meth:`acquire`, for :meth:`acquire_together`.
+
+        Raises:
+            InvalidLockRequestError: there are no components, or one of a transaction does not say what it is for.
+        """
+        return LockRequest(
+            check_components(components, txn_id),
+            txn_id,
+            user=check_text("The name of a user", user)[:128],
+            host=told(host or socket.gethostname(), 255),
+            agent_info=None if agent_info is None else told(agent_info, 4096),
+        )
+
+    def acquire_together(self, requests: Sequence[LockRequest]) -> list[LockResponse | None]:
+        """Grant those of several requests that nothing is in the way of, each as a whole, in their order.
+
+        None for a request of which nothing was done: use :meth:`acquire`. One round trip for all.
+        """
+        simple = [request for request in requests if request.is_simple]
+        responses = iter(self._grant_at_once(simple) if simple else ())
+        answers = [next(responses) if request.is_simple else None for request in requests]
+        if any(answers):
+            self._store.reach("while holding")
+        return answers
+
     def commit_at_once(
         self,
         components: Sequence[LockComponent],
@@ -171,7 +198,7 @@ class LockManager:
         Raises:
             StoreUnavailableError: nothing was applied; a lost connection with an unknown outcome is looked up first.
         """
-        if not is_simple(components, None):
+        if not are_simple(components):
             return None
         checks = checks_at_once(self._matrix, list(dict.fromkeys(components)))
         return commit_at_once(
@@ -258,15 +285,15 @@ class LockManager:
 
     # -- parts ----------------------------------------------------------------------
 
+    def _grant_at_once(self, requests: Sequence[LockRequest]) -> list[LockResponse | None]:
+        return self._store.exchange(
+            lambda exchange: grant_at_once(exchange, self._matrix, requests, self._clock()), name="lock"
+        )
+
     def _enqueue(
-        self,
-        connection: Connection,
-        wanted: Sequence[LockComponent],
-        txn_id: int | None,
-        who: dict[str, Any],
-        zero_wait_read: bool,
-        exclusive_ctas: bool,
+        self, connection: Connection, request: LockRequest, zero_wait_read: bool, exclusive_ctas: bool
     ) -> LockResponse:
+        wanted, txn_id = request.components, request.txn_id
         lock_id = connection.execute(
             update(counters)
             .where(counters.c.name == "lock")
@@ -306,7 +333,9 @@ class LockManager:
                 "acquired_ms": now if blocker is None else None,
                 "blocked_by_lock_id": blocker.lock_id if blocker and component == blocked else None,
                 "blocked_by_internal_id": blocker.internal_id if blocker and component == blocked else None,
-                **who,
+                "user": request.user,
+                "host": request.host,
+                "agent_info": request.agent_info,
             }
             for number, component in enumerate(wanted, 1)
         ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,22 +100,23 @@ class KeyTakenError(Exception):
 
 
 def open_transactions(
-    exchange: Exchange, new: NewTransaction, count: int, now_ms: int, check: Callable[[int], None] | None
+    exchange: Exchange, new: Sequence[NewTransaction], now_ms: int, check: Callable[[int], None] | None
 ) -> list[int]:
-    """Return the ids of ``count`` new transactions; the exchange is finished.
+    """Return the ids of new transactions; the exchange is finished. Only one that is alone may have a key.
 
     One round trip, two when ``check`` wants to be told how many are open, or there is a key.
 
     Raises:
         KeyTakenError: there is a transaction with this key.
     """
-    rows = [_INSERT(**new.row(now_ms, before_last)) for before_last in reversed(range(count))]
+    count, key = len(new), new[0].key
+    rows = [_INSERT(**each.row(now_ms, count - number)) for number, each in enumerate(new, 1)]
     # The counter's row is locked until the end: ids become visible in their order.
     take_ids = (_TAKE_IDS if check is None else _TAKE_IDS_AND_COUNT)(count=count)
-    if check is None and new.key is None:
+    if check is None and key is None:
         taken, *_ = exchange.finish(take_ids, *rows)
     else:
-        taken, same = exchange.send(take_ids, _OF_KEY(key=new.key))
+        taken, same = exchange.send(take_ids, _OF_KEY(key=key))
         if check is not None:
             check(taken[0][1])
         if same:

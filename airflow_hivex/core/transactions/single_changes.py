@@ -28,7 +28,7 @@ def open_in(connection: Connection, now_ms: int) -> int:
     """
     host = socket.gethostname()[:255]
     new = NewTransaction(TxnType.DEFAULT, _TIMEOUT_S, user="", host=host, agent_info=_AGENT, key=None)
-    return open_transactions(joined(connection), new, 1, now_ms, None)[0]
+    return open_transactions(joined(connection), [new], now_ms, None)[0]
 
 
 def take_write_id(connection: Connection, txn_id: int, table_id: int, at_least: int = 1) -> int:

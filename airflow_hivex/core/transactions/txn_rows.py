@@ -15,6 +15,7 @@ from airflow_hivex.core.errors import (
 )
 from airflow_hivex.core.model.transactions import AbortReason, Transaction, TxnState, TxnType
 from airflow_hivex.core.store.exchange import Prepared, Rows
+from airflow_hivex.core.store.prepared_ids import PreparedForIds
 from airflow_hivex.core.store.schema import txns
 
 
@@ -34,10 +35,10 @@ _OF_ID = SELECT_ROW.where(txns.c.id == bindparam("txn_id", type_=BigInteger))
 
 FIND = Prepared(_OF_ID)
 """The row of ``txn_id``, as :class:`TxnRow` has it."""
-SHARE = Prepared(_OF_ID.with_for_update(read=True))
-"""The same, and it stays as it is until the database transaction ends."""
 LOCK = Prepared(_OF_ID.with_for_update())
 """The same, for whoever changes it."""
+LOCK_FREE = PreparedForIds(lambda ids: SELECT_ROW.where(txns.c.id.in_(ids)).with_for_update(skip_locked=True))
+"""The rows of transactions that nobody else changes or keeps as they are, for whoever changes them."""
 
 
 def raise_if_settled(txn_id: int, row: Any) -> None:
