@@ -15,6 +15,7 @@ from airflow_hivex.core.thrift.bindings import Method, method, ttypes
 from airflow_hivex.core.thrift.calls.registry import Call, Raw
 from airflow_hivex.core.thrift.clients import Client
 from airflow_hivex.core.thrift.exceptions import exception_of, sentence_of
+from airflow_hivex.core.thrift.joining import JoinedCall
 from airflow_hivex.core.thrift.messages import Head, application_exception, decoded, encoded, read_head, written_head
 from airflow_hivex.core.thrift.sasl import PlainExchange, SaslError
 from airflow_hivex.core.thrift.scanning import MalformedMessageError, MessageScanner
@@ -120,6 +121,12 @@ class Connection(asyncio.Protocol):
         """Close the connection after all that was written has gone."""
         if self._transport is not None:
             self._transport.close()
+
+    @property
+    def client(self) -> Client:
+        """Return the state of the client."""
+        assert self._client is not None
+        return self._client
 
     @property
     def unread_bytes(self) -> int:
@@ -309,16 +316,28 @@ class Connection(asyncio.Protocol):
                 self._write(written_head(head, messages.REPLY) + field + messages.STOP)
                 self._note(head, "ok", began, from_memory=True)
                 return
+        joined = self._server.joined.get(head.name)
+        if joined is None or any(getattr(args, each) is None for each in call.method.needed):
+            self.serve_alone(head, call, args)
+            return
+        self._begin()
+        joined.add(JoinedCall(self, head, args, began))
+
+    def serve_alone(self, head: Head, call: Call, args: Any) -> None:
+        """Serve a call in a thread of its own."""
         self._run_elsewhere(head, lambda: self._answer(head, call, args))
 
     def _run_elsewhere(self, head: Head, answer: Callable[[], tuple[bytes, str]]) -> None:
         """Answer a call in another thread, and serve no other call of this client until then."""
         began = self._server.monotonic()
+        self._begin()
+        self._server.executor.submit(self._answer_elsewhere, asyncio.get_running_loop(), head, began, answer)
+
+    def _begin(self) -> None:
         self.is_busy = True
         if self._server.is_encrypted:
             # TLS has no half of a connection: its end is not read before the answer is written.
             self._pause()
-        self._server.executor.submit(self._answer_elsewhere, asyncio.get_running_loop(), head, began, answer)
 
     def _answer_elsewhere(
         self, loop: asyncio.AbstractEventLoop, head: Head, began: float, answer: Callable[[], tuple[bytes, str]]
@@ -331,7 +350,7 @@ class Connection(asyncio.Protocol):
             outcome = type(error).__name__
         # Without a chain of futures, which takes as long as a short call. A server that has stopped has no loop.
         with suppress(RuntimeError):
-            loop.call_soon_threadsafe(self._done, head, began, reply, outcome)
+            loop.call_soon_threadsafe(self.done, head, began, reply, outcome)
 
     def _answer(self, head: Head, call: Call, args: Any) -> tuple[bytes, str]:
         """Return the reply of a call, and how it ended. Runs in a thread of its own."""
@@ -354,10 +373,14 @@ class Connection(asyncio.Protocol):
             log.exception("%s of %s ended with an unexpected error", _shown(head), self._client.peer)
             sentence = f"{_shown(head)} ended with an internal error: {type(error).__name__}: {error}"
             return application_exception(head, messages.INTERNAL_ERROR, sentence), type(error).__name__
+        return self.reply(head, call, result)
+
+    def reply(self, head: Head, call: Call, result: Any) -> tuple[bytes, str]:
+        """Return the reply of a call that has succeeded, and how it ended."""
         if isinstance(result, Raw):
             return written_head(head, messages.REPLY) + result.field + messages.STOP, "ok"
-        values = {"success": result} if known.has_success and result is not None else {}
-        return self._written(head, known.result, **values), "ok"
+        values = {"success": result} if call.method.has_success and result is not None else {}
+        return self._written(head, call.method.result, **values), "ok"
 
     def _refused(self, head: Head, known: Method, sentence: str) -> tuple[bytes, str]:
         """Return the reply to a call that cannot be served as it is: repeating it is in vain."""
@@ -372,7 +395,8 @@ class Connection(asyncio.Protocol):
             return b""
         return written_head(head, messages.REPLY) + encoded(result(**values))
 
-    def _done(self, head: Head, began: float, reply: bytes, outcome: str) -> None:
+    def done(self, head: Head, began: float, reply: bytes, outcome: str) -> None:
+        """Write the reply of a call that began at ``began``, and serve the next one."""
         self.is_busy = False
         self.used_at = self._server.monotonic()
         self._reply(head, reply)

@@ -14,6 +14,7 @@ from typing import Any
 from airflow_hivex.core.thrift.calls.registry import Call, calls
 from airflow_hivex.core.thrift.connection import LONGEST_REMEMBERED, Connection
 from airflow_hivex.core.thrift.endpoint import Endpoint
+from airflow_hivex.core.thrift.joining import JoinedCalls
 from airflow_hivex.core.thrift.metrics import Metrics
 from airflow_hivex.core.thrift.sasl import Credentials
 from airflow_hivex.core.thrift.unfinished import UnfinishedCalls
@@ -59,6 +60,11 @@ class Server:
         self.metrics = Metrics()
         self.calls = calls()
         self.executor = ThreadPoolExecutor(limits.threads, thread_name_prefix="hivex-metastore")
+        self.joined = {
+            name: JoinedCalls(endpoint, call, self.executor)
+            for name, call in self.calls.items()
+            if call.serve_together is not None
+        }
         self.connections: set[Connection] = set()
         self.unread = UnreadAnswers(limits.unread_bytes, limits.unread_s, monotonic)
         self.unfinished = UnfinishedCalls(limits.unfinished_bytes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from airflow_hivex.core.errors import InvalidLockRequestError
@@ -15,7 +16,7 @@ from airflow_hivex.core.model.locks import (
     LockType,
 )
 from airflow_hivex.core.thrift.bindings import ttypes
-from airflow_hivex.core.thrift.calls.registry import call
+from airflow_hivex.core.thrift.calls.registry import ALONE, call, together
 from airflow_hivex.core.thrift.clients import Client, read_database
 from airflow_hivex.core.thrift.endpoint import Endpoint
 
@@ -28,18 +29,40 @@ _STATES = {LockState.ACQUIRED: 1, LockState.WAITING: 2, LockState.ABORT: 3, Lock
 def lock(endpoint: Endpoint, client: Client, args: Any) -> Any:
     """Request locks. The answer is ACQUIRED or WAITING; ``check_lock`` asks again."""
     request = args.rqst
-    txn_id = request.txnid or None
     response = endpoint.services.locks.acquire(
-        [_component(each, in_transaction=txn_id is not None) for each in request.component or ()],
-        txn_id,
-        user=endpoint.owners.owner_of(client, request.user),
-        host=request.hostname,
-        agent_info=request.agentInfo,
+        **_described(endpoint, client, request),
         wait=False,
         zero_wait_read=bool(request.zeroWaitReadEnabled),
         exclusive_ctas=bool(request.exclusiveCTAS),
     )
     return _response(response)
+
+
+@together("lock")
+def lock_together(endpoint: Endpoint, asked: Sequence[tuple[Client, Any]]) -> list[Any]:
+    """Request locks of transactions for several clients, and grant those that nothing is in the way of."""
+    locks = endpoint.services.locks
+    # A lock without a transaction lasts if its answer is lost, so that a call must not ask for it twice.
+    is_plain = [bool(args.rqst.txnid) and not args.rqst.exclusiveCTAS for _, args in asked]
+    requests = [
+        locks.described(**_described(endpoint, client, args.rqst))
+        for (client, args), plain in zip(asked, is_plain, strict=True)
+        if plain
+    ]
+    found = iter(locks.acquire_together(requests))
+    responses = [next(found) if plain else None for plain in is_plain]
+    return [ALONE if response is None else _response(response) for response in responses]
+
+
+def _described(endpoint: Endpoint, client: Client, request: Any) -> dict[str, Any]:
+    txn_id = request.txnid or None
+    return {
+        "components": [_component(each, in_transaction=txn_id is not None) for each in request.component or ()],
+        "txn_id": txn_id,
+        "user": endpoint.owners.owner_of(client, request.user),
+        "host": request.hostname,
+        "agent_info": request.agentInfo,
+    }
 
 
 def _component(hive: Any, *, in_transaction: bool) -> LockComponent:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, NamedTuple, TypeAlias
@@ -15,6 +15,11 @@ Serve: TypeAlias = Callable[[Endpoint, Client, Any], Any]
 """Returns the result of a call, from the structure of its arguments. It may wait for the database."""
 Recall: TypeAlias = Callable[[Endpoint, Client, Any], bytes | None]
 """Returns the encoded result of a call from memory, None where :data:`Serve` must be asked. It never waits."""
+ServeTogether: TypeAlias = Callable[[Endpoint, Sequence[tuple[Client, Any]]], Sequence[Any]]
+"""Returns the results of calls of several clients, made together. :data:`ALONE` stands for a call that was not made."""
+
+ALONE = object()
+"""Stands for the result of a call that :data:`Serve` must be asked for."""
 
 
 class Raw(NamedTuple):
@@ -30,6 +35,7 @@ class Call:
     method: Method
     serve: Serve
     recall: Recall | None = None
+    serve_together: ServeTogether | None = None
 
 
 _MODULES = (
@@ -59,6 +65,16 @@ def from_memory(name: str) -> Callable[[Recall], Recall]:
     def register(recall: Recall) -> Recall:
         _CALLS[name].recall = recall
         return recall
+
+    return register
+
+
+def together(name: str) -> Callable[[ServeTogether], ServeTogether]:
+    """Register a function that serves several calls of a registered method in one transaction of the database."""
+
+    def register(serve: ServeTogether) -> ServeTogether:
+        _CALLS[name].serve_together = serve
+        return serve
 
     return register
 

@@ -8,7 +8,7 @@ from typing import Any
 from airflow_hivex.core.model.transactions import AbortReason, Operation, TxnState, TxnType
 from airflow_hivex.core.model.write_ids import MAX_ID, ValidTxnList
 from airflow_hivex.core.thrift.bindings import ttypes
-from airflow_hivex.core.thrift.calls.registry import call
+from airflow_hivex.core.thrift.calls.registry import ALONE, call, together
 from airflow_hivex.core.thrift.clients import Client, read_database
 from airflow_hivex.core.thrift.endpoint import Endpoint
 
@@ -39,14 +39,31 @@ def open_txns(endpoint: Endpoint, client: Client, args: Any) -> Any:
         sources = list(request.replSrcTxnIds or ())
         targets = replayed.open(request.replPolicy or "", sources, user=endpoint.owners.owner_of(client, request.user))
         return ttypes.OpenTxnsResponse(txn_ids=[targets[source] for source in sources])
-    ids = endpoint.services.transactions.open(
-        request.num_txns,
-        user=endpoint.owners.owner_of(client, request.user),
-        host=request.hostname,
-        agent_info=request.agentInfo,
-        type=_TYPES.get(request.txn_type or 0, TxnType.DEFAULT),
-    )
+    ids = endpoint.services.transactions.open(request.num_txns, **_described(endpoint, client, request))
     return ttypes.OpenTxnsResponse(txn_ids=ids)
+
+
+@together("open_txns")
+def open_txns_together(endpoint: Endpoint, asked: Sequence[tuple[Client, Any]]) -> list[Any]:
+    """Open a transaction for each client that asks for one."""
+    transactions = endpoint.services.transactions
+    is_plain = [args.rqst.num_txns == 1 and not (args.rqst.replPolicy or args.rqst.replSrcTxnIds) for _, args in asked]
+    new = [
+        transactions.described(**_described(endpoint, client, args.rqst))
+        for (client, args), plain in zip(asked, is_plain, strict=True)
+        if plain
+    ]
+    ids = iter(transactions.open_together(new) if new else ())
+    return [ttypes.OpenTxnsResponse(txn_ids=[next(ids)]) if plain else ALONE for plain in is_plain]
+
+
+def _described(endpoint: Endpoint, client: Client, request: Any) -> dict[str, Any]:
+    return {
+        "user": endpoint.owners.owner_of(client, request.user),
+        "host": request.hostname,
+        "agent_info": request.agentInfo,
+        "type": _TYPES.get(request.txn_type or 0, TxnType.DEFAULT),
+    }
 
 
 @call("commit_txn")
@@ -57,6 +74,14 @@ def commit_txn(endpoint: Endpoint, _client: Client, args: Any) -> None:
         endpoint.metastore.replayed_transactions.commit(request.replPolicy, request.txnid)
         return
     endpoint.metastore.commit(request.txnid)
+
+
+@together("commit_txn")
+def commit_txns_together(endpoint: Endpoint, asked: Sequence[tuple[Client, Any]]) -> list[Any]:
+    """Commit transactions of several clients that have nothing to wait for."""
+    ids = [None if args.rqst.replPolicy else args.rqst.txnid for _, args in asked]
+    committed = endpoint.services.transactions.commit_together([each for each in ids if each is not None])
+    return [None if each in committed else ALONE for each in ids]
 
 
 @call("abort_txn")

@@ -1,12 +1,18 @@
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
 from hive_metastore import ttypes
+from sqlalchemy import create_engine, select, text
 
 from airflow_hivex.core.metastore import Metastore
 from airflow_hivex.core.model.write_ids import ValidTxnList
+from airflow_hivex.core.store.schema import counters
 from tests import evidence
 from tests.hive_endpoint import Serving, hive_client, serving, table
 
@@ -180,3 +186,75 @@ def test_two_servers_over_one_database_answer_for_the_same_lists(
             assert read(two, after) == str(step)
             assert read(one, after) == str(step)
     counts["commits by one of two endpoints, read through both"] = {"commits": commits, "reads": 2 * commits}
+
+
+CLIENTS = 6
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_calls_that_come_while_others_are_served_share_a_transaction_of_the_database(
+    endpoint: Serving, postgresql_url: str
+) -> None:
+    waiting = text(
+        "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    )
+    engine = create_engine(postgresql_url)
+    with ExitStack() as stack:
+        clients = [stack.enter_context(hive_client(endpoint.port)) for _ in range(CLIENTS)]
+        threads = stack.enter_context(ThreadPoolExecutor(CLIENTS))
+        watching = stack.enter_context(engine.connect().execution_options(isolation_level="AUTOCOMMIT"))
+        with engine.begin() as connection:
+            connection.execute(select(counters).where(counters.c.name == "txn").with_for_update())
+            first = threads.submit(open_txns, clients[0])
+            wait_for(lambda: watching.execute(waiting).scalar_one() == 1)
+            others = [threads.submit(open_txns, client) for client in clients[1:]]
+            wait_for(lambda: sum(each.is_busy for each in list(endpoint.server.connections)) == CLIENTS)
+            assert watching.execute(waiting).scalar_one() == 1
+        ids = [txn_id for answer in (first, *others) for txn_id in answer.result(30)]
+        made_by = watching.execute(
+            text("SELECT count(DISTINCT xmin::text) FROM txns WHERE id = ANY(:ids)"), {"ids": ids}
+        )
+        # That of the first call, and one for the others.
+        assert made_by.scalar_one() == 2
+    assert sorted(ids) == list(range(ids[0], ids[0] + CLIENTS))
+    engine.dispose()
+
+
+def test_clients_at_the_same_time_get_their_own_answers(endpoint: Serving, hive: Any, metastore: Metastore) -> None:
+    def work(number: int) -> list[int]:
+        done = []
+        with hive_client(endpoint.port, f"user{number}") as client:
+            for turn in range(9):
+                (txn_id,) = open_txns(client)
+                operation = 3 if turn % 3 == 1 else 2
+                response = lock(client, txn_id, component(2, operation, partitionname=None))
+                assert response.state in (ttypes.LockState.ACQUIRED, ttypes.LockState.WAITING)
+                with pytest.raises(ttypes.NoSuchTxnException):
+                    lock(client, 999_999, component())
+                if turn % 3 == 2:
+                    client.abort_txn(ttypes.AbortTxnRequest(txn_id))
+                    with pytest.raises(ttypes.TxnAbortedException):
+                        client.commit_txn(ttypes.CommitTxnRequest(txn_id))
+                    continue
+                try:
+                    client.commit_txn(ttypes.CommitTxnRequest(txn_id))
+                except ttypes.TxnAbortedException:
+                    # Another client has updated the table first.
+                    assert operation == 3
+                    continue
+                done.append(txn_id)
+        return done
+
+    with ThreadPoolExecutor(CLIENTS) as threads:
+        committed = {txn_id for done in threads.map(work, range(CLIENTS)) for txn_id in done}
+    highest = hive.get_open_txns().txn_high_water_mark
+    found = set(range(highest - CLIENTS * 9 + 1, highest + 1))
+    aborted = set(hive.get_open_txns().open_txns)
+    assert found - aborted == committed
+    assert metastore.locks.show() == []

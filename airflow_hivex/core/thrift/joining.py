@@ -1,0 +1,85 @@
+"""Calls of several clients that are served together: while some are served, the next ones gather.
+
+A commit of the database takes as long for many changes as for one, and the counters that give ids let one
+database transaction pass at a time. So a client that is alone waits for nobody, and many share their waiting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from concurrent.futures import Executor
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from airflow_hivex.core.thrift.calls.registry import ALONE, Call
+from airflow_hivex.core.thrift.endpoint import Endpoint
+from airflow_hivex.core.thrift.messages import Head
+
+if TYPE_CHECKING:
+    from airflow_hivex.core.thrift.connection import Connection
+
+log = logging.getLogger(__name__)
+
+_MOST = 16
+"""The most calls that are served together: each waits for all of them."""
+
+
+class JoinedCall(NamedTuple):
+    """A call of a client that waits for its answer, and when it came."""
+
+    connection: Connection
+    head: Head
+    args: Any
+    began: float
+
+
+class JoinedCalls:
+    """The calls of one method. Its methods are called in the event loop."""
+
+    def __init__(self, endpoint: Endpoint, call: Call, executor: Executor) -> None:
+        self._endpoint = endpoint
+        self._call = call
+        self._executor = executor
+        self._waiting: deque[JoinedCall] = deque()
+        self._is_serving = False
+
+    def add(self, joined: JoinedCall) -> None:
+        """Serve a call now, or with those that come while others are served."""
+        self._waiting.append(joined)
+        if not self._is_serving:
+            self._serve_next()
+
+    def _serve_next(self) -> None:
+        batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), _MOST))]
+        self._is_serving = True
+        self._executor.submit(self._serve, asyncio.get_running_loop(), batch)
+
+    def _serve(self, loop: asyncio.AbstractEventLoop, batch: list[JoinedCall]) -> None:
+        """Serve calls and have them answered. Runs in another thread."""
+        assert self._call.serve_together is not None
+        replies: list[tuple[bytes, str] | None] = [None] * len(batch)
+        try:
+            asked = [(each.connection.client, each.args) for each in batch]
+            results = self._call.serve_together(self._endpoint, asked)
+            replies = [
+                None if result is ALONE else each.connection.reply(each.head, self._call, result)
+                for each, result in zip(batch, results, strict=True)
+            ]
+        except Exception:
+            # Each call that is made alone reports its own error.
+            log.debug("%s calls of %s are not served together", len(batch), self._call.method.name, exc_info=True)
+        # A server that has stopped has no loop.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(self._answer, batch, replies)
+
+    def _answer(self, batch: list[JoinedCall], replies: list[tuple[bytes, str] | None]) -> None:
+        self._is_serving = False
+        for each, reply in zip(batch, replies, strict=True):
+            if reply is None:
+                each.connection.serve_alone(each.head, self._call, each.args)
+            else:
+                each.connection.done(each.head, each.began, *reply)
+        if self._waiting and not self._is_serving:
+            self._serve_next()
