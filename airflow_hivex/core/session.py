@@ -69,7 +69,7 @@ from airflow_hivex.core.statements import (
 )
 from airflow_hivex.core.statements.batch_writes import insert_rows
 from airflow_hivex.core.statements.closed_names import check_name, check_statement
-from airflow_hivex.core.statements.context import Result, Running, Services, SessionState, StatementContext
+from airflow_hivex.core.statements.context import Frames, Result, Running, Services, SessionState, StatementContext
 from airflow_hivex.core.statements.exports import Export
 from airflow_hivex.core.statements.own_errors import own_errors
 from airflow_hivex.core.statements.routing import route
@@ -653,8 +653,9 @@ class Session:
         parameters: Mapping[str, object] | None = None,
         max_rows: int | None = None,
         text: str | None = None,
+        frames: Frames | None = None,
     ) -> Result:
-        context = self._context(parameters, max_rows, text)
+        context = replace(self._context(parameters, max_rows, text), frames=frames)
         check_statement(context, statement, text)
         temporary_views.check_temporary_views(context, statement)
         temporary_tables.check_temporary_tables(context, statement)

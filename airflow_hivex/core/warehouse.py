@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 from airflow_hivex.core.errors import HivexError
 from airflow_hivex.core.model.batches import batch_key
@@ -13,7 +13,8 @@ from airflow_hivex.core.model.statements import Commit, Rollback, Select, StartT
 from airflow_hivex.core.sql.markers import parameter_literal
 from airflow_hivex.core.sql.reader import read, read_table_name
 from airflow_hivex.core.statements.closed_names import check_name, check_statement
-from airflow_hivex.core.statements.context import Result, StatementContext
+from airflow_hivex.core.statements.context import Frames, Result, StatementContext
+from airflow_hivex.core.statements.frame_inputs import reading_frames
 from airflow_hivex.core.statements.frame_writes import FrameWrite, NewTable, WriteMode, write_frame
 from airflow_hivex.core.statements.frames import query_frame
 from airflow_hivex.core.statements.own_errors import own_errors
@@ -21,6 +22,15 @@ from airflow_hivex.core.statements.table_changes import ChangeStream, Version, c
 
 if TYPE_CHECKING:
     from airflow_hivex.core.runners.given import Frame, GivenSession
+
+
+class Execute(Protocol):
+    """Runs a statement of the session."""
+
+    def __call__(
+        self, statement: Statement, parameters: Mapping[str, object] | None = None, *, frames: Frames | None = None
+    ) -> Result:
+        """Return the result of a statement that may read DataFrames."""
 
 
 class Warehouse:
@@ -36,7 +46,7 @@ class Warehouse:
         self,
         spark: GivenSession,
         context: Callable[[Mapping[str, object] | None], StatementContext],
-        execute: Callable[[Statement, Mapping[str, object] | None], Result],
+        execute: Execute,
     ) -> None:
         self._spark = spark
         self._context = context
@@ -70,23 +80,36 @@ class Warehouse:
             RoutingError: it is not on the session's cluster.
         """
         read_table_name(name)
-        rows = self.sql(f"SELECT * FROM {name}")  # noqa: S608 - it was read as a name
-        assert not isinstance(rows, Result)
-        return rows
+        return self._query(f"SELECT * FROM {name}")  # noqa: S608 - it was read as a name
 
-    def sql(self, text: str, parameters: Mapping[str, object] | None = None) -> Frame | Result:
-        """Return a query's rows as a DataFrame; what any other statement brought.
+    def sql(self, text: str, parameters: Mapping[str, object] | None = None, **frames: Frame) -> Frame | Result:
+        """Return a query's rows as a DataFrame; the result of any other statement.
+
+        ``{name}`` reads a DataFrame of ``frames``, as ``spark.sql`` has it. A name without a database may be that of a
+        temporary view of the SparkSession.
 
         Raises:
+            InvalidParametersError: one of ``frames`` is not a DataFrame, is not read, or is of another session.
+            InvalidOperationError: a name is that of a table and of a temporary view.
             HivexError: as :meth:`Session.sql`.
         """
         with own_errors("The statement"):
             context = self._context(parameters)
-            statement = read(text, parameters, database=context.session.database)
+            with reading_frames(context, text, frames, self._spark) as (statement, inputs, spark):
+                context = replace(context, frames=inputs)
+                check_statement(context, statement, text)
+                if isinstance(statement, Select):
+                    return query_frame(context, statement, spark)
+                return self._execute(statement, parameters, frames=inputs)
+
+    def _query(self, text: str) -> Frame:
+        """Return the rows of a query of ours, whose names are those of tables."""
+        with own_errors("The statement"):
+            context = self._context(None)
+            statement = read(text, database=context.session.database)
+            assert isinstance(statement, Select)
             check_statement(context, statement, text)
-            if isinstance(statement, Select):
-                return query_frame(context, statement, self._spark)
-            return self._execute(statement, parameters)
+            return query_frame(context, statement, self._spark)
 
     def changes(self, name: str, since: Version | None, until: Version | None = None) -> Frame:
         """Return the rows that a full ACID table has got and lost between two versions; see :meth:`Session.changes`.
@@ -98,9 +121,7 @@ class Warehouse:
         check_name(self._context(None), table, name)
         with own_errors("The search for changes"):
             text = changes_query(self._context(None), table, since, until)
-        rows = self.sql(text)
-        assert not isinstance(rows, Result)
-        return rows
+        return self._query(text)
 
     def for_each_batch(
         self, name: str, function: Callable[[Frame, int], object], *, stream: str, since: Version | None = None

@@ -10,7 +10,7 @@ from typing import TypeAlias, cast
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.util import inheritable_thread_target
 
-from airflow_hivex.core.errors import InvalidObjectError, InvalidOperationError, InvalidTypeError
+from airflow_hivex.core.errors import InvalidObjectError, InvalidOperationError, InvalidTypeError, JobError
 from airflow_hivex.core.model.column_types import parse_type
 from airflow_hivex.core.model.health import Health
 from airflow_hivex.core.model.objects import Column
@@ -19,6 +19,7 @@ from airflow_hivex.core.model.progress import ProgressReport
 from airflow_hivex.core.runners.running_jobs import RunningJob, RunningJobs
 from airflow_hivex.core.spark import documents, job
 from airflow_hivex.core.spark.functions import is_connect
+from airflow_hivex.core.spark.kept import Kept, KeptRowsLostError
 
 Frame: TypeAlias = DataFrame
 GivenSession: TypeAlias = SparkSession
@@ -27,10 +28,11 @@ GivenSession: TypeAlias = SparkSession
 class GivenRunner:
     """Runs plans in one SparkSession of the user's, whose SQL configuration a job sets while it runs."""
 
-    def __init__(self, spark: SparkSession, view: str | None = None) -> None:
-        """``view`` is a temporary view of the session's that plans may read besides their own."""
+    def __init__(self, spark: SparkSession, views: Sequence[str] = (), kept: Kept | None = None) -> None:
+        """``views`` are temporary ones of the session's that plans may read, besides their own; ``kept`` has rows."""
         self._spark = spark
-        self._views = () if view is None else (view,)
+        self._views = tuple(views)
+        self._kept = kept
         self._jobs = RunningJobs()
 
     def run(self, plan: Plan, cluster: str, report: ProgressReport | None = None) -> JobResult:
@@ -42,7 +44,9 @@ class GivenRunner:
             running.session = self._spark
             if not is_connect(self._spark):
                 running.look = job.progress_of(self._spark, plan.tag).look
-            return documents.result_from_json(run(), cluster)
+            result = documents.result_from_json(run(), cluster)
+            self._check_kept(cluster)
+            return result
 
         return self._jobs.run(plan.tag, cluster, work, report)
 
@@ -53,6 +57,19 @@ class GivenRunner:
     def health(self, cluster: str) -> Health:  # noqa: ARG002 - it is the same for all
         """Return that jobs can run: the session is the user's, who has started it."""
         return Health(version=self._spark.version)
+
+    def _check_kept(self, cluster: str) -> None:
+        """Refuse a result of rows that may have been computed twice.
+
+        Raises:
+            JobError: an executor is gone that has kept rows.
+        """
+        try:
+            if self._kept is not None:
+                self._kept.check()
+        except KeptRowsLostError as error:
+            reason = "an executor was lost that held rows of a DataFrame that the statement reads several times"
+            raise JobError(cluster, f"{reason}; run it again") from error
 
     def _as_in_this_thread(self, work: Callable[[], str]) -> Callable[[], str]:
         """``work`` for another thread, with the pool, group and tags that the user has given this one."""
@@ -80,13 +97,13 @@ def check_session(spark: SparkSession) -> None:
         )
 
 
-def frame(spark: SparkSession, plan: Plan) -> DataFrame:
-    """Return the rows of a plan's query, computed when the DataFrame is.
+def frame(spark: SparkSession, plan: Plan, views: Sequence[str] = ()) -> DataFrame:
+    """Return the rows of a plan's query, computed when the DataFrame is; ``views`` as of a runner.
 
     Raises:
         AnalysisError: Spark refuses the query.
     """
-    return job.frame(spark, plan)
+    return job.frame(spark, plan, views)
 
 
 def session_of(rows: DataFrame) -> SparkSession:

@@ -82,8 +82,10 @@ def run(
         return documents.error_to_json(as_error(error, plan), error)
 
 
-def frame(spark: SparkSession, plan: Plan) -> DataFrame:
+def frame(spark: SparkSession, plan: Plan, views: Sequence[str] = ()) -> DataFrame:
     """Return the rows of a plan's query as a DataFrame, computed whenever the DataFrame is.
+
+    ``views`` as in :func:`run`.
 
     Raises:
         AnalysisError: Spark refuses the query.
@@ -100,13 +102,13 @@ def frame(spark: SparkSession, plan: Plan) -> DataFrame:
             if originals.needs_one_file_a_task(plan):
                 # It may be computed when the session is configured otherwise, so its rows are found now.
                 with originals.one_file_a_task(spark):
-                    return _query(spark, plan, registered).localCheckpoint()
-            return _query(spark, plan, registered)
+                    return _query(spark, plan, registered, views).localCheckpoint()
+            return _query(spark, plan, registered, views)
     except Exception as error:
         raise as_error(error, plan) from error
     finally:
         # The DataFrame has looked them up.
-        _drop(spark, registered)
+        drop_views(spark, registered)
 
 
 def _configured(spark: SparkSession, plan: Plan, *, is_shared: bool) -> AbstractContextManager[None]:
@@ -116,10 +118,10 @@ def _configured(spark: SparkSession, plan: Plan, *, is_shared: bool) -> Abstract
     return nullcontext()
 
 
-def _query(spark: SparkSession, plan: Plan, registered: list[str]) -> DataFrame:
+def _query(spark: SparkSession, plan: Plan, registered: list[str], views: Sequence[str]) -> DataFrame:
     for scan in plan.scans:
         registered += scans.register(spark, scan)
-    return bound.query(spark, plan.sql, _arguments(spark, plan.parameters), registered)
+    return bound.query(spark, plan.sql, _arguments(spark, plan.parameters), (*registered, *views))
 
 
 def cancel(spark: SparkSession, tag: str) -> None:
@@ -161,11 +163,15 @@ def _run(spark: SparkSession, plan: Plan, views: Sequence[str], save: Save | Non
         if plan.changes is not None:
             assert plan.write is not None
             return JobResult(
-                directories=row_changes.change_rows(spark, plan.changes, plan.write, arguments, registered, save)
+                directories=row_changes.change_rows(
+                    spark, plan.changes, plan.write, arguments, registered, save, views=views
+                )
             ), None
         if plan.inserts:
             return JobResult(
-                inserted=multi_inserts.write_inserts(spark, plan.sources, plan.inserts, arguments, registered)
+                inserted=multi_inserts.write_inserts(
+                    spark, plan.sources, plan.inserts, arguments, registered, views=views
+                )
             ), None
         rows = bound.query(spark, plan.sql, arguments, (*registered, *views))
         if plan.explain is not None:
@@ -175,10 +181,10 @@ def _run(spark: SparkSession, plan: Plan, views: Sequence[str], save: Save | Non
             return selects.fetch(rows, plan.max_rows)
         return JobResult(directories=writes.write_rows(rows, plan.write, save)), None
     finally:
-        _drop(spark, registered)
+        drop_views(spark, registered)
 
 
-def _drop(spark: SparkSession, views: Sequence[str]) -> None:
+def drop_views(spark: SparkSession, views: Sequence[str]) -> None:
     """Drop temporary views, and leave alone whatever rows are cached.
 
     The public call also drops the cached rows of an equal query: those of a DataFrame that a user has cached.

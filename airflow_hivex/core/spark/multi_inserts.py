@@ -21,11 +21,13 @@ def write_inserts(
     sources: Sequence[Source],
     inserts: Sequence[PlannedInsert],
     arguments: Mapping[str, Any],
-    views: list[str],
+    made: list[str],
+    *,
+    views: Sequence[str] = (),
 ) -> tuple[tuple[WrittenDirectory, ...], ...]:
     """Return the directories of each INSERT, as :func:`writes.write_rows` makes them.
 
-    Temporary views that are made join ``views``, for the caller to drop.
+    Temporary views that are made join ``made``, for the caller to drop. ``views`` may be read besides them.
 
     Raises:
         ColumnCountMismatchError: a query brings more or fewer columns than are taken.
@@ -34,13 +36,14 @@ def write_inserts(
 
     def work(kept: Kept) -> tuple[tuple[WrittenDirectory, ...], ...]:
         for source in sources:
-            kept.keep(bound.query(spark, source.sql, arguments, views)).createOrReplaceTempView(source.view)
-            views.append(source.view)
+            kept.keep(bound.query(spark, source.sql, arguments, (*made, *views))).createOrReplaceTempView(source.view)
+            made.append(source.view)
         written: list[tuple[WrittenDirectory, ...]] = []
         try:
             for number, insert in enumerate(inserts, start=1):
                 log.info("INSERT %d of %d, into %s", number, len(inserts), insert.write.table)
-                written.append(writes.write_rows(bound.query(spark, insert.sql, arguments, views), insert.write))
+                rows = bound.query(spark, insert.sql, arguments, (*made, *views))
+                written.append(writes.write_rows(rows, insert.write))
                 # The first one has computed what all read.
                 kept.check()
         except BaseException:

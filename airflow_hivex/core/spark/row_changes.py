@@ -6,7 +6,7 @@ Source: docs/reference/spark.md, "Row changes"; docs/reference/directories.md, "
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import Any
 
@@ -58,12 +58,14 @@ def change_rows(
     changes: Changes,
     write: Write,
     arguments: Mapping[str, Any],
-    views: list[str],
+    made: list[str],
     save: Save | None = None,
+    *,
+    views: Sequence[str] = (),
 ) -> tuple[WrittenDirectory, ...]:
     """Return the delta and delete delta directories that now hold the changes, at most two a partition.
 
-    Temporary views that are made join ``views``, for the caller to drop.
+    Temporary views that are made join ``made``, for the caller to drop. ``views`` may be read besides them.
 
     Raises:
         MergeCardinalityError: several rows of a MERGE's source match one row of the target.
@@ -75,7 +77,7 @@ def change_rows(
         raise InvalidOperationError(changes.operation, write.table, f"rows of layout {write.layout!r} are not written")
 
     def work(kept: Kept) -> tuple[WrittenDirectory, ...]:
-        return _written(_Changing(spark, changes, write, arguments, views, kept).events(), write, kept, save)
+        return _written(_Changing(spark, changes, write, arguments, made, views, kept).events(), write, kept, save)
 
     return with_kept(spark, work)
 
@@ -89,13 +91,15 @@ class _Changing:
         changes: Changes,
         write: Write,
         arguments: Mapping[str, Any],
-        views: list[str],
+        made: list[str],
+        views: Sequence[str],
         kept: Kept,
     ) -> None:
         self._spark = spark
         self._changes = changes
         self._write = write
         self._arguments = dict(arguments)
+        self._made = made
         self._views = views
         self._kept = kept
 
@@ -129,11 +133,11 @@ class _Changing:
         return reduce(lambda one, other: one.union(other), parts)
 
     def _rows(self, sql: str) -> DataFrame:
-        return bound.query(self._spark, sql, self._arguments, self._views)
+        return bound.query(self._spark, sql, self._arguments, (*self._made, *self._views))
 
     def _view(self, rows: DataFrame, name: str) -> None:
         rows.createOrReplaceTempView(name)
-        self._views.append(name)
+        self._made.append(name)
 
     def _check_cardinality(self, matched: DataFrame) -> None:
         # As Hive, for all rows that match, also those that no clause does anything with.

@@ -29,6 +29,7 @@ class Kind(enum.Enum):
     STRING = "string"
     NUMBER = "number"
     SYMBOL = "symbol"
+    PLACEHOLDER = "placeholder"
 
 
 class Token(NamedTuple):
@@ -67,6 +68,7 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
+_PLACEHOLDER = re.compile(r"(?P<placeholder>\{[^{}]*\})")
 _KINDS = {kind.value: kind for kind in Kind}
 _COMMENT_EDGE = re.compile(r"/\*(?!\+)|\*/")
 _SHIFT_RIGHT = re.compile(r">>>?")
@@ -100,8 +102,10 @@ def tokenize(text: str) -> list[Token]:
     return tokens
 
 
-def lex(text: str) -> Iterator[Token]:
+def lex(text: str, *, with_placeholders: bool = False) -> Iterator[Token]:
     """Yield the tokens of ``text`` as Spark's lexer cuts it, hints included.
+
+    ``{name}`` is no token of Spark's; it is one here ``with_placeholders``.
 
     Raises:
         StatementSyntaxError: as :func:`tokenize`, for all but hints.
@@ -111,6 +115,8 @@ def lex(text: str) -> Iterator[Token]:
     open_types = 0
     while position < len(text):
         found = _TOKEN.match(text, position)
+        if found is None and with_placeholders:
+            found = _PLACEHOLDER.match(text, position)
         if found is None:
             raise syntax_error(text, position, _stray(text[position]))
         group, end = found.lastgroup or "", found.end()

@@ -21,6 +21,7 @@ from airflow_hivex.core.model.statements import (
     TableName,
     TableReference,
     TextEdit,
+    is_stored,
 )
 from airflow_hivex.core.sql.changes import read_set_properties
 from airflow_hivex.core.sql.clauses import once, read_properties
@@ -208,7 +209,11 @@ def _expanded(
             raise unsupported_error(query.text, reference.start, reason)
     whole, places = _without_table_statements(query, texts).render_with_places(
         [
-            query.text[reference.start : reference.end] if text is None else f"({text})"
+            f"({text})"
+            if text is not None
+            else query.text[reference.start : reference.end]
+            if is_stored(reference.table)
+            else quoted(reference.table.name)
             for reference, text in zip(query.references, texts, strict=True)
         ],
         with_versions=True,

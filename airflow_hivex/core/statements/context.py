@@ -235,6 +235,14 @@ class SessionState:
         return LinkName(name.database or self.database, name.name, name.namespace)
 
 
+@dataclass(frozen=True, slots=True)
+class Frames:
+    """The DataFrames that come with a statement: the view in the user's Spark of each name, and the runner there."""
+
+    views: Mapping[str, str]
+    runner: Runner
+
+
 Execute = Callable[[Statement, Mapping[str, object], int | None, str], Result]
 
 
@@ -244,8 +252,9 @@ class StatementContext:
 
     ``batch`` has the transaction that it is to run in, of a streaming batch. ``runner`` runs its jobs instead of the
     session's or the cluster's. ``batch_key`` is recorded with the commit of what it writes, which counts once.
-    ``text`` is the statement's. ``execute`` runs another statement of the session, with its parameters, the most rows
-    that it returns, and its text. ``kind`` is the statement's name in the record of commits.
+    ``frames`` are DataFrames that it reads. ``text`` is the statement's. ``execute`` runs another statement of the
+    session, with its parameters, the most rows that it returns, and its text. ``kind`` is the statement's name in the
+    record of commits.
     """
 
     services: Services
@@ -258,6 +267,7 @@ class StatementContext:
     text: str | None = None
     execute: Execute | None = None
     kind: str = ""
+    frames: Frames | None = None
 
     def run(self, cluster: Cluster, plan: Plan, write: ResumableWrite | None = None) -> JobResult:
         """Run a job of the statement's transaction on a cluster, whose ``write`` may be resumed by a later process.
@@ -288,6 +298,8 @@ class StatementContext:
 
     @property
     def _own_runner(self) -> Runner | None:
+        if self.frames is not None:
+            return self.frames.runner
         return self.runner or self.session.runner
 
 

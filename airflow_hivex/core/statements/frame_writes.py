@@ -184,7 +184,7 @@ def _create(context: StatementContext, rows: Frame, columns: Sequence[Column], w
             query=_all_of(view),
         )
         check_temporary_views(context, statement)
-        runner = given.GivenRunner(given.session_of(rows), view)
+        runner = given.GivenRunner(given.session_of(rows), [view])
         return run_create_table_as_select(replace(context, runner=runner, kind=statement.kind), statement, waits=True)
 
 
@@ -199,7 +199,7 @@ def _insert(
     named = selection(table, columns, write.static, fills=False)
     with given.temporary_view(rows, named) as view:
         # Its rows are known by name in its own session alone.
-        runner = given.GivenRunner(given.session_of(rows), view)
+        runner = given.GivenRunner(given.session_of(rows), [view])
         insert = Insert(
             target=write.target,
             query=_all_of(view),

@@ -29,7 +29,8 @@ def query_frame(context: StatementContext, statement: Select, spark: GivenSessio
         routed = route(context, statement, running, runs_job=False)
         cluster = chosen_cluster(context, routed)
         log.info("Transaction %s: %s", running.txn_id, routed.route.describe())
-        rows = given.frame(spark, plan_query(context, running, routed.statement.query, routed, cluster))
+        views = () if context.frames is None else tuple(context.frames.views.values())
+        rows = given.frame(spark, plan_query(context, running, routed.statement.query, routed, cluster), views)
         commit_kept(context, running, (bound.table for bound in routed.bound))
         return rows
 

@@ -11,9 +11,10 @@ from airflow_hivex.core.errors import InvalidOperationError
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.plans import Plan, PlannedInsert, Source
-from airflow_hivex.core.model.statements import Insert, MultiInsert, Query, is_source, source_name
+from airflow_hivex.core.model.statements import Insert, MultiInsert, Query, source_name
 from airflow_hivex.core.statements import planning
 from airflow_hivex.core.statements.context import Result, Running, StatementContext
+from airflow_hivex.core.statements.frame_inputs import rendered
 from airflow_hivex.core.statements.insert_targets import check_insert, static_partition
 from airflow_hivex.core.statements.queries import partition_exists
 from airflow_hivex.core.statements.routing import RoutedQuery, chosen_cluster, route
@@ -119,9 +120,7 @@ def _plan(
     sources = {source_name(number): f"{tag}_source_{number}" for number in range(len(statement.sources))}
 
     def render(query: Query) -> str:
-        return query.render(
-            [sources[each.table.name] if is_source(each.table) else next(views) for each in query.references]
-        )
+        return rendered(context, query, views, sources)
 
     source_texts = [render(query) for query in statement.sources]
     texts = {id(insert): render(insert.query) for insert in statement.inserts}

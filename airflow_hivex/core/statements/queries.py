@@ -19,6 +19,7 @@ from airflow_hivex.core.model.statements import DescribeQuery, ExplainQuery, Ins
 from airflow_hivex.core.spark.values import write_rows
 from airflow_hivex.core.statements import planning, resuming
 from airflow_hivex.core.statements.context import Result, Running, StatementContext
+from airflow_hivex.core.statements.frame_inputs import rendered
 from airflow_hivex.core.statements.insert_targets import check_insert, static_partition, with_default_values
 from airflow_hivex.core.statements.routing import RoutedQuery, chosen_cluster, route
 from airflow_hivex.core.statements.transactions import in_transaction
@@ -168,7 +169,7 @@ def plan_query(
         running,
         cluster,
         scans,
-        sql=query.render(views),
+        sql=rendered(context, query, iter(views)),
         parameters=query.parameters,
         loaded=query.loaded,
     )

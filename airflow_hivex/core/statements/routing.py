@@ -30,6 +30,7 @@ from airflow_hivex.core.model.statements import (
     Insert,
     RoutedStatement,
     TableReference,
+    is_stored,
 )
 from airflow_hivex.core.settings import ALLOW_CODE, MAX_LAG
 from airflow_hivex.core.sql.views import expanded
@@ -204,6 +205,8 @@ def _without_views(
     names = Names(context)
 
     def text_of(reference: TableReference) -> str | None:
+        if not is_stored(reference.table):
+            return None
         temporary = session.objects.view(reference.table)
         return known[names.of(reference.table)].view_expanded_text if temporary is None else temporary.text
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.locks import DataOperation
@@ -13,6 +13,7 @@ from airflow_hivex.core.model.transactions import Operation
 from airflow_hivex.core.statements import planning, resuming
 from airflow_hivex.core.statements.change_targets import change_operations
 from airflow_hivex.core.statements.context import Result, Running, StatementContext
+from airflow_hivex.core.statements.frame_inputs import rendered
 from airflow_hivex.core.statements.routing import RoutedQuery, chosen_cluster, route
 from airflow_hivex.core.statements.transactions import in_transaction
 from airflow_hivex.core.statements.writing import begin_write, end_write
@@ -71,13 +72,15 @@ def _plan(
     target, others = views[0], iter(views[1:])
     names = {name: f"{tag}_{name}" for name in ("source", "source_rest", "target_rest")}
     # In the order of ChangeRows.others.
-    source = None if statement.source is None else statement.source.render(_take(others, statement.source.references))
-    matched = _part(statement.matched, others, target=target, source=names["source"])
+    source = None if statement.source is None else rendered(context, statement.source, others)
+    matched = _part(context, statement.matched, others, target=target, source=names["source"])
     unmatched = by_source = None
     if statement.unmatched is not None:
-        unmatched = _part(statement.unmatched, others, target=target, source=names["source_rest"])
+        unmatched = _part(context, statement.unmatched, others, target=target, source=names["source_rest"])
     if statement.unmatched_by_source is not None:
-        by_source = _part(statement.unmatched_by_source, others, target=names["target_rest"], source=names["source"])
+        by_source = _part(
+            context, statement.unmatched_by_source, others, target=names["target_rest"], source=names["source"]
+        )
     parts = (statement.source, *(part.query for part in _parts(statement)))
     parameters = {name for query in parts if query is not None for name in query.parameters}
     scans = (
@@ -110,17 +113,12 @@ def _parts(statement: ChangeRows) -> list[ChangeQuery]:
     return [part for part in parts if part is not None]
 
 
-def _part(part: ChangeQuery, others: Iterator[str], *, target: str, source: str) -> ChangePart:
-    views = [
-        target if index == part.target else source if index == part.source else next(others)
-        for index in range(len(part.query.references))
-    ]
-    return ChangePart(part.query.render(views), tuple(map(_rule, part.clauses)))
+def _part(
+    context: StatementContext, part: ChangeQuery, others: Iterator[str], *, target: str, source: str
+) -> ChangePart:
+    own = {place: view for place, view in ((part.target, target), (part.source, source)) if place is not None}
+    return ChangePart(rendered(context, part.query, others, own=own), tuple(map(_rule, part.clauses)))
 
 
 def _rule(clause: ChangeClause) -> ChangeRule:
     return ChangeRule(clause.action.value, clause.columns, clause.values, clause.by_name, clause.defaults)
-
-
-def _take(views: Iterator[str], references: Sequence[object]) -> list[str]:
-    return [next(views) for _ in references]

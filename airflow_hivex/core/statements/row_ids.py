@@ -22,7 +22,7 @@ from airflow_hivex.core.model.statements import (
     TableName,
     TableReference,
     TextEdit,
-    is_source,
+    is_stored,
     source_name,
 )
 from airflow_hivex.core.sql.views import quoted
@@ -76,7 +76,7 @@ class _Tables:
         query = self._before.get(reference.table)
         if query is not None:
             return self._result(query)
-        if is_source(reference.table):
+        if not is_stored(reference.table):
             return _Kind.UNKNOWN
         table = self._table_of(reference)
         if _has_own(table):

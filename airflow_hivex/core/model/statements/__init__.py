@@ -70,7 +70,15 @@ from airflow_hivex.core.model.statements.looking import (
     ShowTables,
 )
 from airflow_hivex.core.model.statements.moves import CancelMove, MoveDatabase
-from airflow_hivex.core.model.statements.names import PlacedName, Span, TableName, is_source, source_name
+from airflow_hivex.core.model.statements.names import (
+    PlacedName,
+    Span,
+    TableName,
+    frame_name,
+    is_source,
+    is_stored,
+    source_name,
+)
 from airflow_hivex.core.model.statements.queries import (
     FunctionCall,
     Query,
@@ -234,6 +242,8 @@ __all__ = [
     "UseDatabase",
     "UsedObject",
     "Vacuum",
+    "frame_name",
     "is_source",
+    "is_stored",
     "source_name",
 ]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
-from airflow_hivex.core.model.statements.names import TableName, is_source
+from airflow_hivex.core.model.statements.names import TableName, is_frame, is_stored
 from airflow_hivex.core.model.statements.queries import Query, TableReference
 from airflow_hivex.core.model.statements.uses import NOTHING, Role, Uses, table_uses
 
@@ -76,7 +76,12 @@ class RoutedStatement(Statement):
     @property
     def references(self) -> tuple[TableReference, ...]:
         """Return all places where tables are read, in the order in which they are bound."""
-        return tuple(each for query in self.queries for each in query.references if not is_source(each.table))
+        return tuple(each for query in self.queries for each in query.references if is_stored(each.table))
+
+    @property
+    def frame_reads(self) -> tuple[str, ...]:
+        """Return the names of the DataFrames that it reads, each once for every place where it is computed."""
+        return tuple(each.table.name for query in self.queries for each in query.references if is_frame(each.table))
 
     @property
     def view_references(self) -> tuple[TableReference, ...]:

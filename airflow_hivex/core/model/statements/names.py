@@ -48,7 +48,7 @@ class PlacedName(str):
         return str(self), self.span
 
 
-_SOURCE = "source "
+_SOURCE, _FRAME = "source ", "frame "
 """No table has a name with a space."""
 
 
@@ -57,6 +57,21 @@ def source_name(number: int) -> str:
     return f"{_SOURCE}{number}"
 
 
+def frame_name(number: int) -> str:
+    """Return the name by which a statement reads one of the DataFrames that come with it."""
+    return f"{_FRAME}{number}"
+
+
 def is_source(table: TableName) -> bool:
     """Return whether a name is one of :func:`source_name`."""
     return table.database is None and table.name.startswith(_SOURCE)
+
+
+def is_frame(table: TableName) -> bool:
+    """Return whether a name is one of :func:`frame_name`."""
+    return table.database is None and table.name.startswith(_FRAME)
+
+
+def is_stored(table: TableName) -> bool:
+    """Return whether a name is that of a table, view or link, and not one of a source or DataFrame."""
+    return not is_source(table) and not is_frame(table)

@@ -10,7 +10,7 @@ from typing import Self
 from airflow_hivex.core.model.literals import Literal
 from airflow_hivex.core.model.predicates import Predicate
 from airflow_hivex.core.model.statements.base import QueryStatement, RoutedStatement, Statement
-from airflow_hivex.core.model.statements.names import TableName
+from airflow_hivex.core.model.statements.names import TableName, is_frame, is_stored
 from airflow_hivex.core.model.statements.queries import Query, TableReference
 from airflow_hivex.core.model.statements.uses import Role, Uses, database_uses, table_uses
 from airflow_hivex.core.model.versions import VersionAsOf
@@ -236,6 +236,16 @@ class ChangeRows(RoutedStatement):
     @property
     def others(self) -> tuple[TableReference, ...]:
         """Return all other places where tables are read."""
+        return tuple(each for each in self._computed if is_stored(each.table))
+
+    @property
+    def frame_reads(self) -> tuple[str, ...]:
+        """Return the names of the DataFrames that it reads; the source of a MERGE is computed once for all parts."""
+        return tuple(each.table.name for each in self._computed if is_frame(each.table))
+
+    @property
+    def _computed(self) -> tuple[TableReference, ...]:
+        """Return all places that are read, but for those of the target and of a source that is computed before."""
         found = list(self.source.references) if self.source is not None else []
         for part in self._parts:
             taken = (part.target, part.source)

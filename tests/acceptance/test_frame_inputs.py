@@ -1,0 +1,190 @@
+"""DataFrames and temporary views of the user's own Spark as inputs of statements."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
+
+from airflow_hivex.core import Session
+from airflow_hivex.core.errors import (
+    AnalysisError,
+    HivexError,
+    InvalidOperationError,
+    InvalidParametersError,
+    MergeCardinalityError,
+    NoSuchTableError,
+    StatementSyntaxError,
+)
+from airflow_hivex.core.warehouse import Warehouse
+
+pytestmark = [pytest.mark.spark, pytest.mark.parametrize("metastore_url", ["sqlite"], indirect=True)]
+
+
+@pytest.fixture
+def spark(session: Session) -> SparkSession:
+    """A Spark session of the user's, in the Spark of this process."""
+    session.sql("SELECT 1")
+    return SparkSession.builder.getOrCreate().newSession()
+
+
+@pytest.fixture
+def warehouse(session: Session, spark: SparkSession) -> Iterator[Warehouse]:
+    session.sql("CREATE TABLE t (id int, v string) PARTITIONED BY (p int)")
+    session.sql("INSERT INTO t VALUES (1, 'a', 1), (2, 'b', 2), (3, 'c', 2)")
+    yield session.warehouse(spark)
+    assert not [view.name for view in spark.catalog.listTables() if view.name.startswith("hivex")]
+
+
+@pytest.fixture
+def frame(spark: SparkSession) -> DataFrame:
+    return spark.createDataFrame([(2, "B", 2), (4, "D", 2)], "id int, v string, p int")
+
+
+def _rows(session: Session) -> list[tuple[object, ...]]:
+    return session.sql("SELECT * FROM t ORDER BY id").rows
+
+
+def test_a_query_reads_frames_and_views(
+    warehouse: Warehouse, session: Session, spark: SparkSession, frame: DataFrame
+) -> None:
+    session.sql("CREATE VIEW w AS SELECT id, v FROM t WHERE p = 2")
+    session.sql("CREATE TEMPORARY VIEW mine AS SELECT id FROM t")
+    frame.createTempView("Updates")
+    found = warehouse.sql(
+        "SELECT /*+ BROADCAST({df}) */ w.id, {df}.v, updates.v, concat('{df}', :more) FROM w JOIN {df} USING (id) "
+        "JOIN updates ON updates.id = `df`.id JOIN mine ON mine.id = w.id -- {not one}",
+        {"more": "!"},
+        df=frame,
+    )
+    assert isinstance(found, DataFrame)
+    spark.catalog.dropTempView("updates")
+    session.sql("DELETE FROM t")
+    assert [tuple(row) for row in found.collect()] == [(2, "B", "B", "{df}!")]
+    assert warehouse.sql("DESCRIBE QUERY SELECT id FROM {df}", df=frame).rows == [("id", "int", None)]  # type: ignore[union-attr]
+    assert "Scan ExistingRDD" in str(warehouse.sql("EXPLAIN SELECT id FROM {df}", df=frame).rows)  # type: ignore[union-attr]
+    assert warehouse.sql("EXPLAIN ROUTE INSERT INTO t TABLE {df}", df=frame).rows  # type: ignore[union-attr]
+
+
+def test_rows_of_frames_are_inserted(warehouse: Warehouse, session: Session, frame: DataFrame) -> None:
+    frame.cache().count()
+    assert warehouse.sql("INSERT INTO t SELECT id + 10, v, p FROM {df} WHERE id = 4", df=frame).rows_written == 1  # type: ignore[union-attr]
+    assert warehouse.sql("INSERT OVERWRITE t TABLE {df}", df=frame).rows_written == 2  # type: ignore[union-attr]
+    assert _rows(session) == [(1, "a", 1), (2, "B", 2), (4, "D", 2)]
+    warehouse.sql(
+        "CREATE TABLE made AS WITH x AS (SELECT id FROM {df}) SELECT x.id, {y}.v FROM x JOIN {y} USING (id)",
+        df=frame,
+        y=frame,
+    )
+    assert session.sql("SELECT * FROM made ORDER BY id").rows == [(2, "B"), (4, "D")]
+    assert frame.storageLevel.useMemory
+    frame.unpersist()
+    session.sql("START TRANSACTION")
+    warehouse.sql("INSERT INTO made SELECT id, v FROM {df}", df=warehouse.table("t"))
+    assert len(warehouse.sql("SELECT * FROM made").collect()) == 5  # type: ignore[union-attr]
+    session.sql("ROLLBACK")
+    assert session.sql("SELECT count(*) FROM made").rows == [(2,)]
+
+
+def test_rows_are_changed_by_frames(warehouse: Warehouse, session: Session, frame: DataFrame) -> None:
+    merge = (
+        "MERGE INTO t USING {df} ON t.id = {df}.id WHEN MATCHED THEN UPDATE SET v = concat(t.v, df.v) "
+        "WHEN NOT MATCHED THEN INSERT * WHEN NOT MATCHED BY SOURCE AND t.id NOT IN (SELECT id FROM {keep}) THEN DELETE"
+    )
+    done = warehouse.sql(merge, df=frame, keep=frame.selectExpr("3 AS id"))
+    assert (done.rows_written, done.rows_deleted) == (2, 2)  # type: ignore[union-attr]
+    assert _rows(session) == [(2, "bB", 2), (3, "c", 2), (4, "D", 2)]
+    frame.createTempView("source")
+    warehouse.sql(
+        "UPDATE t SET v = (SELECT max(v) FROM source WHERE source.id = t.id) WHERE id IN (TABLE {df})",
+        df=frame.select("id"),
+    )
+    assert _rows(session) == [(2, "B", 2), (3, "c", 2), (4, "D", 2)]
+    warehouse.sql("DELETE FROM t WHERE EXISTS (SELECT 1 FROM {df} WHERE {df}.id = t.id)", df=frame)
+    assert _rows(session) == [(3, "c", 2)]
+    with pytest.raises(MergeCardinalityError):
+        warehouse.sql(merge, df=frame.union(frame).withColumn("id", F.lit(3)), keep=frame)
+    assert _rows(session) == [(3, "c", 2)]
+
+
+def test_a_frame_that_is_not_deterministic_is_computed_once(
+    warehouse: Warehouse, session: Session, spark: SparkSession
+) -> None:
+    draw = F.udf(lambda _: uuid.uuid4().hex, "string").asNondeterministic()
+    frame = spark.range(20, numPartitions=3).select(F.col("id").cast("int"), draw("id").alias("v"), F.lit(1).alias("p"))
+    session.sql("CREATE TABLE other (id int, v string, p int)")
+    warehouse.sql("FROM {df} INSERT INTO t SELECT * WHERE id > 3 INSERT INTO other SELECT *", df=frame)
+    assert session.sql("SELECT count(*) FROM t JOIN other ON t.v = other.v").rows == [(16,)]
+    warehouse.sql("CREATE TABLE twice AS SELECT a.v AS v, b.v AS w FROM {df} a JOIN {df} b ON a.id = b.id", df=frame)
+    assert session.sql("SELECT count(*), count(DISTINCT v) FROM twice WHERE v = w").rows == [(20, 20)]
+    warehouse.sql(
+        "MERGE INTO other USING (SELECT *, substr(v, 1, 1) < '8' AS low FROM {df}) s "
+        "ON s.id = other.id AND low WHEN MATCHED THEN UPDATE SET v = 'old' "
+        "WHEN NOT MATCHED THEN INSERT (id) VALUES (99)",
+        df=frame,
+    )
+    # Each row of the source either matches or does not.
+    assert session.sql("SELECT count(*) FROM other WHERE id = 99 OR v = 'old'").rows == [(20,)]
+
+
+def test_micro_batches_are_merged(warehouse: Warehouse, session: Session, spark: SparkSession) -> None:
+    source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 5).option("numPartitions", 1).load()
+    rows = source.selectExpr("CAST(value % 3 AS int) AS id", "'streamed' AS v", "2 AS p").distinct()
+
+    def merge(micro_batch: DataFrame, _: int) -> None:
+        warehouse.sql(
+            "MERGE INTO t USING {batch} AS s ON t.id = s.id AND t.p = s.p WHEN MATCHED THEN UPDATE SET v = s.v "
+            "WHEN NOT MATCHED THEN INSERT *",
+            batch=micro_batch,
+        )
+
+    query = rows.writeStream.foreachBatch(merge).trigger(availableNow=True).start()
+    query.awaitTermination(120)
+    assert query.exception() is None
+    assert _rows(session)[0] == (0, "streamed", 2)
+
+
+REFUSED: list[tuple[str, type[Exception], str]] = [
+    ("SELECT * FROM {other}", StatementSyntaxError, r"column 15.*\{other\} is not the name.*\{df\}"),
+    ("SELECT * FROM {df[id]}", StatementSyntaxError, "is not the name"),
+    ("SELECT {df} FROM t", StatementSyntaxError, "does not stand where a table is read"),
+    ("WITH df AS (SELECT 1) SELECT * FROM {df}", StatementSyntaxError, "common table expression"),
+    ("INSERT INTO {df} SELECT * FROM t", StatementSyntaxError, "does not stand where a table is read"),
+    ("MERGE INTO {df} USING t ON t.id = {df}.id WHEN MATCHED THEN DELETE", StatementSyntaxError, "does not stand"),
+    ("SELECT * FROM t", InvalidParametersError, "does not read the DataFrames df"),
+    ("SELECT * FROM {df} JOIN df", NoSuchTableError, "default.df"),
+    ("SELECT nothing FROM {df}", AnalysisError, "nothing"),
+    ("CREATE VIEW v AS SELECT * FROM {df}", InvalidOperationError, "make a table of its rows"),
+    ("CREATE TEMPORARY VIEW v AS SELECT * FROM {df}", InvalidOperationError, "make a table of its rows"),
+    ("SELECT * FROM {df} VERSION AS OF 1", HivexError, "df"),
+    ("MERGE INTO t USING {df} ON t.id = {df}.id WHEN MATCHED THEN UPDATE SET u = 1", HivexError, "u"),
+    ("SELECT * FROM `frame 0` JOIN {df}", NoSuchTableError, "frame 0"),
+]
+
+
+def test_texts_that_do_not_fit_their_frames_are_refused(
+    warehouse: Warehouse, session: Session, frame: DataFrame
+) -> None:
+    for text, error, reason in REFUSED:
+        with pytest.raises(error, match=f"(?s){reason}"):
+            warehouse.sql(text, df=frame)
+    assert len(_rows(session)) == 3
+    assert session.sql("SHOW LOCKS").rows == []
+
+
+def test_values_are_not_frames(warehouse: Warehouse, session: Session, spark: SparkSession, frame: DataFrame) -> None:
+    with pytest.raises(InvalidParametersError, match="limit is a int"):
+        warehouse.sql("SELECT * FROM t WHERE id > {limit}", limit=1)  # type: ignore[arg-type]
+    with pytest.raises(InvalidParametersError, match="several SparkSessions"):
+        warehouse.sql("SELECT * FROM {a} JOIN {b}", a=frame, b=spark.newSession().range(1))
+    frame.createTempView("t")
+    with pytest.raises(InvalidOperationError, match=r"write default\.t for the table, or \{t\}"):
+        warehouse.sql("SELECT * FROM t")
+    assert warehouse.table("t").count() == 3
+    assert len(warehouse.sql("SELECT * FROM default.t JOIN {t} USING (id)", t=frame).collect()) == 1  # type: ignore[union-attr]
+    warehouse.sql("INSERT INTO t SELECT * FROM {t}", t=frame)
+    assert len(_rows(session)) == 5
+    spark.catalog.dropTempView("t")
