@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol, Self
 
 from airflow_hivex.core.errors import HivexError
+from airflow_hivex.core.merging import Merge, condition_of
 from airflow_hivex.core.model.batches import batch_key
 from airflow_hivex.core.model.statements import Commit, Rollback, Select, StartTransaction, Statement
 from airflow_hivex.core.sql.markers import parameter_literal
@@ -101,6 +102,34 @@ class Warehouse:
                 if isinstance(statement, Select):
                     return query_frame(context, statement, spark)
                 return self._execute(statement, parameters, frames=inputs)
+
+    def merge(
+        self,
+        source: Frame,
+        into: str,
+        on: str | Sequence[str],
+        *,
+        source_alias: str = "source",
+        target_alias: str = "target",
+        parameters: Mapping[str, object] | None = None,
+    ) -> Merge:
+        """Return a MERGE of a DataFrame into ``table`` or ``database.table``, whose clauses its methods add.
+
+        ``on`` is a condition in SQL, ``"source.id = target.id"``, or the names of columns that are equal.
+        ``parameters`` are the values of markers in it and in the clauses. :meth:`Merge.execute` runs it.
+
+        Raises:
+            StatementSyntaxError: ``into`` is not a name, or ``on`` is not a condition.
+            InvalidParametersError: ``on`` names no column.
+        """
+        read_table_name(into)
+        condition = condition_of(on, source_alias, target_alias)
+        return Merge(self._merge, source, into, condition, source_alias, target_alias, dict(parameters or {}))
+
+    def _merge(self, text: str, parameters: Mapping[str, object], rows: Frame) -> Result:
+        result = self.sql(text, parameters, rows=rows)
+        assert isinstance(result, Result)
+        return result
 
     def _query(self, text: str) -> Frame:
         """Return the rows of a query of ours, whose names are those of tables."""

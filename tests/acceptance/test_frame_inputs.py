@@ -16,8 +16,10 @@ from airflow_hivex.core.errors import (
     InvalidOperationError,
     InvalidParametersError,
     MergeCardinalityError,
+    NoSuchColumnError,
     NoSuchTableError,
     StatementSyntaxError,
+    TypeMismatchError,
 )
 from airflow_hivex.core.warehouse import Warehouse
 
@@ -188,3 +190,43 @@ def test_values_are_not_frames(warehouse: Warehouse, session: Session, spark: Sp
     warehouse.sql("INSERT INTO t SELECT * FROM {t}", t=frame)
     assert len(_rows(session)) == 5
     spark.catalog.dropTempView("t")
+
+
+def test_a_frame_is_merged_clause_by_clause(
+    warehouse: Warehouse, session: Session, spark: SparkSession, frame: DataFrame
+) -> None:
+    merge = warehouse.merge(frame, "t", "target.id = source.id").when_matched_update(
+        {"v": "concat(target.v, source.v)"}
+    )
+    session.sql("START TRANSACTION")
+    done = merge.when_not_matched_insert_all().when_not_matched_by_source_delete("target.p = 1").execute()
+    assert (done.rows_written, done.rows_deleted) == (2, 2)
+    assert warehouse.table("t").count() == 3
+    session.sql("ROLLBACK")
+    merge.when_not_matched_insert({"id": "source.id", "v": "'new'", "p": 1}).execute()
+    assert _rows(session) == [(1, "a", 1), (2, "bB", 2), (3, "c", 2), (4, "new", 1)]
+    with pytest.raises(MergeCardinalityError, match="match each: 1"):
+        warehouse.merge(frame.withColumn("id", F.lit(3)), "t", ["id"]).when_matched_update_all().execute()
+    wrong: list[tuple[DataFrame, dict[str, object], type[HivexError], str]] = [
+        (frame.drop("v"), {}, NoSuchColumnError, "no column v"),
+        (frame, {"nothing": 1}, HivexError, "nothing"),
+        (frame, {"v": "source.nothing"}, AnalysisError, "nothing"),
+        (frame, {"id": "'one'"}, TypeMismatchError, "id"),
+        (frame.withColumn("v", F.struct("v")), {}, TypeMismatchError, "v"),
+        (frame.select("*", "v"), {}, HivexError, "v"),
+    ]
+    for rows, assigned, error, reason in wrong:
+        clauses = warehouse.merge(rows, "t", "target.id = source.id")
+        clauses = clauses.when_matched_update(assigned) if assigned else clauses.when_matched_update_all()
+        with pytest.raises(error, match=reason):
+            clauses.execute()
+    assert _rows(session) == [(1, "a", 1), (2, "bB", 2), (3, "c", 2), (4, "new", 1)]
+
+
+def test_fields_of_structs_are_merged_by_name(warehouse: Warehouse, session: Session, spark: SparkSession) -> None:
+    session.sql("CREATE TABLE s (id int, at struct<x: int, y: int>)")
+    rows = spark.sql("SELECT named_struct('y', 2, 'x', 1) AS at, 1 AS id")
+    merge = warehouse.merge(rows, "default.s", ["id"]).when_matched_update_all().when_not_matched_insert_all()
+    merge.execute()
+    merge.execute()
+    assert session.sql("SELECT id, at.x, at.y FROM s").rows == [(1, 1, 2)]

@@ -105,7 +105,7 @@ def tokenize(text: str) -> list[Token]:
 def lex(text: str, *, with_placeholders: bool = False) -> Iterator[Token]:
     """Yield the tokens of ``text`` as Spark's lexer cuts it, hints included.
 
-    ``{name}`` is no token of Spark's; it is one here ``with_placeholders``.
+    ``with_placeholders``, ``{name}`` is a token, too, which Spark does not know.
 
     Raises:
         StatementSyntaxError: as :func:`tokenize`, for all but hints.

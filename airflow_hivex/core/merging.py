@@ -1,0 +1,191 @@
+"""A MERGE of a DataFrame, clause by clause, as users of Delta write it; it becomes the statement."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import TYPE_CHECKING, TypeAlias
+
+from airflow_hivex.core.errors import InvalidOperationError, InvalidParametersError
+from airflow_hivex.core.sql.tokens import syntax_error, tokenize
+from airflow_hivex.core.sql.views import quoted
+from airflow_hivex.core.statements.context import Result
+
+if TYPE_CHECKING:
+    from airflow_hivex.core.runners.given import Frame
+
+Values: TypeAlias = Mapping[str, object]
+"""Values by column: a text is an expression in SQL, any other value is that value."""
+Run: TypeAlias = Callable[[str, Mapping[str, object], "Frame"], Result]
+"""Runs a statement that reads the DataFrame as ``{rows}``."""
+
+_MARKER = "merge_value_"
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """A MERGE that :meth:`execute` runs; each method returns one with one more clause.
+
+    A row is changed by the first clause of its kind whose condition holds. Conditions and expressions are Spark SQL,
+    with the aliases of the source and the target, by default ``source`` and ``target``.
+    """
+
+    run: Run = field(repr=False)
+    rows: Frame = field(repr=False)
+    into: str
+    on: str
+    source_alias: str
+    target_alias: str
+    parameters: Mapping[str, object] = field(default_factory=dict, repr=False)
+    clauses: tuple[str, ...] = ()
+
+    def when_matched_update(self, set: Values, condition: str | None = None) -> Merge:
+        """Return the MERGE with WHEN MATCHED THEN UPDATE SET.
+
+        Raises:
+            StatementSyntaxError: a condition or an expression is not one.
+            InvalidParametersError: a value is not a text and cannot be a parameter.
+        """
+        return self._update("MATCHED", set, condition)
+
+    def when_matched_update_all(self, condition: str | None = None) -> Merge:
+        """Return the MERGE with WHEN MATCHED THEN UPDATE SET *: the columns of the target get those of the same names.
+
+        Raises:
+            StatementSyntaxError: the condition is not one.
+        """
+        return self._with("MATCHED", condition, "UPDATE SET *")
+
+    def when_matched_delete(self, condition: str | None = None) -> Merge:
+        """Return the MERGE with WHEN MATCHED THEN DELETE.
+
+        Raises:
+            StatementSyntaxError: the condition is not one.
+        """
+        return self._with("MATCHED", condition, "DELETE")
+
+    def when_not_matched_insert(self, values: Values, condition: str | None = None) -> Merge:
+        """Return the MERGE with WHEN NOT MATCHED THEN INSERT; other columns get their default values.
+
+        Raises:
+            StatementSyntaxError: a condition or an expression is not one.
+            InvalidParametersError: a value is not a text and cannot be a parameter.
+        """
+        texts, parameters = self._texts(values)
+        action = f"INSERT ({', '.join(map(quoted, texts))}) VALUES ({', '.join(texts.values())})"  # noqa: S608 - ours
+        return self._with("NOT MATCHED", condition, action, parameters)
+
+    def when_not_matched_insert_all(self, condition: str | None = None) -> Merge:
+        """Return the MERGE with WHEN NOT MATCHED THEN INSERT *: the columns of the target get those of the same names.
+
+        Raises:
+            StatementSyntaxError: the condition is not one.
+        """
+        return self._with("NOT MATCHED", condition, "INSERT *")
+
+    def when_not_matched_by_source_update(self, set: Values, condition: str | None = None) -> Merge:
+        """Return the MERGE with WHEN NOT MATCHED BY SOURCE THEN UPDATE SET.
+
+        Raises:
+            StatementSyntaxError: a condition or an expression is not one.
+            InvalidParametersError: a value is not a text and cannot be a parameter.
+        """
+        return self._update("NOT MATCHED BY SOURCE", set, condition)
+
+    def when_not_matched_by_source_delete(self, condition: str | None = None) -> Merge:
+        """Return the MERGE with WHEN NOT MATCHED BY SOURCE THEN DELETE.
+
+        Raises:
+            StatementSyntaxError: the condition is not one.
+        """
+        return self._with("NOT MATCHED BY SOURCE", condition, "DELETE")
+
+    def execute(self) -> Result:
+        """Run the MERGE, in the open transaction or in one of its own, and return the rows written and deleted.
+
+        The DataFrame is computed once.
+
+        Raises:
+            MergeCardinalityError: several rows of the DataFrame match one row of the table.
+            NoSuchColumnError, AnalysisError: a column does not exist.
+            TypeMismatchError: a column needs an explicit CAST.
+            HivexError: as a MERGE.
+        """
+        if not self.clauses:
+            raise InvalidOperationError("MERGE", self.into, "it has no clause; call when_matched_update_all or others")
+        return self.run(self.text, self.parameters, self.rows)
+
+    @property
+    def text(self) -> str:
+        """Return the statement."""
+        head = f"MERGE INTO {self.into} AS {quoted(self.target_alias)} USING {{rows}} AS {quoted(self.source_alias)}"
+        return "\n".join((f"{head} ON {self.on}", *self.clauses))
+
+    def _update(self, kind: str, values: Values, condition: str | None) -> Merge:
+        texts, parameters = self._texts(values)
+        assigned = ", ".join(f"{quoted(name)} = {text}" for name, text in texts.items())
+        return self._with(kind, condition, f"UPDATE SET {assigned}", parameters)
+
+    def _with(
+        self, kind: str, condition: str | None, action: str, parameters: Mapping[str, object] | None = None
+    ) -> Merge:
+        holds = "" if condition is None else f" AND {expression('condition', condition)}"
+        clauses = (*self.clauses, f"WHEN {kind}{holds} THEN {action}")
+        return replace(self, clauses=clauses, parameters=self.parameters if parameters is None else parameters)
+
+    def _texts(self, values: Values) -> tuple[dict[str, str], Mapping[str, object]]:
+        """Return the expression of each column, and the parameters with the values that are not texts."""
+        if not values:
+            raise InvalidParametersError(
+                "A clause of a MERGE assigns no column; give a mapping from columns to values."
+            )
+        parameters = dict(self.parameters)
+        texts: dict[str, str] = {}
+        for name, value in values.items():
+            if isinstance(value, str):
+                texts[name] = expression(f"value of {name}", value)
+            else:
+                names = (f"{_MARKER}{number}" for number in count())
+                marker = next(name for name in names if name not in parameters)
+                parameters[marker] = value
+                texts[name] = f":{marker}"
+        return texts, parameters
+
+
+def condition_of(on: str | Sequence[str], source_alias: str, target_alias: str) -> str:
+    """Return the condition of a MERGE: the one that is given, or that columns of these names are equal.
+
+    Raises:
+        StatementSyntaxError: it is not a condition.
+        InvalidParametersError: no column is named.
+    """
+    if isinstance(on, str):
+        return expression("condition", on)
+    if not on:
+        raise InvalidParametersError("A MERGE names no column that its rows have in common; name them in on.")
+    target, source = quoted(target_alias), quoted(source_alias)
+    return " AND ".join(f"{target}.{quoted(name)} = {source}.{quoted(name)}" for name in on)
+
+
+def expression(what: str, text: str) -> str:
+    """Return an expression in parentheses, so that nothing in it goes on behind it; DEFAULT stays as it is.
+
+    Raises:
+        StatementSyntaxError: its parentheses are not closed, or it is empty or has several statements.
+        InvalidParametersError: it is not a text.
+    """
+    if not isinstance(text, str):
+        raise InvalidParametersError(f"The {what} of a MERGE is a {type(text).__name__}; give a text in SQL.")
+    tokens = tokenize(text)
+    if [token.word for token in tokens] == ["DEFAULT"]:
+        return "DEFAULT"
+    depth = 0
+    for token in tokens:
+        depth += token.is_symbol("(") - token.is_symbol(")")
+        if depth < 0 or token.is_symbol(";"):
+            raise syntax_error(text, token.start, f"{token.text} has no place in the {what}")
+    if depth > 0 or not tokens:
+        raise syntax_error(text, len(text), f"the {what} is {'empty' if not tokens else 'not closed'}")
+    # The text may end with a comment.
+    return f"({text}\n)"
