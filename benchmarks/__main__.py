@@ -17,6 +17,7 @@ BENCHMARKS = {
     "scans": "Scans",
     "deltas": "Scans of deltas",
     "row_changes": "Row changes",
+    "merges": "Merges of DataFrames",
     "history": "Earlier versions",
     "arrow_reads": "Reads without Spark",
     "transactions": "Transactions",
@@ -30,7 +31,7 @@ BENCHMARKS = {
     "namespaces": "Namespaces",
     "tasks": "Tasks",
 }
-OF_LINEITEM = ("inserts", "scans", "deltas", "row_changes", "history", "arrow_reads", "compaction")
+OF_LINEITEM = ("inserts", "scans", "deltas", "row_changes", "merges", "history", "arrow_reads", "compaction")
 
 
 def main() -> None:

@@ -129,11 +129,15 @@ class Lineitem:
 
     def timed(self, statement: str, table: str = "lineitem") -> Callable[[], float]:
         """Seconds of a statement; what it did is undone."""
+        return self.timed_change(lambda: self.session.sql(statement.format(table=table)))
+
+    def timed_change(self, change: Callable[[], object]) -> Callable[[], float]:
+        """Seconds of a change by the session; it is undone."""
 
         def case() -> float:
             self.session.sql("START TRANSACTION")
             started = time.perf_counter()
-            self.session.sql(statement.format(table=table))
+            change()
             elapsed = time.perf_counter() - started
             self.session.sql("ROLLBACK")
             return elapsed
