@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import json
 import re
+import shlex
 import tomllib
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import orc
 
+from airflow_hivex.cli.main import _parser
 from airflow_hivex.core import Metastore
 from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.sql.reader import read, split
@@ -214,6 +217,28 @@ def test_examples_can_be_read(page: Path) -> None:
     for block in blocks(page, "json"):
         described: dict[str, Any] = json.loads(block)
         assert Clusters.from_properties(described, default=next(iter(described))).names == tuple(described)
+
+
+def commands(page: Path) -> Iterator[list[str]]:
+    """Yield the arguments of each command `hivex` in the blocks of a page."""
+    for language, block in re.findall(r"^ *```(\w*)\n(.*?)^ *```$", page.read_text(), re.DOTALL | re.MULTILINE):
+        if language not in ("", "console", "text"):
+            continue
+        for line in re.findall(r"^ *(?:\$ )?(?:[A-Z_]+=\S+ )*(?:airflow )?hivex (.*)$", block.replace("\\\n", " "), re.MULTILINE):
+            words = re.sub(r"^--conn-id \S+ ", "", re.split(r" [|>&] ?", line)[0])
+            if "..." not in words and "--help" not in words:
+                yield shlex.split(words, comments=True)
+
+
+def test_commands_of_pages_are_those_of_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+    parser = _parser(None)
+    found = [each for page in PAGES for each in commands(page)]
+    assert len(found) > 30
+    for each in found:
+        try:
+            parser.parse_args(each)
+        except SystemExit:
+            pytest.fail(f"{each}: {capsys.readouterr().err}")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
