@@ -244,7 +244,7 @@ class Metastore:
         """Ensure that there is a metastore in the database at ``url``, which :meth:`open` would create. Reads only.
 
         Raises:
-            StoreMissingError: there is none yet.
+            StoreMissingError: the database has no metastore yet.
             NotAMetastoreError: the database holds something else.
             StoreUnavailableError: it cannot be reached.
         """
@@ -309,7 +309,7 @@ class Metastore:
         Raises:
             WriteConflictError: another transaction has updated the same rows before; this one is aborted.
             TransactionAbortedError: it was aborted; nothing of it is or becomes visible.
-            NoSuchTransactionError: there is none of that id.
+            NoSuchTransactionError: no transaction has that id.
             CommitOutcomeUnknownError: the database was lost; look the transaction up by its id.
         """
         explicit_transactions.commit_transaction(self.services, txn_id)
@@ -319,7 +319,7 @@ class Metastore:
 
         Raises:
             TransactionCommittedError: it has committed.
-            NoSuchTransactionError: there is none of that id.
+            NoSuchTransactionError: no transaction has that id.
         """
         explicit_transactions.abort_transaction(self.services, txn_id, reason)
 

@@ -65,7 +65,7 @@ def open_clusters(
     """Return the clusters of a metastore, whose object stores can be used from now on.
 
     Raises:
-        SettingsError: a cluster's description is not valid, or there is none and no default.
+        SettingsError: a cluster's description is not valid, or there are no clusters and no default.
     """
     described = clusters if clusters is not None else settings["hive.cluster.properties"]
     if described is None or described == "":

@@ -61,7 +61,7 @@ def describe_cleaning(task: CleaningTask) -> dict[str, Any]:
 def as_whole_number(name: str, value: object) -> int:
     """Return an argument of a task as a number of 1 or more.
 
-    :raises AirflowFailException: it is none
+    :raises AirflowFailException: the argument is not such a number
     """
     text = str(value).strip()
     if isinstance(value, bool) or not (text.isascii() and text.isdigit()) or int(text) < 1:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def as_txn_id(value: object) -> int:
     """Return the transaction id that a task was given, as a number.
 
-    :raises AirflowFailException: it is none
+    :raises AirflowFailException: it is not a valid transaction id
     """
     text = str(value).strip()
     if isinstance(value, bool) or not (text.isascii() and text.isdigit()):

@@ -94,7 +94,7 @@ os.register_at_fork(after_in_child=_leave_metastores_to_parent)
 def split_statements(sql: str | Sequence[str]) -> list[str]:
     """Return the statements of one or several scripts, at least one.
 
-    :raises StatementSyntaxError: there is none, or a script cannot be taken apart
+    :raises StatementSyntaxError: there is no statement, or a script cannot be taken apart
     """
     from airflow_hivex.core.sql.reader import split
 

@@ -91,7 +91,7 @@ class HivexCompactionWorkerOperator(BaseOperator):
     def execute(self, context: Context) -> list[dict[str, Any]]:
         """Do them.
 
-        :raises AirflowFailException: a compaction has failed, or there is none of that id
+        :raises AirflowFailException: a compaction has failed, or no compaction has that id
         :raises AirflowException: the task was killed, or another worker still has the compaction
         :raises HivexError: the failure may pass, or the compaction went back to the queue
         """

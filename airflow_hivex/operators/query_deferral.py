@@ -116,7 +116,7 @@ class DeferredQuery:
     def can_defer(self) -> bool:
         """Return whether a cluster that may run the statements has a server for its jobs.
 
-        :raises AirflowFailException: there is none, and the author of the task has asked for it
+        :raises AirflowFailException: no cluster has one, and the author of the task has asked for it
         """
         clusters = self._metastore.clusters
         names = [self._course.cluster] if self._course.cluster else list(clusters)

@@ -27,7 +27,7 @@ class HivexCompactionSensor(HivexSensor):
     It returns ``{"compaction_id", "table", "partition", "type", "state", "message", "txn_id"}``. The state is
     ``succeeded``; ``refused`` where there was nothing to do, or it could not be done, as the message tells; or
     ``ready for cleaning`` without ``until_cleaned``. It fails, without a retry, if the compaction has failed or was
-    taken out of the queue, and says why; also if there is none of that id.
+    taken out of the queue, and says why; also if no compaction has that id.
 
     :param compaction_id: a number, or what HivexCompactOperator returns, its ``output`` (templated)
     :param until_cleaned: wait until what the compaction has replaced is deleted, too, for which all its readers have

@@ -136,7 +136,7 @@ class HivexSensor(BaseSensorOperator):
 class HivexTransactionSensor(HivexSensor):
     """Wait until a transaction has committed, and return ``{"txn_id": ...}``.
 
-    It fails, without a retry, if the transaction was aborted, or if there is none of that id. The record
+    It fails, without a retry, if the transaction was aborted, or if no transaction has that id. The record
     of a committed transaction is kept for its time-out at least; look more often than that.
 
     :param txn_id: the transaction: a number, or what ``HivexTransaction.txn_id`` is (templated)

@@ -25,7 +25,7 @@ def look_at_transaction(hivex_conn_id: str, txn_id: int) -> Answer | None:
     """Return the result of a sensor once the transaction has committed, or None while it is open.
 
     :raises TransactionAbortedError: it was aborted
-    :raises NoSuchTransactionError: there is none of that id, or its record is gone already
+    :raises NoSuchTransactionError: no transaction has that id, or its record is gone already
     """
     from airflow_hivex.core.errors import TransactionAbortedError
     from airflow_hivex.core.model.transactions import TxnState

@@ -192,6 +192,48 @@ def test_example_of_the_database_api_runs_as_it_stands(tmp_path: Path, capsys: p
     assert capsys.readouterr().out == "[('second',)]\n"
 
 
+def test_examples_of_small_writes_and_of_hives_layout_run_one_after_the_other(sqlite_url: str, tmp_path: Path) -> None:
+    pages = ROOT / "docs" / "how-to"
+    once, numbered = blocks(pages / "streaming.md", "python")
+    (layouts,) = blocks(pages / "hive-files.md", "sql")
+    with Metastore.open(sqlite_url) as metastore, metastore.session() as session:
+        for block in (once, numbered, numbered):
+            exec(block, {"session": session})
+        assert session.to_arrow("events").num_rows == 201
+        made, changed = split(layouts)
+        session.sql(made)
+        session.sql("INSERT INTO flights VALUES (1, 'AA', 2013)")
+        session.sql(changed)
+        session.sql("INSERT INTO flights VALUES (2, 'UA', 2013)")
+        assert {file.row_layout for file in session.snapshot_files("flights").files} == {"hive", "flat"}
+
+
+@pytest.mark.spark
+@pytest.mark.evidence(cases=1, among="examples of pages with Spark")
+def test_examples_of_copies_and_of_their_lag_run_one_after_the_other(sqlite_url: str, tmp_path: Path) -> None:
+    clusters = {name: {"filesystem": (tmp_path / name).as_uri(), "jobtracker": "local[2]"} for name in ("c1", "c2")}
+    (copied,) = blocks(ROOT / "docs" / "how-to" / "replicate.md", "sql")
+    (lagging,) = blocks(ROOT / "docs" / "how-to" / "lagging-copies.md", "sql")
+    with (
+        Metastore.open(sqlite_url, clusters=clusters, default_cluster="c1") as metastore,
+        metastore.session() as session,
+    ):
+        session.sql("CREATE DATABASE nycflights")
+        session.sql("CREATE TABLE nycflights.flights (carrier STRING) PARTITIONED BY (year INT, month INT)")
+        session.sql("INSERT INTO nycflights.flights VALUES ('AA', 2013, 1), ('UA', 2013, 2)")
+        results = [session.sql(statement) for statement in split(copied)]
+        assert {row[:4] for row in results[2].rows} == {
+            (f"year=2013/month={month}", *copy)
+            for month in (1, 2)
+            for copy in (("c1", "primary", "current"), ("c2", "secondary", "current"))
+        }
+        metastore.replicator.replicate("nycflights.flights", "c2")
+        session.sql("INSERT INTO nycflights.flights VALUES ('AA', 2013, 1)")
+        assert session.sql("SELECT count(*) FROM nycflights.flights").rows == [(3,)]
+        results = [session.sql(statement) for statement in split(lagging)]
+        assert (results[2].rows, results[2].cluster) == ([(2,)], "c2")
+
+
 def test_example_of_inspect_runs_as_it_stands() -> None:
     (block,) = (
         block for block in blocks(ROOT / "docs" / "how-to" / "query-operator.md", "python") if "import inspect" in block
@@ -224,7 +266,9 @@ def commands(page: Path) -> Iterator[list[str]]:
     for language, block in re.findall(r"^ *```(\w*)\n(.*?)^ *```$", page.read_text(), re.DOTALL | re.MULTILINE):
         if language not in ("", "console", "text"):
             continue
-        for line in re.findall(r"^ *(?:\$ )?(?:[A-Z_]+=\S+ )*(?:airflow )?hivex (.*)$", block.replace("\\\n", " "), re.MULTILINE):
+        for line in re.findall(
+            r"^ *(?:\$ )?(?:[A-Z_]+=\S+ )*(?:airflow )?hivex (.*)$", block.replace("\\\n", " "), re.MULTILINE
+        ):
             words = re.sub(r"^--conn-id \S+ ", "", re.split(r" [|>&] ?", line)[0])
             if "..." not in words and "--help" not in words:
                 yield shlex.split(words, comments=True)

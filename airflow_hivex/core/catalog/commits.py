@@ -91,7 +91,7 @@ class CommitMark:
         """Return the mark that :meth:`to_json` has written.
 
         Raises:
-            InvalidObjectError: it is none.
+            InvalidObjectError: the value is not a valid mark.
         """
         try:
             return cls(int(value["table_id"]), int(value["write_id"]), tuple(int(one) for one in value["open_ids"]))

@@ -45,7 +45,7 @@ def select_database(connection: Connection, name: str) -> Row[Any]:
     """Return the row of a database.
 
     Raises:
-        NoSuchDatabaseError: there is none of that name.
+        NoSuchDatabaseError: the database does not exist.
     """
     row = connection.execute(_OF_NAME, {"name": normalise(name)}).one_or_none()
     if row is None:

@@ -39,7 +39,7 @@ class FunctionMethods(StorePart):
         """Return a function. One round trip.
 
         Raises:
-            NoSuchFunctionError: there is none of that name in the database, or no such database.
+            NoSuchFunctionError: the database, or a function of that name in it, does not exist.
         """
         with self._read() as connection:
             return functions.select_function(connection, database, name)

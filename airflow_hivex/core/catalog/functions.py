@@ -23,7 +23,7 @@ def select_function(connection: Connection, database: str, name: str) -> Permane
     """Return a function.
 
     Raises:
-        NoSuchFunctionError: there is none of that name in the database.
+        NoSuchFunctionError: the database has no function of that name.
     """
     of_name = (databases.c.name == normalise(database), functions.c.name == normalise(name))
     row = connection.execute(_select().where(*of_name)).one_or_none()

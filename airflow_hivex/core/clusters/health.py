@@ -109,7 +109,7 @@ def answer_of(cluster: Cluster, ask: Callable[[], T]) -> T:
     """Return the answer of a cluster's file system. Callers wait for it for at most five seconds.
 
     Raises:
-        StorageError: there is none in time.
+        StorageError: the file system does not answer in time.
     """
     answer: Future[T] = Future()
 

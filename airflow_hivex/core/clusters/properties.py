@@ -72,7 +72,7 @@ class Clusters:
         """Return the cluster of that name.
 
         Raises:
-            UnknownClusterError: there is none.
+            UnknownClusterError: no cluster has that name.
         """
         try:
             return self.by_name[name]

@@ -156,7 +156,7 @@ class Compactor:
         At most ``hive.compactor.wait.timeout``, after which the state is still ``initiated`` or ``working``.
 
         Raises:
-            NoSuchCompactionError: there is none of that id.
+            NoSuchCompactionError: no compaction has that id.
         """
         limit_s = self.wait_timeout_s if timeout_s is None else timeout_s
         began = self._monotonic()

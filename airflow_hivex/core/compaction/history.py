@@ -117,7 +117,7 @@ class CompactionHistory:
         """Return the compaction of that id, wherever it is. One statement.
 
         Raises:
-            NoSuchCompactionError: there is none.
+            NoSuchCompactionError: no compaction has that id.
         """
         found = self.show(CompactionFilter(id=id))
         if not found:

@@ -95,7 +95,7 @@ class Doctor:
             progress: is told in a sentence how far it has come.
 
         Raises:
-            UnknownClusterError, NoSuchDatabaseError, NoSuchTableError: there is none of that name.
+            UnknownClusterError, NoSuchDatabaseError, NoSuchTableError: the object does not exist.
             StoreUnavailableError: the metastore's database cannot be reached. A cluster that does not answer is a
                 finding instead, and the others are examined.
         """
@@ -260,7 +260,7 @@ def _list(connection: Connection, database: str | None, table: str | None) -> li
     """Return the tables to examine. Three statements.
 
     Raises:
-        NoSuchDatabaseError, NoSuchTableError: there is none of that name.
+        NoSuchDatabaseError, NoSuchTableError: the database or table does not exist.
     """
     query = select(tables.c.id, tables.c.primary_cluster).where(~tables.c.dropped)
     if table is not None:

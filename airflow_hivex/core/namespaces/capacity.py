@@ -203,7 +203,7 @@ class Capacities:
         """Remove the quota of a namespace on a cluster, by default on the default cluster.
 
         Raises:
-            InvalidOperationError: there is none.
+            InvalidOperationError: the namespace has no quota there.
             NoSuchDatabaseError: the namespace does not exist.
         """
         on, name = cluster or self._clusters.default, normalise(namespace)

@@ -143,7 +143,7 @@ def read_default(cursor: Cursor) -> str:
     """Return the expression behind DEFAULT, whose end is a comma, a parenthesis or another clause of the column.
 
     Raises:
-        StatementSyntaxError: there is none.
+        StatementSyntaxError: there is no expression.
         UnsupportedStatementError: it reads columns or tables.
     """
     start, depth = cursor.index, 0

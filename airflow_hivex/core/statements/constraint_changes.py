@@ -53,8 +53,8 @@ def _changed(table: Table, statement: ChangeConstraints) -> Table:
     now = Constraints.of(table.parameters)
     name = statement.dropped_name
     if name is not None and name not in now.names and not statement.if_exists:
-        known = ", ".join(now.names) or "none"
-        raise InvalidObjectError("constraint", name, f"{table.full_name} does not have it; its constraints are {known}")
+        known = f"its constraints are {', '.join(now.names)}" if now.names else "it has no constraints"
+        raise InvalidObjectError("constraint", name, f"{table.full_name} does not have it; {known}")
     for name in statement.added.names:
         if name in now.names:
             reason = f"{table.full_name} has a constraint of this name; drop it first"

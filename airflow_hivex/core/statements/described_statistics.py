@@ -74,7 +74,7 @@ def column_rows(
     """Return the facts of a column; an unknown one is the text NULL, as in Spark.
 
     Raises:
-        NoSuchColumnError: there is none of that name.
+        NoSuchColumnError: the table has no column of that name.
     """
     column = _column((*table.columns, *table.partition_keys), table, name)
     rows: Rows = [("col_name", column.name), ("data_type", column.type), ("comment", column.comment or _NOTHING)]

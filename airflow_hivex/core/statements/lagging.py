@@ -113,7 +113,7 @@ class _Search:
         """Return the newest moment that can be read, and the tables as of it.
 
         Raises:
-            NotReadableError: there is none; the reason is that of the newest one.
+            NotReadableError: no moment can be read; the reason is that of the newest one.
         """
         moments = {
             moment.id: moment

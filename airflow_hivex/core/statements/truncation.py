@@ -50,7 +50,7 @@ def _partitions(context: StatementContext, running: Running, table: StoredTable,
     """Return the partitions that the statement covers, with those that its own transaction has made; sorted.
 
     Raises:
-        NoSuchPartitionError: there is none that the specification covers.
+        NoSuchPartitionError: the specification covers no partition.
     """
     exact = None
     if statement.specification is not None:

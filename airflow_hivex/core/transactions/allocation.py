@@ -146,7 +146,7 @@ def check_writable(connection: Connection, txn_ids: Sequence[int]) -> None:
     """See to it that transactions are open and not read-only, and stay so until the caller's transaction ends.
 
     Raises:
-        TransactionNotOpenError: one of them is not, or there is none at all.
+        TransactionNotOpenError: one of them is not, or no transaction is given.
     """
     writable: set[int] = set()
     for batch in batches([txn_id for txn_id in txn_ids if is_id(txn_id)]):

@@ -32,7 +32,7 @@ def check_components(components: Iterable[LockComponent], txn_id: int | None) ->
     """Return the components of a request, each once. Those of a transaction say what it does: its commit goes by that.
 
     Raises:
-        InvalidLockRequestError: there are none, or one of a transaction has no operation. Source: Hive
+        InvalidLockRequestError: there are no components, or one of a transaction has no operation. Source: Hive
             TxnHandler.insertTxnComponents.
     """
     wanted = list(dict.fromkeys(components))

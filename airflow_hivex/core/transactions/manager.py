@@ -212,7 +212,7 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
         """Return the record of a transaction. One round trip.
 
         Raises:
-            NoSuchTransactionError: there is none of that id, or it has ended and its record is gone.
+            NoSuchTransactionError: no transaction has that id, or it has ended and its record is gone.
         """
         check_id(txn_id)
         with self._store.read() as connection:
@@ -254,7 +254,7 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
         Raises:
             WriteConflictError: another transaction was first; this one is aborted.
             TransactionAbortedError: it was aborted; nothing of it is or becomes visible.
-            NoSuchTransactionError: there is none of that id.
+            NoSuchTransactionError: no transaction has that id.
             CommitOutcomeUnknownError: the database was lost and could not be asked; look the
                 transaction up by its id, do not delete its files.
         """
@@ -306,7 +306,7 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
 
         Raises:
             TransactionCommittedError: it has committed.
-            NoSuchTransactionError: there is none of that id.
+            NoSuchTransactionError: no transaction has that id.
         """
         check_id(txn_id)
 
@@ -325,7 +325,7 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
 
         Raises:
             TransactionAbortedError, TransactionCommittedError: so has it ended meanwhile.
-            NoSuchTransactionError: there is none of that id.
+            NoSuchTransactionError: no transaction has that id.
         """
         check_id(txn_id)
         opened: list[int] = []
@@ -393,7 +393,7 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
 
         Raises:
             TransactionAbortedError: it was aborted.
-            NoSuchTransactionError: there is none of that id, or it has committed.
+            NoSuchTransactionError: no transaction has that id, or it has committed.
             NoSuchLockError: there is no such lock.
         """
         if lock_id and not is_id(lock_id):
