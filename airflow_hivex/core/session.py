@@ -115,6 +115,7 @@ _HANDLERS: dict[type, Handler] = {
     kinds.Select: queries.run_select,
     kinds.DescribeQuery: queries.run_describe_query,
     kinds.ExplainQuery: queries.run_explain_query,
+    kinds.ExplainChanges: row_changes.run_explain_changes,
     kinds.Insert: queries.run_insert,
     kinds.ChangeRows: row_changes.run_change,
     kinds.LoadData: loads.run_load,

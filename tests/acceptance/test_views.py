@@ -121,6 +121,19 @@ def test_a_query_is_explained_without_being_run(t: Session, metastore: Metastore
     assert "hivex_" not in str(extended)
     ((formatted,),) = rows(t, "EXPLAIN FORMATTED SELECT count(*) FROM t")
     assert "(1) Scan orc" in str(formatted)
+    before = rows(t, "SELECT * FROM t ORDER BY id")
+    for statement, part in {
+        "INSERT INTO t SELECT * FROM t WHERE id > 1": "GreaterThan(id,1)",
+        "CREATE TABLE n AS SELECT * FROM t WHERE id > 1": "GreaterThan(id,1)",
+        "UPDATE t SET v = 'x' WHERE id = 1": "EqualTo(id,1)",
+        "DELETE FROM t WHERE id = 1": "EqualTo(id,1)",
+        "MERGE INTO t USING w ON id = number WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT *": "Join",
+    }.items():
+        ((plan,),) = rows(t, f"EXPLAIN {statement}")
+        assert str(plan).startswith("== Physical Plan ==")
+        assert part in str(plan)
+        assert "hivex_" not in str(plan)
+    assert rows(t, "SELECT * FROM t ORDER BY id") == before
     assert metastore.locks.show() == []
     assert t.sql("SHOW TRANSACTIONS").rows == []
     with pytest.raises(AnalysisError):

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _WITH_A_SNAPSHOT = (kinds.RoutedStatement, kinds.LoadData, kinds.Truncate, kinds.RestoreTable)
 _ALONE = (
     kinds.ExplainRoute,
+    kinds.ExplainChanges,
     kinds.ExplainQuery,
     kinds.DescribeQuery,
     kinds.ShowFunctions,

@@ -160,6 +160,10 @@ def _run(spark: SparkSession, plan: Plan, views: Sequence[str], save: Save | Non
         if plan.loaded is not None:
             registered.append(loaded_files.register(spark, plan.loaded))
         arguments = _arguments(spark, plan.parameters)
+        if plan.changes is not None and plan.explain is not None:
+            assert plan.write is not None
+            changed = row_changes.matched_rows(spark, plan.changes, plan.write, arguments, registered, views=views)
+            return _explained(changed, plan, plan.explain)
         if plan.changes is not None:
             assert plan.write is not None
             return JobResult(
@@ -175,13 +179,17 @@ def _run(spark: SparkSession, plan: Plan, views: Sequence[str], save: Save | Non
             ), None
         rows = bound.query(spark, plan.sql, arguments, (*registered, *views))
         if plan.explain is not None:
-            text = with_table_names(selects.explain(rows, plan.explain), plan)
-            return JobResult((Column("plan", "string"),)), pa.table({"plan": [text]})
+            return _explained(rows, plan, plan.explain)
         if plan.write is None:
             return selects.fetch(rows, plan.max_rows)
         return JobResult(directories=writes.write_rows(rows, plan.write, save)), None
     finally:
         drop_views(spark, registered)
+
+
+def _explained(rows: DataFrame, plan: Plan, mode: str) -> tuple[JobResult, pa.Table]:
+    text = with_table_names(selects.explain(rows, mode), plan)
+    return JobResult((Column("plan", "string"),)), pa.table({"plan": [text]})
 
 
 def drop_views(spark: SparkSession, views: Sequence[str]) -> None:

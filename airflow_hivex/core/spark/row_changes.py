@@ -82,6 +82,22 @@ def change_rows(
     return with_kept(spark, work)
 
 
+def matched_rows(
+    spark: SparkSession,
+    changes: Changes,
+    write: Write,
+    arguments: Mapping[str, Any],
+    made: list[str],
+    *,
+    views: Sequence[str] = (),
+) -> DataFrame:
+    """Return the rows that a statement changes, for EXPLAIN: its events, of a MERGE the rows that match. Runs no job.
+
+    Temporary views are as in :func:`change_rows`.
+    """
+    return _Changing(spark, changes, write, arguments, made, views, Kept(spark)).explained()
+
+
 class _Changing:
     """The events of one statement; what is kept must stay until they are written."""
 
@@ -102,6 +118,16 @@ class _Changing:
         self._made = made
         self._views = views
         self._kept = kept
+
+    def explained(self) -> DataFrame:
+        """Return the events, of a statement with a source the rows of the target that it matches."""
+        changes = self._changes
+        if changes.source is None:
+            return self.events()
+        source = self._rows(changes.source)
+        _check_names(source)
+        self._view(_broadcast(source), changes.source_view)
+        return _needed(self._rows(changes.matched.sql), changes.matched, self._write)
 
     def events(self) -> DataFrame:
         changes = self._changes

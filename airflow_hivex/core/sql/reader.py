@@ -15,14 +15,18 @@ from airflow_hivex.core.errors import (
 from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.statements import (
     AddLinkPartitions,
+    ChangeRows,
     CreateLink,
+    CreateTable,
     DropLink,
     DropLinkPartitions,
     DropTable,
     DropView,
+    ExplainChanges,
     ExplainMode,
     ExplainQuery,
     ExplainRoute,
+    Insert,
     Literal,
     RoutedStatement,
     Select,
@@ -351,7 +355,11 @@ ANALYZE AST AUTHORIZATION CBO DDL DEBUG DEPENDENCY LOCKS LOGICAL OPERATOR REOPTI
 """.split()  # noqa: SIM905
 
 
-def _explain_query(cursor: Cursor, first: Token) -> ExplainQuery:
+def _has_defaults(statement: Statement) -> bool:
+    return isinstance(statement, Insert) and bool(statement.defaults)
+
+
+def _explain_query(cursor: Cursor, first: Token) -> ExplainQuery | ExplainChanges:
     following = cursor.peek()
     if following is not None and following.word in _OTHER_PLANS and cursor.peek(1) is not None:
         reason = f"EXPLAIN {following.word} is not a statement of this release; EXPLAIN FORMATTED shows Spark's plan"
@@ -361,11 +369,15 @@ def _explain_query(cursor: Cursor, first: Token) -> ExplainQuery:
     if at_query(cursor) and not at_multi_insert(cursor):
         return ExplainQuery(read_query(cursor), mode)
     statement = _statement(cursor)
+    if isinstance(statement, ChangeRows):
+        return ExplainChanges(statement, mode)
+    if isinstance(statement, Insert | CreateTable) and len(statement.queries) == 1 and not _has_defaults(statement):
+        return ExplainQuery(statement.queries[0], mode)
     advice = "; EXPLAIN ROUTE tells where it runs" if isinstance(statement, RoutedStatement) else ""
     raise cursor.unsupported(f"EXPLAIN shows the plan of a query, and not of {statement.kind}{advice}", inner)
 
 
-def _explain(cursor: Cursor, first: Token) -> ExplainRoute | ExplainQuery:
+def _explain(cursor: Cursor, first: Token) -> ExplainRoute | ExplainQuery | ExplainChanges:
     if not cursor.accept("ROUTE"):
         return _explain_query(cursor, first)
     inner = cursor.peek()

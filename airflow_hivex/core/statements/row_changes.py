@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from dataclasses import replace
 
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.locks import DataOperation
 from airflow_hivex.core.model.plans import ChangePart, ChangeRule, Changes, Plan, Write
-from airflow_hivex.core.model.statements import ChangeClause, ChangeQuery, ChangeRows
+from airflow_hivex.core.model.statements import ChangeClause, ChangeQuery, ChangeRows, ExplainChanges
 from airflow_hivex.core.model.transactions import Operation
+from airflow_hivex.core.model.writes import TableWrite
 from airflow_hivex.core.statements import planning, resuming
 from airflow_hivex.core.statements.change_targets import change_operations
 from airflow_hivex.core.statements.context import Result, Running, StatementContext
@@ -52,6 +54,24 @@ def run_change(context: StatementContext, statement: ChangeRows) -> Result:
         )
 
     return in_transaction(context, work)
+
+
+def run_explain_changes(context: StatementContext, statement: ExplainChanges) -> Result:
+    """Return Spark's plan of an UPDATE, DELETE or MERGE on the cluster that would run it. Nothing is locked or run."""
+
+    def work(running: Running) -> Result:
+        routed = route(context, statement.statement)
+        change_operations(context, statement.statement, routed.target)
+        cluster = chosen_cluster(context, routed)
+        write = planning.write(routed.target, cluster, TableWrite(running.txn_id, 0, cluster.name))
+        plan = _plan(context, running, routed, cluster, write)
+        found = context.run(cluster, replace(plan, explain=str(statement.mode)))
+        if running.joined is None:
+            context.services.transactions.commit(running.txn_id)
+        rows = list(found.rows)
+        return Result(["plan"], rows, cluster=cluster.name, txn_id=running.txn_id, route=routed.route)
+
+    return in_transaction(context, work, read_only=True)
 
 
 def _operation(operations: frozenset[DataOperation]) -> Operation:

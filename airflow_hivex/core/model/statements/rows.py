@@ -57,7 +57,7 @@ class ExplainMode(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ExplainQuery(QueryStatement):
-    """EXPLAIN [EXTENDED | FORMATTED | CODEGEN | COST] query."""
+    """EXPLAIN [EXTENDED | FORMATTED | CODEGEN | COST] query; of a statement that writes its rows, its query alone."""
 
     KIND = "EXPLAIN"
 
@@ -256,6 +256,30 @@ class ChangeRows(RoutedStatement):
     def _parts(self) -> tuple[ChangeQuery, ...]:
         parts = (self.matched, self.unmatched, self.unmatched_by_source)
         return tuple(part for part in parts if part is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainChanges(RoutedStatement):
+    """EXPLAIN of an UPDATE, DELETE or MERGE, which changes no row."""
+
+    KIND = "EXPLAIN"
+
+    statement: ChangeRows
+    mode: ExplainMode = ExplainMode.SIMPLE
+
+    @property
+    def queries(self) -> tuple[Query, ...]:
+        """Return the queries of the statement."""
+        return self.statement.queries
+
+    def with_queries(self, change: Callable[[Query], Query]) -> Self:
+        """Return the statement with its queries changed."""
+        return replace(self, statement=self.statement.with_queries(change))
+
+    @property
+    def references(self) -> tuple[TableReference, ...]:
+        """Return all places where tables are read, the target first."""
+        return self.statement.references
 
 
 @dataclass(frozen=True, slots=True)

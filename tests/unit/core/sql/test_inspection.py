@@ -20,6 +20,7 @@ from airflow_hivex.core.sql.reader import read
 EXAMPLES: dict[type[Statement], dict[str, str]] = {
     kinds.Select: {"SELECT * FROM a JOIN d.b USING (id)": "read a, read d.b"},
     kinds.ExplainQuery: {"EXPLAIN FORMATTED SELECT * FROM d.a": "read d.a", "EXPLAIN TABLE a": "read a"},
+    kinds.ExplainChanges: {"EXPLAIN DELETE FROM d.a WHERE x IN (SELECT y FROM b)": "read d.a, read b"},
     kinds.DescribeQuery: {"DESCRIBE QUERY SELECT * FROM d.a": "read d.a"},
     kinds.Insert: {
         "INSERT INTO d.t SELECT * FROM a": "insert d.t, read a",

@@ -233,6 +233,8 @@ def test_table_in_the_form_of_spark_is_read() -> None:
         ("EXPLAIN CODEGEN VALUES (1)", "codegen"),
         ("EXPLAIN COST FROM t SELECT a", "cost"),
         ("EXPLAIN TABLE t", "simple"),
+        ("EXPLAIN INSERT OVERWRITE t SELECT 1", "simple"),
+        ("EXPLAIN FORMATTED CREATE TABLE t AS SELECT 1", "formatted"),
     ],
 )
 def test_query_to_explain_is_read(text: str, mode: str) -> None:
@@ -244,7 +246,7 @@ def test_query_to_explain_is_read(text: str, mode: str) -> None:
 @pytest.mark.parametrize(
     ("text", "column", "reason"),
     [
-        ("EXPLAIN INSERT INTO t SELECT 1", 9, "plan of a query, and not of INSERT; EXPLAIN ROUTE tells where it runs"),
+        ("EXPLAIN INSERT INTO t VALUES (DEFAULT)", 9, "plan of a query, and not of INSERT; EXPLAIN ROUTE tells where"),
         ("EXPLAIN EXTENDED FROM t INSERT INTO a SELECT 1 INSERT INTO b SELECT 2", 18, "not of INSERT; EXPLAIN ROUTE"),
         ("EXPLAIN SHOW TABLES", 9, "plan of a query, and not of SHOW TABLES"),
     ],
