@@ -195,6 +195,7 @@ class Warehouse:
         buckets: int | None = None,
         format: str | None = None,
         properties: Mapping[str, str] | None = None,
+        merge_schema: bool = False,
         app_id: str | None = None,
         batch_id: int | None = None,
     ) -> Result:
@@ -217,6 +218,8 @@ class Warehouse:
             buckets: how many buckets a new table has.
             format: the format of a new table, as in ``USING``; it is full ACID without one, else insert-only.
             properties: the table properties of a new table.
+            merge_schema: add the columns, and the fields of structs, that only the DataFrame has to the table, at the
+                end and in the commit of the rows; those that only the table has get their default value or NULL.
             app_id: the application that writes batches.
             batch_id: the number of the batch.
 
@@ -224,8 +227,8 @@ class Warehouse:
             NoSuchTableError: it does not exist, and ``create`` is not set.
             AlreadyExistsError: it exists, and the mode is ``error``.
             NoSuchColumnError, TypeMismatchError: the columns are not those of the table.
-            InvalidOperationError: the mode is unknown, the DataFrame has two columns of one name, or the table has
-                other partition keys or buckets than it would be made with.
+            InvalidOperationError: the mode is unknown, the DataFrame has two columns of one name, the table has other
+                partition keys or buckets than it would be made with, or gets columns while a transaction is open.
             HivexError: as an INSERT, or a CREATE TABLE AS SELECT.
         """
         with own_errors("The write"):
@@ -235,6 +238,7 @@ class Warehouse:
                 kind,
                 {key.lower(): parameter_literal(key, value) for key, value in (partition or {}).items()},
                 creates=create or kind.makes_tables,
+                merges_schema=merge_schema,
                 new=NewTable.of(name, partitioned_by, clustered_by, buckets, format, properties),
             )
             context = replace(self._context(None), batch_key=batch_key(app_id, batch_id))

@@ -125,3 +125,72 @@ def test_fields_of_structs_go_to_those_of_their_names(
     ):
         with pytest.raises(error, match=reason):
             warehouse.write(rows.selectExpr("id", f"{value} AS s", "l", "m"), "t")
+
+
+@pytest.mark.parametrize("options", [{}, {"format": "parquet"}], ids=["full ACID", "insert-only"])
+def test_columns_and_fields_are_added_in_the_commit_of_the_rows(
+    warehouse: Warehouse, session: Session, spark: SparkSession, metastore: Metastore, options: dict[str, str]
+) -> None:
+    first = spark.sql("SELECT 1 AS id, named_struct('a', 1) AS s, array(named_struct('p', 1)) AS l")
+    second = spark.sql(
+        "SELECT 'new' AS E, array(named_struct('q', 2.5D, 'p', 2)) AS l, named_struct('b', 'x', 'a', 2) AS s, 2 AS id"
+    )
+    kept = {"hivex.history.retention": "1h"}
+    warehouse.write(first, "t", create=True, properties=kept, format=options.get("format"))
+    columns = session.sql("DESCRIBE t").rows
+    failing = second.selectExpr("*", "CAST(raise_error('broken') AS int) AS f")
+    with pytest.raises(HivexError, match="broken"):
+        warehouse.write(failing, "t", merge_schema=True)
+    session.sql("START TRANSACTION")
+    with pytest.raises(InvalidOperationError, match="new columns"):
+        warehouse.write(second, "t", merge_schema=True)
+    assert warehouse.write(first.selectExpr("id + 10 AS id"), "t", merge_schema=True).rows_written == 1
+    session.sql("ROLLBACK")
+    assert session.sql("DESCRIBE t").rows == columns
+    assert warehouse.write(second, "t", merge_schema=True).rows_written == 1
+    assert warehouse.write(spark.sql("SELECT 3 AS id, named_struct('b', 'y') AS s"), "t", merge_schema=True)
+    assert [column[1] for column in session.sql("DESCRIBE t").rows] == [
+        "int",
+        "struct<a:int,b:string>",
+        "array<struct<p:int,q:double>>",
+        "string",
+    ]
+    expected = [
+        (1, {"a": 1, "b": None}, [{"p": 1, "q": None}], None),
+        (2, {"a": 2, "b": "x"}, [{"p": 2, "q": 2.5}], "new"),
+        (3, {"a": None, "b": "y"}, None, None),
+    ]
+    query = "SELECT * FROM t ORDER BY id"
+    assert session.sql(query).rows == expected
+    assert session.sql("SELECT * FROM t VERSION AS OF 1").rows == [(1, {"a": 1}, [{"p": 1}])]
+    metastore.compactor.request("default", "t", type="major")
+    assert metastore.compactor.work() is not None
+    assert session.sql(query).rows == expected
+    assert [tuple(row.values()) for row in session.to_arrow("t").sort_by("id").to_pylist()] == expected
+    session.sql("ALTER TABLE t CHANGE COLUMN s s struct<a:int,b:string,c:date>")
+    assert session.sql("SELECT s.b, s.c FROM t ORDER BY id").rows == [(None, None), ("x", None), ("y", None)]
+    for fewer in ("struct<a:int,c:date>", "struct<b:string,a:int,c:date>", "struct<a:bigint,b:string,c:date>"):
+        with pytest.raises(InvalidObjectError, match="could not be read"):
+            session.sql(f"ALTER TABLE t CHANGE COLUMN s s {fewer}")
+
+
+def test_writers_that_add_columns_at_once_add_them_all(
+    metastore: Metastore, session: Session, spark: SparkSession
+) -> None:
+    session.sql("CREATE TABLE t (id int) PARTITIONED BY (p string)")
+
+    def write(number: int) -> int | None:
+        with metastore.session(user=f"writer {number}") as own:
+            rows = spark.newSession().sql(f"SELECT {number} AS id, {number} AS c{number % 3}, 'a' AS p")
+            return own.warehouse(rows.sparkSession).write(rows, "t", merge_schema=True).rows_written
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(write, range(4))) == [1] * 4
+    assert session.sql("SELECT id, c0, c1, c2, p FROM t ORDER BY id").rows == [
+        (0, 0, None, None, "a"),
+        (1, None, 1, None, "a"),
+        (2, None, None, 2, "a"),
+        (3, 3, None, None, "a"),
+    ]
+    with pytest.raises(NoSuchColumnError, match="no column p"):
+        session.warehouse(spark).write(spark.sql("SELECT 5 AS id"), "t", merge_schema=True)

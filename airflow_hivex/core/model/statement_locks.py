@@ -129,6 +129,13 @@ class StatementLocks:
         """ALTER TABLE RENAME and ADD COLUMNS."""
         return self._change(table, None, LockType.EXCL_WRITE if self._lockless_reads else LockType.EXCLUSIVE)
 
+    def merge_schema(self, table: Table) -> list[LockComponent]:
+        """Return the lock of an INSERT that adds columns: no other statement changes the columns meanwhile.
+
+        Readers do not wait: their snapshots have no row with a value in a new column.
+        """
+        return [LockComponent(table.database, table.name, type=LockType.EXCL_WRITE, operation=_NONE)]
+
     def convert_table(self, table: Table) -> list[LockComponent]:
         """ALTER TABLE that makes a plain table transactional; an external one is locked as well."""
         return [LockComponent(table.database, table.name, type=LockType.EXCLUSIVE, operation=_NONE)]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from airflow_hivex.core.model.column_types import ColumnType, Family, Primitive
+from dataclasses import replace
+
+from airflow_hivex.core.model.column_types import Array, ColumnType, Family, Map, Primitive, Struct
 
 _NUMBERS = (Family.WHOLE, Family.DECIMAL, Family.FLOATING)
 _TO_TEXT = (*_NUMBERS, Family.TEXT, Family.MOMENT, Family.BOOLEAN, Family.BINARY, Family.INTERVAL)
@@ -36,3 +38,21 @@ def is_widening(before: ColumnType, after: ColumnType) -> bool:
             # Texts are stored alike; CHAR is padded and compared in ways of its own.
             return after.name == "string" or (before.name == "varchar" and after.parameters >= before.parameters)
     return (before.name, after.name) == ("float", "double")
+
+
+def with_fields(before: ColumnType, other: ColumnType) -> ColumnType:
+    """Return a type with the fields that only structs of another one have, at any depth, each behind the others."""
+    match before, other:
+        case Struct(fields), Struct(others):
+            by_name = {field.name.lower(): field.type for field in others}
+            known = {field.name.lower() for field in fields}
+            kept = (
+                replace(field, type=with_fields(field.type, by_name.get(field.name.lower(), field.type)))
+                for field in fields
+            )
+            return Struct((*kept, *(field for field in others if field.name.lower() not in known)))
+        case Array(element), Array(other_element):
+            return Array(with_fields(element, other_element))
+        case Map(key, value), Map(other_key, other_value):
+            return Map(with_fields(key, other_key), with_fields(value, other_value))
+    return before

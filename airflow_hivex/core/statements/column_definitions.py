@@ -16,7 +16,7 @@ from airflow_hivex.core.errors import InvalidObjectError, InvalidOperationError,
 from airflow_hivex.core.model.column_types import parse_type
 from airflow_hivex.core.model.objects import Column, Table
 from airflow_hivex.core.model.statements import AddColumns, ChangeColumn, DropColumns, ReplaceColumns, TableName
-from airflow_hivex.core.model.type_conversions import is_widening
+from airflow_hivex.core.model.type_conversions import is_widening, with_fields
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
 from airflow_hivex.core.statements.constraints import with_renamed_column, without_constraints_of
 from airflow_hivex.core.statements.context import Result, StatementContext
@@ -30,6 +30,9 @@ from airflow_hivex.core.statements.table_definitions import (
 
 _BY_NAME = ("orc", "parquet")
 """Formats whose files name their columns."""
+
+_NAME_FIELDS = ("orc", "parquet", "json", "avro")
+"""Formats whose files name the fields of structs."""
 
 Edit = Callable[[Table], Table]
 
@@ -106,6 +109,31 @@ def change_column(context: StatementContext, statement: ChangeColumn) -> Result:
         return _with_columns(renamed, columns)
 
     return _alter(context, statement.table, "CHANGE COLUMN", edit)
+
+
+def with_merged_columns(table: Table, given: Sequence[Column]) -> Table:
+    """Return the table with the columns, and the fields of structs, that only ``given`` has, each at the end.
+
+    Raises:
+        InvalidObjectError: they cannot be columns of the table, or its files do not name fields of structs.
+    """
+    by_name = {column.name.lower(): column for column in given}
+    columns = []
+    for column in table.columns:
+        other = by_name.get(column.name.lower())
+        before = column.parsed_type
+        after = before if other is None else with_fields(before, other.parsed_type)
+        if after != before and table.storage.format not in _NAME_FIELDS:
+            reason = f"column {column.name} gets no new fields: files of format {table.storage.format} do not name them"
+            raise InvalidObjectError("table", table.full_name, reason)
+        columns.append(column if after == before else replace(column, type=str(after)))
+    known = {column.name.lower() for column in (*table.columns, *table.partition_keys)}
+    new = [replace(column, name=column.name.lower()) for column in given if column.name.lower() not in known]
+    changed = _with_columns(table, (*columns, *_new(table, new)))
+    if changed.is_external:
+        check_external_format(changed)
+    check_text(changed)
+    return changed
 
 
 def _alter(context: StatementContext, table_name: TableName, operation: str, edit: Edit) -> Result:
@@ -202,7 +230,9 @@ def _dropped(table: Table) -> list[str]:
 
 def _retyped(table: Table, column: Column, type: str, comment: str | None) -> Column:
     before, after = column.parsed_type, parse_type(type)
-    if after != before and not table.is_external and not (table.storage.format == "orc" and is_widening(before, after)):
+    is_wider = table.storage.format == "orc" and is_widening(before, after)
+    has_more_fields = table.storage.format in _NAME_FIELDS and with_fields(before, after) == after
+    if after != before and not (table.is_external or is_wider or has_more_fields):
         reason = f"column {column.name} cannot change from {column.type} to {type}: its files could not be read as that"
         raise InvalidObjectError("table", table.full_name, reason)
     return replace(column, type=type, comment=column.comment if comment is None else comment)

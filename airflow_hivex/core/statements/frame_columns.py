@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from airflow_hivex.core.errors import InvalidOperationError, NoSuchColumnError
 from airflow_hivex.core.model.column_types import Array, ColumnType, Field, Map, Struct
@@ -46,47 +46,11 @@ def _check_fields(table: str, path: str, type: ColumnType) -> None:
             _check_fields(table, path, value)
 
 
-def merged_columns(table: Table, given: Sequence[Column]) -> tuple[Column, ...]:
-    """Return the columns of a table with those, and those fields of structs, that only the DataFrame has, at the end.
-
-    Partition keys stay as they are.
-    """
-    by_name = {column.name.lower(): column for column in given}
-    columns = []
-    for column in table.columns:
-        frame_column = by_name.get(column.name.lower())
-        before = column.parsed_type
-        after = before if frame_column is None else _merged(before, frame_column.parsed_type)
-        columns.append(column if after == before else replace(column, type=str(after)))
-    known = {column.name.lower() for column in (*table.columns, *table.partition_keys)}
-    columns += (replace(column, name=column.name.lower()) for column in given if column.name.lower() not in known)
-    return tuple(columns)
-
-
-def _merged(before: ColumnType, given: ColumnType) -> ColumnType:
-    match before, given:
-        case Struct(fields), Struct(others):
-            by_name = {field.name.lower(): field for field in others}
-            known = {field.name.lower() for field in fields}
-            kept = (
-                replace(field, type=_merged(field.type, by_name[field.name.lower()].type))
-                if field.name.lower() in by_name
-                else field
-                for field in fields
-            )
-            return Struct((*kept, *(field for field in others if field.name.lower() not in known)))
-        case Array(element), Array(other):
-            return Array(_merged(element, other))
-        case Map(key, value), Map(other_key, other_value):
-            return Map(_merged(key, other_key), _merged(value, other_value))
-    return before
-
-
 def selection(table: Table, given: Sequence[Column], static: Collection[str], *, fills: bool) -> list[str]:
     """Return the columns of a DataFrame, in Spark SQL, as the table has them: in its order, with its names and fields.
 
-    ``static`` are partition keys, in lower case, that have a value for all rows. With ``fills`` a column or a field
-    may be missing: then the column is left out, and the field is NULL.
+    ``static`` are partition keys, in lower case, that have a value for all rows. With ``fills`` columns and fields may
+    be missing, but not partition keys: a column is left out, and a field is NULL.
 
     Raises:
         NoSuchColumnError: the DataFrame lacks a column or field, or has one that the table does not have.
@@ -107,7 +71,7 @@ def selection(table: Table, given: Sequence[Column], static: Collection[str], *,
     for target in targets:
         source = by_name.get(target.name.lower())
         if source is None:
-            if fills:
+            if fills and target in table.columns:
                 continue
             raise NoSuchColumnError(_THE_FRAME, target.name, [column.name for column in given])
         value = shape.value(quoted(source.name), source.parsed_type, target.parsed_type, source.name)

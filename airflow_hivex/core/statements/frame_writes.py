@@ -13,10 +13,12 @@ from airflow_hivex.core.errors import AlreadyExistsError, InvalidOperationError,
 from airflow_hivex.core.model.objects import Column, StoredTable
 from airflow_hivex.core.model.statements import CreateTable, Insert, Literal, Query, TableName
 from airflow_hivex.core.sql.views import quoted
+from airflow_hivex.core.statements.column_definitions import with_merged_columns
 from airflow_hivex.core.statements.context import Result, StatementContext
 from airflow_hivex.core.statements.create_as_select import run_create_table_as_select
 from airflow_hivex.core.statements.frame_columns import check_names, selection
 from airflow_hivex.core.statements.queries import run_insert
+from airflow_hivex.core.statements.schema_merges import ColumnsChangedError, SchemaMerge
 from airflow_hivex.core.statements.temporary_views import check_temporary_views
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _OTHER_NAMES = {"errorifexists": "error"}
+_MOST_TRIES = 20
 _ADVICE = "mode append or overwrite writes to it"
 
 
@@ -98,13 +101,15 @@ def _names(given: str | Sequence[str]) -> tuple[str, ...]:
 class FrameWrite:
     """A write of a DataFrame: its target, and the values of ``static`` partition keys for all rows.
 
-    With ``creates`` the table is made as ``new`` describes it where it is missing.
+    With ``creates`` the table is made as ``new`` describes it where it is missing. With ``merges_schema`` columns and
+    fields that only the DataFrame has are added to the table, and those that only the table has are NULL.
     """
 
     target: TableName
     mode: WriteMode = WriteMode.APPEND
     static: Mapping[str, Literal] = field(default_factory=dict)
     creates: bool = False
+    merges_schema: bool = False
     new: NewTable = field(default_factory=NewTable)
 
 
@@ -138,7 +143,14 @@ def write_frame(context: StatementContext, rows: Frame, write: FrameWrite) -> Re
     if write.mode is WriteMode.IGNORE:
         return Result(rows_written=0)
     _check_layout(table, write.new)
-    return _insert(context, rows, columns, write, table)
+    for _ in range(_MOST_TRIES):
+        try:
+            return _insert(context, rows, columns, write, table)
+        except ColumnsChangedError:
+            log.info("The columns of %s were changed meanwhile, and the write is retried", table.full_name)
+            table = context.services.catalog.get_table(*context.session.qualify(write.target))
+    reason = f"other statements have changed its columns {_MOST_TRIES} times meanwhile; try again later"
+    raise InvalidOperationError("Write", table.full_name, reason)
 
 
 def _existing(context: StatementContext, write: FrameWrite) -> StoredTable | None:
@@ -191,12 +203,29 @@ def _create(context: StatementContext, rows: Frame, columns: Sequence[Column], w
 def _insert(
     context: StatementContext, rows: Frame, columns: Sequence[Column], write: FrameWrite, table: StoredTable
 ) -> Result:
+    """Add the rows to the table, or replace its rows, in one commit.
+
+    Raises:
+        ColumnsChangedError: another statement has changed the columns meanwhile, which this one was to do.
+        InvalidOperationError: the table takes no rows, or gets new columns while a transaction is open.
+    """
     from airflow_hivex.core.runners import given
 
     if table.not_inserted:
         raise InvalidOperationError("Write", table.full_name, table.not_inserted)
+    merge = None
+    if write.merges_schema:
+        after = with_merged_columns(table, columns)
+        merge = None if after.columns == table.columns else SchemaMerge(table, after)
+    if merge is not None and context.session.transaction is not None:
+        reason = (
+            f"it gets new columns, which others would see before transaction {context.session.transaction.txn_id} "
+            "commits; write before or after it"
+        )
+        raise InvalidOperationError("Write", table.full_name, reason)
+    target = table if merge is None else merge.merged(table)
     dynamic = [key.name for key in table.partition_keys if key.name.lower() not in write.static]
-    named = selection(table, columns, write.static, fills=False)
+    named = selection(target, columns, write.static, fills=write.merges_schema)
     with given.temporary_view(rows, named) as view:
         # Its rows are known by name in its own session alone.
         runner = given.GivenRunner(given.session_of(rows), [view])
@@ -209,7 +238,7 @@ def _insert(
             by_name=True,
         )
         check_temporary_views(context, insert)
-        return run_insert(replace(context, runner=runner, kind=insert.kind), insert)
+        return run_insert(replace(context, runner=runner, kind=insert.kind), insert, merge=merge)
 
 
 def _all_of(view: str) -> Query:

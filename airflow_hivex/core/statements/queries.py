@@ -22,8 +22,9 @@ from airflow_hivex.core.statements.context import Result, Running, StatementCont
 from airflow_hivex.core.statements.frame_inputs import rendered
 from airflow_hivex.core.statements.insert_targets import check_insert, static_partition, with_default_values
 from airflow_hivex.core.statements.routing import RoutedQuery, chosen_cluster, route
+from airflow_hivex.core.statements.schema_merges import SchemaMerge
 from airflow_hivex.core.statements.transactions import in_transaction
-from airflow_hivex.core.statements.writing import BatchWrittenError, OpenWrite, begin_write, end_write
+from airflow_hivex.core.statements.writing import BatchWrittenError, OpenWrite, begin_write, end_writes
 from airflow_hivex.core.transactions import pending_writes
 
 log = logging.getLogger(__name__)
@@ -97,11 +98,16 @@ def run_explain_query(context: StatementContext, statement: ExplainQuery) -> Res
     return in_transaction(context, work, read_only=True)
 
 
-def run_insert(context: StatementContext, statement: Insert, check: Callable[[], None] | None = None) -> Result:
+def run_insert(
+    context: StatementContext,
+    statement: Insert,
+    check: Callable[[], None] | None = None,
+    merge: SchemaMerge | None = None,
+) -> Result:
     """Return the rows written: by this process where they are constants, else by a job on the table's primary.
 
     None are written where the table has the statement's batch already. ``check`` is called after the rows were
-    written and before they count; its error takes them back.
+    written and before they count; its error takes them back. A ``merge`` changes the columns in the commit.
     """
     key = context.batch_key
     if key is not None and context.session.transaction is not None:
@@ -113,8 +119,10 @@ def run_insert(context: StatementContext, statement: Insert, check: Callable[[],
 
     def work(running: Running) -> Result:
         running.check_may_write("INSERT")
+        if merge is not None:
+            merge.lock(context, running)
         routed = route(context, statement, running)
-        target = routed.target
+        target = routed.target if merge is None else merge.merged(routed.target)
         static = check_insert(statement, target)
         cluster = chosen_cluster(context, routed)
         log.info("Transaction %s: %s", running.txn_id, routed.route.describe())
@@ -138,7 +146,8 @@ def run_insert(context: StatementContext, statement: Insert, check: Callable[[],
             by_name=statement.by_name,
         )
         written = _write(context, running, statement, routed, cluster, write)
-        end_write(context, running, write, written, check)
+        also = None if merge is None else merge.storing(context, running)
+        end_writes(context, running, [(write, written.directories)], check, also)
         return Result(
             cluster=cluster.name, txn_id=running.txn_id, rows_written=written.rows_written, route=routed.route
         )
