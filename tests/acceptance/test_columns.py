@@ -88,7 +88,9 @@ def test_types_become_wider_and_columns_change_places(t: Session) -> None:
         assert shown(t) == [(1.5, "x", 1), (2.5, "y", 2)]
         t.sql("UPDATE t SET a = 5000000000, b = 'longer' WHERE a = 2")
         assert shown(t) == [(1.5, "x", 1), (2.5, "longer", 5000000000)]
-    assert rows(t, "SELECT ratio, b FROM t WHERE ratio > 2")[0][0] == 2.5
+    t.sql("ALTER TABLE t ADD COLUMNS (d int AFTER ratio, e int FIRST)")
+    assert [name for name, _ in columns(t)[:3]] == ["e", "ratio", "d"]
+    assert rows(t, "SELECT ratio, d, e, b FROM t WHERE ratio > 2")[0][:3] == (2.5, None, None)
     assert ("ratio", "double", "new") in rows(t, "DESCRIBE t")
 
 

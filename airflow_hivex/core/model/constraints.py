@@ -134,6 +134,14 @@ class Constraints:
             {**self.keys, **other.keys},
         )
 
+    def with_parents_in(self, database: str) -> Constraints:
+        """Return the constraints; tables that foreign keys name without a database are those of this one."""
+        keys = {
+            name: key if key.parent is None else replace(key, parent=(key.parent[0] or database, key.parent[1]))
+            for name, key in self.keys.items()
+        }
+        return replace(self, keys=keys)
+
     def renamed(self, column: str, name: str) -> Constraints:
         """Return the constraints after a column was renamed that no check names."""
         defaults = {name if each == column else each: text for each, text in self.defaults.items()}

@@ -15,7 +15,7 @@ from airflow_hivex.core.model.statements import (
     TableName,
 )
 from airflow_hivex.core.sql.clauses import once
-from airflow_hivex.core.sql.columns import read_added_columns
+from airflow_hivex.core.sql.columns import read_added_columns, read_place
 from airflow_hivex.core.sql.constraints import ConstraintReader, read_default
 from airflow_hivex.core.sql.literals import read_string
 from airflow_hivex.core.sql.tokens import Cursor, Kind
@@ -36,7 +36,8 @@ def read_change_of_columns(cursor: Cursor, table: TableName) -> ChangeOfColumns 
         UnsupportedStatementError: it is about a field of a struct, or about another constraint than CHECK.
     """
     if cursor.accept("ADD", "COLUMNS") or cursor.accept("ADD", "COLUMN"):
-        return AddColumns(table, read_added_columns(cursor, several=True))
+        places: dict[str, str] = {}
+        return AddColumns(table, read_added_columns(cursor, several=True, places=places), places)
     if cursor.accept("REPLACE", "COLUMNS"):
         return ReplaceColumns(table, read_added_columns(cursor))
     if cursor.accept("DROP", "COLUMNS") or cursor.accept("DROP", "COLUMN"):
@@ -74,7 +75,7 @@ def _column(cursor: Cursor) -> str:
 
 
 def _hive_change(cursor: Cursor, table: TableName) -> ChangeColumn:
-    """``old new type [COMMENT '...'] [FIRST | AFTER c]``; in Spark's older form the name stands once."""
+    """``old new type [constraint] [COMMENT '...'] [FIRST | AFTER c]``; in Spark's older form the name stands once."""
     column = _column(cursor)
     if cursor.at("COMMENT") and cursor.at_kind(Kind.STRING, ahead=1):
         cursor.expect("COMMENT")
@@ -83,10 +84,17 @@ def _hive_change(cursor: Cursor, table: TableName) -> ChangeColumn:
     once_named = following is None or following.kind not in (Kind.WORD, Kind.QUOTED)
     name = column if once_named else _column(cursor)
     change = ChangeColumn(table, column, name=name, type=read_type(cursor))
+    constraints = ConstraintReader()
+    token = cursor.peek()
+    constraints.accept_of_column(cursor, normalise(name))
     comment = read_string(cursor, "a comment") if cursor.accept("COMMENT") else None
-    after = _place(cursor)
+    after = read_place(cursor)
     cursor.accept_one("CASCADE", "RESTRICT")
-    return ChangeColumn(table, change.column, change.name, change.type, comment, after)
+    added = constraints.found
+    if added.not_null or added.checks:
+        reason = "rows are compared with NOT NULL by ALTER COLUMN ... SET NOT NULL, with a CHECK by ADD CONSTRAINT"
+        raise cursor.unsupported(reason, token)
+    return ChangeColumn(table, change.column, change.name, change.type, comment, after, added)
 
 
 def _add_constraint(cursor: Cursor, table: TableName) -> ChangeConstraints:
@@ -129,7 +137,7 @@ def _spark_change(cursor: Cursor, table: TableName) -> ChangeColumn | ChangeCons
             comment = read_string(cursor, "a comment")
         elif cursor.at("FIRST") or cursor.at("AFTER"):
             once(cursor, token, after is not None)
-            after = _place(cursor)
+            after = read_place(cursor)
         elif cursor.at("SET") or cursor.at("DROP"):
             raise cursor.unsupported("SET and DROP of a column take DEFAULT or NOT NULL", token)
         else:
@@ -137,9 +145,3 @@ def _spark_change(cursor: Cursor, table: TableName) -> ChangeColumn | ChangeCons
     if first is None:
         raise cursor.expected("TYPE, COMMENT, FIRST or AFTER")
     return ChangeColumn(table, column, type=found_type, comment=comment, after=after)
-
-
-def _place(cursor: Cursor) -> str | None:
-    if cursor.accept("FIRST"):
-        return ""
-    return _column(cursor) if cursor.accept("AFTER") else None

@@ -13,30 +13,34 @@ from airflow_hivex.core.sql.types import read_type
 _NOT_KEPT = ("NOT", "NULL", "DEFAULT", "GENERATED", "COLLATE", "REFERENCES", "FIRST", "AFTER")
 
 
-def read_added_columns(cursor: Cursor, *, several: bool = False) -> tuple[Column, ...]:
+def read_added_columns(
+    cursor: Cursor, *, several: bool = False, places: dict[str, str] | None = None
+) -> tuple[Column, ...]:
     """Return the columns of ADD COLUMNS, in parentheses or one alone; Hive's CASCADE and RESTRICT mean nothing here.
 
-    ``several`` may also stand without parentheses.
+    ``several`` may also stand without parentheses. ``places`` takes the places that they are given.
 
     Raises:
         StatementSyntaxError: it is not a list of columns.
-        UnsupportedStatementError: a column is given a place, or belongs to a struct.
+        UnsupportedStatementError: a column is given a place without ``places``, or belongs to a struct.
     """
     if not cursor.at_symbol("("):
-        found = {(column := read_column(cursor)).name: column}
+        found = {(column := read_column(cursor, places=places)).name: column}
         while several and cursor.accept_symbol(","):
             token = cursor.peek()
-            column = read_column(cursor)
+            column = read_column(cursor, places=places)
             if column.name in found:
                 raise cursor.error(f"column {column.name} is named twice", token)
             found[column.name] = column
         return tuple(found.values())
-    columns = tuple(read_columns(cursor).values())
+    columns = tuple(read_columns(cursor, places=places).values())
     cursor.accept_one("CASCADE", "RESTRICT")
     return columns
 
 
-def read_columns(cursor: Cursor, constraints: ConstraintReader | None = None) -> dict[str, Column]:
+def read_columns(
+    cursor: Cursor, constraints: ConstraintReader | None = None, *, places: dict[str, str] | None = None
+) -> dict[str, Column]:
     """Return the columns of a list in parentheses, by name; with ``constraints`` that reads theirs and the table's."""
     cursor.expect_symbol("(")
     found: dict[str, Column] = {}
@@ -46,7 +50,7 @@ def read_columns(cursor: Cursor, constraints: ConstraintReader | None = None) ->
             if not cursor.accept_symbol(","):
                 break
             continue
-        column = read_column(cursor, constraints)
+        column = read_column(cursor, constraints, places=places)
         if column.name in found:
             raise cursor.error(f"column {column.name} is named twice", token)
         found[column.name] = column
@@ -56,8 +60,10 @@ def read_columns(cursor: Cursor, constraints: ConstraintReader | None = None) ->
     return found
 
 
-def read_column(cursor: Cursor, constraints: ConstraintReader | None = None) -> Column:
-    """Return one column: its name, its type, and perhaps a comment and constraints."""
+def read_column(
+    cursor: Cursor, constraints: ConstraintReader | None = None, *, places: dict[str, str] | None = None
+) -> Column:
+    """Return one column: its name, its type, and perhaps a comment, constraints and its place in ``places``."""
     _refuse_constraint(cursor)
     name = cursor.name("the name of a column")
     column_type = read_type(cursor)
@@ -67,6 +73,10 @@ def read_column(cursor: Cursor, constraints: ConstraintReader | None = None) -> 
         if cursor.accept("COMMENT"):
             once(cursor, token, comment is not None)
             comment = read_string(cursor, "a comment")
+            continue
+        if places is not None and (cursor.at("FIRST") or cursor.at("AFTER")):
+            once(cursor, token, name in places)
+            places[name] = read_place(cursor) or ""
             continue
         if constraints is not None and constraints.accept_of_column(cursor, normalise(name)):
             continue
@@ -78,6 +88,19 @@ def read_column(cursor: Cursor, constraints: ConstraintReader | None = None) -> 
             raise cursor.unsupported(f"{token.word} is not kept for a column here; leave it out", token)
         raise cursor.expected("',', ')' or COMMENT")
     return Column(name, column_type, comment)
+
+
+def read_place(cursor: Cursor) -> str | None:
+    """Return the column behind AFTER, the empty text for FIRST, and None if no place stands here."""
+    if cursor.accept("FIRST"):
+        return ""
+    if not cursor.accept("AFTER"):
+        return None
+    token = cursor.peek()
+    name = cursor.name("a column")
+    if cursor.at_symbol("."):
+        raise cursor.unsupported("only whole columns can be changed, not fields of them", token)
+    return name
 
 
 def _refuse_constraint(cursor: Cursor) -> None:

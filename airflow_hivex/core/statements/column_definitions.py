@@ -14,11 +14,16 @@ from sqlalchemy import Connection
 
 from airflow_hivex.core.errors import InvalidObjectError, InvalidOperationError, NoSuchColumnError
 from airflow_hivex.core.model.column_types import parse_type
+from airflow_hivex.core.model.constraints import Constraints
 from airflow_hivex.core.model.objects import Column, Table
 from airflow_hivex.core.model.statements import AddColumns, ChangeColumn, DropColumns, ReplaceColumns, TableName
 from airflow_hivex.core.model.type_conversions import is_widening, with_fields
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
-from airflow_hivex.core.statements.constraints import with_renamed_column, without_constraints_of
+from airflow_hivex.core.statements.constraints import (
+    with_added_constraints,
+    with_renamed_column,
+    without_constraints_of,
+)
 from airflow_hivex.core.statements.context import Result, StatementContext
 from airflow_hivex.core.statements.metadata_changes import change_metadata
 from airflow_hivex.core.statements.table_definitions import (
@@ -41,7 +46,18 @@ def add_columns(context: StatementContext, statement: AddColumns) -> Result:
     """Return ALTER TABLE ADD COLUMNS: rows that are there have NULL in them."""
 
     def edit(table: Table) -> Table:
-        return _with_columns(table, (*table.columns, *_new(table, statement.columns)))
+        if statement.places and not table.is_external and table.storage.format not in _BY_NAME:
+            reason = f"files of format {table.storage.format} do not name their columns, and new ones stand behind them"
+            raise InvalidOperationError("ALTER TABLE ADD COLUMNS", table.full_name, reason)
+        columns = list(table.columns)
+        for column in _new(table, statement.columns):
+            place = statement.places.get(column.name)
+            if place is None:
+                columns.append(column)
+                continue
+            behind = _find(_with_columns(table, columns), place) if place else None
+            columns.insert(0 if behind is None else columns.index(behind) + 1, column)
+        return _with_columns(table, columns)
 
     return _alter(context, statement.table, "ADD COLUMNS", edit)
 
@@ -106,8 +122,12 @@ def change_column(context: StatementContext, statement: ChangeColumn) -> Result:
             columns.remove(changed)
             columns.insert(0 if before is None else columns.index(before) + 1, changed)
         renamed = with_renamed_column(_with_buckets_by(table, column.name, name), column.name.lower(), name)
-        return _with_columns(renamed, columns)
+        changed_table = _with_columns(renamed, columns)
+        if not added:
+            return changed_table
+        return with_added_constraints(changed_table, Constraints.of(changed_table.parameters), added)
 
+    added = statement.added.with_parents_in(context.session.database)
     return _alter(context, statement.table, "CHANGE COLUMN", edit)
 
 

@@ -12,13 +12,13 @@ from airflow_hivex.core.errors import (
     InvalidOperationError,
     NoSuchColumnError,
 )
-from airflow_hivex.core.model.constraints import Constraints, KeyKind
+from airflow_hivex.core.model.constraints import Constraints
 from airflow_hivex.core.model.objects import Table
 from airflow_hivex.core.model.statements import ChangeConstraints, Select
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
 from airflow_hivex.core.sql.constraints import expression_columns
 from airflow_hivex.core.sql.reader import read
-from airflow_hivex.core.statements.constraints import with_checked_constraints
+from airflow_hivex.core.statements.constraints import with_added_constraints
 from airflow_hivex.core.statements.context import Result, Running, StatementContext
 from airflow_hivex.core.statements.metadata_changes import change_metadata
 from airflow_hivex.core.statements.queries import plan_query
@@ -37,6 +37,7 @@ def change_constraints(context: StatementContext, statement: ChangeConstraints) 
     table = catalog.get_table(database, name)
     if table.is_view:
         raise InvalidOperationError(statement.kind, table.full_name, "it is a view; alter the tables that it reads")
+    statement = replace(statement, added=statement.added.with_parents_in(context.session.database))
     _changed(table, statement)
 
     def before(running: Running) -> None:
@@ -55,10 +56,6 @@ def _changed(table: Table, statement: ChangeConstraints) -> Table:
     if name is not None and name not in now.names and not statement.if_exists:
         known = f"its constraints are {', '.join(now.names)}" if now.names else "it has no constraints"
         raise InvalidObjectError("constraint", name, f"{table.full_name} does not have it; {known}")
-    for name in statement.added.names:
-        if name in now.names:
-            reason = f"{table.full_name} has a constraint of this name; drop it first"
-            raise InvalidObjectError("constraint", name, reason)
     columns = [column.name.lower() for column in (*table.columns, *table.partition_keys)]
     for column in (statement.dropped_default, statement.dropped_not_null):
         if column is not None and column not in columns:
@@ -69,10 +66,7 @@ def _changed(table: Table, statement: ChangeConstraints) -> Table:
         {each: text for each, text in now.checks.items() if each != statement.dropped_name},
         {each: key for each, key in now.keys.items() if each != statement.dropped_name},
     )
-    primary = next((name for name, key in kept.keys.items() if key.kind is KeyKind.PRIMARY_KEY), None)
-    if primary is not None and any(key.kind is KeyKind.PRIMARY_KEY for key in statement.added.keys.values()):
-        raise InvalidObjectError("constraint", primary, f"it is the primary key of {table.full_name}; drop it first")
-    return with_checked_constraints(table, kept.with_others(statement.added))
+    return with_added_constraints(table, kept, statement.added)
 
 
 def _check_rows(context: StatementContext, running: Running, table: Table, statement: ChangeConstraints) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from airflow_hivex.core.errors import InvalidObjectError, InvalidOperationError, NoSuchColumnError
 from airflow_hivex.core.model.column_types import Family, Primitive
-from airflow_hivex.core.model.constraints import Constraints, Key, with_constraints
+from airflow_hivex.core.model.constraints import Constraints, KeyKind, with_constraints
 from airflow_hivex.core.model.objects import Column, Table
 from airflow_hivex.core.spark.conversions import stored_column
 from airflow_hivex.core.sql.constraints import constant_of, expression_columns
@@ -38,13 +38,24 @@ def with_checked_constraints(table: Table, constraints: Constraints) -> Table:
             raise NoSuchColumnError(table.full_name, name, list(columns))
     for name, text in constraints.defaults.items():
         _check_default(table, columns[name], text)
-    keys = {name: _with_database(key, table.database) for name, key in constraints.keys.items()}
-    return replace(table, parameters=with_constraints(table.parameters, replace(constraints, keys=keys)))
+    return replace(table, parameters=with_constraints(table.parameters, constraints))
 
 
-def _with_database(key: Key, database: str) -> Key:
-    """Return a foreign key whose table has a database, which is that of its own table where none is named."""
-    return key if key.parent is None else replace(key, parent=(key.parent[0] or database, key.parent[1]))
+def with_added_constraints(table: Table, kept: Constraints, added: Constraints) -> Table:
+    """Return a table with more constraints than those that it keeps, after a comparison with its columns.
+
+    Raises:
+        InvalidObjectError: one has the name of another, or is a second primary key; or as below.
+        NoSuchColumnError, TypeMismatchError: as :func:`with_checked_constraints`.
+    """
+    taken = next((name for name in added.names if name in kept.names), None)
+    if taken is not None:
+        reason = f"{table.full_name} has a constraint of this name; drop it first"
+        raise InvalidObjectError("constraint", taken, reason)
+    primary = next((name for name, key in kept.keys.items() if key.kind is KeyKind.PRIMARY_KEY), None)
+    if primary is not None and any(key.kind is KeyKind.PRIMARY_KEY for key in added.keys.values()):
+        raise InvalidObjectError("constraint", primary, f"it is the primary key of {table.full_name}; drop it first")
+    return with_checked_constraints(table, kept.with_others(added))
 
 
 def _check_default(table: Table, column: Column, text: str) -> None:

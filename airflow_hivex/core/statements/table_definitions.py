@@ -149,7 +149,7 @@ def describe_table(
         comment=statement.comment,
     )
     check_text(table)
-    return with_checked_constraints(table, statement.constraints)
+    return with_checked_constraints(table, statement.constraints.with_parents_in(context.session.database))
 
 
 def spark_format(name: str) -> str:

@@ -364,13 +364,17 @@ class RenameTable(Statement):
 
 @dataclass(frozen=True, slots=True)
 class AddColumns(Statement):
-    """ALTER TABLE name ADD COLUMNS (name type [COMMENT '...'], ...); they stand behind those that are there."""
+    """ALTER TABLE name ADD COLUMNS (name type [COMMENT '...'] [FIRST | AFTER c], ...).
+
+    They stand behind those that are there, or where ``places`` says: behind a column, or first for the empty text.
+    """
 
     KIND = "ALTER TABLE ADD COLUMNS"
     IN_TRANSACTIONS = False
 
     table: TableName
     columns: tuple[Column, ...]
+    places: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def uses(self) -> Uses:
@@ -382,7 +386,8 @@ class AddColumns(Statement):
 class ChangeColumn(Statement):
     """ALTER TABLE name CHANGE COLUMN, ALTER COLUMN or RENAME COLUMN; what is None stays as it is.
 
-    ``after`` is the column to stand behind, or the empty text to stand first.
+    ``after`` is the column to stand behind, or the empty text to stand first. ``added`` are constraints that the column
+    gets, with which no rows are compared.
     """
 
     KIND = "ALTER TABLE CHANGE COLUMN"
@@ -394,6 +399,7 @@ class ChangeColumn(Statement):
     type: str | None = None
     comment: str | None = None
     after: str | None = None
+    added: Constraints = field(default_factory=Constraints)
 
     @property
     def uses(self) -> Uses:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_hivex.core.errors import StatementSyntaxError, UnsupportedStatementError
+from airflow_hivex.core.model.constraints import Constraints, Key, KeyKind
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.statements import AddColumns, ChangeColumn, DropColumns, ReplaceColumns, TableName
 from airflow_hivex.core.sql.reader import read
@@ -23,6 +24,21 @@ T = TableName("t")
             ReplaceColumns(T, (Column("x", "int"), Column("y", "array<string>"))),
         ),
         ("ADD COLUMNS x int, y string", AddColumns(T, (Column("x", "int"), Column("y", "string")))),
+        (
+            "ADD COLUMNS (x int FIRST, y string COMMENT 'c' AFTER `a b`, z int)",
+            AddColumns(T, (Column("x", "int"), Column("y", "string", "c"), Column("z", "int")), {"x": "", "y": "a b"}),
+        ),
+        (
+            "CHANGE x x string CONSTRAINT c NOT NULL DISABLE RELY COMMENT 'd'",
+            ChangeColumn(
+                T,
+                "x",
+                name="x",
+                type="string",
+                comment="d",
+                added=Constraints(keys={"c": Key(KeyKind.NOT_NULL, ("x",), rely=True)}),
+            ),
+        ),
         ("CHANGE COLUMN x COMMENT 'c'", ChangeColumn(T, "x", comment="c")),
         ("DROP COLUMN x", DropColumns(T, ("x",))),
         ("DROP COLUMNS IF EXISTS (x, `y z`)", DropColumns(T, ("x", "y z"), if_exists=True)),
@@ -57,6 +73,7 @@ def test_changes_of_columns(text: str, expected: object) -> None:
         "ADD COLUMNS x int, x int",
         "ADD COLUMNS x int,",
         "REPLACE COLUMNS (x int) FIRST",
+        "ADD COLUMN x int FIRST AFTER y",
     ],
 )
 def test_what_is_no_change_is_refused(text: str) -> None:
@@ -65,7 +82,13 @@ def test_what_is_no_change_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["RENAME COLUMN s.f TO g", "ALTER COLUMN x SET TAGS 1", "ADD CONSTRAINT p PRIMARY KEY (x)"]
+    "text",
+    [
+        "RENAME COLUMN s.f TO g",
+        "ALTER COLUMN x SET TAGS 1",
+        "ADD CONSTRAINT p PRIMARY KEY (x)",
+        "CHANGE x x int NOT NULL",
+    ],
 )
 def test_changes_of_other_releases_are_refused(text: str) -> None:
     with pytest.raises(UnsupportedStatementError):
