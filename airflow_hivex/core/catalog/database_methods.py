@@ -11,8 +11,10 @@ from airflow_hivex.core.catalog.functions import record_function_event
 from airflow_hivex.core.catalog.rows import database_document, database_from_row
 from airflow_hivex.core.catalog.store_part import StorePart
 from airflow_hivex.core.catalog.table_events import of_table
+from airflow_hivex.core.errors import NoSuchDatabaseError
 from airflow_hivex.core.events import notification_log
 from airflow_hivex.core.events.notification_log import EventType
+from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.objects import Database, StoredTable
 from airflow_hivex.core.model.permanent_functions import PermanentFunction
 from airflow_hivex.core.store.batches import batches
@@ -42,13 +44,15 @@ class DatabaseMethods(StorePart):
         return self._write(work)
 
     def get_database(self, name: str) -> Database:
-        """Return a database.
+        """Return a database. One round trip.
 
         Raises:
             NoSuchDatabaseError: it does not exist.
         """
-        with self._read() as connection:
-            return database_from_row(databases.select_database(connection, name))
+        (found,) = self._store.ask(databases.finding(name), connection=self._connection)
+        if not found:
+            raise NoSuchDatabaseError(normalise(name))
+        return database_from_row(found[0])
 
     def alter_database(self, name: str, database: Database) -> Database:
         """Store description, owner, location and parameters of a database; its name stays."""

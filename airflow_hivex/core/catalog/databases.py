@@ -12,9 +12,18 @@ from airflow_hivex.core.errors import AlreadyExistsError, InvalidOperationError,
 from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE, check_name, check_owner, normalise
 from airflow_hivex.core.model.objects import Database
 from airflow_hivex.core.model.wildcards import name_expression
+from airflow_hivex.core.store.exchange import Call, Prepared
 from airflow_hivex.core.store.schema import databases, functions, links, quotas, tables
 
 _OF_NAME = select(databases).where(databases.c.name == bindparam("name", type_=String))
+
+
+_FIND = Prepared(_OF_NAME)
+
+
+def finding(name: str) -> Call:
+    """Return the call that answers with the row of a database, if there is one, as :func:`select_database` does."""
+    return _FIND(name=normalise(name))
 
 
 def insert_database(connection: Connection, database: Database, now_ms: int) -> str:

@@ -8,14 +8,11 @@ from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import (
-    ColumnElement,
     Connection,
     Row,
     delete,
     insert,
-    literal_column,
     select,
-    union_all,
     update,
 )
 from sqlalchemy.dialects.postgresql import insert as postgresql_insert
@@ -23,6 +20,7 @@ from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.exc import IntegrityError
 
 from airflow_hivex.core.catalog.databases import matching, select_database
+from airflow_hivex.core.catalog.folders import HOLDING_DATABASE, LOCATIONS, OWNERS, beginning, beside, overlaps
 from airflow_hivex.core.catalog.rows import (
     STORAGE_COLUMNS,
     storage_to_values,
@@ -247,11 +245,7 @@ def free_location(connection: Connection, cluster: str, wanted: str) -> str:
     Write ids of a new table start again at 1, so that it must never share a folder with what a
     dropped table or a killed writer left. Source: Hive's soft delete (table name + ``.v`` + number).
     """
-    of_tables = select(tables.c.location).where(
-        tables.c.primary_cluster == cluster, _starts_with(tables.c.location, wanted)
-    )
-    of_copies = select(_COPIES.location).where(_COPIES.cluster == cluster, _starts_with(_COPIES.location, wanted))
-    taken = set(connection.execute(of_tables.union_all(of_copies)).scalars())
+    taken = set(connection.execute(LOCATIONS, {"cluster": cluster, **beginning(wanted)}).scalars())
     location, number = wanted, 1
     while any(other == location or other.startswith(f"{location}/") for other in taken):
         number += 1
@@ -272,9 +266,8 @@ def check_apart(connection: Connection, table: StoredTable) -> None:
     if other is not None:
         reason = f"location {location} is not apart from that of {other}"
         raise InvalidObjectError("table", table.full_name, f"{reason}; give it another one")
-    column = databases.c.location
-    holds = select(databases.c.name).where((column == location) | _starts_with(column, f"{location}/"))
-    holder = None if table.is_external else connection.execute(holds.limit(1)).scalar_one_or_none()
+    within = {"location": location, **beginning(f"{location}/")}
+    holder = None if table.is_external else connection.execute(HOLDING_DATABASE, within).scalar_one_or_none()
     if holder is not None:
         reason = f"location {location} holds the tables of database {holder}"
         raise InvalidObjectError("table", table.full_name, f"{reason}; give it another one")
@@ -299,39 +292,9 @@ def _owner(connection: Connection, cluster: str, location: str, but_id: int, *, 
 
     It is a table, its copy, or a partition that lies apart from its table, which only external tables have.
     """
-
-    def overlaps(column: ColumnElement[str]) -> ColumnElement[bool]:
-        return _overlaps(column, location)
-
-    t, copies, p = tables.c, cluster_storage_descriptors.c, partitions.c
-    of_table = select(databases.c.name, t.name).where(t.database_id == databases.c.id, t.id != but_id)
-    if only_managed:
-        of_table = of_table.where(t.type != TableType.EXTERNAL_TABLE.value)
-    queries = {
-        "table": of_table.add_columns(t.location).where(t.primary_cluster == cluster, overlaps(t.location)),
-        "the copy of table": of_table.add_columns(copies.location).where(
-            copies.table_id == t.id, copies.cluster == cluster, overlaps(copies.location)
-        ),
-    }
-    if not only_managed:
-        queries["a partition of table"] = of_table.add_columns(p.location).where(
-            t.type == TableType.EXTERNAL_TABLE.value,
-            t.primary_cluster == cluster,
-            p.table_id == t.id,
-            ~p.dropped,
-            overlaps(p.location),
-        )
-    kinds = (query.add_columns(literal_column(f"'{kind}'")) for kind, query in queries.items())
-    found = connection.execute(union_all(*kinds).limit(1)).one_or_none()
+    values = {"cluster": cluster, "but_id": but_id, **beside(location)}
+    found = connection.execute(OWNERS[only_managed], values).one_or_none()
     return None if found is None else f"{found[3]} {found[0]}.{found[1]}, {found[2]}"
-
-
-def _overlaps(column: ColumnElement[str], location: str) -> ColumnElement[bool]:
-    """Return the condition that a folder is, holds or lies in a location."""
-    names = location.split("/")
-    above = ["/".join(names[:depth]) for depth in range(1, len(names) + 1)]
-    # A view has no location.
-    return (column != "") & (column.in_(above) | _starts_with(column, f"{location}/" if location else ""))
 
 
 def sharer_of(connection: Connection, table: StoredTable, location: str, *, is_partition: bool) -> str | None:
@@ -345,18 +308,14 @@ def sharer_of(connection: Connection, table: StoredTable, location: str, *, is_p
     if f"{table.storage.primary.location}/".startswith(f"{location}/"):
         return f"table {table.full_name}"
     p = partitions.c
-    of_others = select(p.name).where(p.table_id == table.id, ~p.dropped, _overlaps(p.location, location))
-    name = connection.execute(of_others.limit(1)).scalar_one_or_none()
+    of_others = select(p.name).where(p.table_id == table.id, ~p.dropped, overlaps(p.location)).limit(1)
+    name = connection.execute(of_others, beside(location)).scalar_one_or_none()
     return None if name is None else f"partition {name} of table {table.full_name}"
 
 
 def owner_at(connection: Connection, cluster: str, location: str, *, only_managed: bool = False) -> str | None:
     """Return whose folder is, holds or lies in a location of a cluster, as people read it; None if it is nobody's."""
     return _owner(connection, cluster, location, 0, only_managed=only_managed)
-
-
-def _starts_with(column: ColumnElement[str], prefix: str) -> ColumnElement[bool]:
-    return column.startswith(prefix, autoescape=True)
 
 
 def raise_versions(connection: Connection, table_ids: Collection[int]) -> None:

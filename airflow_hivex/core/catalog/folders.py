@@ -1,0 +1,90 @@
+"""Queries about the folders of tables, copies and partitions: whose are where.
+
+Each is made once: to make one takes longer than to run it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    CompoundSelect,
+    String,
+    bindparam,
+    literal_column,
+    select,
+    union_all,
+)
+
+from airflow_hivex.core.model.objects import TableType
+from airflow_hivex.core.store.schema import cluster_storage_descriptors, databases, partitions, tables
+
+_COPIES = cluster_storage_descriptors.c
+_CLUSTER = bindparam("cluster", type_=String)
+
+
+def _starts_with(column: ColumnElement[str]) -> ColumnElement[bool]:
+    return column.like(bindparam("beginning", type_=String), escape="/")
+
+
+def beginning(text: str) -> dict[str, str]:
+    """Return the parameter of a query for what begins with a text."""
+    return {"beginning": text.replace("/", "//").replace("%", "/%").replace("_", "/_") + "%"}
+
+
+def overlaps(column: ColumnElement[str]) -> ColumnElement[bool]:
+    """Return the condition that a folder is, holds or lies in a location; its parameters are :func:`beside`."""
+    # A view has no location.
+    return (column != "") & (column.in_(bindparam("above", expanding=True)) | _starts_with(column))
+
+
+def beside(location: str) -> dict[str, Any]:
+    """Return the parameters of a query for the folders that are, hold or lie in a location."""
+    names = location.split("/")
+    above = ["/".join(names[:depth]) for depth in range(1, len(names) + 1)]
+    return {"above": above, **beginning(f"{location}/" if location else "")}
+
+
+def _owners(*, only_managed: bool) -> CompoundSelect[Any]:
+    t, p = tables.c, partitions.c
+    but_id = bindparam("but_id", type_=BigInteger)
+    of_table = select(databases.c.name, t.name).where(t.database_id == databases.c.id, t.id != but_id)
+    if only_managed:
+        of_table = of_table.where(t.type != TableType.EXTERNAL_TABLE.value)
+    queries = {
+        "table": of_table.add_columns(t.location).where(t.primary_cluster == _CLUSTER, overlaps(t.location)),
+        "the copy of table": of_table.add_columns(_COPIES.location).where(
+            _COPIES.table_id == t.id, _COPIES.cluster == _CLUSTER, overlaps(_COPIES.location)
+        ),
+    }
+    if not only_managed:
+        queries["a partition of table"] = of_table.add_columns(p.location).where(
+            t.type == TableType.EXTERNAL_TABLE.value,
+            t.primary_cluster == _CLUSTER,
+            p.table_id == t.id,
+            ~p.dropped,
+            overlaps(p.location),
+        )
+    return union_all(*(query.add_columns(literal_column(f"'{kind}'")) for kind, query in queries.items())).limit(1)
+
+
+OWNERS = {only_managed: _owners(only_managed=only_managed) for only_managed in (True, False)}
+"""The database, table, location and kind of a folder of ``cluster`` that is, holds or lies in one that is
+:func:`beside`, but not of table ``but_id``; one row at most. Among managed tables only, or among all."""
+
+LOCATIONS = union_all(
+    *(
+        select(column).where(on == _CLUSTER, _starts_with(column))
+        for column, on in ((tables.c.location, tables.c.primary_cluster), (_COPIES.location, _COPIES.cluster))
+    )
+)
+"""The locations of tables and copies on ``cluster`` that have a :func:`beginning`."""
+
+HOLDING_DATABASE = (
+    select(databases.c.name)
+    .where((databases.c.location == bindparam("location", type_=String)) | _starts_with(databases.c.location))
+    .limit(1)
+)
+"""The name of a database whose folder is ``location`` or has a :func:`beginning`; one row at most."""
