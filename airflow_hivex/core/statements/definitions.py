@@ -41,7 +41,7 @@ from airflow_hivex.core.statements.conversions import convert_table, is_conversi
 from airflow_hivex.core.statements.likeness import definition_like
 from airflow_hivex.core.statements.links import refuse_link
 from airflow_hivex.core.statements.locking import acquire, commit_at_once
-from airflow_hivex.core.statements.metadata_changes import change_metadata, check_location
+from airflow_hivex.core.statements.metadata_changes import change_metadata, check_location, forget_dropped
 from airflow_hivex.core.statements.table_definitions import check_properties, check_text, describe_table
 from airflow_hivex.core.statements.transactions import own_transaction
 
@@ -315,4 +315,4 @@ def delete_tables(context: StatementContext, dropped: Sequence[StoredTable]) -> 
         else:
             gone.append(table)
     if gone:
-        context.services.catalog.forget_tables(gone)
+        forget_dropped(gone[0].full_name, lambda: context.services.catalog.forget_tables(gone))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Sequence
 
 from sqlalchemy import Connection
 
 from airflow_hivex.core.catalog.tables import lock_for_change
-from airflow_hivex.core.errors import InvalidObjectError, NoSuchTableError, StorageError
+from airflow_hivex.core.errors import InvalidObjectError, NoSuchTableError, StorageError, StoreError
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.locks import LockComponent
 from airflow_hivex.core.model.objects import StoredTable
@@ -18,6 +19,8 @@ from airflow_hivex.core.statements.context import Result, Running, StatementCont
 from airflow_hivex.core.statements.locking import acquire, commit_at_once
 from airflow_hivex.core.statements.transactions import own_transaction
 from airflow_hivex.core.transactions import commit_record
+
+log = logging.getLogger(__name__)
 
 _PATTERN = re.compile(r"[*?\[\]{}]")
 
@@ -81,6 +84,14 @@ def apply_change(
     valid_txns = read_valid_txns(connection, running.txn_id)
     write_ids = read_valid_write_ids(connection, {table.id: table.full_name}, valid_txns)[table.id]
     change(connection, write_ids, running.txn_id)
+
+
+def forget_dropped(name: str, forget: Callable[[], None]) -> None:
+    """Remove the rows of a dropped object after the commit. A failure is logged: the statement has counted already."""
+    try:
+        forget()
+    except StoreError as error:
+        log.warning("Rows of what was dropped, such as %s, are still in the metastore: %s", name, error)
 
 
 def check_location(

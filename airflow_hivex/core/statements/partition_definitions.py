@@ -27,7 +27,7 @@ from airflow_hivex.core.model.predicates import Predicate
 from airflow_hivex.core.model.statements import AddPartitions, DropPartitions, Literal, RenamePartition
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
 from airflow_hivex.core.statements.context import Result, Running, StatementContext
-from airflow_hivex.core.statements.metadata_changes import change_metadata, check_location
+from airflow_hivex.core.statements.metadata_changes import change_metadata, check_location, forget_dropped
 
 log = logging.getLogger(__name__)
 
@@ -244,4 +244,5 @@ def delete_partitions(
         else:
             gone.append(partition)
     if gone:
-        context.services.catalog.forget_partitions(gone)
+        name = f"{table.full_name} {gone[0].name}"
+        forget_dropped(name, lambda: context.services.catalog.forget_partitions(gone))

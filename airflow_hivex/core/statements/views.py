@@ -26,6 +26,7 @@ from airflow_hivex.core.statements.called_functions import check_functions, qual
 from airflow_hivex.core.statements.context import Result, StatementContext
 from airflow_hivex.core.statements.links import refuse_link
 from airflow_hivex.core.statements.locking import acquire
+from airflow_hivex.core.statements.metadata_changes import forget_dropped
 from airflow_hivex.core.statements.queries import plan_query
 from airflow_hivex.core.statements.routing import chosen_cluster, route
 from airflow_hivex.core.statements.transactions import own_transaction
@@ -142,7 +143,7 @@ def drop_view(context: StatementContext, statement: DropView) -> Result:
         if not statement.if_exists:
             raise
         return Result()
-    catalog.forget_tables([view])
+    forget_dropped(view.full_name, lambda: catalog.forget_tables([view]))
     return Result(txn_id=running.txn_id)
 
 

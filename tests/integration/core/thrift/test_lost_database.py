@@ -1,0 +1,34 @@
+"""The metastore database goes away in the middle of calls, and comes back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from tests.hive_endpoint import partition, table
+
+LOST_AT_DELETES = """
+CREATE FUNCTION lose() RETURNS trigger LANGUAGE plpgsql AS
+    $$ BEGIN RAISE EXCEPTION 'the server stops' USING ERRCODE = 'admin_shutdown'; END $$;
+CREATE TRIGGER lost BEFORE DELETE ON tables EXECUTE FUNCTION lose();
+CREATE TRIGGER lost BEFORE DELETE ON partitions EXECUTE FUNCTION lose();
+"""
+"""Rows of dropped objects are deleted after the commit."""
+
+
+def test_drop_that_has_committed_is_told_so(hive: Any, metastore_url: str, tmp_path: Path) -> None:
+    hive.create_table(table("default", "t", keys={"n": "int"}))
+    hive.add_partitions([partition("default", "t", each) for each in ("1", "2")])
+    view = table("default", "v", tableType="VIRTUAL_VIEW", viewOriginalText="x", viewExpandedText="select id from t")
+    view.sd.cols = view.sd.cols[:1]
+    hive.create_table(view)
+    with psycopg.connect(metastore_url.replace("+psycopg", ""), autocommit=True) as connection:
+        connection.execute(LOST_AT_DELETES)
+        hive.drop_partition("default", "t", ["1"], True)
+        hive.drop_table("default", "v", True)
+        hive.drop_table("default", "t", True)
+        assert hive.get_all_tables("default") == []
+        assert not (tmp_path / "c1/default.db/t").exists()
+        connection.execute("DROP FUNCTION lose CASCADE")
