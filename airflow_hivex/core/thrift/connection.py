@@ -68,9 +68,8 @@ class Connection(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         shown = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) and len(peer) > 1 else "local"
         self._client = server.endpoint.client(shown)
-        if server.is_stopping or len(server.connections) >= server.limits.connections:
-            server.metrics.refused += 1
-            log.warning("A connection of %s is refused: there are %s", shown, len(server.connections))
+        # A client of TLS has a place since the beginning of its handshake.
+        if not server.is_encrypted and not server.admits(shown):
             self._transport.abort()
             return
         server.connections.add(self)
@@ -119,7 +118,8 @@ class Connection(asyncio.Protocol):
 
     def close(self) -> None:
         """Close the connection after all that was written has gone."""
-        if self._transport is not None:
+        # A transport of TLS that is closed twice does not answer any more.
+        if self._transport is not None and not self._transport.is_closing():
             self._transport.close()
 
     @property
@@ -437,8 +437,7 @@ class Connection(asyncio.Protocol):
 
     def _warn(self, reason: str) -> None:
         assert self._client is not None
-        if self._server.metrics.malformed.may_log(self._client.peer.rpartition(":")[0]):
-            log.warning("The connection of %s is closed: %s", self._client.peer, reason)
+        self._server.warn(self._client.peer, reason)
 
     def _refuse(self, reason: str) -> None:
         self._warn(reason)

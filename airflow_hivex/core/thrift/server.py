@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import ssl
 import time
 from collections import OrderedDict
@@ -14,11 +15,14 @@ from typing import Any
 from airflow_hivex.core.thrift.calls.registry import Call, calls
 from airflow_hivex.core.thrift.connection import LONGEST_REMEMBERED, Connection
 from airflow_hivex.core.thrift.endpoint import Endpoint
+from airflow_hivex.core.thrift.handshakes import EncryptedListener
 from airflow_hivex.core.thrift.joining import JoinedCalls
 from airflow_hivex.core.thrift.metrics import Metrics
 from airflow_hivex.core.thrift.sasl import Credentials
 from airflow_hivex.core.thrift.unfinished import UnfinishedCalls
 from airflow_hivex.core.thrift.unread import UnreadAnswers
+
+log = logging.getLogger(__name__)
 
 _MOST_REMEMBERED = 10_000
 
@@ -71,8 +75,7 @@ class Server:
         self.is_stopping = False
         self.monotonic = monotonic
         self.remembered: OrderedDict[tuple[bytes, bytes], tuple[Call, Any]] = OrderedDict()
-        self._tls = tls
-        self.is_encrypted = tls is not None
+        self._encrypted = None if tls is None else EncryptedListener(self, tls)
         self._server: asyncio.Server | None = None
         self._idle: asyncio.Task[None] | None = None
 
@@ -82,11 +85,12 @@ class Server:
         Raises:
             OSError: the address cannot be used.
         """
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(
-            lambda: Connection(self), host, port, ssl=self._tls, backlog=1024, reuse_address=True
-        )
         self._idle = asyncio.create_task(self._close_idle())
+        if self._encrypted is not None:
+            return await self._encrypted.start(host, port)
+        self._server = await asyncio.get_running_loop().create_server(
+            lambda: Connection(self), host, port, backlog=1024, reuse_address=True
+        )
         return int(self._server.sockets[0].getsockname()[1])
 
     async def stop(self, grace_s: float = 10) -> None:
@@ -94,6 +98,8 @@ class Server:
         self.is_stopping = True
         if self._server is not None:
             self._server.close()
+        if self._encrypted is not None:
+            self._encrypted.close()
         if self._idle is not None:
             self._idle.cancel()
         deadline = self.monotonic() + grace_s
@@ -111,6 +117,29 @@ class Server:
                 connection.abort("the server stops")
         await asyncio.sleep(0)
         self.executor.shutdown(wait=False, cancel_futures=True)
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Return whether clients speak TLS."""
+        return self._encrypted is not None
+
+    @property
+    def clients(self) -> int:
+        """Return the number of clients, those in a TLS handshake among them."""
+        return len(self.connections) + (0 if self._encrypted is None else len(self._encrypted))
+
+    def admits(self, peer: str) -> bool:
+        """Return whether there is a place for another client, and count one that is refused."""
+        if not self.is_stopping and self.clients < self.limits.connections:
+            return True
+        self.metrics.refused += 1
+        self.warn(peer, f"there are {self.clients} connections")
+        return False
+
+    def warn(self, peer: str, reason: str) -> None:
+        """Log why the connection of a client is closed, at most some times a minute."""
+        if self.metrics.malformed.may_log(peer.rpartition(":")[0]):
+            log.warning("The connection of %s is closed: %s", peer, reason)
 
     async def _close_idle(self) -> None:
         while True:

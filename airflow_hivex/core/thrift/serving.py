@@ -8,9 +8,10 @@ import signal
 import ssl
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 from airflow_hivex.core.errors import HivexError, InvalidSettingError
 from airflow_hivex.core.thrift.endpoint import Endpoint
@@ -70,7 +71,8 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 async def _serve(endpoint: Endpoint, listening: Listening, ready: Callable[[int, int | None], None]) -> None:
-    server = Server(endpoint, limits=listening.limits, credentials=listening.credentials, tls=listening.tls_context())
+    limits = _within_open_files(listening.limits)
+    server = Server(endpoint, limits=limits, credentials=listening.credentials, tls=listening.tls_context())
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -86,6 +88,34 @@ async def _serve(endpoint: Endpoint, listening: Listening, ready: Callable[[int,
         await server.stop(0)
 
 
+_OTHER_FILES = 128
+"""Files that a server needs besides the connections of its clients: for its database, file systems and pages."""
+
+
+def _within_open_files(limits: Limits) -> Limits:
+    """Return the limits with as many connections as the process may have files; that number is raised as far as can be.
+
+    A server whose clients had taken all of them could not ask its database.
+    """
+    try:
+        import resource
+    except ImportError:
+        return limits
+    wanted = limits.connections + _OTHER_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return limits
+    with suppress(OSError, ValueError):
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = max(1, soft - _OTHER_FILES)
+    if most >= limits.connections:
+        return limits
+    log.warning("At most %s connections are taken, as the process may open %s files (ulimit -n)", most, soft)
+    return replace(limits, connections=most)
+
+
 @contextmanager
 def pages(server: Server, host: str, port: int | None) -> Iterator[int | None]:
     """Answer ``/health``, ``/ready`` and ``/metrics`` as long as the block runs; yield the port."""
@@ -94,6 +124,9 @@ def pages(server: Server, host: str, port: int | None) -> Iterator[int | None]:
         return
 
     class Pages(BaseHTTPRequestHandler):
+        timeout = _PAGE_S
+        """A client that sends no request loses its connection."""
+
         def do_GET(self) -> None:
             status, text = _page(server, self.path)
             content = text.encode()
@@ -106,8 +139,7 @@ def pages(server: Server, host: str, port: int | None) -> Iterator[int | None]:
         def log_message(self, format: str, *args: object) -> None:
             log.debug(format, *args)
 
-    http = ThreadingHTTPServer((host, port), Pages)
-    http.daemon_threads = True
+    http = _PageServer((host, port), Pages)
     thread = threading.Thread(target=http.serve_forever, args=(0.1,), name="hivex-metastore-pages", daemon=True)
     thread.start()
     try:
@@ -116,6 +148,36 @@ def pages(server: Server, host: str, port: int | None) -> Iterator[int | None]:
         http.shutdown()
         http.server_close()
         thread.join(5)
+
+
+_PAGE_S = 2
+_MOST_PAGES = 64
+
+
+class _PageServer(ThreadingHTTPServer):
+    """Serves a few requests at a time: each has a thread, and ``/ready`` asks the database."""
+
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self._free = threading.BoundedSemaphore(_MOST_PAGES)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if not self._free.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - given by the library
+        log.debug("A request of %s ended with an error", client_address, exc_info=True)
 
 
 def _page(server: Server, path: str) -> tuple[int, str]:

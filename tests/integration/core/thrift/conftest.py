@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -40,3 +41,15 @@ def hive(endpoint: Serving) -> Iterator[Any]:
     """A client of the endpoint."""
     with hive_client(endpoint.port) as client:
         yield client
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> Path:
+    """A certificate of 127.0.0.1 with its key in one file."""
+    path = tmp_path / "server.pem"
+    name = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
+    files = ["-keyout", str(tmp_path / "key.pem"), "-out", str(path)]
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *name, *files]
+    subprocess.run(command, capture_output=True, check=True)
+    path.write_text(path.read_text() + (tmp_path / "key.pem").read_text())
+    return path

@@ -3,38 +3,48 @@ from __future__ import annotations
 import json
 import re
 import signal
+import socket
 import ssl
 import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from struct import pack
 from typing import Any
 
 import pytest
 from hive_metastore import ThriftHiveMetastore
+from hive_metastore.ttypes import Database
 from thrift.protocol.TBinaryProtocol import TBinaryProtocolAccelerated
 from thrift.transport.TSocket import TSocket
 from thrift.transport.TSSLSocket import TSSLSocket
-from thrift.transport.TTransport import TFramedTransport
+from thrift.transport.TTransport import TBufferedTransport, TFramedTransport
 
 from airflow_hivex.cli.main import main
+from airflow_hivex.core.metastore import Metastore
 from airflow_hivex.core.thrift.metrics import METRICS
-from tests.hive_endpoint import hive_client
+from airflow_hivex.core.thrift.server import Limits
+from airflow_hivex.core.thrift.serving import Listening
+from tests.hive_endpoint import hive_client, serving
 
 
 @contextmanager
-def served(url: str, *options: str) -> Iterator[tuple[subprocess.Popen[str], int, int]]:
-    """``hivex metastore serve`` in a process, with the ports that it prints."""
+def served(url: str, *options: str, files: int | None = None) -> Iterator[tuple[subprocess.Popen[str], int, int]]:
+    """``hivex metastore serve`` in a process, with the ports that it prints; it may open that many ``files``."""
     command = [sys.executable, "-m", "airflow_hivex.cli.main", "--metastore", url, "metastore", "serve"]
+    if files is not None:
+        command = ["sh", "-c", f'ulimit -n {files}; exec "$@"', "sh", *command]
     process = subprocess.Popen(
         [*command, "--port", "0", "--http-port", "0", *options], stderr=subprocess.PIPE, text=True
     )
     try:
         assert process.stderr is not None
         line = process.stderr.readline()
+        if files is not None:
+            assert f"At most {files - 128} connections are taken" in line
+            line = process.stderr.readline()
         found = re.fullmatch(r"serving thrift://127.0.0.1:(\d+); .*http://127.0.0.1:(\d+)\n", line)
         assert found, line + process.stderr.read()
         yield process, int(found[1]), int(found[2])
@@ -63,6 +73,26 @@ def test_command_serves_until_it_is_told_to_stop(sqlite_url: str) -> None:
     assert told.endswith("stopped\n")
 
 
+def test_clients_leave_files_and_pages_to_the_server(sqlite_url: str) -> None:
+    """With the shell's limit of open files, connections of clients took those of the database."""
+    with served(sqlite_url, files=160) as (_, port, http_port), hive_client(port) as hive:
+        silent = [socket.create_connection(("127.0.0.1", http_port), timeout=30) for _ in range(20)]
+        idle = [socket.create_connection(("127.0.0.1", port), timeout=30) for _ in range(200)]
+        assert end_of(idle[-1])
+        hive.create_database(Database("d1"))
+        assert page(http_port, "ready") == "ready\n"
+        # A request that does not come keeps no thread for ever.
+        assert all(map(end_of, silent))
+        for each in (*silent, *idle):
+            each.close()
+
+
+def end_of(channel: socket.socket) -> bool:
+    with suppress(ConnectionResetError):
+        return channel.recv(1) == b""
+    return True
+
+
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
@@ -88,18 +118,6 @@ def test_wrong_options_are_refused(
     assert reason in capsys.readouterr().err
 
 
-@pytest.fixture
-def certificate(tmp_path: Path) -> Path:
-    """A certificate of 127.0.0.1 with its key in one file."""
-    path = tmp_path / "server.pem"
-    name = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
-    files = ["-keyout", str(tmp_path / "key.pem"), "-out", str(path)]
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *name, *files]
-    subprocess.run(command, capture_output=True, check=True)
-    path.write_text(path.read_text() + (tmp_path / "key.pem").read_text())
-    return path
-
-
 def test_tls_and_plain_let_known_users_in(sqlite_url: str, certificate: Path, tmp_path: Path) -> None:
     credentials = tmp_path / "credentials.json"
     credentials.write_text(json.dumps({"alice": "s3cret"}))
@@ -123,6 +141,47 @@ def test_tls_and_plain_let_known_users_in(sqlite_url: str, certificate: Path, tm
         with pytest.raises(Exception, match=r"read 0 bytes|reset|closed"):
             framed_client(plain).get_all_databases()
         plain.close()
+
+
+def test_handshakes_that_do_not_end_count_as_connections_for_a_while(
+    sqlite_url: str, certificate: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    limits = Limits(connections=4, login_s=0.5)
+    tls = Listening(certificate=str(certificate)).tls_context()
+    with (
+        Metastore.open(sqlite_url) as metastore,
+        serving(metastore, limits=limits, tls=tls) as running,
+        encrypted_channel(running.port, certificate) as channel,
+    ):
+        client = ThriftHiveMetastore.Client(TBinaryProtocolAccelerated(TBufferedTransport(channel), fallback=False))
+        assert client.get_all_databases() == ["default"]
+        # A client without TLS, one that says nothing, and the beginning of a handshake.
+        begun = [socket.create_connection(("127.0.0.1", running.port), timeout=30) for _ in range(3)]
+        begun[0].sendall(b"\x80\x01\x00\x01\x00\x00\x00\x0cget_database")
+        begun[1].sendall(b"\x16\x03\x01\x02\x00\x01\x00\x01")
+        while not running.server.metrics.refused:
+            with socket.create_connection(("127.0.0.1", running.port), timeout=30) as refused:
+                refused.recv(1)
+        assert client.get_all_databases() == ["default"]
+        for each in begun:
+            with suppress(ConnectionResetError):
+                while each.recv(100):
+                    pass
+            each.close()
+        while running.server.clients > 1:
+            assert client.getStatus() == 2
+    assert "its TLS handshake has failed" in caplog.text
+    assert "there are 4 connections" in caplog.text
+
+
+@contextmanager
+def encrypted_channel(port: int, certificate: Path) -> Iterator[Any]:
+    channel = TSSLSocket("127.0.0.1", port, ssl_context=ssl.create_default_context(cafile=str(certificate)))
+    channel.open()
+    try:
+        yield channel
+    finally:
+        channel.close()
 
 
 def framed_client(channel: Any) -> Any:
