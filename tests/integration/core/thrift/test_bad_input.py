@@ -263,7 +263,11 @@ def test_name_of_an_impossible_length_ends_its_connection_at_once(endpoint: Serv
 def test_secret_in_the_name_of_a_user_is_not_shown(
     endpoint: Serving, caplog: pytest.LogCaptureFixture, metastore: Metastore
 ) -> None:
-    with caplog.at_level("DEBUG"), hive_client(endpoint.port, "bob:pa55word@c1") as hive:
+    with (
+        caplog.at_level("DEBUG"),
+        caplog.at_level("DEBUG", "airflow_hivex.metastore.access"),
+        hive_client(endpoint.port, "bob:pa55word@c1") as hive,
+    ):
         hive.create_table(table("default", "t"))
         (txn_id,) = hive.open_txns(ttypes.OpenTxnRequest(1, None, "host")).txn_ids
         with pytest.raises(ttypes.NoSuchObjectException):
