@@ -59,8 +59,13 @@ def field(column: Column) -> StructField:
 
 
 def nothing(column: Column) -> Expression:
-    """Return NULL as a column. In SQL: a call for each of its parts takes longer where columns are many."""
-    return F.expr(f"CAST(NULL AS {column.type}) AS {quoted(column.name)}")
+    """Return NULL as a column."""
+    return F.expr(nothing_in_sql(column))
+
+
+def nothing_in_sql(column: Column) -> str:
+    """Return the same in Spark SQL: a call of the JVM for each part takes longer where columns are many."""
+    return f"CAST(NULL AS {column.type}) AS {quoted(column.name)}"
 
 
 def assign(rows: DataFrame, targets: Sequence[Column], table: str, *, fields_by_name: bool = False) -> DataFrame:
@@ -77,7 +82,9 @@ def assign(rows: DataFrame, targets: Sequence[Column], table: str, *, fields_by_
     for target, source, wanted in zip(targets, given, declared, strict=True):
         if not _assignable(source, wanted, fields_by_name):
             raise TypeMismatchError(table, target.name, target.type, f"a value of type {source.simpleString()}")
-    rows = rows.toDF(*(target.name for target in targets))
+    names = [target.name for target in targets]
+    if [item.name for item in rows.schema.fields] != names:
+        rows = rows.toDF(*names)
     wanted_types = [_stored(wanted) for wanted in declared]
     if any(_shape(source) != _shape(wanted) for source, wanted in zip(given, wanted_types, strict=True)):
         # DataFrame.to matches fields of structs by name, and casts with a check for overflow whatever

@@ -34,19 +34,26 @@ from airflow_hivex.core.model.plans import (
 )
 from airflow_hivex.core.spark import bound, layout
 from airflow_hivex.core.spark import functions as F  # noqa: N812 - the name every Spark program uses
-from airflow_hivex.core.spark.assignment import assign, nothing, quoted, text_literal
+from airflow_hivex.core.spark.assignment import assign, nothing_in_sql, quoted, text_literal
 from airflow_hivex.core.spark.constraints import default_of, enforced
 from airflow_hivex.core.spark.kept import Kept, with_kept
 from airflow_hivex.core.spark.layout import BUCKET, METADATA_COLUMNS, OPERATION, ORIGINAL_WRITE_ID, ROW_ID, WRITE_ID
 from airflow_hivex.core.spark.new_directories import NewDirectories
 from airflow_hivex.core.spark.spreading import spread
 from airflow_hivex.core.spark.staging import Save, Staging
-from airflow_hivex.core.spark.writes import ROW_ID_MASK, bucket_number, partition_text, sort_order
+from airflow_hivex.core.spark.writes import (
+    ROW_ID_MASK,
+    bucket_number,
+    partition_text,
+    partition_text_in_sql,
+    sort_order,
+)
 
 _KEYS = (ORIGINAL_WRITE_ID, BUCKET, ROW_ID)
 _KIND = "__kind"
 _WRITER = "__writer"
 _PARTITION = "__writer_partition_"
+_FOUND = "__found_source_row"
 _DELETED, _INSERTED = 0, 1
 _SAMPLED = 64
 _ROW_OVERHEAD = 64
@@ -126,7 +133,7 @@ class _Changing:
             return self.events()
         source = self._rows(changes.source)
         _check_names(source)
-        self._view(_broadcast(source), changes.source_view)
+        self._view(broadcast_unless_large(source), changes.source_view)
         return _needed(self._rows(changes.matched.sql), changes.matched, self._write)
 
     def events(self) -> DataFrame:
@@ -136,7 +143,7 @@ class _Changing:
         source = self._rows(changes.source)
         _check_names(source)
         source = self._kept.keep(source)
-        self._view(_broadcast(source), changes.source_view)
+        self._view(broadcast_unless_large(source), changes.source_view)
         self._kept.check()
         matched = self._kept.keep(_needed(self._rows(changes.matched.sql), changes.matched, self._write))
         if changes.matched.rules:
@@ -145,7 +152,8 @@ class _Changing:
         self._kept.check()
         parts = [self._part(matched, changes.matched)] if changes.matched.rules else []
         if changes.unmatched is not None:
-            rest = source.join(matched.select(SOURCE_ROW), SOURCE_ROW, "left_anti").select(*map(quoted, source.columns))
+            found = matched.select(F.col(SOURCE_ROW).alias(_FOUND))
+            rest = source.join(found, F.expr(f"{SOURCE_ROW} = {_FOUND}"), "left_anti")
             self._view(rest, changes.source_rest_view)
             parts.append(self._part(self._rows(changes.unmatched.sql), changes.unmatched))
         if changes.unmatched_by_source is not None:
@@ -184,32 +192,33 @@ class _Changing:
     def _branch(self, rows: DataFrame, number: int, rule: ChangeRule) -> DataFrame:
         # In SQL: each call of a function of pyspark's goes to the JVM and back, and a table may have many columns.
         write = self._write
-        writer = F.expr(layout.WRITER)
-        partition = [partition_text(column.name) for column in write.partition_columns]
+        writer = f"{layout.WRITER} AS {_WRITER}"
+        partition = [partition_text_in_sql(column.name) for column in write.partition_columns]
         if rule.action == "delete":
-            values = [nothing(column) for column in write.columns]
+            values = [nothing_in_sql(column) for column in write.columns]
             # Always _DELETED, in a form that Spark does not see through: of a constant it would conclude that no row
             # gets a number, and then that it need not sort by more than the kind and the writer.
-            kind = F.expr(f"CAST({ROW_ID} < 0 AS INT)")
-            return rows.select(kind.alias(_KIND), writer.alias(_WRITER), *_KEYS, *values, *partition)
+            kind = f"CAST({ROW_ID} < 0 AS INT) AS {_KIND}"
+            return rows.selectExpr(kind, writer, *_KEYS, *values, *partition)
         columns = (*write.columns, *write.partition_columns)
         if rule.action == "insert":
             given = _inserted(rows, number, rule, write)
             new = enforced(assign(rows.selectExpr(*given), columns, write.table, fields_by_name=True), write)
             # One that is not bucketed takes new rows into the files of as many writers as there are tasks.
-            own = F.expr(f"spark_partition_id() % {layout.MOST_WRITERS}")
-            writer = bucket_number(write) if write.num_buckets > 0 else own
+            writer = f"spark_partition_id() % {layout.MOST_WRITERS} AS {_WRITER}"
+            if write.num_buckets > 0:
+                new, writer = new.withColumn(_WRITER, bucket_number(write)), _WRITER
             names = [quoted(column.name) for column in write.columns]
-            nobody = [nothing(column) for column in METADATA_COLUMNS if column.name in _KEYS]
-            return new.select(F.lit(_INSERTED).alias(_KIND), writer.alias(_WRITER), *nobody, *names, *partition)
+            nobody = [nothing_in_sql(column) for column in METADATA_COLUMNS if column.name in _KEYS]
+            return new.selectExpr(f"{_INSERTED} AS {_KIND}", writer, *nobody, *names, *partition)
         key_columns = [column for column in METADATA_COLUMNS if column.name in _KEYS]
         given = [*_KEYS, *_updated(rows, number, rule, write)]
         new = assign(rows.selectExpr(*given), (*key_columns, *columns), write.table, fields_by_name=True)
         new = enforced(new, write, _KEYS)
         twice = new.selectExpr(f"explode(array({_DELETED}, {_INSERTED})) AS {_KIND}", "*")
         names = [quoted(column.name) for column in write.columns]
-        values = [F.expr(f"IF({_KIND} = {_INSERTED}, {name}, NULL) AS {name}") for name in names]
-        return twice.select(_KIND, writer.alias(_WRITER), *_KEYS, *values, *partition)
+        values = [f"IF({_KIND} = {_INSERTED}, {name}, NULL) AS {name}" for name in names]
+        return twice.selectExpr(_KIND, writer, *_KEYS, *values, *partition)
 
 
 def _check_names(source: DataFrame) -> None:
@@ -247,14 +256,15 @@ def _needed(matched: DataFrame, part: ChangePart, write: Write) -> DataFrame:
     return matched.select(*(quoted(name) for name in matched.columns if name.lower() not in names))
 
 
-def _broadcast(source: DataFrame) -> DataFrame:
+def broadcast_unless_large(source: DataFrame) -> DataFrame:
     """Return a MERGE's kept source, marked to be sent to all tasks unless it is large: the target is not shuffled then.
 
     Spark's own limit is for tables that it knows little of; here the rows are there, and counted.
     """
-    texts = " + ".join(f"coalesce(length(CAST({quoted(name)} AS STRING)), 0)" for name in source.columns)
+    # As one text, because a sum of many columns is an expression so deep that the stack of the JVM can overflow.
+    width = "length(CAST(struct(*) AS STRING))"
     # One job, which also fills what is kept.
-    counted = source.selectExpr("count(*)", f"avg(IF({SOURCE_ROW} % {_SAMPLED} = 0, {texts}, NULL))")
+    counted = source.selectExpr("count(*)", f"avg(IF({SOURCE_ROW} % {_SAMPLED} = 0, {width}, NULL))")
     rows, width = counted.collect()[0]
     is_small = rows * ((width or 0) + _ROW_OVERHEAD) <= _MOST_BROADCAST_BYTES
     return F.broadcast(source) if is_small else source

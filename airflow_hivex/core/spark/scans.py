@@ -200,6 +200,9 @@ def _load(
         # In SQL: each function of pyspark's that makes a column is several calls of the JVM.
         names = [quoted(column.name) for column in (*_metadata(scan), *columns)]
         return rows.selectExpr(*names) if metadata else rows
+    if not (numbered or numbered_times or any(item.metadata for item in schema.fields)):
+        named = [_named_in_sql(column, opaque=column.name in opaque) for column in (*_metadata(scan), *columns)]
+        return rows.selectExpr(*named)
     # Spark forgets what a field notes, such as that it is CHAR, when it finds the values in the path.
     own = (
         _named(column, opaque=column.name in opaque, numbered_times=numbered_times)
@@ -265,17 +268,24 @@ def _named(column: Column, *, opaque: bool = False, numbered_times: bool = False
 
     Conditions on an ``opaque`` one stay with Spark.
     """
-    value = F.col(quoted(column.in_files))
     declared, noted = field(column).dataType, field(column).metadata
     if numbered_times and local_times.holds_local_times(declared):
+        value = F.col(quoted(column.in_files))
         return local_times.restore(value, declared).alias(column.name, metadata=noted)
+    value = F.expr(_named_in_sql(column, opaque=opaque))
+    return value.alias(column.name, metadata=noted) if noted else value
+
+
+def _named_in_sql(column: Column, *, opaque: bool = False) -> str:
+    """Return a column of files with its present name, in Spark SQL."""
+    value, declared = quoted(column.in_files), field(column).dataType
     if opaque and isinstance(declared, TimestampType):
-        return F.timestamp_micros(F.unix_micros(value)).alias(column.name, metadata=noted)
-    if opaque and isinstance(declared, (FloatType, DoubleType)):
-        return (value * F.lit(1.0).cast(declared)).alias(column.name, metadata=noted)
-    if opaque:
-        return (value + F.make_dt_interval()).alias(column.name, metadata=noted)
-    return value.alias(column.name, metadata=noted) if noted or column.stored_name else value
+        value = f"timestamp_micros(unix_micros({value}))"
+    elif opaque and isinstance(declared, (FloatType, DoubleType)):
+        value = f"{value} * CAST(1.0D AS {declared.simpleString()})"
+    elif opaque:
+        value = f"{value} + make_dt_interval()"
+    return f"{value} AS {quoted(column.name)}" if opaque or column.stored_name else value
 
 
 def _file_count(rows: DataFrame) -> int:

@@ -77,8 +77,12 @@ def _complete(rows: DataFrame, write: Write) -> DataFrame:
 
 def partition_text(name: str) -> Expression:
     """Return a partition column's value as the text that its directory is named by, under its own name."""
-    text = f"coalesce(nullif(CAST({quoted(name)} AS STRING), ''), '{DEFAULT_PARTITION}')"
-    return F.expr(text).alias(name)
+    return F.expr(partition_text_in_sql(name))
+
+
+def partition_text_in_sql(name: str) -> str:
+    """Return the same in Spark SQL."""
+    return f"coalesce(nullif(CAST({quoted(name)} AS STRING), ''), '{DEFAULT_PARTITION}') AS {quoted(name)}"
 
 
 def arranged(rows: DataFrame, write: Write) -> DataFrame:
