@@ -15,12 +15,11 @@ from airflow_hivex.core.arrow.file_statistics import orc_range, parquet_ranges
 from airflow_hivex.core.errors import JobError, StorageError
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.spark.layout import HIVE_NAMES, HIVE_ROW
-from airflow_hivex.core.spark.orc_tail import read_tail
+from airflow_hivex.core.spark.orc_tail import Keys, Tail, known_keys, read_tail
 from airflow_hivex.core.spark.orc_tail.tail import JULIAN_GREGORIAN
 from airflow_hivex.core.spark.orc_tail.types import children, names
 from airflow_hivex.core.spark.storage import Place
 
-_METADATA = tuple(HIVE_NAMES)
 _UNNAMED = "_col"
 
 
@@ -28,23 +27,27 @@ _UNNAMED = "_col"
 class Piece:
     """A part of a file that is read at once: its number, its rows, and the number of rows before it.
 
-    ``is_julian`` where days before 1582-10-15 are numbered by the Julian calendar.
+    ``is_julian`` where days before 1582-10-15 are numbered by the Julian calendar. ``keys`` are the ranges of the
+    metadata columns, None where they were not asked for or are not known.
     """
 
     number: int
     rows: int
     first_row: int
     is_julian: bool = False
+    keys: Keys | None = None
 
 
 class Reading(Protocol):
     """How the files of one format are read; ``columns`` are those that are wanted, by their names in files."""
 
-    def pieces(self, file: Place, columns: Sequence[Column], condition: Condition | None) -> list[Piece]:
-        """Return the parts of a file that may have rows that fulfil a condition."""
+    def pieces(self, file: Place, columns: Sequence[Column], condition: Condition | None, *, keys: bool) -> list[Piece]:
+        """Return the parts of a file that may have rows that fulfil a condition, with their ``keys``."""
 
-    def rows(self, file: Place, piece: Piece, columns: Sequence[Column], metadata: bool) -> Mapping[str, pa.Array]:
-        """Return the columns that the file has, by their names in the table, with ``metadata`` by ``METADATA``."""
+    def rows(
+        self, file: Place, piece: Piece, columns: Sequence[Column], metadata: Sequence[str]
+    ) -> Mapping[str, pa.Array]:
+        """Return the columns that the file has, by their names in the table, and some of its metadata columns."""
 
 
 @contextmanager
@@ -75,10 +78,11 @@ class OrcReading:
         self._declared = declared
         self._is_nested = is_nested
 
-    def pieces(self, file: Place, columns: Sequence[Column], condition: Condition | None) -> list[Piece]:
+    def pieces(self, file: Place, columns: Sequence[Column], condition: Condition | None, *, keys: bool) -> list[Piece]:
         """Return the stripes of a file, without those whose statistics exclude a condition."""
         with readable(file):
             tail = read_tail(file)
+        keys_of = _keys_of(tail) if keys else [None] * len(tail.stripes)
         is_julian = tail.form["calendar"] == JULIAN_GREGORIAN
         ids = self._column_ids(tail.types) if condition is not None else {}
         statistics = tail.stripe_statistics if condition is not None else []
@@ -93,7 +97,7 @@ class OrcReading:
                 if known is not None:
                     ranges[column.name.lower()] = known
             if condition is None or condition.can_hold(ranges):
-                found.append(Piece(number, stripe.rows, first_row, is_julian))
+                found.append(Piece(number, stripe.rows, first_row, is_julian, keys_of[number]))
             first_row += stripe.rows
         return found
 
@@ -103,13 +107,15 @@ class OrcReading:
             at = dict(zip(names(types[0]), children(types[0]), strict=True))[HIVE_ROW]
         return dict(zip(map(str.lower, names(types[at])), children(types[at]), strict=True))
 
-    def rows(self, file: Place, piece: Piece, columns: Sequence[Column], metadata: bool) -> Mapping[str, pa.Array]:
+    def rows(
+        self, file: Place, piece: Piece, columns: Sequence[Column], metadata: Sequence[str]
+    ) -> Mapping[str, pa.Array]:
         """Return the columns of a stripe."""
         found = self._stored_rows(file, piece, columns, metadata)
         return {name: with_gregorian_days(values) for name, values in found.items()} if piece.is_julian else found
 
     def _stored_rows(
-        self, file: Place, piece: Piece, columns: Sequence[Column], metadata: bool
+        self, file: Place, piece: Piece, columns: Sequence[Column], metadata: Sequence[str]
     ) -> Mapping[str, pa.Array]:
         from pyarrow import orc
 
@@ -117,7 +123,7 @@ class OrcReading:
             opened = orc.ORCFile(data)
             if self._is_nested:
                 return self._nested_columns(opened, piece, columns, metadata)
-            places = _places(opened.schema.names, columns, _METADATA if metadata else (), self._declared)
+            places = _places(opened.schema.names, columns, metadata, self._declared)
             if not places:
                 return {}
             wanted = sorted(set(places.values()))
@@ -125,7 +131,7 @@ class OrcReading:
             return {name: stripe.column(wanted.index(at)) for name, at in places.items()}
 
     def _nested_columns(
-        self, opened: Any, piece: Piece, columns: Sequence[Column], metadata: bool
+        self, opened: Any, piece: Piece, columns: Sequence[Column], metadata: Sequence[str]
     ) -> Mapping[str, pa.Array]:
         schema = opened.schema
         fields = list(schema.field(HIVE_ROW).type)
@@ -136,8 +142,8 @@ class OrcReading:
             chosen = [HIVE_ROW]
         if not chosen and not metadata:
             return {}
-        stripe = opened.read_stripe(piece.number, columns=[*(HIVE_NAMES.values() if metadata else ()), *chosen])
-        found = {name: stripe.column(own) for name, own in HIVE_NAMES.items()} if metadata else {}
+        stripe = opened.read_stripe(piece.number, columns=[*(HIVE_NAMES[name] for name in metadata), *chosen])
+        found = {name: stripe.column(HIVE_NAMES[name]) for name in metadata}
         if places:
             row = stripe.column(HIVE_ROW)
             parts = dict(zip([field.name for field in row.type], row.flatten(), strict=True))
@@ -151,7 +157,14 @@ class ParquetReading:
     def __init__(self, declared: Sequence[Column]) -> None:
         self._declared = declared
 
-    def pieces(self, file: Place, columns: Sequence[Column], condition: Condition | None) -> list[Piece]:
+    def pieces(
+        self,
+        file: Place,
+        columns: Sequence[Column],
+        condition: Condition | None,
+        *,
+        keys: bool,  # noqa: ARG002 - files of Parquet have none
+    ) -> list[Piece]:
         """Return the row groups of a file, without those whose statistics exclude a condition."""
         from pyarrow import parquet
 
@@ -168,7 +181,13 @@ class ParquetReading:
             first_row += group.num_rows
         return found
 
-    def rows(self, file: Place, piece: Piece, columns: Sequence[Column], metadata: bool) -> Mapping[str, pa.Array]:  # noqa: ARG002 - files of Parquet have none
+    def rows(
+        self,
+        file: Place,
+        piece: Piece,
+        columns: Sequence[Column],
+        metadata: Sequence[str],  # noqa: ARG002 - files of Parquet have none
+    ) -> Mapping[str, pa.Array]:
         """Return the columns of a row group."""
         from pyarrow import parquet
 
@@ -181,6 +200,14 @@ class ParquetReading:
             chosen = sorted({all_names[at] for at in places.values()})
             table = opened.read_row_group(piece.number, columns=chosen, use_threads=False)
             return {name: _array(table.column(all_names[at])) for name, at in places.items()}
+
+
+def _keys_of(tail: Tail) -> list[Keys | None]:
+    """Return the ranges of the metadata columns in each stripe, None where its statistics do not have them."""
+    statistics = tail.stripe_statistics
+    if len(statistics) != len(tail.stripes):
+        return [None] * len(tail.stripes)
+    return [known_keys(columns) for columns in statistics]
 
 
 def _array(values: pa.ChunkedArray) -> pa.Array:

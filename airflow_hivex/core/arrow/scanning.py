@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_hivex.core.arrow.conditions import Condition, Range
-from airflow_hivex.core.arrow.deleted import Deleted, DeletedRows, stays
+from airflow_hivex.core.arrow.deleted import Deleted, DeletedRows
 from airflow_hivex.core.arrow.files import OrcReading, ParquetReading, Piece, Reading, readable
 from airflow_hivex.core.arrow.types import arrow_type, conform, partition_value
+from airflow_hivex.core.arrow.visible_rows import VisibleRows, numbered_keys
 from airflow_hivex.core.errors import InvalidOperationError, InvalidParametersError, NoSuchColumnError, StorageError
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.partitions import nullable_values
 from airflow_hivex.core.model.plans import Scan, ScanPart
-from airflow_hivex.core.spark.layout import BUCKET, FLAT, HIVE, ORIGINAL, ORIGINAL_WRITE_ID, ROW_ID, WRITE_ID
+from airflow_hivex.core.spark.layout import FLAT, HIVE, ORIGINAL
 from airflow_hivex.core.spark.original_files import OriginalFile, files_of
 from airflow_hivex.core.spark.storage import Place, place
 
@@ -158,15 +158,15 @@ class ArrowScan:
                     known[key.name.lower()] = Range(value, value, has_null=value is None)
             if not self._condition.can_hold(known):
                 return []
-        return [(file, piece) for piece in file.reading.pieces(file.place, self._read, self._condition)]
+        keys = self._has_invisible(file)
+        return [(file, piece) for piece in file.reading.pieces(file.place, self._read, self._condition, keys=keys)]
 
     # -- rows ----------------------------------------------------------------------------
 
     def _rows(self, task: tuple[_File, Piece]) -> pa.RecordBatch:
         file, piece = task
-        write_ids = self._scan.filter
-        needs_metadata = file.has_metadata and (bool(file.deleted) or write_ids is not None)
-        stored = file.reading.rows(file.place, piece, self._read, needs_metadata)
+        visible = self._visible(file, piece)
+        stored = file.reading.rows(file.place, piece, self._read, visible.metadata if visible is not None else ())
         with readable(file.place):
             columns = [
                 conform(stored[each.name], self._types[each.name])
@@ -180,7 +180,7 @@ class ArrowScan:
         rows = pa.RecordBatch.from_struct_array(
             pa.StructArray.from_arrays(columns, names) if columns else pa.array([{}] * piece.rows, pa.struct([]))
         )
-        stay = self._stay(file, piece, stored if needs_metadata else {})
+        stay = visible.among(stored) if visible is not None else None
         if stay is not None and not stay.all():
             rows = rows.filter(pa.array(stay))
         for condition in (self._condition and self._condition.expression, self._filter):
@@ -192,26 +192,21 @@ class ArrowScan:
         value = file.values[self._scan.partition_columns.index(key)]
         return pa.repeat(pa.scalar(value, self._types[key.name]), rows)
 
-    def _stay(self, file: _File, piece: Piece, metadata: Mapping[str, pa.Array]) -> Any:
-        """Return for each row whether the snapshot sees it; None where it sees all."""
+    def _visible(self, file: _File, piece: Piece) -> VisibleRows | None:
+        """Return the visible rows of a piece; None where the snapshot sees all."""
         if file.numbered is not None:
             if not file.deleted:
                 return None
             first = file.numbered.first_row_id + piece.first_row
-            write_ids = np.full(piece.rows, file.numbered.owner[1], np.int64)
-            buckets = np.full(piece.rows, file.numbered.bucket, np.int64)
-            return stays(file.deleted, write_ids, buckets, np.arange(first, first + piece.rows, dtype=np.int64))
-        if not metadata:
+            write_id, bucket = file.numbered.owner[1], file.numbered.bucket
+            last = first + piece.rows - 1
+            return VisibleRows(piece.rows, numbered_keys(write_id, bucket, first, last), file.deleted, None)
+        if not self._has_invisible(file):
             return None
-        found = np.ones(piece.rows, bool)
-        seen = self._scan.filter
-        if seen is not None:
-            own = metadata[WRITE_ID].to_numpy()
-            found &= (own <= seen.high_watermark) & ~np.isin(own, seen.exceptions)
-        if file.deleted:
-            keys = (metadata[name].to_numpy() for name in (ORIGINAL_WRITE_ID, BUCKET, ROW_ID))
-            found &= stays(file.deleted, *keys)
-        return found
+        return VisibleRows(piece.rows, piece.keys, file.deleted, self._scan.filter)
+
+    def _has_invisible(self, file: _File) -> bool:
+        return file.has_metadata and (bool(file.deleted) or self._scan.filter is not None)
 
 
 def _readings(scan: Scan) -> dict[bool, Reading]:

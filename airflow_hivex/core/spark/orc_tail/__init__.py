@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from airflow_hivex.core.spark.orc_tail.concatenation import Concatenated, Slice, join, stripes_of
 from airflow_hivex.core.spark.orc_tail.nesting import nest
-from airflow_hivex.core.spark.orc_tail.rewriting import Keys, is_rewritable, rewritten, stripe_keys
+from airflow_hivex.core.spark.orc_tail.rewriting import Keys, is_rewritable, known_keys, rewritten, stripe_keys
 from airflow_hivex.core.spark.orc_tail.tail import Stripe, Tail, read_tail
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "Tail",
     "is_rewritable",
     "join",
+    "known_keys",
     "nest",
     "read_tail",
     "rewritten",

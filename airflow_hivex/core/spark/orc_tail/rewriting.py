@@ -69,12 +69,19 @@ def stripe_keys(file: Place, tail: Tail) -> list[Keys]:
         return [_keys(columns) for columns in statistics]
 
 
-def _keys(columns: Sequence[Message]) -> Keys:
-    ranges = [integer_range(columns[column]) for column in (*KEY, WRITE_ID)]
+def known_keys(columns: Sequence[Message]) -> Keys | None:
+    """Return the keys of a stripe from the statistics of its columns; None where they do not have them."""
+    wanted = (*KEY, WRITE_ID)
+    ranges = [integer_range(columns[column]) for column in wanted if column < len(columns)]
     known = [found for found in ranges if found is not None]
-    if len(known) != len(ranges):
+    return Keys(*known) if len(known) == len(wanted) else None
+
+
+def _keys(columns: Sequence[Message]) -> Keys:
+    found = known_keys(columns)
+    if found is None:
         raise ValueError("its statistics do not have the keys of its rows")
-    return Keys(*known)
+    return found
 
 
 def is_rewritable(tail: Tail, stripes: Sequence[int], like: Tail, *, is_nested: bool) -> bool:
