@@ -391,6 +391,9 @@ class Session:
         filter: Filter = None,
         parameters: Mapping[str, object] | None = None,
         threads: int | None = None,
+        *,
+        version: int | None = None,
+        timestamp: datetime | str | None = None,
     ) -> pa.Table:
         """Return the rows of a table or link as pyarrow reads them in this process, without Spark.
 
@@ -404,9 +407,12 @@ class Session:
                 and row groups that it excludes are not read; an expression excludes none of them.
             parameters: values of the markers of ``filter``.
             threads: how many threads read files; None takes one more than the processors of this machine.
+            version: the write id of an earlier version to read, with the columns of then.
+            timestamp: a time, at which the version to read was the present one.
 
         Raises:
             NoSuchTableError, NoSuchColumnError: the table or a column does not exist.
+            NoSuchVersionError, VersionExpiredError: it has never had the version, or the version cannot be read now.
             InvalidOperationError: it is a view, or only Spark reads its format or a type of its columns.
             UnsupportedStatementError, InvalidParametersError: the filter needs Spark, or is not one.
             RoutingError: the table is not on the session's cluster.
@@ -414,7 +420,7 @@ class Session:
         """
         from airflow_hivex.core.statements.arrow_reads import read_table
 
-        statement = self._query_of_files(table, "to_arrow")
+        statement = self._query_of_files(table, "to_arrow", version, timestamp)
         with own_errors("The read"):
             return read_table(self._context(parameters), statement, columns, filter, threads)
 
@@ -425,6 +431,9 @@ class Session:
         filter: Filter = None,
         parameters: Mapping[str, object] | None = None,
         threads: int | None = None,
+        *,
+        version: int | None = None,
+        timestamp: datetime | str | None = None,
     ) -> pa.RecordBatchReader:
         """Return the rows of :meth:`to_arrow` as a stream, of which a few stripes are in memory at a time.
 
@@ -432,7 +441,7 @@ class Session:
         """
         from airflow_hivex.core.statements.arrow_reads import read_batches
 
-        statement = self._query_of_files(table, "to_batches")
+        statement = self._query_of_files(table, "to_batches", version, timestamp)
         with own_errors("The read"):
             return read_batches(self._context(parameters), statement, columns, filter, threads)
 
@@ -443,9 +452,14 @@ class Session:
         filter: Filter = None,
         parameters: Mapping[str, object] | None = None,
         threads: int | None = None,
+        *,
+        version: int | None = None,
+        timestamp: datetime | str | None = None,
     ) -> pd.DataFrame:
         """Return the rows of :meth:`to_arrow` as a DataFrame of pandas."""
-        frame: pd.DataFrame = self.to_arrow(table, columns, filter, parameters, threads).to_pandas()
+        frame: pd.DataFrame = self.to_arrow(
+            table, columns, filter, parameters, threads, version=version, timestamp=timestamp
+        ).to_pandas()
         return frame
 
     def to_polars(
@@ -455,6 +469,9 @@ class Session:
         filter: Filter = None,
         parameters: Mapping[str, object] | None = None,
         threads: int | None = None,
+        *,
+        version: int | None = None,
+        timestamp: datetime | str | None = None,
     ) -> Any:
         """Return the rows of :meth:`to_arrow` as a DataFrame of polars.
 
@@ -465,7 +482,9 @@ class Session:
             import polars as pl
         except ImportError as error:
             raise InvalidOperationError("to_polars", table, "polars is not installed; pip install polars") from error
-        return pl.from_arrow(self.to_arrow(table, columns, filter, parameters, threads))
+        return pl.from_arrow(
+            self.to_arrow(table, columns, filter, parameters, threads, version=version, timestamp=timestamp)
+        )
 
     def to_duckdb(
         self,
@@ -476,12 +495,15 @@ class Session:
         filter: Filter = None,
         parameters: Mapping[str, object] | None = None,
         threads: int | None = None,
+        *,
+        version: int | None = None,
+        timestamp: datetime | str | None = None,
     ) -> Any:
         """Return the rows of :meth:`to_arrow` as a view of a DuckDB connection, which has the name of the table.
 
         ``view`` is another name for it. The rows stay in the memory of this process as long as the view does.
         """
-        found = self.to_arrow(table, columns, filter, parameters, threads)
+        found = self.to_arrow(table, columns, filter, parameters, threads, version=version, timestamp=timestamp)
         name = view or read_table_name(table).name
         connection.register(name, found)
         return connection.table(name)

@@ -22,6 +22,7 @@ from airflow_hivex.core.errors import (
     InvalidParametersError,
     NoSuchColumnError,
     NoSuchTableError,
+    NoSuchVersionError,
     StatementSyntaxError,
     StorageError,
     UnsupportedStatementError,
@@ -149,6 +150,23 @@ def test_a_read_is_of_one_snapshot_and_of_a_transaction(session: Session, metast
     session.sql("COMMIT")
     assert sorted(each for batch in stream for each in batch["id"].to_pylist()) == [1, 2, 3]
     assert session.to_arrow(table, columns=[]).num_rows == 4
+
+
+def test_an_earlier_version_has_its_rows_and_columns(session: Session) -> None:
+    session.sql("CREATE TABLE h (id INT, v STRING) TBLPROPERTIES ('hivex.history.retention' = '1h')")
+    session.sql("INSERT INTO h VALUES (1, 'a'), (2, 'b')")
+    session.sql("INSERT INTO h VALUES (3, 'c')")
+    session.sql("ALTER TABLE h RENAME COLUMN v TO w")
+    before = session.to_arrow("h", filter="v > 'a'", version=2)
+    assert before.to_pylist() == [{"id": 2, "v": "b"}]
+    stream = session.to_batches("h", version=3)
+    session.sql("TRUNCATE TABLE h")
+    assert session.to_pandas("h", version=2)["id"].sum() == 3
+    assert sum(batch.num_rows for batch in stream) == 3
+    now = dt.datetime.now(UTC)
+    assert session.to_arrow("h", timestamp=now).num_rows == session.to_arrow("h").num_rows == 0
+    with pytest.raises(NoSuchVersionError):
+        session.to_arrow("h", version=99)
 
 
 def test_columns_and_names_of_now_hold_for_files_of_before(session: Session) -> None:
