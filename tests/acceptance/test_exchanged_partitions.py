@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_hivex.core import Session
+from airflow_hivex.core import Metastore, Session
 from airflow_hivex.core.errors import (
     AlreadyExistsError,
     HivexError,
@@ -26,6 +26,10 @@ def tables(session: Session) -> Session:
     session.sql("INSERT INTO t VALUES (1, 1, 'a'), (2, 1, 'b'), (3, 2, 'a')")
     session.sql("ALTER TABLE t ADD PARTITION (p = 1, q = 'empty')")
     return session
+
+
+class KilledError(BaseException):
+    """Stands for the death of a process: nothing of the statement goes on."""
 
 
 def rows(session: Session, table: str) -> list[tuple[object, ...]]:
@@ -50,6 +54,30 @@ def test_files_of_external_tables_go_along(tables: Session, tmp_path: Path) -> N
     tables.sql("ALTER TABLE d.u EXCHANGE PARTITION (p = 1, q = 'a') WITH TABLE e")
     assert (rows(tables, "e"), rows(tables, "d.u")) == ([], [(1, 1, "a")])
     assert [path for path in (tmp_path / "c1" / "files").rglob("*") if path.is_file()] == []
+
+
+def test_the_housekeeping_deletes_the_files_that_a_killed_exchange_has_given_away(
+    tables: Session, metastore: Metastore, metastore_url: str, clusters: dict[str, dict[str, str]], tmp_path: Path
+) -> None:
+    folder = tmp_path / "c1" / "files" / "e"
+
+    def kill(point: str) -> None:
+        if point == "after commit" and (folder / "p=1" / "q=a").exists():
+            raise KilledError
+
+    tables.sql("CREATE EXTERNAL TABLE e (id int) PARTITIONED BY (p int, q string) STORED AS ORC LOCATION 'files/e'")
+    tables.sql("INSERT INTO e VALUES (7, 1, 'a'), (8, 2, 'a')")
+    with (
+        Metastore.open(metastore_url, clusters=clusters, default_cluster="c1", fault=kill) as dying,
+        dying.session() as killed,
+        pytest.raises(KilledError),
+    ):
+        killed.sql("ALTER TABLE d.u EXCHANGE PARTITION (p = 1) WITH TABLE e")
+    assert (folder / "p=1").exists()
+    metastore.housekeeper.run()
+    assert [path.name for path in folder.iterdir()] == ["p=2"]
+    tables.sql("MSCK REPAIR TABLE e")
+    assert (rows(tables, "e"), rows(tables, "d.u")) == ([(8, 2, "a")], [(7, 1, "a")])
 
 
 @pytest.mark.parametrize(

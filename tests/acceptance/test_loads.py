@@ -244,6 +244,46 @@ def test_a_file_that_changes_after_the_commit_stays(
         assert ("second",) in rows(session, "SELECT * FROM t")
 
 
+class KilledError(BaseException):
+    """Stands for the death of a process: nothing of the statement goes on."""
+
+
+def test_a_file_is_loaded_once_whoever_comes_or_dies(
+    metastore: Metastore, metastore_url: str, clusters: dict[str, dict[str, str]], tmp_path: Path
+) -> None:
+    file = tmp_path / "c1" / "in" / "f"
+    refused: list[str] = []
+
+    def at(point: str) -> None:
+        if not file.exists() or len(refused) > 1:
+            return
+        if point == "after take files" and not refused:
+            # Another client loads the same file meanwhile.
+            with pytest.raises(InvalidOperationError) as error, metastore.session() as other:
+                other.sql("LOAD DATA INPATH 'in/f' INTO TABLE t")
+            refused.append(str(error.value))
+        if point == "after commit":
+            raise KilledError
+
+    with metastore.session() as session:
+        session.sql("CREATE TABLE t (id bigint)")
+        write(file, id=[1])
+        with (
+            Metastore.open(metastore_url, clusters=clusters, default_cluster="c1", fault=at) as dying,
+            dying.session() as killed,
+            pytest.raises(KilledError),
+        ):
+            killed.sql("LOAD DATA INPATH 'in' INTO TABLE t")
+        assert file.exists()
+        with pytest.raises(InvalidOperationError) as error:
+            session.sql("LOAD DATA INPATH 'in' INTO TABLE t")
+        refused.append(str(error.value))
+        for text, reason in zip(refused, ("loads in/f at the same time", "has loaded in/f"), strict=True):
+            assert reason in text
+        assert not file.exists()
+        assert rows(session, "SELECT * FROM t") == [(1,)]
+
+
 def test_a_transaction_may_be_rolled_back(t: Session, tmp_path: Path) -> None:
     file = tmp_path / "c1" / "in" / "f"
     write(file, id=[1], v=["a"])

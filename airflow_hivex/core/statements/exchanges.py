@@ -5,8 +5,7 @@ The rows are copied, since a directory has the write ids of its table. Then the 
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from sqlalchemy import Connection
@@ -14,14 +13,16 @@ from sqlalchemy import Connection
 from airflow_hivex.core.catalog import external_partitions
 from airflow_hivex.core.catalog.registration import Registration
 from airflow_hivex.core.catalog.specifications import clause_condition, covered
-from airflow_hivex.core.errors import AlreadyExistsError, HivexError, InvalidOperationError, NoSuchPartitionError
+from airflow_hivex.core.errors import AlreadyExistsError, InvalidOperationError, NoSuchPartitionError
 from airflow_hivex.core.model.column_types import ColumnType
 from airflow_hivex.core.model.objects import StoredTable, Table
 from airflow_hivex.core.model.statements import ExchangePartition, Insert
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
 from airflow_hivex.core.sql.reader import read
 from airflow_hivex.core.sql.views import quoted
-from airflow_hivex.core.statements.context import Result, StatementContext
+from airflow_hivex.core.statements import consumed_files
+from airflow_hivex.core.statements.consumed_files import ConsumedFiles
+from airflow_hivex.core.statements.context import Result, Running, StatementContext
 from airflow_hivex.core.statements.locking import acquire
 from airflow_hivex.core.statements.metadata_changes import apply_change
 from airflow_hivex.core.statements.partition_definitions import DroppedPartitions, delete_partitions, drop_in
@@ -29,8 +30,6 @@ from airflow_hivex.core.statements.queries import plan_query
 from airflow_hivex.core.statements.routing import chosen_cluster, route
 from airflow_hivex.core.statements.transactions import own_transaction
 from airflow_hivex.core.statements.writing import begin_write, end_writes
-
-log = logging.getLogger(__name__)
 
 
 def exchange_partition(context: StatementContext, statement: ExchangePartition) -> Result:
@@ -59,7 +58,7 @@ def exchange_partition(context: StatementContext, statement: ExchangePartition) 
         if _names(context, statement, target, source) != names:
             raise InvalidOperationError(statement.kind, source.full_name, "its partitions changed meanwhile; try again")
         chosen = tuple(each for each in bound.partitions if each.name in names)
-        files = _files(context, source, names)
+        consumed = _consumed(context, running, source, names) if source.is_external else None
         routed = replace(routed, bound=(replace(bound, partitions=chosen),))
         cluster = chosen_cluster(context, routed)
         write = begin_write(context, running, target, cluster, overwrite=False, static={}, partition=None)
@@ -76,10 +75,13 @@ def exchange_partition(context: StatementContext, statement: ExchangePartition) 
                 added = Registration(target, cluster.name, running.txn_id, (), empty, adds_partitions=True)
                 catalog.joining(connection).register(added)
             apply_change(context, connection, running, source, drop)
+            if consumed is not None:
+                consumed.register(connection)
 
         end_writes(context, running, [(write, written.directories)], also=also)
     delete_partitions(context, source, dropped)
-    _delete_files(context, source, files)
+    if consumed is not None:
+        consumed.finish(services)
     return Result(cluster=cluster.name, txn_id=running.txn_id, rows_written=written.rows_written, route=routed.route)
 
 
@@ -125,22 +127,14 @@ def _insert(target: StoredTable, source: StoredTable) -> Insert:
     return insert
 
 
-def _files(context: StatementContext, source: StoredTable, names: Sequence[str]) -> Mapping[str, Sequence[str]]:
-    """Return the files of partitions of an external table by folder, which go as Hive moves them; else none."""
-    if not source.is_external:
-        return {}
+def _consumed(context: StatementContext, running: Running, source: StoredTable, names: Sequence[str]) -> ConsumedFiles:
+    """Note the files of partitions of an external table, which go as Hive moves them."""
     with context.services.store.read() as connection:
         places = external_partitions.locations_of(connection, source, names)
-    files = context.services.files(context.services.clusters.get(source.storage.primary.cluster))
-    return {place: files.list_data_files(place) for place in places.values()}
-
-
-def _delete_files(context: StatementContext, source: StoredTable, found: Mapping[str, Sequence[str]]) -> None:
-    try:
-        files = context.services.files_to_change(context.services.clusters.get(source.storage.primary.cluster))
-        for place, names in found.items():
-            for name in names:
-                files.delete_file(f"{place}/{name}")
-            files.delete_empty_directories(place, len(source.partition_keys))
-    except HivexError as error:
-        log.warning("Files of partitions that %s has given away are still there: %s", source.full_name, error)
+    cluster = context.services.clusters.get(source.storage.primary.cluster)
+    files = context.services.files(cluster)
+    folders = {}
+    for place in places.values():
+        stamps = {name: files.stamp(f"{place}/{name}") for name in files.list_data_files(place)}
+        folders[place] = {name: stamp for name, stamp in stamps.items() if stamp is not None}
+    return consumed_files.take(context, running, source, cluster.name, folders, len(source.partition_keys))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from airflow_hivex.core.catalog import tables
-from airflow_hivex.core.errors import HivexError, InvalidOperationError, LocationOutsideClusterError
+from airflow_hivex.core.errors import InvalidOperationError, LocationOutsideClusterError
 from airflow_hivex.core.files.filesystem import ClusterFiles, FileStamp
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.locations import parse_root
@@ -51,24 +51,6 @@ class LoadSource:
             if self.files.stamp(location) != self.stamps[name]:
                 return name or self.location
         return None
-
-    def delete(self) -> Iterator[str]:
-        """Delete the files, and yield the reason for each one that stays.
-
-        A file that has changed since it was listed may have rows that were not loaded.
-        """
-        for stamp, location in zip(self.stamps.values(), self.locations, strict=True):
-            try:
-                if self.files.stamp(location) not in (stamp, None):
-                    yield f"{location} was changed after it was read"
-                    continue
-                self.files.delete_file(location)
-                folder, slash, name = location.rpartition("/")
-                if self.files.local_path(location) is not None:
-                    # Hadoop would compare the next file of that name with these sums.
-                    self.files.delete_file(f"{folder}{slash}.{name}.crc")
-            except HivexError as error:
-                yield str(error)
 
 
 def find_source(context: StatementContext, statement: LoadData, table: Table) -> LoadSource:

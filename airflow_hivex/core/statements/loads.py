@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import logging
 import uuid
 
+from sqlalchemy import Connection
+
 from airflow_hivex.core.errors import AnalysisError, InvalidOperationError, JobError
-from airflow_hivex.core.model.objects import Table
+from airflow_hivex.core.model.objects import StoredTable, Table
 from airflow_hivex.core.model.plans import LoadedFiles
 from airflow_hivex.core.model.statements import Insert, LoadData, Query
-from airflow_hivex.core.statements.context import Result, StatementContext
+from airflow_hivex.core.statements import consumed_files
+from airflow_hivex.core.statements.consumed_files import ConsumedFiles
+from airflow_hivex.core.statements.context import Result, Running, StatementContext
 from airflow_hivex.core.statements.load_sources import LoadSource, find_source
-from airflow_hivex.core.statements.queries import run_insert
-
-log = logging.getLogger(__name__)
+from airflow_hivex.core.statements.queries import InsertSteps, run_insert
 
 _NOT_OF_FORMAT = ("UNABLE_TO_INFER_SCHEMA", "CANNOT_READ_FILE_FOOTER", "is not a Parquet file", "Not an Avro data file")
 
@@ -28,7 +29,7 @@ def run_load(context: StatementContext, statement: LoadData) -> Result:
 
     Raises:
         InvalidOperationError: there are no files, or they are a table's, lie in subdirectories, have another format,
-            or have changed while they were read.
+            or have changed while they were read; or another statement loads one of them, or has loaded it.
         LocationOutsideClusterError: they lie outside of the cluster.
     """
     services = context.services
@@ -36,7 +37,17 @@ def run_load(context: StatementContext, statement: LoadData) -> Result:
     if table.not_inserted:
         raise InvalidOperationError("LOAD DATA", table.full_name, table.not_inserted)
     source = find_source(context, statement, table)
-    is_alone = context.session.transaction is None
+    is_deleted = source.is_own and context.session.transaction is None
+    taken: list[ConsumedFiles] = []
+
+    def begin(running: Running, table: StoredTable) -> None:
+        if is_deleted:
+            folders = {source.location: source.stamps}
+            taken[:] = [consumed_files.take(context, running, table, source.place.name, folders)]
+
+    def register(connection: Connection) -> None:
+        for each in taken:
+            each.register(connection)
 
     def check() -> None:
         name = source.changed()
@@ -45,7 +56,7 @@ def run_load(context: StatementContext, statement: LoadData) -> Result:
             raise InvalidOperationError("LOAD DATA", table.full_name, reason)
 
     try:
-        result = run_insert(context, _insert(statement, table, source), check)
+        result = run_insert(context, _insert(statement, table, source), InsertSteps(begin, check, register))
     except (AnalysisError, JobError) as error:
         if not any(condition in str(error) for condition in _NOT_OF_FORMAT):
             raise
@@ -55,10 +66,8 @@ def run_load(context: StatementContext, statement: LoadData) -> Result:
             "SERDE, or make an external table of them and INSERT from that"
         )
         raise InvalidOperationError("LOAD DATA", table.full_name, reason) from error
-    if is_alone and source.is_own:
-        for reason in source.delete():
-            # The rows count already; loading the rest again would double them.
-            log.warning("A file of %s is loaded and stays: %s", statement.path, reason)
+    for each in taken:
+        each.finish(services)
     return result
 
 

@@ -16,7 +16,7 @@ from airflow_hivex.core.model.objects import StoredTable, Table
 from airflow_hivex.core.model.plans import Write, WrittenDirectory
 from airflow_hivex.core.model.transactions import Operation, TxnState
 from airflow_hivex.core.model.writes import TableWrite
-from airflow_hivex.core.statements import external_writes
+from airflow_hivex.core.statements import consumed_files, external_writes
 from airflow_hivex.core.statements.context import Services
 from airflow_hivex.core.transactions import allocation, pending_writes
 from airflow_hivex.core.transactions.pending_writes import PendingWrite
@@ -66,7 +66,8 @@ def take_back(services: Services, writes: Sequence[PendingWrite], *, own: bool =
     """
     external = [write for write in writes if write.facts.token]
     settled = sum(external_writes.settle(services, write, own=own) for write in external)
-    writes = [write for write in writes if not write.facts.token]
+    settled += sum(consumed_files.settle(services, write) for write in writes if write.consumed is not None)
+    writes = [write for write in writes if not write.facts.token and write.consumed is None]
     if not writes:
         return settled
 

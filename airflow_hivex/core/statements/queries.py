@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
+
+from sqlalchemy import Connection
 
 from airflow_hivex.core.catalog import partitions, written_batches
 from airflow_hivex.core.errors import (
@@ -98,6 +100,7 @@ def run_explain_query(context: StatementContext, statement: ExplainQuery) -> Res
     return in_transaction(context, work, read_only=True)
 
 
+<<<<<<< HEAD
 def run_insert(
     context: StatementContext,
     statement: Insert,
@@ -108,6 +111,25 @@ def run_insert(
 
     None are written where the table has the statement's batch already. ``check`` is called after the rows were
     written and before they count; its error takes them back. A ``merge`` changes the columns in the commit.
+=======
+@dataclass(frozen=True, slots=True)
+class InsertSteps:
+    """The other steps of a statement that inserts.
+
+    ``begin`` is called in its transaction, before rows are read. ``check`` is called after the rows were written and
+    before they count; its error takes them back. ``also`` is done in the commit of the statement's own transaction.
+    """
+
+    begin: Callable[[Running, StoredTable], None]
+    check: Callable[[], None]
+    also: Callable[[Connection], None]
+
+
+def run_insert(context: StatementContext, statement: Insert, steps: InsertSteps | None = None) -> Result:
+    """Return the rows written: by this process where they are constants, else by a job on the table's primary.
+
+    None are written where the table has the statement's batch already.
+>>>>>>> 5511bcc (wip all)
     """
     key = context.batch_key
     if key is not None and context.session.transaction is not None:
@@ -145,9 +167,18 @@ def run_insert(
             input_columns=statement.columns or (),
             by_name=statement.by_name,
         )
+        if steps is not None:
+            steps.begin(running, target)
         written = _write(context, running, statement, routed, cluster, write)
+<<<<<<< HEAD
         also = None if merge is None else merge.storing(context, running)
         end_writes(context, running, [(write, written.directories)], check, also)
+=======
+        if steps is None:
+            end_write(context, running, write, written)
+        else:
+            end_write(context, running, write, written, steps.check, steps.also)
+>>>>>>> 5511bcc (wip all)
         return Result(
             cluster=cluster.name, txn_id=running.txn_id, rows_written=written.rows_written, route=routed.route
         )

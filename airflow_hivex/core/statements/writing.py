@@ -145,9 +145,10 @@ def end_write(
     write: OpenWrite,
     written: JobResult,
     check: Callable[[], None] | None = None,
+    also: Callable[[Connection], None] | None = None,
 ) -> None:
     """:func:`end_writes` for a statement that writes one table."""
-    end_writes(context, running, [(write, written.directories)], check)
+    end_writes(context, running, [(write, written.directories)], check, also)
 
 
 def end_writes(

@@ -22,6 +22,9 @@ from airflow_hivex.core.model.writes import TableWrite
 from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.schema import directories, partitions, pending_writes, txns
 
+CONSUMES = -1
+"""The statement id of a row that has no write: it names files that a statement reads and then deletes."""
+
 
 @dataclass(frozen=True, slots=True)
 class PendingWrite:
@@ -33,7 +36,8 @@ class PendingWrite:
     With ``is_claimed`` the session puts the files into place.
     ``places`` are the folders of an external table that the write puts files into, from when it may have begun to.
     ``root`` is the folder of that table, and ``depth`` the number of its partition keys. Once the write
-    ``is_registered``, its files count, and those that they replace can be deleted.
+    ``is_registered``, its files count, and those that they replace can be deleted. ``consumed`` are the files that a
+    statement reads and then deletes, by folder and name, with their sizes and times; such a row has no write.
     """
 
     id: int
@@ -50,6 +54,7 @@ class PendingWrite:
     depth: int = 0
     places: tuple[str, ...] = ()
     is_registered: bool = False
+    consumed: Mapping[str, Mapping[str, tuple[int, str]]] | None = None
 
     @property
     def may_be_resumed(self) -> bool:
@@ -265,6 +270,12 @@ def of_ended_transactions(connection: Connection, after: int, limit: int) -> lis
     return [_from_row(row) for row in connection.execute(query)]
 
 
+def that_consume(connection: Connection) -> list[PendingWrite]:
+    """Return the rows of all statements that read files and then delete them."""
+    query = select(pending_writes).where(pending_writes.c.statement_id == CONSUMES).order_by(pending_writes.c.id)
+    return [_from_row(row) for row in connection.execute(query)]
+
+
 def change_document(connection: Connection, write_id: int, **changes: Any) -> None:
     """Change facts in the document of a write. The caller is :func:`one_at_a_time`."""
     document = connection.execute(select(pending_writes.c.document).where(pending_writes.c.id == write_id)).scalar_one()
@@ -342,4 +353,5 @@ def _from_row(row: Any) -> PendingWrite:
         depth=document.get("depth", 0),
         places=tuple(document.get("places", ())),
         is_registered=document.get("registered", False),
+        consumed=document.get("consumed"),
     )
