@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import datetime
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from airflow_hivex.core.errors import (
     NoSuchTableError,
     RoutingError,
     StorageError,
+    TransactionAbortedError,
     TypeMismatchError,
 )
 from airflow_hivex.core.model.transactions import TxnState
@@ -153,6 +155,37 @@ def test_the_housekeeping_ends_the_write_of_a_killed_statement(
         metastore.housekeeper.run()
         assert rows(session, "SELECT * FROM t") == [(2 if commits else 1,)]
         assert len(list((root / "t").iterdir())) == 1
+
+
+def test_a_statement_that_was_taken_for_dead_leaves_no_file(
+    metastore: Metastore, metastore_url: str, clusters: dict[str, dict[str, str]], root: Path
+) -> None:
+    """Its process stood still until the housekeeping had taken its write back, and then goes on."""
+    taken_back: list[int] = []
+
+    def stand_still(point: str) -> None:
+        staged = next(root.glob("t/_hivex_*"), None)
+        if point == "after write" and staged is not None and any(staged.rglob("*_0")) and not taken_back:
+            # What the process has in hand, and moves when it goes on.
+            shutil.copytree(staged, kept)
+            (txn_id,) = metastore.transactions.valid_txns().open_ids
+            metastore.transactions.abort(txn_id)
+            taken_back.append(metastore.housekeeper.run().abandoned_writes)
+            kept.rename(staged)
+
+    kept = root.parent / "kept"
+    with metastore.session() as session:
+        session.sql("CREATE EXTERNAL TABLE t (id int) STORED AS ORC LOCATION 'files/t'")
+        session.sql("INSERT INTO t VALUES (1)")
+        with (
+            Metastore.open(metastore_url, clusters=clusters, default_cluster="c1", fault=stand_still) as other,
+            other.session() as writer,
+            pytest.raises(TransactionAbortedError),
+        ):
+            writer.sql("INSERT OVERWRITE TABLE t SELECT 2")
+        assert taken_back == [1]
+        assert rows(session, "SELECT * FROM t") == [(1,)]
+        assert len(visible(root)) == 1
 
 
 def test_copies_of_what_was_written_are_withdrawn(session: Session, copy_table: CopyTable) -> None:

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from airflow_hivex.core.errors import HivexError
 from airflow_hivex.core.files.filesystem import ClusterFiles
 
 log = logging.getLogger(__name__)
@@ -32,13 +31,16 @@ class NewFiles:
     overwrite: bool
 
 
-def publish(files: ClusterFiles, new: Iterable[NewFiles], token: str, format: str) -> None:
+def publish(files: ClusterFiles, new: Iterable[NewFiles], token: str, format: str, check: Callable[[], None]) -> None:
     """Put the files of a write into their folders. One after the other becomes visible.
+
+    ``check`` is called before each folder; its error ends it.
 
     Raises:
         StorageError: a file could not be moved, or another program has removed it. :func:`take_back` comes next.
     """
     for each in new:
+        check()
         files.make_directory(each.location)
         if each.overwrite:
             for name in files.list_data_files(each.location):
@@ -86,14 +88,6 @@ def settle(files: ClusterFiles, locations: Sequence[str], token: str) -> None:
                 files.delete_file(f"{location}/{entry}")
                 # Hadoop's sums of the earlier file.
                 files.delete_file(f"{location}/{entry.removesuffix(f'.{token}')}.crc")
-
-
-def delete_staged(files: ClusterFiles, location: str) -> None:
-    """Delete the hidden folder of a write; a failure is logged, since nobody reads there."""
-    try:
-        files.delete_directory(location)
-    except HivexError as error:
-        log.warning("The hidden folder %s could not be deleted: %s", location, error)
 
 
 def _visible(name: str, token: str, format: str) -> str:

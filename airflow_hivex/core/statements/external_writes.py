@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 from sqlalchemy import Connection
 
@@ -144,7 +145,10 @@ def publish(
             raise InvalidOperationError("INSERT", table.full_name, reason)
     overwrites = {name: facts.overwrite and (name in staged or name == facts.partition) for name in locations}
     new = [NewFiles(place, staged.get(name), overwrites[name]) for name, place in locations.items()]
-    external_files.publish(files, new, facts.token, table.storage.format)
+    published = replace(pending, places=tuple(locations.values()))
+    # Where this process was taken for dead, the housekeeping may have taken back all but the files moved since then.
+    running.undo.append(partial(settle, services, published, own=True))
+    external_files.publish(files, new, facts.token, table.storage.format, running.check_not_cancelled)
     return PublishedWrite(table, pending, locations)
 
 
@@ -218,6 +222,8 @@ def settle(services: Services, write: PendingWrite, *, own: bool) -> bool:
         pending_writes.one_at_a_time(connection, [txn_id])
         state = pending_writes.states(connection, [txn_id]).get(txn_id)
         current = pending_writes.read(connection, write.id)
+        if current is None and own:
+            return write
         if current is None or (state is TxnState.OPEN and not own):
             return None
         if not current.is_registered:
@@ -236,7 +242,8 @@ def _settle_one(services: Services, write: PendingWrite, places: Sequence[str], 
             external_files.settle(files, places, facts.token)
         else:
             external_files.take_back(files, places, facts.token, write.depth)
-        external_files.delete_staged(files, f"{write.root}/{facts.staging_name}")
+        # A server's job may write there still. Then the next housekeeping deletes it.
+        files.delete_directory(f"{write.root}/{facts.staging_name}")
     except HivexError as error:
         log.warning("Files of transaction %s in the external table at %s are left: %s", facts.txn_id, write.root, error)
         return False
