@@ -184,6 +184,7 @@ def places(metastore: Metastore, session: Session, root: Path, tmp_path: Path) -
     (tmp_path / "outside").mkdir()
     (root / "away").symlink_to(tmp_path / "outside")
     (root / "inside").symlink_to(root / "e")
+    (root / "managed").symlink_to(root / "default.db" / "m")
     return session
 
 
@@ -202,6 +203,10 @@ LOCATIONS = [
     ("CREATE EXTERNAL TABLE n (id int) USING csv LOCATION 'away'", "symbolic links to .*outside"),
     ("CREATE TABLE n (id int) LOCATION 'away/below'", "symbolic links to .*outside/below"),
     ("ALTER TABLE e ADD PARTITION (p = 2) LOCATION 'away'", "symbolic links to .*outside"),
+    ("CREATE EXTERNAL TABLE n (id int) LOCATION 'managed'", "symbolic links to the files of table default.m"),
+    ("ALTER TABLE e ADD PARTITION (p = 2) LOCATION 'managed/p=1'", "symbolic links to the files of table default.m"),
+    ("ALTER TABLE e SET LOCATION 'managed'", "symbolic links to the files of table default.m"),
+    ("CREATE TABLE n (id int) LOCATION 'inside'", "symbolic links to the files of table default.e"),
     ("CREATE DATABASE d LOCATION 'away/d'", "symbolic links to .*outside/d"),
     ("ALTER DATABASE default SET LOCATION 'away/d'", "symbolic links to .*outside/d"),
     ("LOAD DATA INPATH 'away' INTO TABLE m PARTITION (p = 1)", "symbolic links to .*outside"),

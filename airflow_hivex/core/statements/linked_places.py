@@ -28,8 +28,10 @@ def places_of(services: Services, uri: str, real: Path | None) -> Iterator[tuple
             yield name, "/".join(real.relative_to(top).parts)
 
 
-def linked_owner(services: Services, files: ClusterFiles, location: str, uri: str) -> str | None:
-    """Return the managed table to whose folder the links of a location lead, None if there is none.
+def linked_owner(
+    services: Services, files: ClusterFiles, location: str, uri: str, *, only_managed: bool = True
+) -> str | None:
+    """Return the table to whose folder the links of a location lead, None if there is none.
 
     Costs nothing where no link stands below the root, else one round trip for each cluster.
     """
@@ -38,5 +40,5 @@ def linked_owner(services: Services, files: ClusterFiles, location: str, uri: st
         return None
     places = dict.fromkeys(places_of(services, uri, real))
     with services.store.read() as connection:
-        found = (tables.owner_at(connection, *each, only_managed=True) for each in places)
+        found = (tables.owner_at(connection, *each, only_managed=only_managed) for each in places)
         return next(filter(None, found), None)

@@ -16,6 +16,7 @@ from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
 from airflow_hivex.core.snapshots.valid_lists import read_valid_txns, read_valid_write_ids
 from airflow_hivex.core.statements.context import Result, Running, StatementContext
+from airflow_hivex.core.statements.linked_places import linked_owner
 from airflow_hivex.core.statements.locking import acquire, commit_at_once
 from airflow_hivex.core.statements.transactions import own_transaction
 from airflow_hivex.core.transactions import commit_record
@@ -109,7 +110,8 @@ def check_location(
     system does not answer is not looked at; statements that read there tell of that.
 
     Raises:
-        InvalidObjectError: the location is the root, a file or a pattern, or links lead out of the cluster's root.
+        InvalidObjectError: the location is the root, a file or a pattern, or links lead out of the cluster's root or
+            to the files of another table.
         LocationOutsideClusterError: it is outside of the cluster's root.
     """
     if location is None:
@@ -125,8 +127,13 @@ def check_location(
         is_file, exists = files.is_file(relative), files.exists(relative)
     except StorageError:
         return
+    owner = None
+    if target is None and kind != "database":
+        owner = linked_owner(services, files, relative, place.uri(relative), only_managed=is_external)
     if target is not None:
         reason = f"location {location!r} leads by symbolic links to {target}, out of the root of cluster {place.name}"
+    elif owner is not None:
+        reason = f"location {location!r} leads by symbolic links to the files of {owner}"
     elif is_file:
         reason = f"location {location!r} is a file; name the folder that it is in"
     elif is_external and not exists and _PATTERN.search(location):
