@@ -59,6 +59,11 @@ REFUSED = [
     ("EXPLAIN SELECT * FROM b.t", 1, 23, "CREATE LINK TO t@b"),
     ("EXPLAIN ROUTE SELECT * FROM b.t", 1, 29, "CREATE LINK TO t@b"),
     ("ANALYZE TABLES IN b COMPUTE STATISTICS", 1, 19, None),
+    ("SHOW TABLE EXTENDED IN b LIKE 't'", 1, 24, None),
+    ("COMMENT ON DATABASE b IS 'theirs'", 1, 21, None),
+    ("ALTER DATABASE b SET DBPROPERTIES ('hivex.namespace.mode' = 'false')", 1, 16, None),
+    ("DROP DATABASE b CASCADE", 1, 15, None),
+    ("DESCRIBE FUNCTION b.f", None, None, None),
     ("ALTER LINK b.x@y ADD PARTITION (ds = 1)", 1, 12, None),
     ("CREATE LINK TO b.x@y", 1, 16, None),
 ]

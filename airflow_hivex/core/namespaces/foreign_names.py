@@ -7,15 +7,22 @@ from collections.abc import Iterable
 
 from airflow_hivex.core.errors import ForeignNameError
 from airflow_hivex.core.model.statements import (
+    AlterDatabase,
     AnalyzeTables,
+    CommentOn,
     CreateLink,
+    DropDatabase,
     ObjectKind,
     Role,
+    ShowTableExtended,
     Statement,
     TableName,
     UsedObject,
 )
 from airflow_hivex.core.sql.tokens import location
+
+_OF_OWN_DATABASE = (AlterDatabase, AnalyzeTables, CommentOn, DropDatabase, ShowTableExtended)
+"""They change a database that is there, or read, describe or change the tables in it."""
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -23,7 +30,8 @@ _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 def foreign_uses(statement: Statement, namespace: str) -> list[UsedObject]:
     """Return the names of other namespaces in a statement that runs in ``namespace``, by place, outputs first.
 
-    A name with the database of the namespace itself is not foreign; nor is the table that CREATE LINK names.
+    A name with the database of the namespace itself is not foreign. The table that CREATE LINK names, and databases
+    that a statement makes, lists, moves or changes to, are not either.
     """
     found = [use for use in statement.uses if _is_foreign(statement, use, namespace)]
     return sorted(found, key=lambda use: (use.start or 0, not use.role.is_output))
@@ -31,8 +39,7 @@ def foreign_uses(statement: Statement, namespace: str) -> list[UsedObject]:
 
 def _is_foreign(statement: Statement, use: UsedObject, namespace: str) -> bool:
     if use.kind is ObjectKind.DATABASE:
-        # It reads and changes all of its tables.
-        return isinstance(statement, AnalyzeTables) and use.name not in (None, namespace)
+        return isinstance(statement, _OF_OWN_DATABASE) and use.name not in (None, namespace)
     if use.kind not in (ObjectKind.TABLE, ObjectKind.FUNCTION) or use.database in (None, namespace):
         return False
     return not (isinstance(statement, CreateLink) and use.namespace is None)

@@ -12,7 +12,7 @@ from airflow_hivex.core.model.predicates import Predicate
 from airflow_hivex.core.model.statements.base import RoutedStatement, Statement, StatementWithoutObjects
 from airflow_hivex.core.model.statements.names import TableName
 from airflow_hivex.core.model.statements.queries import Query
-from airflow_hivex.core.model.statements.uses import Role, Uses, database_uses, table_uses
+from airflow_hivex.core.model.statements.uses import NOTHING, Role, Uses, database_uses, function_uses, table_uses
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +203,11 @@ class DescribeFunction(RoutedStatement):
     def queries(self) -> tuple[Query, ...]:
         """Return nothing."""
         return ()
+
+    @property
+    def uses(self) -> Uses:
+        """Return the permanent function of a database that is named."""
+        return NOTHING if self.database is None else function_uses(TableName(self.name, self.database), Role.DESCRIBE)
 
     def with_queries(self, change: Callable[[Query], Query]) -> Self:  # noqa: ARG002 - it has none
         """Return the statement."""
