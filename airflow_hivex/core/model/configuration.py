@@ -8,6 +8,8 @@ from airflow_hivex.core.model.secrets import is_secret_name
 
 TIME_ZONE = "spark.sql.session.timeZone"
 
+_TIMESTAMP_TYPE = "spark.sql.timestampType"
+
 _NAME = re.compile(r"[A-Za-z][\w-]*(?:\.[\w-]+)*")
 _OF_SPARK_SQL = "spark.sql."
 # Parameters of Hive and of its engines that say how fast a statement runs, or allow what is always allowed here.
@@ -67,6 +69,8 @@ def refusal(name: str) -> str | None:
         if name.startswith("spark."):
             return f"{name} counts when Spark starts; it belongs to spark_conf of a cluster"
         return f"{name} is not a parameter of Spark SQL or Hive; for a value of a script DECLARE a variable"
+    if name == _TIMESTAMP_TYPE:
+        return f"{name} is TIMESTAMP_LTZ for all statements, and jobs rely on it; a type TIMESTAMP_NTZ has no zone"
     if name in _FIXED:
         return f"{name} is the same for all statements; jobs rely on it"
     if _OF_THE_APPLICATION.match(name):

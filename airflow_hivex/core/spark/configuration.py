@@ -48,6 +48,8 @@ DEFAULT_CONF = {
 
 FIXED_CONF = {
     **TEXT_CONF,
+    # ORC's reader takes the TIMESTAMP columns of files for those of the session, and definitions do not follow it.
+    TIMESTAMP_TYPE: "TIMESTAMP_LTZ",
     # A file that is gone or damaged is an error, never a file without rows. Readers are told as well (READ_OPTIONS).
     "spark.sql.files.ignoreMissingFiles": "false",
     "spark.sql.files.ignoreCorruptFiles": "false",
