@@ -7,11 +7,13 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection, select
 
 from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.catalog.partitions import select_partition, spelled_name
+from airflow_hivex.core.catalog.pruning import find_partitions
 from airflow_hivex.core.catalog.specifications import check_partitioned
 from airflow_hivex.core.catalog.tables import select_table
 from airflow_hivex.core.clock import Clock
@@ -50,6 +52,21 @@ from airflow_hivex.core.transactions.manager import TransactionManager
 COMPACT = "COMPACT"
 _FIRST_PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """The clauses of a request for compactions."""
+
+    type: CompactionType | str
+    pool: str | None
+    properties: Mapping[str, str]
+    buckets: int | None
+    order_by: Sequence[SortColumn]
+
+    @property
+    def read_type(self) -> CompactionType:
+        return CompactionType.read(self.type) if isinstance(self.type, str) else self.type
 
 
 class Compactor:
@@ -121,34 +138,67 @@ class Compactor:
             InvalidOperationError: it is a view, an external table, or a table with partitions as a whole.
             InvalidObjectError: there is no such type, or the table cannot have such a partition.
         """
-        wanted = CompactionType.read(type) if isinstance(type, str) else type
-        _check_clauses(wanted, buckets, order_by)
-        check_spark_options(self._settings, f"{database}.{table}", properties or {})
+        wanted = _Wanted(type, pool, properties or {}, buckets, order_by)
+        self._check(wanted, database, table)
 
         def work(connection: Connection) -> CompactionResponse:
             found, name = _target(connection, database, table, partition)
-            table_id = found.id
-            for column in order_by:
-                if column.name.lower() not in {each.name.lower() for each in found.columns}:
-                    raise NoSuchColumnError(found.full_name, column.name, [each.name for each in found.columns])
-            snapshot = read_snapshot(connection, {table_id: found.full_name})
-            request = CompactionRequest(
-                table_id=table_id,
-                database=found.database,
-                table=found.name,
-                partition=name,
-                type=wanted,
-                properties=dict(properties or {}),
-                pool=pool_name(pool if pool else self._pool_of(connection, found)),
-                buckets=buckets,
-                order_by=", ".join(map(_in_sql, order_by)) or None,
-                run_as=self._settings["metastore.compactor.run.as.user"] or found.owner,
-                high_watermark=snapshot.write_ids[table_id].high_watermark,
-            )
-            (response,) = self.queue.joining(connection).enqueue([request], initiator=MANUALLY)
+            (response,) = self._enqueue(connection, found, [name], wanted)
             return response
 
         return self._store.write(work, name="enqueue")
+
+    def request_each(
+        self,
+        database: str,
+        table: str,
+        type: CompactionType | str = CompactionType.MAJOR,
+        *,
+        pool: str | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> dict[str, CompactionResponse]:
+        """Ask for compactions of all partitions of a table, at once; return the answers by partition, sorted.
+
+        Arguments and errors are those of :meth:`request`.
+        """
+        wanted = _Wanted(type, pool, properties or {}, None, ())
+        self._check(wanted, database, table)
+
+        def work(connection: Connection) -> dict[str, CompactionResponse]:
+            found, _ = _target(connection, database, table, None, whole=True)
+            check_partitioned(COMPACT, found)
+            names = sorted(row.name for row in find_partitions(connection, found, None))
+            return dict(zip(names, self._enqueue(connection, found, names, wanted), strict=True))
+
+        return self._store.write(work, name="enqueue")
+
+    def _check(self, wanted: _Wanted, database: str, table: str) -> None:
+        _check_clauses(wanted.read_type, wanted.buckets, wanted.order_by)
+        check_spark_options(self._settings, f"{database}.{table}", wanted.properties)
+
+    def _enqueue(
+        self, connection: Connection, table: StoredTable, partitions: Sequence[str | None], wanted: _Wanted
+    ) -> list[CompactionResponse]:
+        columns = [each.name for each in table.columns]
+        for column in wanted.order_by:
+            if column.name.lower() not in {each.lower() for each in columns}:
+                raise NoSuchColumnError(table.full_name, column.name, columns)
+        snapshot = read_snapshot(connection, {table.id: table.full_name})
+        request = CompactionRequest(
+            table_id=table.id,
+            database=table.database,
+            table=table.name,
+            partition=None,
+            type=wanted.read_type,
+            properties=dict(wanted.properties),
+            pool=pool_name(wanted.pool if wanted.pool else self._pool_of(connection, table)),
+            buckets=wanted.buckets,
+            order_by=", ".join(map(_in_sql, wanted.order_by)) or None,
+            run_as=self._settings["metastore.compactor.run.as.user"] or table.owner,
+            high_watermark=snapshot.write_ids[table.id].high_watermark,
+        )
+        requests = [replace(request, partition=each) for each in partitions]
+        return self.queue.joining(connection).enqueue(requests, initiator=MANUALLY)
 
     def wait(self, compaction_id: int, timeout_s: float | None = None) -> CompactionResponse:
         """Wait until nobody waits for a worker or for its work any more; what has become of the compaction.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from airflow_hivex.core.compaction.compactor import COMPACT, check_compactable
 from airflow_hivex.core.compaction.history import CompactionFilter
-from airflow_hivex.core.errors import NoSuchPartitionError
 from airflow_hivex.core.model.compaction import SHOW_COLUMNS, CompactionResponse, CompactionState, show_row
 from airflow_hivex.core.model.objects import Table
 from airflow_hivex.core.model.secrets import hide_in_uri
@@ -35,13 +34,12 @@ def compact(context: StatementContext, statement: Compact) -> Result:
 
 def _compact_each(context: StatementContext, statement: Compact, table: Table) -> Result:
     """OPTIMIZE of a table with partitions: one row for each of them."""
+    responses = context.services.compactor.request_each(
+        table.database, table.name, statement.type, pool=statement.pool, properties=statement.properties
+    )
     rows: list[tuple[object, ...]] = []
-    for partition in context.services.catalog.list_partition_names(table.database, table.name):
-        try:
-            response = _request(context, statement, table, partition)
-        except NoSuchPartitionError:
-            # Somebody has dropped it meanwhile.
-            continue
+    for partition, requested in responses.items():
+        response = _waited(context, statement, requested)
         rows.append((partition, str(response.id), response.state.shown, response.message))
     return Result(["partition", *_ANSWER], rows)
 
@@ -58,8 +56,13 @@ def _request(context: StatementContext, statement: Compact, table: Table, partit
         buckets=statement.buckets,
         order_by=statement.order_by,
     )
+    return _waited(context, statement, response)
+
+
+def _waited(context: StatementContext, statement: Compact, response: CompactionResponse) -> CompactionResponse:
+    """Return the answer to a request; with AND WAIT the state that the compaction has come to."""
     if statement.wait and response.is_accepted:
-        response = compactor.wait(response.id)
+        return context.services.compactor.wait(response.id)
     return response
 
 
