@@ -104,7 +104,9 @@ def has_attempts(folder: Path) -> bool:
     """Whether there are files of tasks that have not ended below a table's folder: looking at that takes little."""
     # Folders may go away under it.
     with suppress(OSError):
-        return any(True for _ in folder.glob("_staging*/_temporary/*/_temporary/*"))
+        attempts = "_staging*/_temporary/*/_temporary/*"
+        # The staging folder of an external table lies in a hidden one.
+        return any(True for pattern in (attempts, f"_hivex_*/{attempts}") for _ in folder.glob(pattern))
     return False
 
 
@@ -114,7 +116,7 @@ def is_writing(process: int, folder: Path) -> bool:
         for descriptor in descriptors:
             with suppress(OSError):
                 file = os.readlink(descriptor)  # noqa: PTH115 - a path for each takes five times as long
-                if file.startswith(f"{folder}/_staging") and "/_temporary/" in file:
+                if file.startswith((f"{folder}/_staging", f"{folder}/_hivex_")) and "/_temporary/" in file:
                     return True
     return False
 

@@ -15,19 +15,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyarrow import orc
 
 from airflow_hivex.core import Metastore, Session
 from airflow_hivex.core.errors import StorageError
 from airflow_hivex.core.model.compaction import Compaction, CompactionState
 from tests.acceptance.middle_of_writes import (
     LAYOUTS,
+    STATEMENTS,
     TRIED,
     Rows,
     create,
     held,
     in_other,
     limit_files,
+    many,
     stopped_while_writing,
 )
 
@@ -165,3 +169,43 @@ def test_a_full_disk_changes_nothing_and_the_statement_works_once_there_is_room(
         warehouse.fails(VALUES.format(t="other"), "other")
     warehouse.session.sql(VALUES.format(t="other"))
     assert warehouse.rows("other") == sorted([*before, (1, "small", "first"), (2, _TEXT, "second")])
+
+
+@pytest.mark.evidence(cases=2, among="writers that die")
+@pytest.mark.timeout(600)
+def test_a_full_disk_changes_nothing_of_restores_loads_and_external_tables(warehouse: Opened) -> None:
+    session, root = warehouse.session, warehouse.root
+    session.sql(create("t", "flat"))
+    session.sql("ALTER TABLE t SET TBLPROPERTIES ('hivex.history.retention' = '1h')")
+    session.sql(
+        "CREATE EXTERNAL TABLE e (id bigint, v string) PARTITIONED BY (k string) STORED AS ORC LOCATION 'default.db/e'"
+    )
+    # With the library for snappy, as above.
+    session.sql("INSERT INTO e SELECT 1, 'first', '0'")
+    insert = STATEMENTS["INSERT"][0]
+    session.sql(insert.format(t="t"))
+    version = session.sql("DESCRIBE HISTORY t LIMIT 1").rows[0][0]
+    session.sql("INSERT INTO t VALUES (-1, 'later', 'later')")
+    before = warehouse.rows("t")
+    restore = f"RESTORE TABLE t TO VERSION AS OF {version}"
+    with no_room_for_tasks(warehouse.folder("t")):
+        warehouse.fails(restore, "t")
+    # Room for the layout's version, and not for the base that empties the later partition.
+    with most_bytes(os.getpid(), 10):
+        warehouse.fails(restore, "t")
+    assert warehouse.rows("t") == before
+    for statement in (insert, insert.replace("INSERT INTO", "INSERT OVERWRITE TABLE")):
+        with no_room_for_tasks(warehouse.folder("e")):
+            warehouse.fails(statement.format(t="e"), "e")
+        session.sql(statement.format(t="e"))
+    session.sql(restore)
+    assert warehouse.rows("t") == warehouse.rows("e") == before[1:]
+    (root / "in").mkdir()
+    orc.write_table(pa.table(dict(zip("ivk", zip(*many(), strict=True), strict=True))), str(root / "in" / "f"))
+    load = "LOAD DATA INPATH 'in' OVERWRITE INTO TABLE t"
+    with no_room_for_tasks(warehouse.folder("t")):
+        warehouse.fails(load, "t")
+    assert any((root / "in").iterdir())
+    session.sql(load)
+    assert not any((root / "in").iterdir())
+    assert warehouse.rows("t") == before[1:]

@@ -28,6 +28,7 @@ def write_empty_bases(write: Write, partitions: Sequence[tuple[str | None, Parti
     except BaseException as error:
         made.discard()
         if isinstance(error, OSError):
-            raise StorageError(write.path, str(error)) from error
+            reason = str(error).rstrip(".")
+            raise StorageError(write.path, f"{reason}. Nothing was written to {write.table}") from error
         raise
     return JobResult(directories=made.written)
