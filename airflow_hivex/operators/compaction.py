@@ -33,27 +33,26 @@ if TYPE_CHECKING:
 
 
 class HivexCompactOperator(BaseOperator):
-    """Ask for a compaction of one table or partition, and perhaps wait until it has ended.
+    """Request a compaction of one table or partition, and wait for its end if that is wanted.
 
-    Thresholds, ``NO_AUTO_COMPACTION`` and earlier failures do not matter. A worker has to do it. If the same table or
-    partition has one of the same type already that waits, is at work, or has done all that this one would do, the
-    task takes that for its own, so that a retry asks for nothing twice. One of another type is in the way: the task
-    fails, and is retried as its ``retries`` say.
+    Thresholds, ``NO_AUTO_COMPACTION`` and earlier failures do not count. A worker runs the compaction. A retry does not
+    request it twice: the task uses a compaction of the same type that waits, runs, or covers the same writes. If there
+    is one of another type, the task fails, and is retried as its ``retries`` say.
 
     It returns ``{"compaction_id", "table", "partition", "type", "state", "message", "txn_id"}``.
 
     :param table: ``table`` or ``database.table`` (templated)
     :param partition: ``key=value/...``; a table with partitions needs one (templated)
     :param compaction_type: ``major``, ``minor`` or ``rebalance`` (templated)
-    :param compaction_pool: the pool of the queue whose workers do it; None for what the table or its database says.
+    :param compaction_pool: the pool of the queue whose workers run it; None for the pool of the table or its database.
         It is not Airflow's ``pool`` (templated)
-    :param properties: what takes the place of the table's own: ``compactor.*`` and ``tblprops.*`` (templated)
-    :param buckets: rebalance into so many files; None for as many as there are (templated)
-    :param order_by: rebalance into this order: columns, each with ``DESC`` behind it where it falls (templated)
+    :param properties: properties that override those of the table: ``compactor.*`` and ``tblprops.*`` (templated)
+    :param buckets: the number of files of a rebalance; None for the present number (templated)
+    :param order_by: the order of a rebalance: columns, with ``DESC`` for a descending one (templated)
     :param wait_for_completion: wait until the rows are merged; fail, without a retry, if the compaction fails
-    :param until_cleaned: with ``wait_for_completion``, until what it has replaced is deleted, too
+    :param until_cleaned: with ``wait_for_completion``, wait until the replaced files are deleted, too
     :param poll_interval: seconds between two looks while it waits
-    :param timeout: how long to wait; the compaction goes on after that
+    :param timeout: how long to wait; the compaction continues after that
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     :param deferrable: wait in the triggerer; ``[operators] default_deferrable`` by default
     """
@@ -232,11 +231,12 @@ class HivexCompactOperator(BaseOperator):
 
 
 class HivexInitiateCompactionsOperator(BaseOperator):
-    """Look over the whole warehouse once, and put into the queue what is worth compacting.
+    """Run one round of the initiator, which requests compactions of tables that have passed a threshold.
 
-    It returns ``{"candidates", "initiated", "did_not_initiate", "requeued", "is_complete"}``: how many tables and
-    partitions were looked at, the ids of new entries, of records that tell why not, and of entries whose
-    worker is gone; ``is_complete`` is false if there is more to initiate than one round does. A retry is harmless.
+    It returns ``{"candidates", "initiated", "did_not_initiate", "requeued", "is_complete"}``: the number of tables and
+    partitions that it has looked at, the ids of new compactions, of records with the reason why there is none, and of
+    compactions whose worker was lost; ``is_complete`` is false if there is more to initiate than one round does. A
+    retry is harmless.
 
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     """
@@ -258,14 +258,15 @@ class HivexInitiateCompactionsOperator(BaseOperator):
 
 
 class HivexCleanOperator(BaseOperator):
-    """Delete what compactions have replaced and aborted transactions have left, on every cluster.
+    """Delete the files that compactions have replaced, and those of aborted transactions, on every cluster.
 
-    What an open transaction may still read stays. It returns a list with ``{"compaction_id", "table", "partition",
+    Files that an open transaction may read stay. It returns a list with ``{"compaction_id", "table", "partition",
     "outcome", "deleted", "waiting", "blockers", "message"}`` for each table or partition: how many directories and
-    files went, how many stay, and who holds them up. The log names each of them. If something cannot be deleted, the
-    task fails without a retry: a later round tries again, after a pause. Killing it leaves nothing wrong.
+    files were deleted, how many stay, and the transactions that need them. The log names each of them. If something
+    cannot be deleted, the task fails without a retry: a later round tries again, after a pause. It may be killed at any
+    moment.
 
-    :param plan_only: tell what would be deleted now, and delete nothing
+    :param plan_only: list the directories that would be deleted now, and delete nothing
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     """
 

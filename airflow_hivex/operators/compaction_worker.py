@@ -32,20 +32,21 @@ CANCEL_LIMIT_S = 60
 
 
 class HivexCompactionWorkerOperator(BaseOperator):
-    """Do compactions that wait in the queue, on the cluster that has the data.
+    """Run compactions that wait in the queue, on the primary cluster of each table.
 
-    Readers and writers go on meanwhile. It returns a list with ``{"compaction_id", "table", "partition", "type",
+    Readers and writers continue meanwhile. It returns a list with ``{"compaction_id", "table", "partition", "type",
     "state", "message", "txn_id"}`` of each one: an empty list if none waits. If any has failed, the task fails
     without a retry when all are done; the initiator requests it again in a later round.
 
-    A retry is harmless: what the try before has finished stays, and what it has not goes back to the queue, at once
-    when the task was ended or timed out, and when its transaction's heartbeat is missed if its process was killed.
+    A retry is harmless: finished compactions stay. A compaction that was not finished returns to the queue: at once if
+    the task was ended or timed out, and after the time-out of its transaction if the process was killed.
 
-    :param compaction_id: do this one only, if it still waits; otherwise the task returns what has become of it. None
-        for the oldest ones of a pool (templated)
-    :param compaction_pool: whose compactions; None for those without a pool, and any that have waited for longer than
-        ``metastore.compactor.worker.pool.timeout``. It is not Airflow's ``pool`` (templated)
-    :param max_compactions: do at most so many, one after the other; None to go on until none waits (templated)
+    :param compaction_id: run this one only, if it still waits; otherwise the task returns its state. None for the
+        oldest ones of a pool (templated)
+    :param compaction_pool: the pool of the queue; None for compactions without a pool, and any that have waited for
+        longer than ``metastore.compactor.worker.pool.timeout``. It is not Airflow's ``pool`` (templated)
+    :param max_compactions: the maximum number, one after the other; None continues until no compaction waits
+        (templated)
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     """
 

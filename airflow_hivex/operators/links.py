@@ -87,7 +87,7 @@ class _LinkOperator(BaseOperator):
 
 
 class HivexCreateLinkOperator(_LinkOperator):
-    """Make a link, unless it exists. An existing link keeps its type, properties and partitions.
+    """Create a link, unless it exists. An existing link keeps its type, properties and partitions.
 
     It returns ``{"namespace", "link", "source", "is_created"}``.
 
@@ -126,9 +126,9 @@ class HivexCreateLinkOperator(_LinkOperator):
 
 
 class HivexAlterLinkOperator(_LinkOperator):
-    """Change the partitions and properties of a link: first what is added, then what is dropped, then properties.
+    """Add partitions of a link, then drop partitions, then set properties.
 
-    It returns ``{"namespace", "link", "added", "dropped"}``: the partitions that were not as asked before.
+    It returns ``{"namespace", "link", "added", "dropped"}``: the partitions that it has changed.
 
     :param link: ``table@namespace`` (templated)
     :param namespace: the namespace that has the link; by default the database of the connection (templated)

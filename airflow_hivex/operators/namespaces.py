@@ -97,8 +97,8 @@ class HivexMoveNamespaceOperator(CopyOperator):
 class HivexImportNamespaceOperator(BaseOperator):
     """Import the tables and views of a namespace of another metastore, as of one snapshot.
 
-    A retry goes on with the files that the try before has copied. Objects that are here already are left as they are,
-    so that a task may be repeated. Only objects that cannot be imported, such as external tables, fail it.
+    A retry continues with the files that the try before has copied. Objects that exist here are not changed, so that a
+    task may be repeated. Only objects that cannot be imported, such as external tables, fail it.
 
     It returns ``{"namespace", "imported", "present", "size_bytes"}`` with the names of objects, and fails if one of
     them is refused and ``skip_refused`` is not set.
@@ -109,7 +109,7 @@ class HivexImportNamespaceOperator(BaseOperator):
     :param tables: a pattern of tables and views, such as ``flights|air*`` (templated)
     :param into: the name of the namespace here; by default the same (templated)
     :param cluster: the cluster that gets the files; by default the default cluster (templated)
-    :param skip_refused: leave objects out that cannot be imported, and log the reasons
+    :param skip_refused: skip objects that cannot be imported, and log the reasons
     :param dry_run: change nothing, and return what would be imported
     :param threads: how many files are copied at once
     :param hivex_conn_id: the connection of type ``hivex`` (templated)

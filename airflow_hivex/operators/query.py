@@ -40,12 +40,12 @@ DEFAULT_MAX_ROWS = _Default(1000)
 class HivexQueryOperator(BaseOperator):
     """Run one or several statements and return the result of the last one.
 
-    They share one session, so ``USE`` and ``USE CLUSTER`` hold for those that follow. Each statement
+    They share one session: ``USE`` and ``USE CLUSTER`` apply to the statements after them. Each statement
     is a transaction of its own, unless the script has START TRANSACTION, or ``transaction`` is given.
 
-    The result goes to XCom as ``{"columns": [...], "rows": [[...], ...], "truncated": bool,
-    "cluster": ..., "txn_id": ..., "rows_written": ...}`` in JSON's types: decimals and whatever else
-    JSON lacks are text, dates and times in ISO 8601.
+    The result goes to XCom as ``{"columns": [...], "rows": [[...], ...], "truncated": bool, "cluster": ..., "txn_id":
+    ..., "rows_written": ...}`` in JSON's types: decimals and other types that JSON lacks are text, dates and times are
+    in ISO 8601.
 
     :param sql: a script, a list of them, or the path of a ``.sql`` or ``.hql`` file (templated)
     :param parameters: values of the ``:name`` markers in the statements, bound and never pasted (templated)
@@ -53,15 +53,15 @@ class HivexQueryOperator(BaseOperator):
     :param database: the current database; None for that of the connection (templated)
     :param transaction: the group whose transaction the statements are part of, or the id of an open
         transaction; a retry first discards what the try before has written in it (templated)
-    :param conflict_retries: how often a statement that was aborted for another one's sake, by a write conflict or
-        a deadlock, is run again, after a pause; only without a transaction of several statements
-    :param max_rows: at most so many rows are returned, 1,000 by default; with a ``handler`` or an ``output_path`` all
-        rows by default
+    :param conflict_retries: how often a statement that was aborted by a write conflict or a deadlock is retried, after
+        a pause; only without a transaction of several statements
+    :param max_rows: the maximum number of rows that are returned, 1,000 by default; with a ``handler`` or an
+        ``output_path`` all rows by default
     :param handler: called with a cursor over the rows of the last statement; its result is that of the task
     :param output_path: a file, or the URI of an object such as ``s3://bucket/key``, that gets the rows (templated)
     :param output_format: ``csv``, ``json``, ``jsonl`` or ``parquet``
-    :param output_table: a table that gets the rows of the last statement, without a way through the worker; it is made
-        if it does not exist (templated)
+    :param output_table: a table that gets the rows of the last statement; they do not pass through the worker. It is
+        created if it does not exist (templated)
     :param output_mode: ``overwrite`` replaces the rows of the table, ``append`` keeps them
     :param show_return_value_in_logs: log the result
     :param asset_events: send an event for each written table whose asset a DAG names

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class HivexReplicateOperator(CopyOperator):
-    """Copy to a cluster what it lacks of tables, as of one snapshot; all copies become visible at once, or none.
+    """Copy the files of tables that a cluster lacks, as of one snapshot; all copies become visible at once, or none.
 
     A retry keeps the files that are there already. A task that was killed holds its locks until its transaction times
     out (``hivex.replication.timeout``).

@@ -46,11 +46,11 @@ class HivexTransaction(TaskGroup):
             HivexQueryOperator(task_id="orders", sql="INSERT INTO orders ...", transaction=transaction)
             HivexQueryOperator(task_id="lines", sql="INSERT INTO lines ...", transaction=transaction)
 
-    It begins with a setup task ``begin``. ``commit`` runs when no task of the group has failed, and commits if
-    all have succeeded; the teardown ``abort`` runs when all have ended. It aborts the transaction if it is still
-    open, and then fails, so that the DAG run fails as well, unless a task chose to be skipped. What
-    is downstream of the group is downstream of ``commit``. A ``@task`` joins with
-    ``HivexHook.session(txn_id=...)``, given :attr:`txn_id` as an argument.
+    It begins with a setup task ``begin``. ``commit`` runs when no task of the group has failed, and commits if all have
+    succeeded; the teardown ``abort`` runs when all have ended. It aborts the transaction if it is still open, and then
+    fails, so that the DAG run fails as well, unless a task chose to be skipped. Tasks downstream of the group are
+    downstream of ``commit``. A ``@task`` joins with ``HivexHook.session(txn_id=...)``, given :attr:`txn_id` as an
+    argument.
 
     :param group_id: the group's id
     :param hivex_conn_id: the connection of type ``hivex``
@@ -189,7 +189,7 @@ def _required(tasks: Mapping[str, AbstractOperator]) -> Iterable[AbstractOperato
 class HivexBeginOperator(BaseOperator):
     """Open the transaction of a group, once for each try, and return its id.
 
-    What earlier tries have opened is aborted, unless tasks that were not cleared work in it.
+    It aborts the transactions of earlier tries, unless tasks that were not cleared work in them.
 
     :param timeout: the transaction's time-out
     :param hivex_conn_id: the connection of type ``hivex`` (templated)

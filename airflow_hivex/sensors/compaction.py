@@ -29,9 +29,9 @@ class HivexCompactionSensor(HivexSensor):
     ``ready for cleaning`` without ``until_cleaned``. It fails, without a retry, if the compaction has failed or was
     taken out of the queue, and says why; also if no compaction has that id.
 
-    :param compaction_id: a number, or what HivexCompactOperator returns, its ``output`` (templated)
-    :param until_cleaned: wait until what the compaction has replaced is deleted, too, for which all its readers have
-        to end; otherwise until the rows are merged
+    :param compaction_id: a number, or the ``output`` of HivexCompactOperator (templated)
+    :param until_cleaned: wait until the replaced files are deleted, too, which is after the end of their readers and of
+        ``hivex.history.retention``; otherwise until the rows are merged
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     :param deferrable: wait in the triggerer; ``[operators] default_deferrable`` by default
     """
@@ -79,13 +79,13 @@ class HivexCompactionSensor(HivexSensor):
 class HivexCompactionThresholdSensor(HivexSensor):
     """Wait until a table or partition has passed one of the initiator's thresholds.
 
-    What else keeps the initiator from acting does not count: a table with ``NO_AUTO_COMPACTION`` can be waited for,
-    and then compacted by HivexCompactOperator. Of a table with partitions one is waited for, or any of them.
+    Other reasons of the initiator do not count: a table with ``NO_AUTO_COMPACTION`` can be waited for, and then
+    compacted by HivexCompactOperator. Of a table with partitions, it waits for the given one, or for any of them.
 
     It returns ``{"table", "partition", "type", "thresholds", "partitions", "answer"}``: ``type`` is ``major`` or
     ``minor``, ``thresholds`` are those that are passed, each with its value, ``partitions`` is a list with
     ``{"partition", "compaction_type"}`` of the first 1,000 partitions that have passed one, for
-    ``HivexCompactOperator.partial(...).expand_kwargs(...)``, and ``answer`` what the initiator would do now.
+    ``HivexCompactOperator.partial(...).expand_kwargs(...)``, and ``answer`` the decision of the initiator now.
 
     :param table: ``table`` or ``database.table``, a transactional one (templated)
     :param partition: ``key=value/...``; None for the table, or any of its partitions (templated)

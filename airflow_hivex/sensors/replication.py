@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class HivexReplicaFreshnessSensor(HivexSensor):
-    """Wait until the copy of a table on a cluster lags at most as much as asked; by default, until it is current.
+    """Wait until the copy of a table on a cluster lags at most as much as given; by default, until it is current.
 
     Each partition must have a copy there. The primary cluster of a table is always fresh. The sensor copies nothing.
 

@@ -139,7 +139,7 @@ class HivexTransactionSensor(HivexSensor):
     It fails, without a retry, if the transaction was aborted, or if no transaction has that id. The record
     of a committed transaction is kept for its time-out at least; look more often than that.
 
-    :param txn_id: the transaction: a number, or what ``HivexTransaction.txn_id`` is (templated)
+    :param txn_id: the transaction: a number, or ``HivexTransaction.txn_id`` (templated)
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     :param deferrable: wait in the triggerer; ``[operators] default_deferrable`` by default
     """
@@ -167,8 +167,8 @@ class HivexTransactionSensor(HivexSensor):
 class HivexTableCommitSensor(HivexSensor):
     """Wait for a commit to a table or partition.
 
-    By default it waits for one that the DAG's last successful run has not seen: every commit after the
-    moment when that run's sensor was satisfied counts, also one that was begun before. In the first run any
+    By default it waits for a commit that the DAG's last successful run has not seen: each commit after the end of that
+    run's sensor counts, also one that was begun before. In the first run any
     commit counts. It returns ``{"table", "partition", "write_id", "txn_id", "committed_at", "mark"}`` of
     the last commit; ``mark`` is the point from which the next run waits.
 

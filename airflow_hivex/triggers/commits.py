@@ -91,7 +91,7 @@ class HivexCommitTrigger(BaseEventTrigger):
     down for so long that the notification log was cut, one event has ``"missed": true`` and no transaction.
 
     :param tables: ``table`` or ``database.table``, or several; None for all
-    :param partition: only commits to this partition, ``key=value/...`` or its first parts; commits that do not tell
+    :param partition: only commits to this partition, ``key=value/...`` or its first parts; commits that do not name
         their partitions count
     :param hivex_conn_id: the connection of type ``hivex``
     :param poll_interval: seconds between two looks
