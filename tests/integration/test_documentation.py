@@ -133,14 +133,14 @@ def test_examples_of_the_page_on_the_cache_run_one_after_the_other(
 @pytest.mark.spark
 @pytest.mark.evidence(cases=1, among="examples of pages with Spark")
 def test_examples_of_the_page_on_plain_tables_run_one_after_the_other(sqlite_url: str) -> None:
-    (block,) = blocks(ROOT / "docs" / "how-to" / "convert-a-table.md", "sql")
+    page = ROOT / "docs" / "how-to" / "convert-a-table.md"
     with Metastore.open(sqlite_url) as metastore, metastore.session() as session:
         root = Path(metastore.clusters.get("local").filesystem.removeprefix("file://"))
         for month in (1, 2):
             (root / f"landing/flights/month={month}").mkdir(parents=True)
             rows = pa.table({"carrier": ["AA"], "delay": pa.array([-month], pa.int32())})
             orc.write_table(rows, root / f"landing/flights/month={month}/a.orc")
-        for statement in split(block):
+        for statement in (each for block in blocks(page, "sql") for each in split(block)):
             session.sql(statement)
         assert session.sql("SELECT carrier, delay FROM flights").rows == [("AA", 0), ("AA", 0)]
 
