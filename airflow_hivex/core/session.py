@@ -55,6 +55,7 @@ from airflow_hivex.core.statements import (
     replacements,
     restoring,
     row_changes,
+    schema_evolution,
     session_settings,
     statistics,
     storage_changes,
@@ -116,7 +117,7 @@ _HANDLERS: dict[type, Handler] = {
     kinds.DescribeQuery: queries.run_describe_query,
     kinds.ExplainQuery: queries.run_explain_query,
     kinds.ExplainChanges: row_changes.run_explain_changes,
-    kinds.Insert: queries.run_insert,
+    kinds.Insert: schema_evolution.run_insert_statement,
     kinds.ChangeRows: row_changes.run_change,
     kinds.LoadData: loads.run_load,
     kinds.Truncate: truncation.run_truncate,
@@ -319,8 +320,9 @@ class Session:
         statement = read(text, parameters, database=self._state.database)
         if self._state.objects.tables:
             return False
-        runs_job = isinstance(statement, kinds.Select | kinds.Insert | kinds.MultiInsert | kinds.ChangeRows)
-        return runs_job and not (isinstance(statement, kinds.Insert) and statement.rows is not None)
+        if isinstance(statement, kinds.Insert):
+            return statement.rows is None and not statement.evolves
+        return isinstance(statement, kinds.Select | kinds.MultiInsert | kinds.ChangeRows)
 
     def check_ended(self) -> None:
         """See to it that no transaction is open that the session has begun, at the end of a script.

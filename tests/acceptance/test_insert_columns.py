@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 
 from airflow_hivex.core import Session
-from airflow_hivex.core.errors import ColumnCountMismatchError, InvalidObjectError, NoSuchColumnError, TypeMismatchError
+from airflow_hivex.core.errors import (
+    ColumnCountMismatchError,
+    InvalidObjectError,
+    InvalidOperationError,
+    NoSuchColumnError,
+    TypeMismatchError,
+)
 
 pytestmark = [pytest.mark.spark, pytest.mark.parametrize("metastore_url", ["sqlite"], indirect=True)]
 
@@ -39,6 +45,27 @@ def test_columns_of_a_query_go_to_those_of_their_names(session: Session) -> None
     with pytest.raises(NoSuchColumnError, match="q"):
         session.sql("INSERT INTO t PARTITION (q = 1) BY NAME SELECT 1 AS a, 2 AS q")
     assert rows(session, "SELECT count(*) FROM t") == [(4,)]
+
+
+def test_columns_that_only_the_query_has_come_to_the_table(session: Session) -> None:
+    session.sql("CREATE TABLE t (a int, s struct<x:int>) PARTITIONED BY (p int)")
+    session.sql("INSERT INTO t VALUES (1, named_struct('x', 1), 1)")
+    evolve = "INSERT WITH SCHEMA EVOLUTION INTO t"
+    session.sql(f"{evolve} PARTITION (p = :p) BY NAME SELECT 'b' AS B, named_struct('x', 2, 'y', 'y') AS s", {"p": 2})
+    session.sql(f"{evolve} BY NAME SELECT a, p, s, b FROM t WHERE p = 2")
+    assert rows(session, "SELECT a, s.x, s.y, b, p FROM t ORDER BY ALL") == [
+        (None, 2, "y", "b", 2),
+        (None, 2, "y", "b", 2),
+        (1, 1, None, None, 1),
+    ]
+    session.sql("START TRANSACTION")
+    with pytest.raises(InvalidOperationError, match="write outside of it"):
+        session.sql(f"{evolve} BY NAME SELECT 1 AS c, 1 AS p")
+    session.sql("ROLLBACK")
+    for query, error in {"SELECT 2 AS __row_id": InvalidObjectError, "SELECT 'x' AS a": TypeMismatchError}.items():
+        with pytest.raises(error):
+            session.sql(f"{evolve} BY NAME {query}")
+    assert [row[0] for row in rows(session, "SHOW COLUMNS IN t")] == ["a", "s", "b", "p"]
 
 
 def test_partition_keys_may_be_named_in_part_and_in_any_order(session: Session) -> None:

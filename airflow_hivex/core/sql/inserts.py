@@ -41,7 +41,7 @@ class InsertHead:
                 partition.
         """
         if cursor.at("WITH", "SCHEMA", "EVOLUTION"):
-            raise cursor.unsupported("INSERT WITH SCHEMA EVOLUTION is not supported; add the columns by ALTER TABLE")
+            raise cursor.unsupported("this INSERT has no WITH SCHEMA EVOLUTION; add the columns by ALTER TABLE")
         overwrite = cursor.accept_one("INTO", "OVERWRITE")
         if overwrite is None:
             raise cursor.expected("INTO or OVERWRITE")
@@ -86,14 +86,19 @@ def read_insert(cursor: Cursor) -> Insert:
         StatementSyntaxError: it is not SQL, or a row of VALUES is longer than another.
         UnsupportedStatementError: it writes a directory or a link.
     """
+    token = cursor.peek()
+    evolves = cursor.accept("WITH", "SCHEMA", "EVOLUTION")
     head = InsertHead.read(cursor)
+    if evolves and not head.by_name:
+        reason = "WITH SCHEMA EVOLUTION takes columns by their names; write BY NAME behind the table"
+        raise cursor.unsupported(reason, token)
     if not at_query(cursor):
         raise cursor.expected("VALUES or a query")
     if not head.by_name and cursor.at("VALUES") and (found := _read_defaults(cursor)):
         query, defaults = found
         return replace(head.insert(query), defaults=defaults)
     rows, query = (None, read_query(cursor)) if head.by_name else _read_source(cursor)
-    return head.insert(query, rows)
+    return replace(head.insert(query, rows), evolves=evolves)
 
 
 def _read_if_not_exists(cursor: Cursor, overwrite: bool, partition: Mapping[str, Literal | None]) -> bool:

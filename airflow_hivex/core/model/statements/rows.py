@@ -82,7 +82,8 @@ class Insert(QueryStatement):
     absent in ``static`` where it is dynamic. ``columns`` is the column list, if one was given.
     ``rows`` holds the constants of a VALUES list where all of them are constants: then the
     statement can be run without Spark; ``query`` is always there. ``defaults`` are the places of DEFAULT in it. With
-    ``by_name`` the columns of the query go to those of the same names.
+    ``by_name`` the columns of the query go to those of the same names; those that the table lacks are added if it
+    ``evolves``.
     """
 
     KIND = "INSERT"
@@ -97,6 +98,7 @@ class Insert(QueryStatement):
     if_not_exists: bool = False
     by_name: bool = False
     defaults: tuple[DefaultValue, ...] = ()
+    evolves: bool = False
 
     @property
     def kind(self) -> str:
