@@ -196,6 +196,7 @@ class Warehouse:
         format: str | None = None,
         properties: Mapping[str, str] | None = None,
         merge_schema: bool = False,
+        where: str | None = None,
         app_id: str | None = None,
         batch_id: int | None = None,
     ) -> Result:
@@ -208,8 +209,8 @@ class Warehouse:
             rows: the DataFrame.
             name: ``table`` or ``database.table``.
             mode: ``append``; ``overwrite``, which replaces all of the table, or the partitions that the rows are of;
-                or, for a table that is to be made, ``error`` and ``ignore``: where it exists, they raise an error and
-                write nothing, respectively.
+                ``replace_where``, which replaces the rows that satisfy ``where``; or, for a table that is to be made,
+                ``error`` and ``ignore``: where it exists, they raise an error and write nothing, respectively.
             partition: values of leading partition columns, which the DataFrame then lacks.
             create: make the table from the columns of the DataFrame where it is missing, as ``error`` and ``ignore``
                 do. The table and its rows appear in one commit.
@@ -220,6 +221,7 @@ class Warehouse:
             properties: the table properties of a new table.
             merge_schema: add the columns, and the fields of structs, that only the DataFrame has to the table, at the
                 end and in the commit of the rows; those that only the table has get their default value or NULL.
+            where: a condition in SQL on columns of the table, which all rows of the DataFrame satisfy, too.
             app_id: the application that writes batches.
             batch_id: the number of the batch.
 
@@ -227,6 +229,7 @@ class Warehouse:
             NoSuchTableError: it does not exist, and ``create`` is not set.
             AlreadyExistsError: it exists, and the mode is ``error``.
             NoSuchColumnError, TypeMismatchError: the columns are not those of the table.
+            ReplaceConditionError: a row of the DataFrame does not satisfy ``where``.
             InvalidOperationError: the mode is unknown, the DataFrame has two columns of one name, the table has other
                 partition keys or buckets than it would be made with, or gets columns while a transaction is open.
             HivexError: as an INSERT, or a CREATE TABLE AS SELECT.
@@ -239,6 +242,7 @@ class Warehouse:
                 {key.lower(): parameter_literal(key, value) for key, value in (partition or {}).items()},
                 creates=create or kind.makes_tables,
                 merges_schema=merge_schema,
+                where=where,
                 new=NewTable.of(name, partitioned_by, clustered_by, buckets, format, properties),
             )
             context = replace(self._context(None), batch_key=batch_key(app_id, batch_id))

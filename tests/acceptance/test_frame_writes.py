@@ -16,6 +16,7 @@ from airflow_hivex.core.errors import (
     InvalidOperationError,
     NoSuchColumnError,
     NoSuchTableError,
+    ReplaceConditionError,
     TypeMismatchError,
 )
 from airflow_hivex.core.warehouse import Warehouse
@@ -71,7 +72,12 @@ def test_what_cannot_become_a_table_makes_none(warehouse: Warehouse, session: Se
         (frame, {"format": "delta"}, InvalidObjectError, "not delta"),
         (frame, {"properties": {"a": 1}}, InvalidOperationError, "not a text"),
         (frame, {"partition": {"v": "a"}}, InvalidOperationError, "add them to the DataFrame"),
-        (frame, {"mode": "upsert"}, InvalidOperationError, "not one of append, overwrite, error, ignore"),
+        (
+            frame,
+            {"mode": "upsert"},
+            InvalidOperationError,
+            "not one of append, overwrite, error, ignore, replace_where",
+        ),
         (frame.selectExpr("id", "CAST(raise_error('broken') AS string) AS v"), {}, HivexError, "broken"),
     ]
     for rows, options, error, reason in refused:
@@ -194,3 +200,39 @@ def test_writers_that_add_columns_at_once_add_them_all(
     ]
     with pytest.raises(NoSuchColumnError, match="no column p"):
         session.warehouse(spark).write(spark.sql("SELECT 5 AS id"), "t", merge_schema=True)
+
+
+def test_rows_of_a_condition_are_replaced(warehouse: Warehouse, session: Session, spark: SparkSession) -> None:
+    session.sql("CREATE TABLE t (id int, v string, n int DEFAULT 7) PARTITIONED BY (day int)")
+    session.sql("INSERT INTO t (id, v, day) VALUES (1, 'a', 1), (2, 'b', 1), (3, 'a', 2), (4, NULL, 2), (5, 'c', 3)")
+    query = "SELECT id, v, n, day FROM t ORDER BY id"
+    before = session.sql(query).rows
+    rows = spark.createDataFrame([(2, 30, "x", 0), (4, 40, None, 0)], "day int, id int, v string, n int")
+    for where, reason in (("day BETWEEN 2 AND 3", "day = 4"), ("v = 'x'", "v = NULL")):
+        with pytest.raises(ReplaceConditionError, match=reason):
+            warehouse.write(rows, "t", "replace_where", where=where)
+    for options, error, reason in (
+        ({"where": "nothing = 1"}, NoSuchColumnError, "nothing"),
+        ({"where": "day IN (SELECT 1)"}, InvalidOperationError, "one row"),
+        ({"where": "day = 2) OR (day = 4"}, InvalidOperationError, "one row"),
+        ({}, InvalidOperationError, "give both or none"),
+        ({"where": "day = 2", "create": True}, InvalidOperationError, "a table that exists"),
+        ({"where": "day = 2", "app_id": "a", "batch_id": 1}, InvalidOperationError, "leave out app_id"),
+    ):
+        with pytest.raises(error, match=reason):
+            warehouse.write(rows, "t", "replace_where", **options)  # type: ignore[arg-type]
+    assert session.sql(query).rows == before
+    done = warehouse.write(rows.where("day = 2"), "t", "replace_where", where="day BETWEEN 2 AND 3")
+    assert (done.rows_deleted, done.rows_written) == (3, 1)
+    assert session.sql(query).rows == [(1, "a", 7, 1), (2, "b", 7, 1), (30, "x", 0, 2)]
+    session.sql("START TRANSACTION")
+    short = spark.createDataFrame([(9, 31, "x")], "day int, id int, v string")
+    warehouse.write(short, "t", "replace_where", where="v = 'a' OR v = 'x'", merge_schema=True)
+    expected = [(2, "b", 7, 1), (31, "x", 7, 9)]
+    assert session.sql(query).rows == expected
+    session.sql("COMMIT")
+    assert session.sql(query).rows == expected
+    assert session.sql("DESCRIBE HISTORY t LIMIT 1").rows[0][5] == "REPLACE WHERE"
+    session.sql("CREATE TABLE u USING parquet AS SELECT 1 AS id")
+    with pytest.raises(InvalidOperationError, match="insert-only"):
+        warehouse.write(spark.sql("SELECT 1 AS id"), "u", "replace_where", where="id = 1")

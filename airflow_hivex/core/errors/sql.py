@@ -70,6 +70,25 @@ class ConstraintViolationError(SqlError, DataError):
         self.sample = sample
 
 
+class ReplaceConditionError(SqlError, DataError):
+    """A row does not satisfy the condition of the rows that it replaces. ``sample`` has some values of one such row."""
+
+    code = "REPLACE_CONDITION"
+
+    def __init__(self, table: str, condition: str, sample: str) -> None:
+        row = f"A row with {sample}" if sample else "A row"
+        super().__init__(
+            f"{row} does not satisfy the condition {condition} of the rows of {table} that are replaced. Nothing was "
+            "written; leave the row out, or change the condition.",
+            table,
+            condition,
+            sample,
+        )
+        self.table = table
+        self.condition = condition
+        self.sample = sample
+
+
 class ColumnCountMismatchError(SqlError, DataError):
     """An INSERT has more or fewer values than the table has columns."""
 

@@ -123,6 +123,7 @@ class Write:
     ``batch`` is the lowest and the highest write id of a streaming batch, whose transactions share a delta.
     ``compacted`` is of a compaction: the lowest and the highest write id that it covers, and its transaction.
     ``is_external`` says that other programs read the files, so that all values are stored as these expect them.
+    ``condition`` is one that holds for all rows that are inserted.
     """
 
     path: str
@@ -147,6 +148,7 @@ class Write:
     not_null: tuple[str, ...] = ()
     checks: tuple[PlannedCheck, ...] = ()
     is_external: bool = False
+    condition: PlannedCheck | None = None
 
     @property
     def batch_suffix(self) -> str:
@@ -191,8 +193,8 @@ class Changes:
     """An UPDATE, DELETE or MERGE. ``matched`` reads the target's view, with row ids.
 
     A MERGE's ``source`` is kept as view ``source_view``, which ``matched`` reads, too. ``unmatched`` reads
-    ``source_rest_view``, its rows that match nothing; ``unmatched_by_source`` reads ``target_rest_view``, the
-    rows of ``target_view`` that nothing matches.
+    ``source_rest_view``, its rows that match nothing, or without a source only rows that are inserted.
+    ``unmatched_by_source`` reads ``target_rest_view``, the rows of ``target_view`` that nothing matches.
     """
 
     operation: str

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from pyspark.sql import DataFrame
 
-from airflow_hivex.core.errors import ConstraintViolationError
+from airflow_hivex.core.errors import ConstraintViolationError, ReplaceConditionError
 from airflow_hivex.core.model.column_types import Family, Primitive
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.plans import Write
@@ -18,6 +18,7 @@ _MARK = "HIVEX_CONSTRAINT"
 _END = "\x1f"
 # Behind a quote or a parenthesis it is a part of the expression, which an error of another kind shows.
 _VIOLATION = re.compile(rf"(?<![('\"]){_MARK}{_END}(.*?){_END}(.*?){_END}(.*?){_END}", re.DOTALL)
+_CONDITION = "replaced rows: "
 _MOST_COLUMNS = 3
 _MOST_CHARACTERS = 100
 
@@ -48,7 +49,7 @@ def enforced(rows: DataFrame, write: Write, also: Sequence[str] = ()) -> DataFra
     ``rows`` have columns of the table in its types. Others are NULL, or static partition columns. ``also`` are more
     columns of the rows, which are kept.
     """
-    if not (write.not_null or write.checks):
+    if not (write.not_null or write.checks or write.condition):
         return rows
     there = {name.lower() for name in rows.columns}
     static = layout.static_values(write)
@@ -82,6 +83,10 @@ def _branches(write: Write, columns: Sequence[Column]) -> list[str]:
         named = [by_name[name] for name in check.columns]
         error = _error(write, f"CHECK {check.name} ({check.sql})", named)
         found.append(f"WHEN NOT coalesce(({check.sql}\n), true) THEN {error} ")
+    if write.condition is not None:
+        named = [by_name[name] for name in write.condition.columns]
+        error = _error(write, f"{_CONDITION}{write.condition.sql}", named)
+        found.append(f"WHEN NOT coalesce(({write.condition.sql}\n), false) THEN {error} ")
     return found
 
 
@@ -102,7 +107,12 @@ def _is_shown(column: Column) -> bool:
     return isinstance(declared, Primitive) and declared.family is not Family.BINARY
 
 
-def violation(text: str) -> ConstraintViolationError | None:
+def violation(text: str) -> ConstraintViolationError | ReplaceConditionError | None:
     """Return the error of a text of Spark's that is about a row which :func:`enforced` has refused."""
     found = _VIOLATION.search(text)
-    return None if found is None else ConstraintViolationError(*found.groups())
+    if found is None:
+        return None
+    table, constraint, sample = found.groups()
+    if constraint.startswith(_CONDITION):
+        return ReplaceConditionError(table, constraint.removeprefix(_CONDITION), sample)
+    return ConstraintViolationError(table, constraint, sample)

@@ -139,7 +139,10 @@ class _Changing:
     def events(self) -> DataFrame:
         changes = self._changes
         if changes.source is None:
-            return self._part(self._rows(changes.matched.sql), changes.matched, alone=True)
+            parts = [self._part(self._rows(changes.matched.sql), changes.matched, alone=True)]
+            if changes.unmatched is not None:
+                parts.append(self._part(self._rows(changes.unmatched.sql), changes.unmatched, alone=True))
+            return reduce(lambda one, other: one.union(other), parts)
         source = self._rows(changes.source)
         _check_names(source)
         source = self._kept.keep(source)

@@ -46,8 +46,8 @@ def _check_fields(table: str, path: str, type: ColumnType) -> None:
             _check_fields(table, path, value)
 
 
-def selection(table: Table, given: Sequence[Column], static: Collection[str], *, fills: bool) -> list[str]:
-    """Return the columns of a DataFrame, in Spark SQL, as the table has them: in its order, with its names and fields.
+def selection(table: Table, given: Sequence[Column], static: Collection[str], *, fills: bool) -> dict[str, str]:
+    """Return the columns of a DataFrame, in Spark SQL, by their names in the table: in its order, with its fields.
 
     ``static`` are partition keys, in lower case, that have a value for all rows. With ``fills`` columns and fields may
     be missing, but not partition keys: a column is left out, and a field is NULL.
@@ -67,7 +67,7 @@ def selection(table: Table, given: Sequence[Column], static: Collection[str], *,
     for column in given:
         if column.name.lower() not in names:
             raise NoSuchColumnError(table.full_name, column.name, [target.name for target in targets])
-    found = []
+    found = {}
     for target in targets:
         source = by_name.get(target.name.lower())
         if source is None:
@@ -75,7 +75,7 @@ def selection(table: Table, given: Sequence[Column], static: Collection[str], *,
                 continue
             raise NoSuchColumnError(_THE_FRAME, target.name, [column.name for column in given])
         value = shape.value(quoted(source.name), source.parsed_type, target.parsed_type, source.name)
-        found.append(f"{value} AS {quoted(target.name)}")
+        found[target.name] = f"{value} AS {quoted(target.name)}"
     return found
 
 

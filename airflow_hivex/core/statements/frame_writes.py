@@ -18,6 +18,7 @@ from airflow_hivex.core.statements.context import Result, StatementContext
 from airflow_hivex.core.statements.create_as_select import run_create_table_as_select
 from airflow_hivex.core.statements.frame_columns import check_names, selection
 from airflow_hivex.core.statements.queries import run_insert
+from airflow_hivex.core.statements.row_replacements import replace_where
 from airflow_hivex.core.statements.schema_merges import ColumnsChangedError, SchemaMerge
 from airflow_hivex.core.statements.temporary_views import check_temporary_views
 
@@ -32,12 +33,13 @@ _ADVICE = "mode append or overwrite writes to it"
 
 
 class WriteMode(enum.StrEnum):
-    """The modes of a write, which are those of Spark's DataFrameWriter."""
+    """The modes of a write: those of Spark's DataFrameWriter, and one more."""
 
     APPEND = "append"
     OVERWRITE = "overwrite"
     ERROR = "error"
     IGNORE = "ignore"
+    REPLACE_WHERE = "replace_where"
 
     @classmethod
     def read(cls, table: str, mode: str) -> Self:
@@ -102,7 +104,8 @@ class FrameWrite:
     """A write of a DataFrame: its target, and the values of ``static`` partition keys for all rows.
 
     With ``creates`` the table is made as ``new`` describes it where it is missing. With ``merges_schema`` columns and
-    fields that only the DataFrame has are added to the table, and those that only the table has are NULL.
+    fields that only the DataFrame has are added to the table, and those that only the table has are NULL. ``where`` is
+    the condition of rows that are replaced.
     """
 
     target: TableName
@@ -110,6 +113,7 @@ class FrameWrite:
     static: Mapping[str, Literal] = field(default_factory=dict)
     creates: bool = False
     merges_schema: bool = False
+    where: str | None = None
     new: NewTable = field(default_factory=NewTable)
 
 
@@ -124,6 +128,7 @@ def write_frame(context: StatementContext, rows: Frame, write: FrameWrite) -> Re
     """
     from airflow_hivex.core.runners import given
 
+    _check_where(context, write)
     given.check_session(given.session_of(rows))
     columns = given.columns_of(rows)
     check_names(str(write.target), columns)
@@ -143,6 +148,8 @@ def write_frame(context: StatementContext, rows: Frame, write: FrameWrite) -> Re
     if write.mode is WriteMode.IGNORE:
         return Result(rows_written=0)
     _check_layout(table, write.new)
+    if write.where is not None:
+        return replace_where(context, rows, columns, write.target, table, write.where, fills=write.merges_schema)
     for _ in range(_MOST_TRIES):
         try:
             return _insert(context, rows, columns, write, table)
@@ -151,6 +158,23 @@ def write_frame(context: StatementContext, rows: Frame, write: FrameWrite) -> Re
             table = context.services.catalog.get_table(*context.session.qualify(write.target))
     reason = f"other statements have changed its columns {_MOST_TRIES} times meanwhile; try again later"
     raise InvalidOperationError("Write", table.full_name, reason)
+
+
+def _check_where(context: StatementContext, write: FrameWrite) -> None:
+    """Refuse a write whose mode and condition do not go together.
+
+    Raises:
+        InvalidOperationError: it is one.
+    """
+    reason = ""
+    if (write.mode is WriteMode.REPLACE_WHERE) != (write.where is not None):
+        reason = "where is the condition of the rows that mode replace_where replaces; give both or none"
+    elif write.where is not None and (write.creates or write.static):
+        reason = "mode replace_where writes to a table that exists, and the DataFrame has all columns of its partitions"
+    elif write.where is not None and context.batch_key is not None:
+        reason = "a repeated batch replaces its own rows in mode replace_where; leave out app_id and batch_id"
+    if reason:
+        raise InvalidOperationError("Write", str(write.target), reason)
 
 
 def _existing(context: StatementContext, write: FrameWrite) -> StoredTable | None:
@@ -226,7 +250,7 @@ def _insert(
     target = table if merge is None else merge.merged(table)
     dynamic = [key.name for key in table.partition_keys if key.name.lower() not in write.static]
     named = selection(target, columns, write.static, fills=write.merges_schema)
-    with given.temporary_view(rows, named) as view:
+    with given.temporary_view(rows, list(named.values())) as view:
         # Its rows are known by name in its own session alone.
         runner = given.GivenRunner(given.session_of(rows), [view])
         insert = Insert(

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.locks import DataOperation
-from airflow_hivex.core.model.plans import ChangePart, ChangeRule, Changes, Plan, Write
+from airflow_hivex.core.model.plans import ChangePart, ChangeRule, Changes, Plan, PlannedCheck, Write
 from airflow_hivex.core.model.statements import ChangeClause, ChangeQuery, ChangeRows, ExplainChanges
 from airflow_hivex.core.model.transactions import Operation
 from airflow_hivex.core.model.writes import TableWrite
@@ -23,8 +23,11 @@ from airflow_hivex.core.statements.writing import begin_write, end_write
 log = logging.getLogger(__name__)
 
 
-def run_change(context: StatementContext, statement: ChangeRows) -> Result:
-    """Return how many rows were written and deleted; an updated row counts as both."""
+def run_change(context: StatementContext, statement: ChangeRows, condition: PlannedCheck | None = None) -> Result:
+    """Return how many rows were written and deleted; an updated row counts as both.
+
+    A ``condition`` holds for all rows that are inserted.
+    """
 
     def work(running: Running) -> Result:
         running.check_may_write(statement.operation)
@@ -42,7 +45,7 @@ def run_change(context: StatementContext, statement: ChangeRows) -> Result:
             partition=None,
             operation=_operation(change_operations(context, statement, target)),
         )
-        plan = _plan(context, running, routed, cluster, write.write)
+        plan = _plan(context, running, routed, cluster, replace(write.write, condition=condition))
         written = context.run(cluster, plan, resuming.resumable(context, running, write.pending, write.table, plan))
         end_write(context, running, write, written)
         return Result(

@@ -63,6 +63,7 @@ EXAMPLES: dict[str, tuple[object, ...]] = {
     "SqlError": ("the statement cannot be run",),
     "StatementSyntaxError": ("a name is expected", 1, 8, "SELECT ,"),
     "UnsupportedStatementError": ("MERGE is not supported", 1, 1, "MERGE"),
+    "ReplaceConditionError": ("d.t", "day = 1", "day = 2"),
     "ConstraintViolationError": ("d.t", "CHECK positive (a > 0)", "a = -1"),
     "MergeCardinalityError": ("d.t", 3),
     "ColumnCountMismatchError": ("d.t", 3, 2, ["a", "b", "c"]),

@@ -176,7 +176,8 @@ class ChangeRows(RoutedStatement):
     """UPDATE, DELETE or MERGE.
 
     ``matched`` reads the target, in a MERGE joined with its source. ``unmatched`` are the rows of the
-    source that match nothing, ``unmatched_by_source`` those of the target that nothing matches.
+    source that match nothing, or without a source only new rows, ``unmatched_by_source`` those of the target that
+    nothing matches.
     """
 
     operation: str
