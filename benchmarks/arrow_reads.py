@@ -16,10 +16,7 @@ _DELETED = "l_orderkey % 100 = 7"
 
 
 def run(folder: Path, scale: float) -> list[Figure]:
-    """Figures for all columns, four columns, and all columns with 1% of the rows deleted, of half of the rows.
-
-    Spark collects four columns: its driver refuses the result of all with its default settings.
-    """
+    """Figures for all columns, four columns, and all columns with 1% of the rows deleted, of half of the rows."""
     with lineitem(folder, scale / 2) as rows:
         rows.write_plain()
         rows.write_delta()

@@ -472,6 +472,7 @@ def test_link_to_a_table_without_partitions_shows_all_of_it(a: Session, b: Sessi
         assert rows_of(a, "u@b") == rows_of(b, "u") != []
         b.sql("INSERT INTO u VALUES (2)")
         assert rows_of(a, "u@b") == rows_of(b, "u")
+        assert sorted((each,) for each in a.to_arrow("u@b")["id"].to_pylist()) == rows_of(b, "u")
         with pytest.raises(HivexError, match="shows all of it"):
             a.sql("ALTER LINK u@b ADD PARTITION (ds='1')")
         with pytest.raises(InvalidOperationError, match="no partition keys"):
@@ -531,11 +532,14 @@ def test_link_is_on_the_clusters_of_its_source(a: Session, b: Session, copy_tabl
     b.sql("INSERT INTO far VALUES (1)")
     a.sql("CREATE LINK TO far@b")
     assert a.explain("SELECT * FROM far@b").cluster == "c2"
+    assert a.to_arrow("far@b")["id"].to_pylist() == [1]
     a.sql("CREATE TABLE near (id int) TBLPROPERTIES ('hivex.cluster' = 'c1')")
     assert a.explain("SELECT * FROM near JOIN far@b USING (id)").cluster is None
     a.sql("USE CLUSTER c1")
     with pytest.raises(RoutingError, match=r"b\.far"):
         rows_of(a, "far@b")
+    with pytest.raises(RoutingError, match=r"b\.far"):
+        a.to_arrow("far@b")
 
 
 # -- names in every position --------------------------------------------------------------------------------

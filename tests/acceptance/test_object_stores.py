@@ -58,6 +58,7 @@ def test_rows_are_written_where_the_table_lies(
             ("k=__HIVE_DEFAULT_PARTITION__",),
             ("k=x%2Fy",),
         ]
+        assert sorted(session.to_arrow("t", filter="k = 'x/y'")["id"].to_pylist()) == [1, 4]
     there = files.list_files("default.db/t")
     assert sorted(there) == [
         "k=Zürich/delta_0000002_0000002_0000/bucket_00000",
@@ -106,6 +107,9 @@ def test_a_copy_from_a_disk_is_compared_and_registered(
                     target.write(file.read_bytes())
         metastore.catalog.register_copy("default", "t", "cloud")
         assert metastore.catalog.get_table("default", "t").storage.secondaries[0].cluster == "cloud"
+        for cluster in ("cloud", "disk"):
+            session.sql(f"USE CLUSTER {cluster}")
+            assert session.to_arrow("t").to_pydict() == {"id": [1]}
 
 
 def test_the_keys_of_a_store_are_not_shown(metastore: Metastore, object_store: ObjectStore) -> None:
