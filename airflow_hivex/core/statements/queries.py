@@ -100,18 +100,6 @@ def run_explain_query(context: StatementContext, statement: ExplainQuery) -> Res
     return in_transaction(context, work, read_only=True)
 
 
-<<<<<<< HEAD
-def run_insert(
-    context: StatementContext,
-    statement: Insert,
-    check: Callable[[], None] | None = None,
-    merge: SchemaMerge | None = None,
-) -> Result:
-    """Return the rows written: by this process where they are constants, else by a job on the table's primary.
-
-    None are written where the table has the statement's batch already. ``check`` is called after the rows were
-    written and before they count; its error takes them back. A ``merge`` changes the columns in the commit.
-=======
 @dataclass(frozen=True, slots=True)
 class InsertSteps:
     """The other steps of a statement that inserts.
@@ -125,11 +113,12 @@ class InsertSteps:
     also: Callable[[Connection], None]
 
 
-def run_insert(context: StatementContext, statement: Insert, steps: InsertSteps | None = None) -> Result:
+def run_insert(
+    context: StatementContext, statement: Insert, steps: InsertSteps | None = None, merge: SchemaMerge | None = None
+) -> Result:
     """Return the rows written: by this process where they are constants, else by a job on the table's primary.
 
-    None are written where the table has the statement's batch already.
->>>>>>> 5511bcc (wip all)
+    None are written where the table has the statement's batch already. A ``merge`` changes the columns in the commit.
     """
     key = context.batch_key
     if key is not None and context.session.transaction is not None:
@@ -170,15 +159,11 @@ def run_insert(context: StatementContext, statement: Insert, steps: InsertSteps 
         if steps is not None:
             steps.begin(running, target)
         written = _write(context, running, statement, routed, cluster, write)
-<<<<<<< HEAD
-        also = None if merge is None else merge.storing(context, running)
+        also = None if steps is None else steps.also
+        if merge is not None:
+            also = merge.storing(context, running)
+        check = None if steps is None else steps.check
         end_writes(context, running, [(write, written.directories)], check, also)
-=======
-        if steps is None:
-            end_write(context, running, write, written)
-        else:
-            end_write(context, running, write, written, steps.check, steps.also)
->>>>>>> 5511bcc (wip all)
         return Result(
             cluster=cluster.name, txn_id=running.txn_id, rows_written=written.rows_written, route=routed.route
         )
