@@ -331,19 +331,25 @@ def get_num_partitions_by_filter(endpoint: Endpoint, client: Client, args: Any) 
     return len(_of(endpoint, client, args).by_filter(args.filter))
 
 
+def by_expression(of: Wanted, expression: bytes | str | None) -> tuple[list[StoredPartition], bool]:
+    """Return the partitions of an expression, and whether these are certain to be all that it leaves.
+
+    Hive sends an object of Java, which is not read here: all partitions are returned then, and they may be too many. An
+    expression that is the text of a filter is one.
+    """
+    try:
+        text = expression if isinstance(expression, str) else bytes(expression or b"").decode()
+        return of.by_predicate(read_filter(text)), True
+    except (UnicodeDecodeError, InvalidFilterError):
+        return of.all(), False
+
+
 @call("get_partitions_by_expr")
 def get_partitions_by_expr(endpoint: Endpoint, client: Client, args: Any) -> Any:
-    """Return the partitions of an expression.
-
-    Hive sends an object of Java, which is not read here: the answer has all partitions then, and says that it may have
-    too many. An expression that is the text of a filter is one.
-    """
+    """Return the partitions of an expression."""
     request = args.req
     of = wanted(endpoint, client, request.dbName, request.tblName, request.validWriteIdList, request.catName)
-    try:
-        found, is_certain = of.by_predicate(read_filter(bytes(request.expr or b"").decode())), True
-    except (UnicodeDecodeError, InvalidFilterError):
-        found, is_certain = of.all(), False
+    found, is_certain = by_expression(of, request.expr)
     partitions = of.hive(found, request.maxParts)
     return ttypes.PartitionsByExprResult(partitions=partitions, hasUnknownPartitions=not is_certain)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from airflow_hivex.core.errors import UnknownSettingError
@@ -12,6 +13,7 @@ from airflow_hivex.core.thrift.clients import CLUSTER_KEY, Client, user_and_clus
 from airflow_hivex.core.thrift.endpoint import Endpoint
 
 _ALIVE = 2
+_STARTED_S = int(time.time())
 _VERSION = "3.0"
 """The version of the interface that Hive 2 to 4 report, all alike."""
 
@@ -44,6 +46,18 @@ def get_version(_endpoint: Endpoint, _client: Client, _args: Any) -> str:
 def get_counters(_endpoint: Endpoint, _client: Client, _args: Any) -> dict[str, int]:
     """Return no counters; the metrics have them."""
     return {}
+
+
+@call("getCounter")
+def get_counter(_endpoint: Endpoint, _client: Client, _args: Any) -> int:
+    """Return zero, as fb303 does for a counter that it does not know."""
+    return 0
+
+
+@call("aliveSince")
+def alive_since(_endpoint: Endpoint, _client: Client, _args: Any) -> int:
+    """Return the time when the process began to serve, in seconds."""
+    return _STARTED_S
 
 
 @call("getOptions")

@@ -235,3 +235,43 @@ def test_columns_are_read_by_requests_of_hive_4(hive: Any, metastore: Metastore)
     assert [each.name for each in hive.get_fields_req(request).fields] == ["id", "name"]
     with pytest.raises(ttypes.UnknownTableException):
         hive.get_schema_req(ttypes.GetSchemaRequest(dbName="default", tblName="missing"))
+
+
+def test_partitions_are_read_in_groups_and_by_values_of_keys(hive: Any) -> None:
+    hive.create_table(table("default", "p", keys={"ds": "string", "hr": "int"}))
+    assert hive.get_partitions_pspec("default", "p", -1) == []
+    hive.add_partitions([partition("default", "p", ds, hr) for ds in ("a", "b") for hr in ("1", "2", "10")])
+
+    def names(specs: Any) -> list[list[str]]:
+        (spec,) = specs
+        assert (spec.dbName, spec.tableName) == ("default", "p")
+        assert all(each.sd.location.startswith(spec.rootPath) for each in spec.partitionList.partitions)
+        return [each.values for each in spec.partitionList.partitions]
+
+    assert len(names(hive.get_partitions_pspec("default", "p", 4))) == 4
+    assert names(hive.get_part_specs_by_filter("default", "p", 'ds = "a" and hr > 2', -1)) == [["a", "10"]]
+    by_expr = hive.get_partitions_spec_by_expr(ttypes.PartitionsByExprRequest("default", "p", b"hr = 10"))
+    assert (names(by_expr.partitionsSpec), by_expr.hasUnknownPartitions) == ([["a", "10"], ["b", "10"]], False)
+    for mode, filters, found in (
+        (ttypes.PartitionFilterMode.BY_NAMES, ["ds=b/hr=2", "ds=c/hr=2"], [["b", "2"]]),
+        (ttypes.PartitionFilterMode.BY_VALUES, ["", "1"], [["a", "1"], ["b", "1"]]),
+        (ttypes.PartitionFilterMode.BY_EXPR, ['ds = "b"', "hr < 2"], [["b", "1"]]),
+    ):
+        spec = ttypes.GetPartitionsFilterSpec(filterMode=mode, filters=filters)
+        request = ttypes.GetPartitionsRequest(dbName="default", tblName="p", filterSpec=spec)
+        assert names(hive.get_partitions_with_specs(request).partitionSpec) == found
+    ds, hr = hive.get_table("default", "p").partitionKeys
+
+    def rows(*keys: Any, **given: Any) -> list[list[str]]:
+        request = ttypes.PartitionValuesRequest("default", "p", list(keys), **given)
+        return [each.row for each in hive.get_partition_values(request).partitionValues]
+
+    assert rows(ds) == [["a"], ["b"]]
+    assert rows(ds, applyDistinct=False, filter="hr = 1") == [["a"], ["b"]]
+    assert rows(hr, ds, partitionOrder=[ds], ascending=False, maxParts=1) == [["1", "b"]]
+    with pytest.raises(ttypes.MetaException, match="no partition key nothing"):
+        rows(ttypes.FieldSchema("nothing", "int", None))
+    assert hive.aliveSince() > 0
+    hive.create_table(table("default", "acid", parameters={"transactional": "true"}, keys={"k": "int"}))
+    with pytest.raises(ttypes.MetaException, match="no write id list"):
+        hive.get_partitions_pspec("default", "acid", -1)
