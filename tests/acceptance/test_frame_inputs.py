@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -22,8 +23,11 @@ from airflow_hivex.core.errors import (
     TypeMismatchError,
 )
 from airflow_hivex.core.warehouse import Warehouse
+from tests.integration.test_documentation import blocks
 
 pytestmark = [pytest.mark.spark, pytest.mark.parametrize("metastore_url", ["sqlite"], indirect=True)]
+
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "notebook.md"
 
 
 @pytest.fixture
@@ -230,3 +234,15 @@ def test_fields_of_structs_are_merged_by_name(warehouse: Warehouse, session: Ses
     merge.execute()
     merge.execute()
     assert session.sql("SELECT id, at.x, at.y FROM s").rows == [(1, 1, 2)]
+
+
+def test_examples_of_the_page_run_one_after_the_other(
+    warehouse: Warehouse, session: Session, spark: SparkSession
+) -> None:
+    examples = [block for block in blocks(PAGE, "python") if "{changes}" in block or "warehouse.merge" in block]
+    names: dict[str, object] = {"warehouse": warehouse, "spark": spark}
+    for block in examples:
+        exec(block, names)
+    assert session.sql("SELECT text FROM notes").rows == [("NOTEnote",)]
+    assert len(examples) == 2
+    spark.catalog.dropTempView("recent")
