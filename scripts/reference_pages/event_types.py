@@ -27,7 +27,7 @@ for event in events:
 - An event has `id`, `time` (the clock of the metastore database), `type`, `database`, `table`, `txn_id` and `message`.
 - The message of an event of a table also has `table_id` and `valid_write_ids`, the write id list of the table after the
   change, null for an external one.
-- Events are kept for `metastore.event.db.listener.timetolive`, a day. A reader that asks for purged ones gets an
+- Events are kept for `metastore.event.db.listener.timetolive`, a day. A reader that requests purged ones gets an
   `EventsPurgedError`: it reads the catalog again, and continues after `current_event_id()`.
 
 [Start DAGs by commits](../how-to/events.md) describes the events that Airflow gets.
