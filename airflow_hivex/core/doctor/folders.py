@@ -120,7 +120,6 @@ def read_folders(connection: Connection) -> Folders:
     by_location: dict[str, tuple[_Table, ...]] = {}
     query = select(t.id, t.name, t.primary_cluster, t.location, t.dropped, t.type, d.name.label("database"))
     for row in connection.execute(query.join(databases, d.id == t.database_id).where(t.location != "")):
-        taken.setdefault(row.primary_cluster, set()).add(row.location)
         table = _Table(
             row.database,
             row.name,
@@ -129,6 +128,8 @@ def read_folders(connection: Connection) -> Folders:
             row.type == TableType.MANAGED_TABLE.value,
             row.id in at_work,
         )
+        if table.is_managed or table.is_at_work or not table.is_dropped:
+            taken.setdefault(row.primary_cluster, set()).add(row.location)
         by_location[row.location] = (*by_location.get(row.location, ()), table)
     # Most partitions lie below their table.
     beside_table = func.substr(p.location, 1, func.length(t.location) + 1) != t.location + "/"

@@ -7,6 +7,8 @@ from typing import Any
 
 import psycopg
 
+from airflow_hivex.core.metastore import Metastore
+from airflow_hivex.core.model.findings import FindingKind
 from tests.hive_endpoint import partition, table
 
 LOST_AT_DELETES = """
@@ -18,7 +20,9 @@ CREATE TRIGGER lost BEFORE DELETE ON partitions EXECUTE FUNCTION lose();
 """Rows of dropped objects are deleted after the commit."""
 
 
-def test_drop_that_has_committed_is_told_so(hive: Any, metastore_url: str, tmp_path: Path) -> None:
+def test_drop_that_has_committed_is_told_so(
+    hive: Any, metastore: Metastore, metastore_url: str, tmp_path: Path
+) -> None:
     hive.create_table(table("default", "t", keys={"n": "int"}))
     hive.add_partitions([partition("default", "t", each) for each in ("1", "2")])
     view = table("default", "v", tableType="VIRTUAL_VIEW", viewOriginalText="x", viewExpandedText="select id from t")
@@ -30,5 +34,11 @@ def test_drop_that_has_committed_is_told_so(hive: Any, metastore_url: str, tmp_p
         hive.drop_table("default", "v", True)
         hive.drop_table("default", "t", True)
         assert hive.get_all_tables("default") == []
-        assert not (tmp_path / "c1/default.db/t").exists()
+        folder = tmp_path / "c1/default.db/t"
+        assert not folder.exists()
         connection.execute("DROP FUNCTION lose CASCADE")
+    # The doctor finds the files of a server that died before it deleted them.
+    folder.mkdir()
+    (folder / "part-0").write_text("x")
+    (found,) = metastore.doctor.examine()
+    assert (found.kind, found.table, found.path) == (FindingKind.DROPPED, "t", folder.as_uri())
