@@ -101,10 +101,8 @@ def _show_part_of_table(
     if cursor.accept("PARTITIONS"):
         return read_show_partitions(cursor)
     if cursor.accept("CREATE", "TABLE"):
-        created = ShowCreateTable(cursor.table_name())
-        if cursor.at("AS", "SERDE"):
-            raise cursor.unsupported("SHOW CREATE TABLE ... AS SERDE is not supported; leave AS SERDE out")
-        return created
+        table = cursor.table_name()
+        return ShowCreateTable(table, as_serde=cursor.accept("AS", "SERDE"))
     if cursor.accept("COPIES"):
         return ShowCopies(cursor.table_name())
     return None

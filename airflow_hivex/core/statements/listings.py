@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -187,7 +188,9 @@ def show_create_table(context: StatementContext, statement: ShowCreateTable) -> 
     if primary.cluster != clusters.default:
         table = replace(table, parameters={**table.parameters, CLUSTER: primary.cluster})
     temporary = table.database == TEMPORARY_DATABASE
-    text = create_statement(as_named(context.session, table), temporary=temporary)
+    if statement.as_serde:
+        _check_hive_clauses(table)
+    text = create_statement(as_named(context.session, table), temporary=temporary, as_serde=statement.as_serde)
     return Result(["createtab_stmt"], [(text,)])
 
 
@@ -206,8 +209,29 @@ def explain_route(context: StatementContext, statement: ExplainRoute) -> Result:
     return Result(["cluster", "chosen", "why", "lacks"], rows, cluster=found.cluster, route=found)
 
 
-def create_statement(table: Table, *, temporary: bool = False) -> str:
-    """Return a CREATE TABLE statement that makes the same table."""
+_STORED_AS = {
+    "orc": "STORED AS ORC",
+    "parquet": "STORED AS PARQUET",
+    "avro": "STORED AS AVRO",
+    "json": "ROW FORMAT SERDE 'org.apache.hive.hcatalog.data.JsonSerDe'\nSTORED AS TEXTFILE",
+}
+"""The clauses of Hive for formats of Spark."""
+
+
+def _check_hive_clauses(table: Table) -> None:
+    """Refuse a table that no clauses of Hive describe.
+
+    Raises:
+        InvalidOperationError: its format, or an option of it, is one of Spark alone.
+    """
+    storage = table.storage
+    if storage.format != TEXTFILE and (storage.format not in _STORED_AS or storage.serde_parameters):
+        reason = f"Hive has no clauses for its format {storage.format} and options; leave AS SERDE out"
+        raise InvalidOperationError("SHOW CREATE TABLE ... AS SERDE", table.full_name, reason)
+
+
+def create_statement(table: Table, *, temporary: bool = False, as_serde: bool = False) -> str:
+    """Return a CREATE TABLE statement that makes the same table, ``as_serde`` with Hive's clauses for its format."""
     if table.is_view:
         return _create_view_statement(table)
     constraints = Constraints.of(table.parameters)
@@ -222,16 +246,39 @@ def create_statement(table: Table, *, temporary: bool = False) -> str:
     columns = ",\n".join(f"  {line}" for line in lines)
     name = ".".join(f"`{part}`" for part in ((table.name,) if temporary else (table.database, table.name)))
     kind = f"{'TEMPORARY ' if temporary else ''}{'EXTERNAL ' if table.is_external else ''}TABLE"
-    parts = [f"CREATE {kind} {name} (\n{columns})"]
+    created = f"CREATE {kind} {name} (\n{columns})"
+    comment = [f"COMMENT {quoted_text(table.comment)}"] if table.comment else []
+    placed = _partition_and_bucket_clauses(table, described)
+    files = _format_clauses(table, as_serde=as_serde)
+    # Hive reads clauses in this order only.
+    parts = [created, *comment, *placed, *files] if as_serde else [created, *files, *placed, *comment]
+    if table.is_external:
+        parts.append(f"LOCATION {quoted_text(hide_in_uri(table.location))}")
+    # Says of which rows Hive has given the ids, and another table has none of them.
+    shown = (key for key in table.parameters if key != PARTITION_ROW_IDS and not is_constraint(key))
+    parameters = {key: table.parameters[key] for key in shown}
+    if parameters:
+        parts.append(f"TBLPROPERTIES ({properties_text(hide_in_properties(parameters))})")
+    return "\n".join(parts)
+
+
+def _format_clauses(table: Table, *, as_serde: bool) -> list[str]:
     storage = table.storage
     if storage.format == TEXTFILE:
         properties = f" WITH SERDEPROPERTIES ({properties_text(storage.serde_parameters)})"
-        parts.append(f"ROW FORMAT SERDE '{LAZY_SIMPLE_SERDE}'{properties if storage.serde_parameters else ''}")
-        parts.append("STORED AS TEXTFILE")
-    elif table.is_external or table.is_insert_only:
-        parts.append(f"USING {storage.format}")
-        if storage.serde_parameters:
-            parts.append(f"OPTIONS ({properties_text(hide_in_properties(storage.serde_parameters))})")
+        row_format = f"ROW FORMAT SERDE '{LAZY_SIMPLE_SERDE}'{properties if storage.serde_parameters else ''}"
+        return [row_format, "STORED AS TEXTFILE"]
+    if as_serde:
+        return [_STORED_AS[storage.format]]
+    if not (table.is_external or table.is_insert_only):
+        return []
+    options = f"OPTIONS ({properties_text(hide_in_properties(storage.serde_parameters))})"
+    return [f"USING {storage.format}", *([options] if storage.serde_parameters else [])]
+
+
+def _partition_and_bucket_clauses(table: Table, described: Callable[[Column], str]) -> list[str]:
+    storage = table.storage
+    parts = []
     if table.is_partitioned:
         parts.append(f"PARTITIONED BY ({', '.join(described(key) for key in table.partition_keys)})")
     if storage.num_buckets > 0:
@@ -242,16 +289,7 @@ def create_statement(table: Table, *, temporary: bool = False) -> str:
         )
     if storage.skew is not None:
         parts.append(skewed_by(storage.skew, in_directories=storage.stored_as_sub_directories))
-    if table.comment:
-        parts.append(f"COMMENT {quoted_text(table.comment)}")
-    if table.is_external:
-        parts.append(f"LOCATION {quoted_text(hide_in_uri(table.location))}")
-    # Says of which rows Hive has given the ids, and another table has none of them.
-    shown = (key for key in table.parameters if key != PARTITION_ROW_IDS and not is_constraint(key))
-    parameters = {key: table.parameters[key] for key in shown}
-    if parameters:
-        parts.append(f"TBLPROPERTIES ({properties_text(hide_in_properties(parameters))})")
-    return "\n".join(parts)
+    return parts
 
 
 def _constraints_of(constraints: Constraints, column: str) -> str:

@@ -107,11 +107,12 @@ class ShowPartitions(Statement):
 
 @dataclass(frozen=True, slots=True)
 class ShowCreateTable(Statement):
-    """SHOW CREATE TABLE name."""
+    """SHOW CREATE TABLE name [AS SERDE]; ``as_serde`` asks for Hive's clauses."""
 
     KIND = "SHOW CREATE TABLE"
 
     table: TableName
+    as_serde: bool = False
 
     @property
     def uses(self) -> Uses:

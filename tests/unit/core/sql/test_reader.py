@@ -146,6 +146,7 @@ DS, HR = ColumnReference("ds"), ColumnReference("hr")
             ShowPartitions(T, Comparison(HR, "=", 2), Not(IsNull(DS)), limit=0),
         ),
         ("SHOW CREATE TABLE `Db`.`T`", ShowCreateTable(DB_T)),
+        ("SHOW CREATE TABLE `Db`.`T` AS SERDE", ShowCreateTable(DB_T, as_serde=True)),
         ("DESCRIBE t", DescribeTable(T)),
         ("DESC TABLE db.t", DescribeTable(DB_T)),
         ("DESC EXTENDED t", DescribeTable(T, extended=True)),
@@ -545,7 +546,6 @@ def test_a_property_and_its_value_may_be_two_strings() -> None:
     "text",
     [
         "INSERT WITH SCHEMA EVOLUTION INTO t SELECT 1",
-        "SHOW CREATE TABLE t AS SERDE",
         "SHOW PARTITIONS t WHERE ds IN (SELECT 1)",
         "SHOW PARTITIONS t WHERE ds = current_date()",
         "SHOW PARTITIONS t WHERE x.ds = 1",
