@@ -139,16 +139,9 @@ def _shared_delta(context: StatementContext, running: Running, table_id: int) ->
     return batch.write_ids
 
 
-def end_write(
-    context: StatementContext,
-    running: Running,
-    write: OpenWrite,
-    written: JobResult,
-    check: Callable[[], None] | None = None,
-    also: Callable[[Connection], None] | None = None,
-) -> None:
+def end_write(context: StatementContext, running: Running, write: OpenWrite, written: JobResult) -> None:
     """:func:`end_writes` for a statement that writes one table."""
-    end_writes(context, running, [(write, written.directories)], check, also)
+    end_writes(context, running, [(write, written.directories)])
 
 
 def end_writes(
