@@ -54,7 +54,7 @@ _INSTEAD = {
     "DROP TEMPORARY": "DROP VIEW and DROP TEMPORARY FUNCTION drop objects of the session",
     "EXPORT": "`hivex export --hive` copies a table to files that Hive reads",
     "GRANT": _NO_RIGHTS,
-    "IMPORT": "`hivex import` takes over tables of a Hive metastore, and LOAD DATA files",
+    "IMPORT": "`hivex metastore import` takes over tables of a Hive metastore, and LOAD DATA files",
     "KILL": "ABORT TRANSACTIONS ends a transaction with its statement",
     "LIST": _NO_JARS,
     "LOCK": "statements acquire their locks themselves; SHOW LOCKS lists them",
