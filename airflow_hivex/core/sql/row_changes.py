@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from airflow_hivex.core.model.plans import CLAUSE, SOURCE_ROW, SOURCE_STRUCT, assigned_name
 from airflow_hivex.core.model.statements import (
@@ -23,6 +24,7 @@ from airflow_hivex.core.sql.tokens import Cursor, Kind, Token
 from airflow_hivex.core.sql.versions import at_version, read_version
 
 _SOURCE = "__merge_source"
+_JOINED = "MERGE INTO ... USING source ON ... WHEN MATCHED THEN {action} joins the table with a source"
 _NO_ALIAS = ("USING", "ON", "SET", "WHERE", "WHEN")
 
 
@@ -37,6 +39,8 @@ def read_delete(cursor: Cursor) -> ChangeRows:
         raise unsupported_statement(cursor, cursor.tokens[0])
     cursor.expect("FROM")
     target = _Named.read(cursor)
+    if cursor.at("USING"):
+        raise cursor.unsupported(f"DELETE has no USING; {_JOINED.format(action='DELETE')}, or EXISTS does")
     text = _Pieces(cursor).add(f"SELECT {target.quoted}.*, 0 AS `{CLAUSE}`").add(" FROM ")
     at = text.copy(target.start, target.end)
     if cursor.accept("WHERE"):
@@ -55,6 +59,8 @@ def read_update(cursor: Cursor) -> ChangeRows:
     target = _Named.read(cursor)
     cursor.expect("SET")
     columns, values = _assignments(cursor, target, "WHERE")
+    for tokens in values:
+        _refuse_from(cursor, tokens)
     text = _Pieces(cursor).add(f"SELECT {target.quoted}.*, 0 AS `{CLAUSE}`")
     # Within CASE a value cannot make several rows of one, as explode() would.
     text.add_values(0, values, "CASE WHEN TRUE THEN ")
@@ -268,6 +274,20 @@ def _assignments(cursor: Cursor, target: _Named, end: str) -> tuple[tuple[str, .
 def _value(cursor: Cursor, closing: str | None, *words: str) -> Sequence[Token]:
     """Return the tokens of one value: up to a comma, the closing parenthesis or one of ``words``."""
     return _until(cursor, "a value", *words, symbols=(",", *((closing,) if closing else ())))
+
+
+def _refuse_from(cursor: Cursor, tokens: Sequence[Token]) -> None:
+    """Refuse UPDATE ... FROM, which other databases have.
+
+    Raises:
+        UnsupportedStatementError: the word FROM follows a value, and is not that of IS DISTINCT FROM.
+    """
+    depth = 0
+    for before, token in pairwise(tokens):
+        depth += before.is_symbol("(", "[") - before.is_symbol(")", "]")
+        if depth == 0 and token.word == "FROM" and before.word != "DISTINCT":
+            advice = _JOINED.format(action="UPDATE SET ...")
+            raise cursor.unsupported(f"UPDATE has no FROM; {advice}", token)
 
 
 def _defaults(values: Sequence[Sequence[Token]]) -> tuple[int, ...]:

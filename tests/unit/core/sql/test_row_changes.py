@@ -170,8 +170,15 @@ def test_what_cannot_be_read_is_refused_at_its_place(text: str, line: int, colum
         ("UPDATE t@y SET a = 1", "link"),
         ("MERGE INTO t@y USING s ON true WHEN MATCHED THEN DELETE", "link"),
         ("MERGE WITH SCHEMA EVOLUTION INTO t USING s ON true WHEN MATCHED THEN DELETE", "SCHEMA EVOLUTION"),
+        ("UPDATE t SET a = s.a FROM s WHERE s.id = t.id", "UPDATE has no FROM; MERGE INTO"),
+        ("UPDATE t SET a = 1, b = (s.b) FROM s", "UPDATE has no FROM"),
+        ("DELETE FROM t USING s WHERE s.id = t.id", "DELETE has no USING; MERGE INTO"),
     ],
 )
 def test_sql_of_others_is_refused(text: str, reason: str) -> None:
     with pytest.raises(UnsupportedStatementError, match=reason):
         read(text)
+
+
+def test_from_within_a_value_is_not_that_of_an_update() -> None:
+    read("UPDATE t SET a = a IS DISTINCT FROM 1, b = extract(YEAR FROM d), c = (SELECT max(c) FROM s) WHERE a = 1")
