@@ -190,7 +190,9 @@ def _page(server: Server, path: str) -> tuple[int, str]:
             try:
                 server.endpoint.services.catalog.get_database("default")
             except HivexError as error:
-                return 503, f"{error}\n"
+                # Everybody who reaches the page reads it, and the sentence names the database and its user.
+                log.warning("The server is not ready: %s", error)
+                return 503, f"not ready: {error.code}\n"
             return 200, "ready\n"
         case "/metrics":
             return 200, server.metrics.text()

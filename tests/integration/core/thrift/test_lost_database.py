@@ -4,12 +4,35 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import psycopg
+import pytest
 
 from airflow_hivex.core.metastore import Metastore
 from airflow_hivex.core.model.findings import FindingKind
-from tests.hive_endpoint import partition, table
+from airflow_hivex.core.thrift.serving import pages
+from tests.hive_endpoint import partition, serving, table
+from tests.postgresql_proxy import PostgresqlProxy
+
+
+def test_page_of_readiness_does_not_name_the_database(
+    postgresql_url: str, properties: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    with (
+        PostgresqlProxy(postgresql_url) as proxy,
+        Metastore.open(proxy.url, clusters=properties, default_cluster="c1") as metastore,
+        serving(metastore) as running,
+        pages(running.server, "127.0.0.1", 0) as port,
+    ):
+        proxy.cut()
+        with pytest.raises(HTTPError) as refused:
+            urlopen(f"http://127.0.0.1:{port}/ready", timeout=30)
+        with refused.value:
+            assert (refused.value.code, refused.value.read()) == (503, b"not ready: STORE_UNAVAILABLE\n")
+    assert "The server is not ready: Metastore database" in caplog.text
+
 
 LOST_AT_DELETES = """
 CREATE FUNCTION lose() RETURNS trigger LANGUAGE plpgsql AS
