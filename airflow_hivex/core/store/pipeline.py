@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg.errors import InvalidSqlStatementName, error_from_result
 from psycopg.pq import ExecStatus, PipelineStatus, TransactionStatus
-from sqlalchemy import Select, func, literal_column
+from sqlalchemy import Select, func, literal_column, text
 
 from airflow_hivex.core.model.texts import check_text
 from airflow_hivex.core.store.exchange import Call, ExchangeError, Prepared, Rows, Value
@@ -17,7 +17,7 @@ from airflow_hivex.core.store.exchange import Call, ExchangeError, Prepared, Row
 if TYPE_CHECKING:
     from psycopg.pq.abc import PGconn, PGresult
 
-_BEGIN, _COMMIT = b"BEGIN ISOLATION LEVEL READ COMMITTED", b"COMMIT"
+_BEGIN, _COMMIT = Prepared(text("BEGIN ISOLATION LEVEL READ COMMITTED")), Prepared(text("COMMIT"))
 # A plan is kept as long as nobody analyzes its tables. One from when they were small must not read the whole
 # of them when they have grown, so it is made for what indexes there are. A table without one that fits, which is
 # small, costs so much by that setting that PostgreSQL would compile the statement for tens of milliseconds.
@@ -27,7 +27,7 @@ _WITHOUT_SCANS = Prepared(
         func.set_config(literal_column("'jit'"), literal_column("'off'"), literal_column("true")),
     )
 )
-_WITH_SCANS = b"SET LOCAL enable_seqscan TO DEFAULT"
+_WITH_SCANS = Prepared(text("SET LOCAL enable_seqscan TO DEFAULT"))
 _SUCCESSES = (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK)
 # Source: PostgreSQL pg_type: bool, int8, int2, int4.
 _DECODERS: Mapping[int, Callable[[bytes], Value]] = {16: lambda value: value == b"t", 20: int, 21: int, 23: int}
@@ -61,19 +61,17 @@ class PostgresqlExchange:
     def _round_trip(self, calls: Sequence[Call], *, commit: bool) -> list[Rows]:
         results: list[PGresult] = []
         begins = self._pgconn.transaction_status == TransactionStatus.IDLE
-        before = [_BEGIN] if begins else []
+        before = [_BEGIN()] if begins else []
         if begins or not self._owns:
-            calls = (_WITHOUT_SCANS(), *calls)
-            skipped = len(before) + 1
-        else:
-            skipped = len(before)
+            before.append(_WITHOUT_SCANS())
+        after = [_COMMIT()] if commit else [] if self._owns else [_WITH_SCANS()]
+        calls = (*before, *calls, *after)
         commands = [(call.statement.name, self._values(call)) for call in calls]
         prepared = self._prepared
         new = {name: call for (name, _), call in zip(commands, calls, strict=True) if name not in prepared}
-        after = [_COMMIT] if commit else [] if self._owns else [_WITH_SCANS]
-        count = len(new) + len(before) + len(commands) + len(after)
+        count = len(new) + len(commands)
         try:
-            self._send(list(new.values()), before, commands, after)
+            self._send(list(new.values()), commands)
             while len(results) < count:
                 results.append(_next_result(self._pgconn))
             _next_result(self._pgconn)
@@ -87,26 +85,15 @@ class PostgresqlExchange:
         if new:
             self._note_prepared(new, results)
         self._check(results, is_lost=False)
-        first = len(new) + skipped
-        return [self._rows(result) for result in results[first : count - len(after)]]
+        return [self._rows(result) for result in results[len(new) + len(before) : count - len(after)]]
 
-    def _send(
-        self,
-        new: Sequence[Call],
-        before: Sequence[bytes],
-        commands: Sequence[tuple[bytes, list[bytes | None]]],
-        after: Sequence[bytes],
-    ) -> None:
+    def _send(self, new: Sequence[Call], commands: Sequence[tuple[bytes, list[bytes | None]]]) -> None:
         pgconn = self._pgconn
         pgconn.enter_pipeline_mode()
         for call in new:
             pgconn.send_prepare(call.statement.name, call.statement.for_postgresql()[0])
-        for text in before:
-            pgconn.send_query_params(text, None)
         for name, values in commands:
             pgconn.send_query_prepared(name, values)
-        for text in after:
-            pgconn.send_query_params(text, None)
         pgconn.pipeline_sync()
         # What does not fit into the socket's buffer waits until the server has read some, and it
         # may wait for its answers to be read.
