@@ -114,6 +114,12 @@ def test_fields_of_structs_go_to_those_of_their_names(
     nested = "array(named_struct('p', 1, 'q', 2)) AS l, map('k', named_struct('m', 1, 'n', 2)) AS m"
     warehouse.write(spark.sql(f"SELECT 1 AS id, named_struct('a', 1, 'B', 'x') AS s, {nested}"), "t", create=True)
     turned = "map('k', named_struct('n', 20, 'm', 10)) AS m, array(named_struct('q', 20, 'p', 10), NULL) AS l"
+    odd = spark.sql("SELECT named_struct('user-id', 1, 'a b', array(named_struct('@type', 'x'))) AS s").cache()
+    warehouse.write(odd, "odd", create=True)
+    warehouse.write(odd, "odd")
+    assert session.sql("SELECT * FROM odd").rows == [({"user-id": 1, "a b": [{"@type": "x"}]},)] * 2
+    assert odd.storageLevel.useMemory
+    odd.unpersist()
     rows = spark.sql(
         f"SELECT {turned}, named_struct('b', 'y', 'A', 10) AS s, 2 AS id UNION ALL SELECT NULL, NULL, NULL, 3"
     )

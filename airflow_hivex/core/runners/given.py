@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TypeAlias, cast
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 from pyspark.util import inheritable_thread_target
 
 from airflow_hivex.core.errors import InvalidObjectError, InvalidOperationError, InvalidTypeError, JobError
@@ -18,6 +19,7 @@ from airflow_hivex.core.model.plans import JobResult, Plan
 from airflow_hivex.core.model.progress import ProgressReport
 from airflow_hivex.core.runners.running_jobs import RunningJob, RunningJobs
 from airflow_hivex.core.spark import documents, job
+from airflow_hivex.core.spark.assignment import quoted
 from airflow_hivex.core.spark.functions import is_connect
 from airflow_hivex.core.spark.kept import Kept, KeptRowsLostError
 
@@ -119,13 +121,25 @@ def columns_of(rows: DataFrame) -> tuple[Column, ...]:
     """
     found = []
     for field in rows.schema.fields:
-        text = field.dataType.simpleString()
+        text = _type_text(field.dataType)
         try:
             found.append(Column(field.name, str(parse_type(text))))
         except InvalidTypeError as error:
             reason = f"the DataFrame has it with type {text}, which tables do not have; convert it to another type"
             raise InvalidObjectError("column", field.name, reason) from error
     return tuple(found)
+
+
+def _type_text(type: DataType) -> str:
+    """Return the text of a type, with the names of fields in quotes: Spark's own text has none."""
+    match type:
+        case StructType():
+            return f"struct<{','.join(f'{quoted(each.name)}:{_type_text(each.dataType)}' for each in type.fields)}>"
+        case ArrayType():
+            return f"array<{_type_text(type.elementType)}>"
+        case MapType():
+            return f"map<{_type_text(type.keyType)},{_type_text(type.valueType)}>"
+    return type.simpleString()
 
 
 @contextmanager
@@ -136,4 +150,4 @@ def temporary_view(rows: DataFrame, columns: Sequence[str]) -> Iterator[str]:
     try:
         yield view
     finally:
-        rows.sparkSession.catalog.dropTempView(view)
+        job.drop_views(rows.sparkSession, [view])
