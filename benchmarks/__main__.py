@@ -18,6 +18,7 @@ BENCHMARKS = {
     "deltas": "Scans of deltas",
     "row_changes": "Row changes",
     "merges": "Merges of DataFrames",
+    "wide": "Wide tables",
     "history": "Earlier versions",
     "arrow_reads": "Reads without Spark",
     "transactions": "Transactions",
