@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 import re
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import event
+from sqlalchemy import Engine, event
+from sqlalchemy.pool import Pool
 
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.exchange import OBSERVER
@@ -56,6 +57,30 @@ def _is_for_metadata(trip: tuple[str, ...]) -> bool:
     return not changes and not named & _STATES and (bool(named & METADATA) or "counters" in named)
 
 
+_observers: dict[Engine, Callable[[Sequence[str]], None]] = {}
+
+
+def _observer_of(pool: Pool) -> Callable[[Sequence[str]], None] | None:
+    return next((observe for engine, observe in list(_observers.items()) if engine.pool is pool), None)
+
+
+# They listen to all engines, always: one that gets a listener while another thread asks it for a connection may fail.
+@event.listens_for(Pool, "checkout")
+def _on_checkout(_connection: Any, record: Any, proxy: Any) -> None:
+    observe = _observer_of(proxy._pool)  # noqa: SLF001 - the event does not tell the pool in another way
+    if observe is None:
+        record.info.pop(OBSERVER, None)
+    else:
+        record.info[OBSERVER] = observe
+
+
+@event.listens_for(Engine, "before_cursor_execute")
+def _on_execute(connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+    observe = _observer_of(connection.engine.pool)
+    if observe is not None and statement != "BEGIN":
+        observe([statement])
+
+
 @contextmanager
 def counted(store: Store) -> Iterator[RoundTrips]:
     """Count what the calling thread asks of the database within the block.
@@ -69,22 +94,12 @@ def counted(store: Store) -> Iterator[RoundTrips]:
         if threading.get_ident() == own:
             trips.append(tuple(texts))
 
-    def on_checkout(_connection: Any, record: Any, _proxy: Any) -> None:
-        record.info[OBSERVER] = observe
-
-    def on_execute(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
-        if statement != "BEGIN":
-            observe([statement])
-
-    event.listen(store.engine, "checkout", on_checkout)
-    event.listen(store.engine, "before_cursor_execute", on_execute)
+    before = _observers.get(store.engine)
+    _observers[store.engine] = observe
     try:
         yield trips
     finally:
-        event.remove(store.engine, "checkout", on_checkout)
-        event.remove(store.engine, "before_cursor_execute", on_execute)
-
-        def forget(_connection: Any, record: Any, _proxy: Any) -> None:
-            record.info.pop(OBSERVER, None)
-
-        event.listen(store.engine, "checkout", forget)
+        if before is None:
+            del _observers[store.engine]
+        else:
+            _observers[store.engine] = before

@@ -120,14 +120,21 @@ READS = {
         # Transactions and write ids: a snapshot has them, and the commit that follows leaves the event.
         *("open", "heartbeat", "heartbeat_in", "heartbeat_range", "allocate_write_ids", "allocate_in"),
         *("add_dynamic_partitions", "seed_txn_ids", "seed_write_ids", "begin_again", "commit"),
+        *("open_together", "commit_together"),
         *("abort", "abort_in", "abort_many", "abort_timed_out", "described"),
     },
     # The changes that a commit at once has are those of statements.
-    "locks": {"acquire", "check", "commit_at_once", "drop_timed_out", "heartbeat", "show", "unlock"},
+    "locks": {
+        *("acquire", "acquire_together", "check", "commit_at_once", "described", "drop_timed_out", "heartbeat", "show"),
+        "unlock",
+    },
     "commits": {"mark", "after", "directories_of", "of_transactions", "volumes"},
     "cache": {"cancel_prewarm", "catch_up", "close", "prewarm", "state"},
     "notification_log": {"current_event_id", "events", "lag", "purge"},
-    "compactor": {"abort", "cancel", "explain", "housekeep", "initiate", "plan_clean", "request", "show", "wait"},
+    "compactor": {
+        *("abort", "cancel", "explain", "housekeep", "initiate", "plan_clean", "request", "request_each", "show"),
+        "wait",
+    },
     "doctor": {"examine"},
     "capacity": {"by_age", "by_format", "by_table", "drop_quota", "history", "record", "set_quota", "show"},
     "namespaces": {"check", "is_closed"},

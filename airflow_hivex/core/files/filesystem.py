@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import stat
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +25,7 @@ from airflow_hivex.core.model.directories import UNFINISHED
 
 _MOST_TRIES = 10
 _DELETED_AT_ONCE = 8
+_LINKS_OF_LEAF = 2
 _TIMES_OF_CHANGE = ("mtime", "LastModified", "last_modified", "modificationTime", "updated")
 """The names that file systems of fsspec have for the time of a file's last change."""
 
@@ -459,7 +461,9 @@ class ClusterFiles:
 
 def _delete_folders_in(path: str) -> None:
     """Delete the folders in a local directory, several at a time: each waits for the disk for most of its time."""
-    if not Path(path).is_dir() or Path(path).is_symlink():
+    status = Path(path).lstat()
+    # A directory has a link by its name, one to itself, and one from each folder in it; some file systems count none.
+    if not stat.S_ISDIR(status.st_mode) or status.st_nlink == _LINKS_OF_LEAF:
         return
     with os.scandir(path) as entries:
         folders = [each.path for each in entries if each.is_dir(follow_symlinks=False)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from airflow_hivex.core.errors import NoSuchDatabaseError
 from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.snapshots import QualifiedName
 from airflow_hivex.core.model.statements import RoutedStatement, Statement, TableName
@@ -14,6 +15,7 @@ from airflow_hivex.core.namespaces.foreign_names import (
     foreign_uses,
     foreign_view_error,
 )
+from airflow_hivex.core.settings import NAMESPACE_MODE
 from airflow_hivex.core.sql.views import tables_of
 from airflow_hivex.core.statements.called_functions import check_functions
 from airflow_hivex.core.statements.context import StatementContext
@@ -29,7 +31,7 @@ def check_statement(context: StatementContext, statement: Statement, text: str |
     if isinstance(statement, RoutedStatement):
         check_functions(context, statement.queries, text)
     foreign = foreign_uses(statement, current)
-    if foreign and context.services.namespaces.is_closed(current):
+    if foreign and _is_closed(context, current):
         raise foreign_name_error(foreign[0], current, text)
 
 
@@ -40,7 +42,7 @@ def check_name(context: StatementContext, name: TableName, text: str | None = No
         ForeignNameError: the current namespace is closed.
     """
     current = context.session.database
-    if foreign_tables([name], current) and context.services.namespaces.is_closed(current):
+    if foreign_tables([name], current) and _is_closed(context, current):
         raise foreign_name_error(foreign_use(name), current, text)
 
 
@@ -67,3 +69,11 @@ def check_views(
             foreign = foreign_tables(tables_of(known[database, name].view_expanded_text or ""), database)
             if foreign:
                 raise foreign_view_error(f"{database}.{name}", foreign[0], database)
+
+
+def _is_closed(context: StatementContext, namespace: str) -> bool:
+    try:
+        return context.services.namespaces.is_closed(namespace)
+    except NoSuchDatabaseError:
+        # It was dropped while it is current. What it had asked for is gone; the setting for all namespaces is not.
+        return bool(context.services.settings[NAMESPACE_MODE])
