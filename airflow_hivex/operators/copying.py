@@ -40,7 +40,7 @@ class CopyOperator(BaseOperator):
 
     @property
     def map_name(self) -> str:
-        """Return the name of a mapped task in Airflow's web interface."""
+        """Return the name of a mapped task in Airflow's web interface; each operator has its own."""
         raise NotImplementedError
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -75,11 +75,11 @@ class CopyOperator(BaseOperator):
         return self._complete(answer)
 
     def _arguments(self) -> dict[str, Any]:
-        """Return the arguments of the call, in JSON's types."""
+        """Return the arguments of the call, in JSON's types; each operator has its own."""
         raise NotImplementedError
 
     def _complete(self, answer: dict[str, Any]) -> dict[str, Any]:
-        """Declare the tables of the task, and return its result."""
+        """Declare the tables of the task, and return its result; each operator does it in its own way."""
         raise NotImplementedError
 
     def _defers(self, *, is_dry_run: bool) -> bool:

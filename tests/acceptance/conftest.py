@@ -7,12 +7,16 @@ import random
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from airflow_hivex.core import Metastore, Session
 from airflow_hivex.core.opening import RAWSTORE_VARIABLE
 from tests import evidence
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _WITHOUT_CACHE = 0.2
 
@@ -64,3 +68,12 @@ def copy_table(metastore: Metastore, tmp_path: Path) -> CopyTable:
         return metastore.catalog.register_copy("default", table, cluster, partitions)
 
     return copy
+
+
+@pytest.fixture
+def spark(session: Session) -> SparkSession:
+    """A Spark session of the user's, in the Spark of this process."""
+    from pyspark.sql import SparkSession
+
+    session.sql("SELECT 1")
+    return SparkSession.builder.getOrCreate().newSession()

@@ -25,13 +25,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.parametrize("metastore_url", ["sqli
 
 
 @pytest.fixture
-def spark(session: Session) -> SparkSession:
-    """A Spark session of the user's, in the Spark of this process."""
-    session.sql("SELECT 1")
-    return SparkSession.builder.getOrCreate().newSession()
-
-
-@pytest.fixture
 def warehouse(session: Session, spark: SparkSession) -> Iterator[Warehouse]:
     yield session.warehouse(spark)
     assert [view.name for view in spark.catalog.listTables()] == []

@@ -37,13 +37,6 @@ NOTEBOOK = Path(__file__).parents[2] / "docs" / "how-to" / "delta.ipynb"
 
 
 @pytest.fixture
-def spark(session: Session) -> SparkSession:
-    """A Spark session of the user's, in the Spark of this process."""
-    session.sql("SELECT 1")
-    return SparkSession.builder.getOrCreate().newSession()
-
-
-@pytest.fixture
 def warehouse(session: Session, spark: SparkSession) -> Iterator[Warehouse]:
     session.sql("CREATE TABLE t (id int, v string) PARTITIONED BY (p int)")
     session.sql("INSERT INTO t VALUES (1, 'a', 1), (2, 'b', 2)")
