@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from pyarrow import orc
+from sqlalchemy import Connection, create_engine, text
 
 from airflow_hivex.cli import second_team
 from airflow_hivex.core import Metastore, Session
@@ -32,6 +36,21 @@ def a(metastore: Metastore) -> Iterator[Session]:
         session.sql("CREATE TABLE t (id int, v string) PARTITIONED BY (ds int)")
         session.sql("INSERT INTO t VALUES (1, 'one', 1), (2, 'two', 2)")
         yield session
+
+
+@contextmanager
+def watching_connection(url: str) -> Iterator[Connection]:
+    engine = create_engine(url, isolation_level="AUTOCOMMIT")
+    with closing(engine.connect()) as connection:
+        yield connection
+    engine.dispose()
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def shown(session: Session, text: str) -> list[dict[str, object]]:
@@ -191,6 +210,31 @@ def test_growth_is_that_since_the_record_of_seven_days_ago(
         assert row["growth_7d_bytes"] == sizes[-1] - sizes[-7]
         by_age = {str(each["age"]): each["owned_rows"] for each in shown(session, "SHOW CAPACITY BY AGE")}
         assert by_age == {"up to 1 day": 1, "up to 7 days": 6, "up to 30 days": 2}
+
+
+@pytest.mark.parametrize("metastore_url", ["postgresql"], indirect=True)
+def test_two_housekeepers_record_one_day_at_once(
+    metastore: Metastore, metastore_url: str, clusters: dict[str, dict[str, str]]
+) -> None:
+    waiting = text(
+        "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    )
+    second: list[Future[int]] = []
+    with ThreadPoolExecutor(1) as threads, watching_connection(metastore_url) as watching:
+
+        def fault(point: str) -> None:
+            if point == "before purge" and not second:
+                second.append(threads.submit(metastore.capacity.record))
+                until(lambda: watching.execute(waiting).scalar_one() == 1)
+
+        with Metastore.open(metastore_url, clusters=clusters, default_cluster="c1", fault=fault) as other:
+            with other.session() as session:
+                session.sql("CREATE TABLE t (id int)")
+                session.sql("INSERT INTO t VALUES (1)")
+            other.capacity.record()
+        second[0].result(30)
+    (record,) = metastore.capacity.history("default")
+    assert record.amounts.owned_rows == 1
 
 
 @pytest.mark.parametrize("metastore_url", ["sqlite"], indirect=True)

@@ -23,7 +23,7 @@ from airflow_hivex.core.model.statements import CreateView, DropView, Select, Ta
 from airflow_hivex.core.namespaces.foreign_names import foreign_tables, foreign_view_error
 from airflow_hivex.core.sql.views import definition
 from airflow_hivex.core.statements.called_functions import check_functions, qualified
-from airflow_hivex.core.statements.context import Result, StatementContext
+from airflow_hivex.core.statements.context import Result, Running, StatementContext
 from airflow_hivex.core.statements.links import refuse_link
 from airflow_hivex.core.statements.locking import acquire
 from airflow_hivex.core.statements.metadata_changes import forget_dropped
@@ -67,7 +67,7 @@ def create_view(context: StatementContext, statement: CreateView) -> Result:
             raise InvalidObjectError("view", full_name, "its query reads the view itself")
         cluster = chosen_cluster(context, routed)
         plan = plan_query(context, running, routed.statement.query, routed, cluster)
-        given = _columns_of_query(context, cluster, plan, full_name)
+        given = _columns_of_query(context, cluster, plan, running, full_name)
         columns = view_columns(full_name, statement.columns, given)
         names = _qualified(context, statement)
         query = qualified(context, statement.query)
@@ -98,16 +98,19 @@ def create_view(context: StatementContext, statement: CreateView) -> Result:
     return Result(txn_id=running.txn_id)
 
 
-def _columns_of_query(context: StatementContext, cluster: Cluster, plan: Plan, view: str) -> tuple[Column, ...]:
-    """Return the columns of a view's query, analysed as other sessions read it.
+def _columns_of_query(
+    context: StatementContext, cluster: Cluster, plan: Plan, running: Running, view: str
+) -> tuple[Column, ...]:
+    """Return the columns of a view's query, analysed as other sessions read it: with permanent functions alone.
 
     Raises:
         InvalidObjectError: it needs variables or temporary functions of this session.
     """
+    permanent = tuple(running.functions.values())
     try:
-        return context.run(cluster, replace(plan, max_rows=0, prelude=())).columns
+        return context.run(cluster, replace(plan, max_rows=0, prelude=permanent)).columns
     except AnalysisError as error:
-        if not plan.prelude:
+        if plan.prelude == permanent:
             raise
         reason = f"its query is read without the variables and temporary functions of a session: {error}"
         raise InvalidObjectError("view", view, reason.rstrip(".")) from error
