@@ -12,7 +12,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from pyarrow import orc
-from sqlalchemy import Connection, create_engine, text
+from sqlalchemy import Connection, create_engine
+from sqlalchemy import text as sql
 
 from airflow_hivex.cli import second_team
 from airflow_hivex.core import Metastore, Session
@@ -216,7 +217,7 @@ def test_growth_is_that_since_the_record_of_seven_days_ago(
 def test_two_housekeepers_record_one_day_at_once(
     metastore: Metastore, metastore_url: str, clusters: dict[str, dict[str, str]]
 ) -> None:
-    waiting = text(
+    waiting = sql(
         "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
     )
     second: list[Future[int]] = []

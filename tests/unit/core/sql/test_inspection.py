@@ -12,9 +12,9 @@ from airflow_hivex.core import inspect
 from airflow_hivex.core.errors import StatementSyntaxError, UnsupportedStatementError
 from airflow_hivex.core.model import statements as kinds
 from airflow_hivex.core.model.statements import RoutedStatement, Statement
-from airflow_hivex.core.session import _HANDLERS
 from airflow_hivex.core.sql.inspection import Inspection
 from airflow_hivex.core.sql.reader import read
+from airflow_hivex.core.statements.handlers import HANDLERS
 
 # For each class of statements one or more texts, and the roles and words of what each names, in order of the text.
 EXAMPLES: dict[type[Statement], dict[str, str]] = {
@@ -204,7 +204,7 @@ def test_every_kind_of_statement_tells_what_it_names_and_where(kind: type[Statem
 def test_all_kinds_of_statements_are_found_and_run() -> None:
     found = set(all_kinds())
     assert len(found) == len(EXAMPLES) >= 43
-    assert found == set(_HANDLERS)
+    assert found == set(HANDLERS)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in EXAMPLES if issubclass(kind, RoutedStatement)])
