@@ -1,8 +1,10 @@
-"""INSERT of TPC-H's lineitem compared with plain Spark ORC and deltalake, and of ten rows with a Spark job."""
+"""INSERT of lineitem vs. plain Spark ORC and deltalake; of ten rows vs. a Spark job, twenty times vs. deltalake."""
 
 from __future__ import annotations
 
 import itertools
+import shutil
+import time
 from pathlib import Path
 
 from airflow_hivex.core.model.plans import Write
@@ -11,11 +13,13 @@ from airflow_hivex.core.spark.values import write_rows
 from benchmarks.harness import Figure, compare, interleave
 from benchmarks.lineitem import DELTA, HIVE, PLAIN, Lineitem, lineitem, spark
 
+APPENDS = 20
+
 
 def run(folder: Path, scale: float) -> list[Figure]:
-    """Figures for INSERT of many and of ten rows."""
+    """Figures for INSERT of many and of ten rows, and for twenty small ones."""
     with lineitem(folder, scale) as rows:
-        return [*_many(rows), *_ten(rows)]
+        return [*_many(rows), *_ten(rows), _twenty(rows)]
 
 
 def _many(rows: Lineitem) -> list[Figure]:
@@ -59,3 +63,30 @@ def _ten(rows: Lineitem) -> list[Figure]:
         compare("INSERT of ten rows, without its commit", seconds, "ours", "Spark job", goal=0.1),
         compare("INSERT of ten rows, the whole statement", seconds, "statement", "Spark job", goal=1.0),
     ]
+
+
+def _twenty(rows: Lineitem) -> Figure:
+    import pyarrow as pa
+    from deltalake import write_deltalake
+
+    rows.session.sql("CREATE TABLE appended (id bigint, name string)")
+    small = [(number, f"name {number}") for number in range(10)]
+    batch = pa.table({"id": [each[0] for each in small], "name": [each[1] for each in small]})
+    delta = rows.folder / "appended"
+
+    def ours() -> float:
+        rows.session.sql("TRUNCATE TABLE appended")
+        started = time.perf_counter()
+        for _ in range(APPENDS):
+            rows.session.insert_rows("appended", small)
+        return time.perf_counter() - started
+
+    def peer() -> float:
+        shutil.rmtree(delta, ignore_errors=True)
+        started = time.perf_counter()
+        for _ in range(APPENDS):
+            write_deltalake(str(delta), batch, mode="append")
+        return time.perf_counter() - started
+
+    seconds = interleave({"appends": ours, DELTA: peer}, rounds=15, warm_up=3, swap=True)
+    return compare(f"{APPENDS} INSERTs of ten rows", seconds, "appends", DELTA, goal=0.6)
